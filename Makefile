@@ -1,0 +1,60 @@
+# Everything sets itself up: a bare machine needs Python 3.11 or later and make.
+PYTHON ?= python3
+CORE := .venv/.core-installed
+DEV := .venv/.dev-installed
+BARE := .venv-core/.installed
+BENCH := .venv-bench/.installed
+INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test core-test lint types format benchmark clean
+.DELETE_ON_ERROR:
+
+demo: $(CORE)
+	.venv/bin/python -m matrixdp demo
+
+test: $(DEV)
+	.venv/bin/python -m pytest
+
+# The core must work without a single extra: the same tests, those that need an extra skip.
+core-test: $(BARE)
+	.venv-core/bin/python -m pytest
+
+lint: $(DEV)
+	.venv/bin/python -m ruff check .
+	.venv/bin/python -m ruff format --check .
+
+types: $(DEV)
+	.venv/bin/python -m mypy
+
+format: $(DEV)
+	.venv/bin/python -m ruff check --fix .
+	.venv/bin/python -m ruff format .
+
+benchmark: $(BENCH)
+	.venv-bench/bin/python benchmarks/calibration_speed.py
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "matrixdp needs Python 3.11 or later; name one: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv .venv
+
+$(CORE): .venv/bin/python pyproject.toml constraints.txt
+	.venv/bin/python $(INSTALL) --editable .
+	@touch $@
+
+$(DEV): .venv/bin/python pyproject.toml constraints.txt
+	.venv/bin/python $(INSTALL) --editable '.[dev]'
+	@touch $@ $(CORE)
+
+$(BARE): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-core
+	.venv-core/bin/python $(INSTALL) --editable . hypothesis pytest python-flint pyyaml
+	@touch $@
+
+$(BENCH): pyproject.toml constraints.txt benchmarks/requirements-accounting.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python $(INSTALL) --editable . --requirement benchmarks/requirements-accounting.txt
+	@touch $@
+
+clean:
+	rm -rf .venv .venv-core .venv-bench demo-output
