@@ -8,9 +8,12 @@ way out; they never contain data.
 __all__ = [
     "BudgetExceededError",
     "CalibrationError",
+    "FileFormatError",
     "InvalidParameterError",
+    "KeyStateError",
     "MatrixDPError",
     "ShapeError",
+    "StorageError",
 ]
 
 
@@ -32,3 +35,15 @@ class CalibrationError(MatrixDPError, ArithmeticError):
 
 class BudgetExceededError(MatrixDPError):
     """A release was refused because it would spend more than its budget holds; nothing was spent."""
+
+
+class KeyStateError(MatrixDPError, RuntimeError):
+    """A release key or noise stream may not be used in this way: bound, erased, or from a fork."""
+
+
+class FileFormatError(MatrixDPError, ValueError):
+    """A file is not what its name or its header claims."""
+
+
+class StorageError(MatrixDPError, OSError):
+    """A result could not be stored; the target was left untouched."""

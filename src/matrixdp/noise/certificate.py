@@ -12,14 +12,15 @@ The proof, for one segment. Let ``x`` be the double nearest to the 63-bit intege
    ``2**(10 + e)`` of u (equal to it where ``e <= -11``), so ``|V - v|`` is at most
    ``(1/2 + 2**(10 + e)) / 2**63`` and moves w by at most that times ``max |w'|``.
 2. *Polynomial.* With ``w' = -sqrt(pi/2) exp(w**2 / 2)``, the derivatives of w are ``P_n(w) w'**n``,
-   ``P_1 = 1``, ``P_(n+1) = P_n' + n w P_n``: the coefficients are not negative, so every derivative is
-   largest in absolute value at the tail end of the segment. Hence a Taylor polynomial of degree
+   ``P_1 = 1``, ``P_(n+1) = P_n' + n w P_n``: the coefficients are not negative, so every derivative
+   is largest in absolute value at the tail end of the segment. Hence a Taylor polynomial of degree
    ``TAYLOR_DEGREE`` about the centre with Lagrange's remainder. The difference between it and the
    polynomial of the table is bounded by the sum of its absolute Chebyshev coefficients.
 3. *Horner's rule.* Each step multiplies and adds, with two roundings or, where the compiler fuses
    them, one; the bound for two covers both.
-4. *Scaling and rounding.* ``r = f + s * z`` with ``|f| <= 1/2`` exact and ``s < 2**(GRID_BITS + 1)``:
-   two more roundings (or one), and ``2**-1000`` for a value that underflowed when it was scaled.
+4. *Scaling and rounding.* ``r = f + s * z`` with ``|f| <= 1/2`` exact and
+   ``s < 2**(GRID_BITS + 1)``: two more roundings (or one), and ``2**-1000`` for a value that
+   underflowed when it was scaled.
 
 The sum is a bound on the error of r, in grid steps; the largest one must not exceed ``STEP_ERROR``.
 """
@@ -173,9 +174,7 @@ def _taylor(segment: Segment) -> list[Any]:
     """Taylor coefficients of w in ``s = t / half width``, s in [-1, 1], about the centre."""
     w = _inverse_ball(segment.centre)
     reach = segment.binade * _HALF_WIDTH
-    terms = (
-        _derivative(n, w) * reach**n / factorial(n) for n in range(1, TAYLOR_DEGREE + 1)
-    )
+    terms = (_derivative(n, w) * reach**n / factorial(n) for n in range(1, TAYLOR_DEGREE + 1))
     return [w, *terms]
 
 

@@ -2,8 +2,8 @@
 
 An element of a release is made from its value, its scale, and an endless string of uniform bits:
 
-- the *first word* of the element (64 bits): the highest bit is the sign (1 is negative), the other 63
-  are the first bits of a uniform ``V = 0.b1 b2 ..``;
+- the *first word* of the element (64 bits): the highest bit is the sign (1 is negative), the other
+  63 are the first bits of a uniform ``V = 0.b1 b2 ..``;
 - further words of 64 bits, drawn only as long as the decision needs them.
 
 ``|z| = sqrt(2) * erfcinv(V)`` is then the absolute value of a standard normal. With the grid step
@@ -11,11 +11,11 @@ An element of a release is made from its value, its scale, and an endless string
 
     (N - 1/2) * g < value + scale * z < (N + 1/2) * g.
 
-The bounds themselves are met with probability zero (``0 < V < 1`` has infinitely many bits), so there
-are no ties. What is released is the float64 nearest to ``N * g``, half to even.
+The bounds themselves are met with probability zero (``0 < V < 1`` has infinitely many bits), so
+there are no ties. What is released is the float64 nearest to ``N * g``, half to even.
 
-No inverse is needed: ``|z| < b`` is the same as ``V > erfc(b / sqrt(2))``, decided by rigorous bounds of
-the right-hand side. numpy and numba only ever do the same thing faster.
+No inverse is needed: ``|z| < b`` is the same as ``V > erfc(b / sqrt(2))``, decided by rigorous
+bounds of the right-hand side. numpy and numba only ever do the same thing faster.
 """
 
 from collections.abc import Callable
@@ -75,8 +75,8 @@ class LazyUniform:
     def guess(self) -> float:
         """Return roughly ``|z|``; a starting point, which no result depends on.
 
-        Far in the tail the first bits are all zero; more are drawn until 40 significant ones are known,
-        which puts the guess within a grid step or so.
+        Far in the tail the first bits are all zero; more are drawn until 40 significant ones are
+        known, which puts the guess within a grid step or so.
         """
         while self.numerator.bit_length() < _GUESS_BITS:
             self.extend()
@@ -110,8 +110,9 @@ def grid_index(
 ) -> int:
     """Return the integer N with ``(N - 1/2) g < value + scale * z < (N + 1/2) g``.
 
-    With ``value = (n + f) g``, n an integer, ``|f| <= 1/2``, and ``s = scale / g``, the sign moved to f:
-    the smallest ``k >= 0`` with ``|z| < b_k = (k + 1/2 - f) / s`` gives ``N = n + k`` (or ``n - k``).
+    With ``value = (n + f) g``, n an integer, ``|f| <= 1/2``, and ``s = scale / g``, the sign moved
+    to f: the smallest ``k >= 0`` with ``|z| < b_k = (k + 1/2 - f) / s`` gives ``N = n + k`` (or
+    ``n - k``).
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Rigorous bounds of the two-sided normal tail, in Python integers.
 
 ``tail(b) = erfc(b / sqrt(2)) = P(|z| > b)`` for a standard normal z and rational b > 0. All
-numbers are fixed-point integers, and every rounding goes to the safe side: a lower bound is never too
-high, an upper bound never too low, whatever the precision.
+numbers are fixed-point integers, and every rounding goes to the safe side: a lower bound is never
+too high, an upper bound never too low, whatever the precision.
 """
 
 from functools import lru_cache
@@ -17,9 +17,9 @@ def tail_bounds(numerator: int, denominator: int, precision: int) -> tuple[int, 
     """Bound ``erfc(b / sqrt(2))`` for ``b = numerator / denominator``.
 
     ``erfc(b / sqrt(2)) = 1 - sqrt(2/pi) * sum of (-1)**n b**(2n+1) / (2**n n! (2n+1))``
-    (Abramowitz and Stegun 7.1.5). The terms grow up to about ``exp(b**2 / 2)`` before they fall, which
-    the working precision allows for. b itself is rounded down; since the function falls by less than b
-    grows, one unit is taken off the lower bound.
+    (Abramowitz and Stegun 7.1.5). The terms grow up to about ``exp(b**2 / 2)`` before they fall,
+    which the working precision allows for. b itself is rounded down; since the function falls by
+    less than b grows, one unit is taken off the lower bound.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def tail_bounds(numerator: int, denominator: int, precision: int) -> tuple[int, 
 def _series_bounds(b: int, bits: int) -> tuple[int, int]:
     """Bound ``sum of (-1)**n b**(2n+1) / (2**n n! (2n+1))``, b in units of ``2**-bits``.
 
-    ``power`` brackets ``b**(2n+1) / (2**n n!)``. Once n exceeds ``b**2 / 2`` the terms fall in absolute
-    value, so the alternating remainder is at most the last term.
+    ``power`` brackets ``b**(2n+1) / (2**n n!)``. Once n exceeds ``b**2 / 2`` the terms fall in
+    absolute value, so the alternating remainder is at most the last term.
     """
     square_low = (b * b) >> (bits + 1)
     square_high = square_low + 1

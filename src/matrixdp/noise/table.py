@@ -1,9 +1,9 @@
 """The polynomial table of the fast path, and the error bound that is proved for it.
 
-For a word whose 63 low bits are ``u``, let ``V = (u + further bits) / 2**63`` be the lazily extended
-uniform and ``w(V) = sqrt(2) * erfcinv(V)`` the absolute value of the normal variable. The fast path
-converts ``u`` to the nearest double ``x``. The exponent of ``x`` and the top six bits of its
-fraction name a *segment* (a column of the table), the remaining 46 bits a coordinate
+For a word whose 63 low bits are ``u``, let ``V = (u + further bits) / 2**63`` be the lazily
+extended uniform and ``w(V) = sqrt(2) * erfcinv(V)`` the absolute value of the normal variable. The
+fast path converts ``u`` to the nearest double ``x``. The exponent of ``x`` and the top six bits of
+its fraction name a *segment* (a column of the table), the remaining 46 bits a coordinate
 ``t = 1.<46 bits> - CENTRE`` in [-1/128, 1/128], computed without rounding; a polynomial of degree
 four in ``t`` approximates ``w``.
 

@@ -1,0 +1,122 @@
+"""The fast path compiled by numba (extra ``fast``): the same bits as every other path.
+
+The table is frozen into the machine code, because only loads from a constant let the loop be
+vectorised. It reaches the compiled function as a closure variable, and numba's cache on disk is
+keyed on the content of those: another table can never be served by code compiled for this one. Of
+the relaxations of IEEE arithmetic only contraction (fused multiply-add) is allowed, which the proof
+of the table covers.
+"""
+
+from functools import lru_cache
+from typing import Protocol, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from matrixdp.noise.table import (
+    CENTRE,
+    DECIDED_BELOW,
+    FIRST_COLUMN,
+    FRACTION_MASK,
+    ONE_BITS,
+    SEGMENT_BITS,
+    UNIFORM_BITS,
+)
+
+__all__ = ["NumbaKernel"]
+
+_UNIFORM_MASK = np.int64((1 << UNIFORM_BITS) - 1)
+_SIGN_MASK = np.int64(-1 << UNIFORM_BITS)
+_EXPONENT_MASK = np.int64(0x7FF << 52)
+_INVERSE_BASE = np.int64(2046 << 52)
+_FRACTION_MASK = np.int64(FRACTION_MASK)
+_ONE_BITS = np.int64(ONE_BITS)
+_FIRST_COLUMN = np.int64(FIRST_COLUMN)
+_SEGMENT_SHIFT = np.int64(52 - SEGMENT_BITS)
+_NO_COLUMN = np.int64(0)
+
+
+class _Loop(Protocol):
+    def __call__(
+        self,
+        values: NDArray[np.float64],
+        words: NDArray[np.int64],
+        scales: NDArray[np.float64],
+        grid_shift: np.int64,
+        out: NDArray[np.float64],
+        undecided: NDArray[np.bool_],
+    ) -> int: ...
+
+
+@lru_cache(maxsize=4)
+def _compile(content: bytes, columns: int) -> _Loop:
+    """Compile the loop for one table, given as its bytes, row by row."""
+    rows = np.frombuffer(content, dtype=np.float64).reshape(-1, columns)
+    c0, c1, c2, c3, c4 = (np.ascontiguousarray(row) for row in rows)
+
+    def loop(
+        values: NDArray[np.float64],
+        words: NDArray[np.int64],
+        scales: NDArray[np.float64],
+        grid_shift: np.int64,
+        out: NDArray[np.float64],
+        undecided: NDArray[np.bool_],
+    ) -> int:
+        count = 0
+        for i in range(values.size):
+            scale = np.float64(scales[i])
+            step_bits = np.int64((scale.view(np.int64) & _EXPONENT_MASK) - grid_shift)
+            step = step_bits.view(np.float64)
+            inverse_step = np.int64(_INVERSE_BASE - step_bits).view(np.float64)
+            word = words[i]
+            uniform_bits = np.float64(word & _UNIFORM_MASK).view(np.int64)
+            k = np.uint64(max((uniform_bits >> _SEGMENT_SHIFT) - _FIRST_COLUMN, _NO_COLUMN))
+            t = np.int64((uniform_bits & _FRACTION_MASK) | _ONE_BITS).view(np.float64) - CENTRE
+            normal = np.float64((((c4[k] * t + c3[k]) * t + c2[k]) * t + c1[k]) * t + c0[k])
+            signed = np.int64(normal.view(np.int64) ^ (word & _SIGN_MASK)).view(np.float64)
+            scaled = values[i] * inverse_step
+            whole = np.rint(scaled)
+            rest = (scaled - whole) + (scale * inverse_step) * signed
+            nearest = np.rint(rest)
+            open_case = not abs(rest - nearest) < DECIDED_BELOW
+            undecided[i] = open_case
+            count += open_case
+            out[i] = (whole + nearest) * step
+        return count
+
+    compiled = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})(loop)
+    return cast("_Loop", compiled)
+
+
+class NumbaKernel:
+    """Noisy values of one block, and which of them are undecided; releases the interpreter lock.
+
+    Parameters
+    ----------
+    table : NDArray[np.float64]
+        The polynomial table.
+    block_length : int
+        The most elements of one call; the work space is allocated once.
+    """
+
+    def __init__(self, table: NDArray[np.float64], block_length: int) -> None:
+        self._loop = _compile(np.ascontiguousarray(table).tobytes(), table.shape[1])
+        self._scales = np.full(block_length, np.nan)
+
+    def __call__(
+        self,
+        values: NDArray[np.float64],
+        words: NDArray[np.uint64],
+        scales: NDArray[np.float64],
+        grid_bits: int,
+        out: NDArray[np.float64],
+        undecided: NDArray[np.bool_],
+    ) -> int:
+        """Fill ``out`` and ``undecided`` exactly as ``NumpyKernel`` does; same arguments."""
+        if scales.size == 1:
+            if self._scales[0] != scales[0]:
+                self._scales.fill(scales[0])
+            scales = self._scales[: values.size]
+        shift = np.int64(grid_bits << 52)
+        return self._loop(values, words.view(np.int64), scales, shift, out, undecided)

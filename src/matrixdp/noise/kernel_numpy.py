@@ -1,0 +1,109 @@
+"""The fast path in numpy alone: always available, the same bits as every other path."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.noise.table import (
+    CENTRE,
+    DECIDED_BELOW,
+    FIRST_COLUMN,
+    FRACTION_MASK,
+    ONE_BITS,
+    SEGMENT_BITS,
+    UNIFORM_BITS,
+)
+
+__all__ = ["NumpyKernel"]
+
+_UNIFORM_MASK = np.int64((1 << UNIFORM_BITS) - 1)
+_SIGN_MASK = np.int64(-1 << UNIFORM_BITS)
+_EXPONENT_MASK = np.int64(0x7FF << 52)
+_INVERSE_BASE = np.int64(2046 << 52)
+
+
+class NumpyKernel:
+    """Noisy values of one block, and which of them are undecided.
+
+    Parameters
+    ----------
+    table : NDArray[np.float64]
+        The polynomial table.
+    block_length : int
+        The most elements of one call; the work space is allocated once.
+    """
+
+    def __init__(self, table: NDArray[np.float64], block_length: int) -> None:
+        self._rows = [np.ascontiguousarray(row) for row in table]
+        self._integers = np.empty(block_length, dtype=np.int64)
+        self._floats = np.empty((3, block_length), dtype=np.float64)
+
+    def __call__(
+        self,
+        values: NDArray[np.float64],
+        words: NDArray[np.uint64],
+        scales: NDArray[np.float64],
+        grid_bits: int,
+        out: NDArray[np.float64],
+        undecided: NDArray[np.bool_],
+    ) -> int:
+        """Fill ``out`` with grid points and mark the elements that must go to the exact path.
+
+        Parameters
+        ----------
+        values, words : NDArray
+            One block.
+        scales : NDArray[np.float64]
+            One scale for all (length 1), or one each.
+        grid_bits : int
+            The grid step is ``2**(floor(log2(scale)) - grid_bits)``.
+        out, undecided : NDArray
+            Written; ``out`` means nothing where ``undecided`` is true.
+
+        Returns
+        -------
+        int
+            How many are undecided.
+        """
+        size = values.size
+        step_bits = (scales.view(np.int64) & _EXPONENT_MASK) - np.int64(grid_bits << 52)
+        step = step_bits.view(np.float64)
+        inverse_step = (_INVERSE_BASE - step_bits).view(np.float64)
+        noise = self._signed_normal(words)
+        noise *= scales * inverse_step
+        rest, whole = (buffer[:size] for buffer in self._floats[1:])
+        np.multiply(values, inverse_step, out=rest)
+        np.rint(rest, out=whole)
+        rest -= whole
+        noise += rest
+        np.rint(noise, out=out)
+        noise -= out
+        np.abs(noise, out=noise)
+        np.less(noise, DECIDED_BELOW, out=undecided)
+        np.logical_not(undecided, out=undecided)
+        out += whole
+        out *= step
+        return int(np.count_nonzero(undecided))
+
+    def _signed_normal(self, words: NDArray[np.uint64]) -> NDArray[np.float64]:
+        """Approximate z by the polynomial of each word's segment; NaN outside the table."""
+        size = words.size
+        signed = words.view(np.int64)
+        column = self._integers[:size]
+        normal, coordinate, coefficient = (buffer[:size] for buffer in self._floats)
+        np.bitwise_and(signed, _UNIFORM_MASK, out=column)
+        np.copyto(coordinate, column)
+        bits = coordinate.view(np.int64)
+        np.right_shift(bits, 52 - SEGMENT_BITS, out=column)
+        column -= FIRST_COLUMN
+        bits &= FRACTION_MASK
+        bits |= ONE_BITS
+        coordinate -= CENTRE
+        np.take(self._rows[-1], column, out=normal, mode="clip")
+        for row in self._rows[-2::-1]:
+            normal *= coordinate
+            np.take(row, column, out=coefficient, mode="clip")
+            normal += coefficient
+        np.bitwise_and(signed, _SIGN_MASK, out=column)
+        normal_bits = normal.view(np.int64)
+        normal_bits ^= column
+        return normal
