@@ -5,6 +5,7 @@ from matrixdp.cli.output import print_json, print_table
 from matrixdp.privacy.bound import privacy_bound
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import plan_for_budget
+from matrixdp.privacy.rounding import shown_down, shown_up
 
 __all__ = ["bound"]
 
@@ -33,11 +34,11 @@ def bound(
         ["epsilon", "delta", "bound", "sensitivity", "noise scale"],
         [
             [
-                f"{epsilon:g}",
-                f"{delta:g}",
-                f"{largest_mu:.10g}",
-                f"{sensitivity:g}",
-                f"{plan.noise_scale:.10g}",
+                shown_up(epsilon),
+                shown_up(delta),
+                shown_down(largest_mu, 10),
+                shown_up(sensitivity),
+                shown_up(plan.noise_scale, 10),
             ]
         ],
     )

@@ -14,6 +14,7 @@ from matrixdp.cli.options import (
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.rounding import quotient_up, shown_down, shown_up
 
 __all__ = ["app", "split"]
 
@@ -61,10 +62,10 @@ def split(
         [
             [
                 str(count),
-                f"{part.epsilon:.6g}",
-                f"{part.delta:g}",
-                f"{part.mu:.6g}",
-                f"{1 / part.mu:.6g}",
+                shown_up(part.epsilon),
+                shown_up(part.delta),
+                shown_down(part.mu),
+                shown_up(quotient_up(1.0, part.mu)),
             ]
             for part in shown
         ],

@@ -13,6 +13,7 @@ from matrixdp.cli.output import print_json, print_table, refuse_existing, write_
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
+from matrixdp.privacy.rounding import shown_up
 
 if TYPE_CHECKING:
     from matrixdp.privacy.arithmetic import FloatArray
@@ -59,8 +60,8 @@ def curve(
     elif csv_file is None and figure is None:
         print_table(
             ["epsilon", "delta"],
-            [[f"{e:.6g}", f"{d:.6g}"] for e, d in zip(epsilons, deltas, strict=True)],
-            title=f"Privacy curve of mu = {mu:.6g}",
+            [[shown_up(e), shown_up(d)] for e, d in zip(epsilons, deltas, strict=True)],
+            title=f"Privacy curve of mu = {shown_up(mu)}",
         )
 
 
@@ -104,6 +105,6 @@ def _draw(file: IO[bytes], mu: float, epsilons: "FloatArray", deltas: "FloatArra
     axes.semilogy(epsilons[shown], deltas[shown])
     axes.set_xlabel("epsilon")
     axes.set_ylabel("delta")
-    axes.set_title(f"Privacy curve of mu = {mu:.6g}")
+    axes.set_title(f"Privacy curve of mu = {shown_up(mu)}")
     axes.grid(visible=True, alpha=0.3)
     canvas.savefig(file, format="png", dpi=150)

@@ -11,6 +11,7 @@ from matrixdp.cli.output import print_json, print_table, write_file
 from matrixdp.privacy.bound import privacy_bound
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import Plan, plan_for_budget
+from matrixdp.privacy.rounding import shown_up
 
 __all__ = ["demo"]
 
@@ -38,9 +39,9 @@ def demo(
         [
             [
                 f"{row['epsilon']:g}",
-                f"{row['noise_scale_once']:.4g}",
-                f"{row['noise_scale_each']:.4g}",
-                f"{row['noise_scale_even_split']:.4g}",
+                shown_up(row["noise_scale_once"], 4),
+                shown_up(row["noise_scale_each"], 4),
+                shown_up(row["noise_scale_even_split"], 4),
                 f"{row['noise_scale_even_split'] / row['noise_scale_each']:.2f} x",
             ]
             for row in rows

@@ -13,6 +13,7 @@ from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
+from matrixdp.privacy.rounding import shown_up
 
 __all__ = ["plan"]
 
@@ -105,14 +106,14 @@ def _show(found: Plan, *, as_json: bool) -> None:
     print_table(
         ["", "each release"],
         [
-            ["noise scale", f"{found.noise_scale:.6g}"],
-            ["standard error of one entry", f"{errors['entry']:.6g}"],
-            ["r.m.s. Frobenius error", f"{errors['frobenius']:.6g}"],
-            ["largest error, held with 95 %", f"{errors['largest']:.6g}"],
+            ["noise scale", shown_up(found.noise_scale)],
+            ["standard error of one entry", shown_up(errors["entry"])],
+            ["r.m.s. Frobenius error", shown_up(errors["frobenius"])],
+            ["largest error, held with 95 %", shown_up(errors["largest"])],
         ],
         title=(
             f"{found.releases} x a {found.rows} by {found.columns} matrix, sensitivity "
-            f"{found.sensitivity:g}\nepsilon {found.budget.epsilon:.6g} at delta "
-            f"{found.budget.delta:g} in all"
+            f"{shown_up(found.sensitivity)}\nepsilon {shown_up(found.budget.epsilon)} at delta "
+            f"{shown_up(found.budget.delta)} in all"
         ),
     )

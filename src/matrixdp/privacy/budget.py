@@ -7,7 +7,7 @@ from fractions import Fraction
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
 from matrixdp.privacy.bound import privacy_bound, privacy_epsilon
-from matrixdp.privacy.rounding import sqrt_down, sqrt_up
+from matrixdp.privacy.rounding import shown_down, shown_up, sqrt_down, sqrt_up
 
 __all__ = ["Budget"]
 
@@ -37,7 +37,7 @@ class Budget:
     Budget(epsilon=1, delta=1e-05, mu=0.268051)
     >>> half, other = whole.split(2)
     >>> half
-    Budget(epsilon=0.684149, delta=1e-05, mu=0.189541)
+    Budget(epsilon=0.684149, delta=1e-05, mu=0.18954)
     >>> half.mu_squared + other.mu_squared == whole.mu_squared
     True
     """
@@ -59,7 +59,7 @@ class Budget:
         Examples
         --------
         >>> Budget.from_mu(1.0, delta=1e-6)
-        Budget(epsilon=4.88655, delta=1e-06, mu=1)
+        Budget(epsilon=4.88656, delta=1e-06, mu=1)
         """
         mu = positive_number(MU.number(mu), "mu")
         return cls._of_worth(Fraction(mu) ** 2, DELTA.number(delta))
@@ -159,5 +159,8 @@ class Budget:
         return hash(self.mu_squared)
 
     def __repr__(self) -> str:
-        """Show epsilon and mu to six digits."""
-        return f"Budget(epsilon={self.epsilon:.6g}, delta={self.delta:.6g}, mu={self.mu:.6g})"
+        """Show six digits: what is promised rounded up, what may be spent rounded down."""
+        return (
+            f"Budget(epsilon={shown_up(self.epsilon)}, delta={shown_up(self.delta)}, "
+            f"mu={shown_down(self.mu)})"
+        )

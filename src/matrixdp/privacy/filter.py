@@ -8,7 +8,7 @@ from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.parameters import MU
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
-from matrixdp.privacy.rounding import sqrt_down, sqrt_up
+from matrixdp.privacy.rounding import shown_up, sqrt_down, sqrt_up
 
 __all__ = ["Filter"]
 
@@ -101,7 +101,7 @@ class Filter:
 
     def __repr__(self) -> str:
         """Show the budget and what has been spent of it."""
-        return f"Filter({self._budget!r}, spent={self.spent:.6g})"
+        return f"Filter({self._budget!r}, spent={shown_up(self.spent)})"
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied or pickled."""

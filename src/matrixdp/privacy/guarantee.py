@@ -8,6 +8,7 @@ from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.privacy.composition import group_mu
 from matrixdp.privacy.renyi import renyi_divergence
+from matrixdp.privacy.rounding import shown_up
 
 __all__ = ["Guarantee", "Neighbouring", "checked_neighbouring"]
 
@@ -59,7 +60,7 @@ class Guarantee:
     >>> print(promise)
     (0.9998, 1e-05)-differential privacy under replacing one record (mu = 0.268).
     >>> print(promise.for_group(3))
-    (3.406, 1e-05)-differential privacy under replacing up to 3 records (mu = 0.804).
+    (3.407, 1e-05)-differential privacy under replacing up to 3 records (mu = 0.804).
     """
 
     epsilon: float
@@ -120,10 +121,10 @@ class Guarantee:
         return renyi_divergence(self.mu, order)
 
     def __str__(self) -> str:
-        """Say the guarantee as a sentence."""
+        """Say the guarantee as a sentence, its numbers rounded up."""
         one, several = _IN_WORDS[self.neighbouring]
         change = one if self.records == 1 else several.format(self.records)
         return (
-            f"({self.epsilon:.4g}, {self.delta:.4g})-differential privacy under {change} "
-            f"(mu = {self.mu:.4g})."
+            f"({shown_up(self.epsilon, 4)}, {shown_up(self.delta, 4)})-differential privacy under "
+            f"{change} (mu = {shown_up(self.mu, 4)})."
         )

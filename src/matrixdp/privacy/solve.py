@@ -146,12 +146,13 @@ def delta_low(mu: Real, epsilon: Real, functions: Arithmetic[Real]) -> Condition
 
 
 def delta_high(mu: Real, epsilon: Real, functions: Arithmetic[Real]) -> Conditioned[Real]:
-    """Return ``1 - g = phi(a) M``, with the condition of g. Accurate wherever a <= 37."""
+    """Return ``1 - g = phi(a) M``, for a <= 37; its condition is its size plus g's changes."""
     point = point_at(mu, epsilon / mu)
     survival = complement(point, functions)
     upper = mills_ratio(point.upper, functions)
     density = functions.exp(-0.5 * point.lower * point.lower) / _SQRT_TAU
-    return Conditioned(density * survival, 1.0 + density * (mu + epsilon * upper))
+    condition = density * (survival + mu + epsilon * upper)
+    return Conditioned(density * survival, condition)
 
 
 def _iterate(
