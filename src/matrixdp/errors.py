@@ -34,7 +34,7 @@ class CalibrationError(MatrixDPError, ArithmeticError):
 
 
 class BudgetExceededError(MatrixDPError):
-    """A release was refused because it would spend more than its budget holds; nothing was spent."""
+    """A release was refused: it would spend more than its budget holds. Nothing was spent."""
 
 
 class KeyStateError(MatrixDPError, RuntimeError):

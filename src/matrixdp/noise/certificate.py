@@ -186,7 +186,7 @@ def _remainder(segment: Segment, tail: Any) -> Any:
 
 
 def _power_in_chebyshev(power: int) -> list[Any]:
-    """``s**k = 2**(1 - k) * sum of comb(k, (k - j)/2) T_j`` over j = k, k - 2, .. (half at j = 0)."""
+    """``s**k = 2**(1 - k) sum of comb(k, (k - j)/2) T_j``, j = k, k - 2, .. (half of it at 0)."""
     row = [fmpq(0)] * (power + 1)
     for j in range(power, -1, -2):
         row[j] = fmpq(2 * comb(power, (power - j) // 2), 2**power)

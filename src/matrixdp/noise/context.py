@@ -61,12 +61,12 @@ class NoiseContext:
         """Refuse a context that this version cannot make noise for."""
         if self.version != NOISE_VERSION:
             raise InvalidParameterError(
-                f"this version of matrixdp makes {NOISE_VERSION!r}, got version={self.version!r}; use "
-                "the version that made the release"
+                f"this version of matrixdp makes {NOISE_VERSION!r}, got version={self.version!r}; "
+                "use the version that made the release"
             )
         checked_dtype(self.dtype)
         checked_grid_bits(self.grid_bits)
-        if not self.shape or not all(isinstance(n, int) and n >= 0 for n in self.shape):
+        if not self.shape or not all(n >= 0 for n in self.shape):
             raise InvalidParameterError(
                 f"shape must have at least one axis, of whole lengths, got shape={self.shape!r}"
             )

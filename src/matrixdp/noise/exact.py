@@ -60,8 +60,8 @@ class LazyUniform:
         self._drawn += 1
 
     def exceeds_tail(self, numerator: int, denominator: int) -> bool:
-        """Decide ``V > erfc(b / sqrt(2))``, that is ``|z| < b``, for ``b = numerator / denominator``."""
-        if numerator <= 0:
+        """Decide ``V > erfc(b / sqrt(2))``, that is ``|z| < b``, b = numerator / denominator."""
+        if not numerator > 0:
             return False
         while True:
             precision = self.bits + _EXTRA_PRECISION

@@ -81,10 +81,9 @@ class ReleaseKey:
         InvalidParameterError
             If there are not exactly 32 bytes.
         """
-        if not isinstance(secret, bytes | bytearray) or len(secret) != _KEY_BYTES:
+        if len(secret) != _KEY_BYTES:
             raise InvalidParameterError(
-                f"a release key is made from {_KEY_BYTES} bytes, got {type(secret).__name__} of length "
-                f"{len(secret) if hasattr(secret, '__len__') else 'unknown'}"
+                f"a release key is made from {_KEY_BYTES} bytes, got {len(secret)} of them"
             )
         return cls(bytearray(secret))
 
@@ -122,8 +121,8 @@ class ReleaseKey:
             raise KeyStateError("this release key is erased; use ReleaseKey.generate()")
         if os.getpid() != self._process:
             raise KeyStateError(
-                "this release key was made in another process, which may bind it too; make a key in "
-                "the process that releases"
+                "this release key was made in another process, which may bind it too; make a key "
+                "in the process that releases"
             )
 
     def close(self) -> None:
@@ -131,15 +130,18 @@ class ReleaseKey:
         _erase(self._secret)
 
     def __del__(self) -> None:
+        """Overwrite the key."""
         if hasattr(self, "_secret"):
             _erase(self._secret)
 
     def __repr__(self) -> str:
+        """Say whether the key is bound, never what it is."""
         if self._context is not None:
             return "ReleaseKey(bound)"
         return "ReleaseKey(unbound)" if self._secret else "ReleaseKey(erased)"
 
     def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied."""
         raise KeyStateError("a release key is never pickled or copied; bind it where it was made")
 
 
@@ -179,14 +181,14 @@ class NoiseStream:
             If the stream was bound to another context.
         """
         digest = context.digest()
-        if not isinstance(secret, bytes) or len(secret) != _STREAM_BYTES + len(digest):
+        if len(secret) != _STREAM_BYTES + len(digest):
             raise InvalidParameterError("secret must be the bytes that export_secret returned")
         if secret[_STREAM_BYTES:] != digest:
             raise KeyStateError("this secret belongs to a stream that is bound to another context")
         return cls(context, bytearray(secret[:_STREAM_BYTES]))
 
     def export_secret(self) -> bytes:
-        """Return the stream's secret, which removes the noise of the release, with a context check."""
+        """Return the secret of the stream, which removes the noise, and a check of its context."""
         self._check_open()
         return bytes(self._secret) + self.context.digest()
 
@@ -230,6 +232,7 @@ class NoiseStream:
             raise KeyStateError("this noise stream is closed and its secret erased")
 
     def __enter__(self) -> Self:
+        """Return the stream itself."""
         return self
 
     def __exit__(
@@ -238,18 +241,22 @@ class NoiseStream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Close the stream."""
         self.close()
 
     def __del__(self) -> None:
+        """Overwrite the secret."""
         if hasattr(self, "_range_key"):
             self.close()
 
     def __repr__(self) -> str:
+        """Show the context, which is public."""
         return f"NoiseStream({self.context!r})"
 
     def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied."""
         raise KeyStateError(
-            "a noise stream is never pickled or copied by accident; use export_secret and from_secret"
+            "a noise stream is not pickled or copied by accident; see export_secret and from_secret"
         )
 
 
@@ -278,7 +285,7 @@ class WordReader:
 
     def read_into(self, words: NDArray[np.uint64]) -> None:
         """Fill a contiguous array with the words of the next elements."""
-        target = memoryview(words).cast("B")
+        target = words.data.cast("B")
         while target:
             if self._position % RANGE_ELEMENTS == 0:
                 self._keystream = self._open()

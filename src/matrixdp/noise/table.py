@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 GRID_BITS = 20
-"""The grid step of a scale sigma is ``2**(floor(log2(sigma)) - GRID_BITS)``; also the finest one."""
+"""The grid step of a scale sigma is ``2**(floor(log2(sigma)) - GRID_BITS)``, at the finest."""
 
 UNIFORM_BITS = 63
 """Bits of the uniform in the first word of an element; the remaining, highest bit is the sign."""

@@ -1,0 +1,8 @@
+"""``python -m matrixdp``: the command line."""
+
+import sys
+
+from matrixdp.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

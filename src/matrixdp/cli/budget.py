@@ -1,0 +1,73 @@
+"""``matrixdp budget``: what a budget's shares are worth."""
+
+from typing import Annotated
+
+import typer
+
+from matrixdp.cli.options import (
+    AsJson,
+    DeltaOption,
+    EpsilonOption,
+    number_option,
+    whole_number_option,
+)
+from matrixdp.cli.output import print_json, print_table
+from matrixdp.errors import InvalidParameterError
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.rounding import quotient_up, shown_down, shown_up
+
+__all__ = ["app", "split"]
+
+app = typer.Typer(help="Split a privacy budget.")
+
+
+@app.callback(invoke_without_command=True)
+def _group(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command("split")
+def split(
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    parts: Annotated[int | None, whole_number_option("--parts", "Number of equal parts.")] = None,
+    weight: Annotated[
+        list[float] | None, number_option("--weight", "A part's weight; repeat for each part.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Split a budget into parts that may be spent adaptively and cost the whole together."""
+    if (parts is None) == (not weight):
+        raise InvalidParameterError("pass either --parts, or --weight once for each part")
+    budget = Budget(epsilon, delta)
+    # Equal parts are all the same: one row stands for them.
+    shown = budget.split(parts)[:1] if parts is not None else budget.split(weight or [])
+    count = parts if parts is not None else 1
+    if as_json:
+        print_json(
+            {
+                "epsilon": epsilon,
+                "delta": delta,
+                "mu": budget.mu,
+                "parts": [
+                    {"count": count, "epsilon": part.epsilon, "delta": part.delta, "mu": part.mu}
+                    for part in shown
+                ],
+            }
+        )
+        return
+    print_table(
+        ["parts", "epsilon", "delta", "mu", "noise scale per unit sensitivity"],
+        [
+            [
+                str(count),
+                shown_up(part.epsilon),
+                shown_up(part.delta),
+                shown_down(part.mu),
+                shown_up(quotient_up(1.0, part.mu)),
+            ]
+            for part in shown
+        ],
+        title=f"Parts of {budget}",
+    )

@@ -1,0 +1,110 @@
+"""``matrixdp curve``: delta over epsilon, as a table, CSV, JSON or a figure."""
+
+import csv
+import io
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+
+from matrixdp.cli.options import AsJson, Figure, Force, number_option, whole_number_option
+from matrixdp.cli.output import print_json, print_table, refuse_existing, write_file
+from matrixdp.errors import InvalidParameterError
+from matrixdp.parameters import DELTA, EPSILON, MU
+from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
+from matrixdp.privacy.rounding import shown_up
+
+if TYPE_CHECKING:
+    from matrixdp.privacy.arithmetic import FloatArray
+
+__all__ = ["curve"]
+
+_MOST_POINTS = 1_000_000
+
+
+def curve(
+    mu: Annotated[
+        float | None, number_option("--mu", "The mechanism's mu; or give epsilon and delta.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, number_option("--epsilon", "With --delta: the curve of this budget.")
+    ] = None,
+    delta: Annotated[
+        float | None, number_option("--delta", "With --epsilon: the curve of this budget.")
+    ] = None,
+    start: Annotated[float, number_option("--from", "First epsilon.")] = 0.0,
+    stop: Annotated[
+        float | None, number_option("--to", "Last epsilon; by default where delta is 1e-12.")
+    ] = None,
+    points: Annotated[int, whole_number_option("--points", "Number of epsilons.")] = 11,
+    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write this CSV file.")] = None,
+    figure: Figure = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the delta that a mechanism has at each epsilon: its whole privacy curve."""
+    refuse_existing(csv_file, force=force, suffix=".csv")
+    refuse_existing(figure, force=force, suffix=".png")
+    mu = _chosen_mu(mu, epsilon, delta)
+    epsilons = _epsilons(mu, start, stop, points)
+    deltas = np.asarray(privacy_delta(mu, epsilons))
+    if csv_file is not None:
+        write_file(csv_file, lambda file: _write_csv(file, epsilons, deltas))
+    if figure is not None:
+        write_file(figure, lambda file: _draw(file, mu, epsilons, deltas))
+    for written in filter(None, (csv_file, figure)):
+        typer.echo(f"wrote {written}", err=True)
+    if as_json:
+        print_json({"mu": mu, "epsilon": epsilons.tolist(), "delta": deltas.tolist()})
+    elif csv_file is None and figure is None:
+        print_table(
+            ["epsilon", "delta"],
+            [[shown_up(e), shown_up(d)] for e, d in zip(epsilons, deltas, strict=True)],
+            title=f"Privacy curve of mu = {shown_up(mu)}",
+        )
+
+
+def _chosen_mu(mu: float | None, epsilon: float | None, delta: float | None) -> float:
+    if mu is not None and epsilon is None and delta is None:
+        mu = MU.number(mu)
+        if mu > 0.0:
+            return mu
+        raise InvalidParameterError("mu=0.0 has no curve: its delta is 0 at every epsilon")
+    if mu is None and epsilon is not None and delta is not None:
+        return privacy_bound(epsilon, delta)
+    raise InvalidParameterError("pass either --mu, or --epsilon and --delta together")
+
+
+def _epsilons(mu: float, start: float, stop: float | None, points: int) -> "FloatArray":
+    first = EPSILON.number(start)
+    last = min(privacy_epsilon(mu, 1e-12), EPSILON.largest) if stop is None else stop
+    last = EPSILON.number(last)
+    if not 2 <= points <= _MOST_POINTS:
+        raise InvalidParameterError(f"points={points} must be from 2 to {_MOST_POINTS}")
+    if not first < last:
+        raise InvalidParameterError(f"from={first!r} must be below to={last!r}")
+    return np.linspace(first, last, points)
+
+
+def _write_csv(file: IO[bytes], epsilons: "FloatArray", deltas: "FloatArray") -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text)
+    writer.writerow(["epsilon", "delta"])
+    writer.writerows(zip(epsilons.tolist(), deltas.tolist(), strict=True))
+    text.flush()
+    text.detach()
+
+
+def _draw(file: IO[bytes], mu: float, epsilons: "FloatArray", deltas: "FloatArray") -> None:
+    from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
+
+    canvas = Canvas(figsize=(6.4, 4.0), layout="constrained")
+    axes = canvas.subplots()
+    shown = deltas >= DELTA.smallest
+    axes.semilogy(epsilons[shown], deltas[shown])
+    axes.set_xlabel("epsilon")
+    axes.set_ylabel("delta")
+    axes.set_title(f"Privacy curve of mu = {shown_up(mu)}")
+    axes.grid(visible=True, alpha=0.3)
+    canvas.savefig(file, format="png", dpi=150)

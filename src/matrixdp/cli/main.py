@@ -1,0 +1,75 @@
+"""The command ``matrixdp``: its subcommands, and what its exit codes mean.
+
+0: done. 2: bad input. 3: refused by a budget. 130: interrupted. Anything that goes wrong is told in
+one line on standard error.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from matrixdp import __version__
+from matrixdp.cli import bound, budget, curve, demo, plan
+from matrixdp.errors import BudgetExceededError, MatrixDPError
+
+__all__ = ["app", "main"]
+
+_BAD_INPUT = 2
+_REFUSED_BY_BUDGET = 3
+
+app = typer.Typer(
+    name="matrixdp",
+    help="Differential privacy for matrix-valued queries.",
+    epilog="Exit codes: 0 fine, 2 bad input, 3 refused by a budget, 130 interrupted.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("bound")(bound.bound)
+app.command("curve")(curve.curve)
+app.command("plan")(plan.plan)
+app.command("demo")(demo.demo)
+app.add_typer(budget.app, name="budget")
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"matrixdp {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        What follows the program's name; by default what the process was started with.
+    """
+    try:
+        code = app(args=arguments, prog_name="matrixdp", standalone_mode=False)
+    except BudgetExceededError as refusal:
+        return _complain(str(refusal), _REFUSED_BY_BUDGET)
+    except TyperException as mistake:
+        return _complain(mistake.format_message(), _BAD_INPUT)
+    except (MatrixDPError, OSError) as mistake:
+        return _complain(str(mistake), _BAD_INPUT)
+    return code if isinstance(code, int) else 0
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"matrixdp: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    return code

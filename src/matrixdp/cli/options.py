@@ -1,0 +1,59 @@
+"""Options that several commands share, so that they read the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+__all__ = [
+    "AsJson",
+    "DeltaOption",
+    "EpsilonOption",
+    "Figure",
+    "Force",
+    "SensitivityOption",
+    "number_option",
+    "whole_number_option",
+]
+
+
+def _number(text: str | float) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None
+
+
+def _whole_number(text: str | int) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
+def number_option(name: str, explanation: str) -> Any:
+    """Return an option that takes a number, and names what it was given when that is none."""
+    return typer.Option(name, parser=_number, metavar="NUMBER", help=explanation)
+
+
+def whole_number_option(name: str, explanation: str) -> Any:
+    """Return an option that takes a whole number, and names what it was given when that is none."""
+    return typer.Option(name, parser=_whole_number, metavar="COUNT", help=explanation)
+
+
+EpsilonOption: TypeAlias = Annotated[
+    float, number_option("--epsilon", "Privacy loss, from 0 to 1e6.")
+]
+DeltaOption: TypeAlias = Annotated[
+    float, number_option("--delta", "Failure probability, from 2.3e-308 to 1 - 1e-12.")
+]
+SensitivityOption: TypeAlias = Annotated[
+    float, number_option("--sensitivity", "Largest Frobenius norm of the change by one record.")
+]
+AsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object, at full precision.")
+]
+Figure: TypeAlias = Annotated[
+    Path | None, typer.Option("--figure", help="Draw it into this PNG file.")
+]
+Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]

@@ -1,0 +1,119 @@
+"""``matrixdp plan``: the error of a budget, or the epsilon of an error, before any is spent."""
+
+from typing import Annotated
+
+from matrixdp.cli.options import (
+    AsJson,
+    DeltaOption,
+    SensitivityOption,
+    number_option,
+    whole_number_option,
+)
+from matrixdp.cli.output import print_json, print_table
+from matrixdp.errors import BudgetExceededError, InvalidParameterError
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
+from matrixdp.privacy.rounding import shown_up
+
+__all__ = ["plan"]
+
+
+def plan(
+    rows: Annotated[int, whole_number_option("--rows", "Rows of the released matrix.")],
+    columns: Annotated[int, whole_number_option("--columns", "Columns of the released matrix.")],
+    delta: DeltaOption,
+    epsilon: Annotated[
+        float | None,
+        number_option("--epsilon", "The budget; with an error: the most to spend."),
+    ] = None,
+    entry_error: Annotated[
+        float | None, number_option("--entry-error", "Wanted standard error of one entry.")
+    ] = None,
+    frobenius_error: Annotated[
+        float | None, number_option("--frobenius-error", "Wanted r.m.s. Frobenius error.")
+    ] = None,
+    largest_error: Annotated[
+        float | None,
+        number_option("--largest-error", "Wanted bound on all errors, held with 95 %."),
+    ] = None,
+    sensitivity: SensitivityOption = 1.0,
+    releases: Annotated[int, whole_number_option("--releases", "Number of releases.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Answer "what error do I get for this epsilon?" or "which epsilon does this error need?".
+
+    With both an epsilon and an error, refuse (exit code 3) if the error needs more than epsilon.
+    """
+    wanted = [
+        (measure, error)
+        for measure, error in (
+            (ErrorMeasure.ENTRY, entry_error),
+            (ErrorMeasure.FROBENIUS, frobenius_error),
+            (ErrorMeasure.LARGEST, largest_error),
+        )
+        if error is not None
+    ]
+    limit = None if epsilon is None else Budget(epsilon, delta)
+    if len(wanted) == 1:
+        measure, error = wanted[0]
+        found = plan_for_error(
+            error,
+            measure,
+            delta=delta,
+            rows=rows,
+            columns=columns,
+            sensitivity=sensitivity,
+            releases=releases,
+        )
+        _refuse_above(limit, found, error)
+    elif limit is not None and not wanted:
+        found = plan_for_budget(
+            limit, rows=rows, columns=columns, sensitivity=sensitivity, releases=releases
+        )
+    else:
+        raise InvalidParameterError(
+            "pass --epsilon, or one of --entry-error, --frobenius-error and --largest-error"
+        )
+    _show(found, as_json=as_json)
+
+
+def _refuse_above(limit: Budget | None, found: Plan, error: float) -> None:
+    if limit is not None and found.budget > limit:
+        raise BudgetExceededError(
+            f"an error of {error!r} needs epsilon={found.budget.epsilon!r} at "
+            f"delta={limit.delta!r}, more than epsilon={limit.epsilon!r}: allow a larger error or "
+            "a larger epsilon"
+        )
+
+
+def _show(found: Plan, *, as_json: bool) -> None:
+    errors = {measure.value: found.error(measure) for measure in ErrorMeasure}
+    if as_json:
+        print_json(
+            {
+                "rows": found.rows,
+                "columns": found.columns,
+                "sensitivity": found.sensitivity,
+                "releases": found.releases,
+                "epsilon": found.budget.epsilon,
+                "delta": found.budget.delta,
+                "mu_per_release": found.mu,
+                "noise_scale": found.noise_scale,
+                "error": errors,
+            }
+        )
+        return
+    print_table(
+        ["", "each release"],
+        [
+            ["noise scale", shown_up(found.noise_scale)],
+            ["standard error of one entry", shown_up(errors["entry"])],
+            ["r.m.s. Frobenius error", shown_up(errors["frobenius"])],
+            ["largest error, held with 95 %", shown_up(errors["largest"])],
+        ],
+        title=(
+            f"{found.releases} x a {found.rows} by {found.columns} matrix, sensitivity "
+            f"{shown_up(found.sensitivity)}\nepsilon {shown_up(found.budget.epsilon)} at delta "
+            f"{shown_up(found.budget.delta)} in all"
+        ),
+    )

@@ -1,0 +1,1 @@
+"""What a guarantee is: formulas only, no data and no randomness."""

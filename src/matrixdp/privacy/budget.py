@@ -1,0 +1,166 @@
+"""What may be spent: an immutable budget, worth mu squared, that splits without loss."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
+from matrixdp.privacy.bound import privacy_bound, privacy_epsilon
+from matrixdp.privacy.rounding import shown_down, shown_up, sqrt_down, sqrt_up
+
+__all__ = ["Budget"]
+
+_MOST_PARTS = 10**7
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Budget:
+    """An (epsilon, delta) budget, worth the largest mu it allows.
+
+    A budget's worth is ``mu_squared``, an exact rational: releases cost the squares of their mu,
+    and shares of a budget add up to it exactly. Budgets compare by worth alone, so two that name
+    the same curve at different delta are equal.
+
+    Parameters
+    ----------
+    epsilon : float
+        From 0 to 1e6.
+    delta : float
+        From the smallest normal double to 1 - 1e-12.
+
+    Examples
+    --------
+    >>> from matrixdp import Budget
+    >>> whole = Budget(epsilon=1.0, delta=1e-5)
+    >>> whole
+    Budget(epsilon=1, delta=1e-05, mu=0.268051)
+    >>> half, other = whole.split(2)
+    >>> half
+    Budget(epsilon=0.684149, delta=1e-05, mu=0.18954)
+    >>> half.mu_squared + other.mu_squared == whole.mu_squared
+    True
+    """
+
+    epsilon: float  # at `delta`; of a share, what that share alone guarantees
+    delta: float
+    mu: float  # the largest mu a single release may have: the root of mu_squared, rounded down
+    mu_squared: Fraction
+
+    def __init__(self, epsilon: float, delta: float) -> None:
+        epsilon, delta = EPSILON.number(epsilon), DELTA.number(delta)
+        mu = privacy_bound(epsilon, delta)
+        self._fill(epsilon, delta, mu, Fraction(mu) ** 2)
+
+    @classmethod
+    def from_mu(cls, mu: float, delta: float) -> "Budget":
+        """Return the budget that a mu above 0 is worth, named by its epsilon at a delta.
+
+        Examples
+        --------
+        >>> Budget.from_mu(1.0, delta=1e-6)
+        Budget(epsilon=4.88656, delta=1e-06, mu=1)
+        """
+        mu = positive_number(MU.number(mu), "mu")
+        return cls._of_worth(Fraction(mu) ** 2, DELTA.number(delta))
+
+    @classmethod
+    def from_zcdp(cls, rho: float, delta: float) -> "Budget":
+        """Return the budget of Gaussian releases that are rho-zCDP together, ``mu^2 = 2 rho``.
+
+        Examples
+        --------
+        >>> Budget.from_zcdp(0.5, delta=1e-6) == Budget.from_mu(1.0, delta=1e-6)
+        True
+        """
+        worth = 2 * Fraction(positive_number(rho, "rho"))
+        largest = MU.largest**2 / 2
+        if worth > 2 * Fraction(largest):
+            raise InvalidParameterError(
+                f"rho={rho!r} is outside its domain: it must be positive and at most {largest!r}"
+            )
+        return cls._of_worth(worth, DELTA.number(delta))
+
+    def split(self, shares: int | Sequence[float]) -> tuple["Budget", ...]:
+        """Return budgets that carry their shares of ``mu_squared`` exactly.
+
+        Parameters
+        ----------
+        shares : int or sequence of float
+            A number of equal parts (T-fold composition is ``split(T)``), or positive weights.
+
+        Returns
+        -------
+        tuple of Budget
+            Each reports the epsilon that its share has at the whole's delta. Spending all of them,
+            in any order and adaptively, costs the whole and no more.
+
+        Examples
+        --------
+        >>> [round(part.mu, 4) for part in Budget(1.0, 1e-5).split([9, 16])]
+        [0.1608, 0.2144]
+        """
+        if isinstance(shares, int) or not isinstance(shares, Sequence):
+            parts = positive_integer(shares, "shares")
+            if not parts <= _MOST_PARTS:
+                raise InvalidParameterError(
+                    f"shares={parts} is more than {_MOST_PARTS} parts: split into groups, and each "
+                    "group again where it is spent"
+                )
+            return (self._of_worth(self.mu_squared / parts, self.delta),) * parts
+        weights = [Fraction(positive_number(weight, "shares")) for weight in shares]
+        if not weights:
+            raise InvalidParameterError(
+                "shares=[] has no weight: pass a number of parts or one positive weight per part"
+            )
+        total = sum(weights, start=Fraction(0))
+        return tuple(
+            self._of_worth(self.mu_squared * weight / total, self.delta) for weight in weights
+        )
+
+    @classmethod
+    def _of_worth(cls, mu_squared: Fraction, delta: float) -> "Budget":
+        mu = sqrt_down(mu_squared)
+        if mu == 0.0:
+            raise InvalidParameterError(
+                "shares leave a part whose mu is below the smallest float: split into fewer parts "
+                "or less uneven weights"
+            )
+        budget = cls.__new__(cls)
+        budget._fill(privacy_epsilon(sqrt_up(mu_squared), delta), delta, mu, mu_squared)  # noqa: SLF001
+        return budget
+
+    def _fill(self, epsilon: float, delta: float, mu: float, mu_squared: Fraction) -> None:
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "mu", mu)
+        object.__setattr__(self, "mu_squared", mu_squared)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by worth."""
+        if not isinstance(other, Budget):
+            return NotImplemented
+        return self.mu_squared == other.mu_squared
+
+    def __lt__(self, other: object) -> bool:
+        """Compare by worth."""
+        if not isinstance(other, Budget):
+            return NotImplemented
+        return self.mu_squared < other.mu_squared
+
+    def __le__(self, other: object) -> bool:
+        """Compare by worth."""
+        if not isinstance(other, Budget):
+            return NotImplemented
+        return self.mu_squared <= other.mu_squared
+
+    def __hash__(self) -> int:
+        """Hash by worth, as equality compares it."""
+        return hash(self.mu_squared)
+
+    def __repr__(self) -> str:
+        """Show six digits: what is promised rounded up, what may be spent rounded down."""
+        return (
+            f"Budget(epsilon={shown_up(self.epsilon)}, delta={shown_up(self.delta)}, "
+            f"mu={shown_down(self.mu)})"
+        )

@@ -1,0 +1,51 @@
+"""Composition and group privacy of Gaussian releases: mu adds in squares, and linearly in records.
+
+Releases that are mu_1, ..., mu_T Gaussian-private compose to ``sqrt(sum mu_t^2)``, whatever their
+shapes and however each was chosen from the earlier outputs (Dong, Roth and Su 2022, Corollary 3.3).
+No composition of Gaussian releases is tighter when one pair of neighbours attains every mu_t.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from matrixdp.parameters import MU, positive_integer
+from matrixdp.privacy.rounding import float_up, sqrt_up
+
+__all__ = ["composed_mu", "group_mu"]
+
+
+def composed_mu(mus: Iterable[float]) -> float:
+    """Return ``sqrt(sum mu_t^2)`` of any number of releases, summed exactly and rounded up.
+
+    Parameters
+    ----------
+    mus : iterable of float
+        The mu of each release, from 0 to 1e4; each may depend on earlier outputs, not on the data.
+
+    Returns
+    -------
+    float
+        The mu of all of them together.
+
+    Examples
+    --------
+    >>> from matrixdp import composed_mu
+    >>> composed_mu([3.0, 4.0])
+    5.0
+    """
+    return sqrt_up(sum((Fraction(MU.number(mu)) ** 2 for mu in mus), start=Fraction(0)))
+
+
+def group_mu(mu: float, records: int) -> float:
+    """Return the mu for data sets that differ in several records, ``records * mu``, rounded up.
+
+    The answers of neighbours of neighbours are at most the sum of the distances apart, so the group
+    mu of k records is k mu (Dong, Roth and Su 2022, Theorem 2.14).
+
+    Examples
+    --------
+    >>> from matrixdp.privacy.composition import group_mu
+    >>> group_mu(0.25, records=3)
+    0.75
+    """
+    return float_up(Fraction(MU.number(mu)) * positive_integer(records, "records"))

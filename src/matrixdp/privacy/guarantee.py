@@ -1,0 +1,130 @@
+"""What was promised: a frozen statement to be printed, re-read at another delta, and trusted."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer
+from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
+from matrixdp.privacy.composition import group_mu
+from matrixdp.privacy.renyi import renyi_divergence
+from matrixdp.privacy.rounding import shown_up
+
+__all__ = ["Guarantee", "Neighbouring", "checked_neighbouring"]
+
+Neighbouring = Literal["add-remove", "replace"]
+
+_IN_WORDS = {
+    "add-remove": ("adding or removing one record", "adding or removing up to {} records"),
+    "replace": ("replacing one record", "replacing up to {} records"),
+}
+
+
+def checked_neighbouring(neighbouring: object) -> Neighbouring:
+    """Return a neighbouring relation, or refuse what is none: it has no default."""
+    for relation in get_args(Neighbouring):
+        if neighbouring == relation:
+            return relation  # type: ignore[no-any-return]
+    raise InvalidParameterError(
+        f"neighbouring={neighbouring!r} is not a relation: say whether a neighbouring data set has "
+        "one record more or less ('add-remove') or one record exchanged ('replace')"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """An (epsilon, delta) guarantee of Gaussian noise, with the mu that proves it.
+
+    Parameters
+    ----------
+    epsilon : float
+        From 0 to 1e6.
+    delta : float
+        From the smallest normal double to 1 - 1e-12.
+    mu : float
+        The Gaussian privacy parameter; the whole curve follows from it.
+    neighbouring : {"add-remove", "replace"}
+        What neighbouring data sets are. It is stated, and multiplies nothing.
+    records : int, optional
+        In how many records the data sets differ that the guarantee speaks of.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is outside its domain, or mu does not prove (epsilon, delta).
+
+    Examples
+    --------
+    >>> from matrixdp import Guarantee
+    >>> promise = Guarantee.of_mu(0.268, delta=1e-5, neighbouring="replace")
+    >>> print(promise)
+    (0.9998, 1e-05)-differential privacy under replacing one record (mu = 0.268).
+    >>> print(promise.for_group(3))
+    (3.407, 1e-05)-differential privacy under replacing up to 3 records (mu = 0.804).
+    """
+
+    epsilon: float
+    delta: float
+    mu: float
+    neighbouring: Neighbouring
+    records: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a claim that mu does not prove."""
+        object.__setattr__(self, "epsilon", EPSILON.number(self.epsilon))
+        object.__setattr__(self, "delta", DELTA.number(self.delta))
+        object.__setattr__(self, "mu", MU.number(self.mu))
+        object.__setattr__(self, "neighbouring", checked_neighbouring(self.neighbouring))
+        object.__setattr__(self, "records", positive_integer(self.records, "records"))
+        # Both inverses err on the private side, so either one is a proof.
+        if self.mu <= privacy_bound(self.epsilon, self.delta):
+            return
+        proven = privacy_epsilon(self.mu, self.delta)
+        if not proven <= self.epsilon:
+            raise InvalidParameterError(
+                f"epsilon={self.epsilon!r} is not guaranteed at delta={self.delta!r} by "
+                f"mu={self.mu!r}: claim at least {proven!r}, or add noise until mu is at most "
+                f"{privacy_bound(self.epsilon, self.delta)!r}"
+            )
+
+    @classmethod
+    def of_mu(
+        cls, mu: float, *, delta: float, neighbouring: Neighbouring, records: int = 1
+    ) -> "Guarantee":
+        """Return the guarantee of a mu-Gaussian mechanism with the least epsilon at a delta."""
+        epsilon = privacy_epsilon(MU.number(mu), DELTA.number(delta))
+        return cls(epsilon=epsilon, delta=delta, mu=mu, neighbouring=neighbouring, records=records)
+
+    def for_group(self, records: int) -> "Guarantee":
+        """Return what holds, at the same delta, for this many records instead of one.
+
+        Use it when one person may own several records: mu is multiplied by their number.
+        """
+        together = group_mu(self.mu, records)
+        return replace(
+            self,
+            mu=together,
+            epsilon=privacy_epsilon(together, self.delta),
+            records=self.records * records,
+        )
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return the least epsilon that the same mu guarantees at another delta."""
+        return privacy_epsilon(self.mu, DELTA.number(delta))
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return the least delta that the same mu guarantees at another epsilon."""
+        return privacy_delta(self.mu, EPSILON.number(epsilon))
+
+    def renyi_divergence(self, order: float) -> float:
+        """Return the Rényi divergence of an order above 1, ``order * mu^2 / 2``."""
+        return renyi_divergence(self.mu, order)
+
+    def __str__(self) -> str:
+        """Say the guarantee as a sentence, its numbers rounded up."""
+        one, several = _IN_WORDS[self.neighbouring]
+        change = one if self.records == 1 else several.format(self.records)
+        return (
+            f"({shown_up(self.epsilon, 4)}, {shown_up(self.delta, 4)})-differential privacy under "
+            f"{change} (mu = {shown_up(self.mu, 4)})."
+        )

@@ -1,0 +1,185 @@
+"""Before anything is spent: what error a budget buys, and what budget an error costs.
+
+Plans are for i.i.d. noise on a Frobenius ball, the mechanism's default: each of ``releases``
+releases of an m by n matrix gets noise of scale ``sensitivity / mu`` with mu^2 the budget's worth
+over the number of releases. Every error is that scale times a known factor.
+"""
+
+import enum
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scipy import special
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.parameters import MU, positive_integer, positive_number
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.rounding import quotient_down, quotient_up, sqrt_down, sqrt_up
+
+__all__ = ["ErrorMeasure", "Plan", "plan_for_budget", "plan_for_error"]
+
+_CONFIDENCE = 0.95
+# The factors are a few float operations; this covers them, so that no error is understated.
+_MARGIN = 1e-13
+
+
+class ErrorMeasure(enum.Enum):
+    """A way to say how far a released matrix is from the true one."""
+
+    ENTRY = "entry"
+    FROBENIUS = "frobenius"
+    LARGEST = "largest"
+
+    def per_unit_noise(self, rows: int, columns: int) -> float:
+        """Return the error of an m by n release at noise scale 1, rounded up.
+
+        ``ENTRY``: root mean squared error of one entry, 1. ``FROBENIUS``: root mean squared
+        Frobenius norm, ``sqrt(m n)``. ``LARGEST``: what the largest absolute error of all entries
+        stays below with probability 0.95, ``Phi^-1((1 + 0.95^(1/mn)) / 2)``.
+        """
+        entries = rows * columns
+        match self:
+            case ErrorMeasure.ENTRY:
+                return 1.0
+            case ErrorMeasure.FROBENIUS:
+                return sqrt_up(Fraction(entries))
+            case ErrorMeasure.LARGEST:
+                tail = -0.5 * math.expm1(math.log(_CONFIDENCE) / entries)
+                return float(-special.ndtri(tail)) * (1.0 + _MARGIN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a budget buys for a number of equal releases of a matrix.
+
+    Made by `plan_for_budget` and `plan_for_error`.
+    """
+
+    budget: Budget
+    rows: int
+    columns: int
+    sensitivity: float
+    releases: int
+    mu: float
+    noise_scale: float
+
+    def error(self, measure: ErrorMeasure) -> float:
+        """Return the error of each release in a measure."""
+        return self.noise_scale * measure.per_unit_noise(self.rows, self.columns)
+
+
+def plan_for_budget(
+    budget: Budget, *, rows: int, columns: int, sensitivity: float, releases: int = 1
+) -> Plan:
+    """Return what error a budget gets: "what error do I get?".
+
+    Parameters
+    ----------
+    budget : Budget
+        For all releases together.
+    rows, columns : int
+        The shape of the released matrix.
+    sensitivity : float
+        The largest Frobenius norm by which neighbouring answers differ.
+    releases : int, optional
+        How many matrices are released under the budget.
+
+    Examples
+    --------
+    >>> from matrixdp import Budget, ErrorMeasure, plan_for_budget
+    >>> plan = plan_for_budget(Budget(1.0, 1e-5), rows=100, columns=20, sensitivity=1.0)
+    >>> round(plan.noise_scale, 4), round(plan.error(ErrorMeasure.FROBENIUS), 1)
+    (3.7306, 166.8)
+    """
+    if not isinstance(budget, Budget):
+        raise InvalidParameterError(
+            f"budget={budget!r} is not a Budget: pass Budget(epsilon, delta)"
+        )
+    rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
+    sensitivity = positive_number(sensitivity, "sensitivity")
+    releases = positive_integer(releases, "releases")
+    mu = sqrt_down(budget.mu_squared / releases)
+    return Plan(
+        budget=budget,
+        rows=rows,
+        columns=columns,
+        sensitivity=sensitivity,
+        releases=releases,
+        mu=mu,
+        noise_scale=_quotient_up(sensitivity, mu, "noise_scale"),
+    )
+
+
+def plan_for_error(
+    error: float,
+    measure: ErrorMeasure,
+    *,
+    delta: float,
+    rows: int,
+    columns: int,
+    sensitivity: float,
+    releases: int = 1,
+) -> Plan:
+    """Return the cheapest plan with an error: "which epsilon do I need for this error?".
+
+    Parameters
+    ----------
+    error : float
+        The error that each release may have.
+    measure : ErrorMeasure
+        What is meant by it.
+    delta : float
+        The delta at which the epsilon is wanted.
+    rows, columns, sensitivity, releases
+        As for `plan_for_budget`.
+
+    Returns
+    -------
+    Plan
+        Its ``budget.epsilon`` is the answer; its error is at most the one asked for.
+
+    Examples
+    --------
+    >>> from matrixdp import ErrorMeasure, plan_for_error
+    >>> plan = plan_for_error(
+    ...     10.0, ErrorMeasure.LARGEST, delta=1e-5, rows=100, columns=20, sensitivity=1.0
+    ... )
+    >>> round(plan.budget.epsilon, 4)
+    1.6454
+    """
+    if not isinstance(measure, ErrorMeasure):
+        raise InvalidParameterError(
+            f"measure={measure!r} is not an ErrorMeasure: pass ErrorMeasure.ENTRY, .FROBENIUS or "
+            ".LARGEST"
+        )
+    rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
+    sensitivity = positive_number(sensitivity, "sensitivity")
+    releases = positive_integer(releases, "releases")
+    noise_scale = quotient_down(
+        positive_number(error, "error"), measure.per_unit_noise(rows, columns)
+    )
+    each = Fraction(_quotient_up(sensitivity, noise_scale, "mu"))
+    if not releases * each**2 <= Fraction(MU.largest) ** 2:
+        raise InvalidParameterError(
+            f"error={error!r} would take mu={float(each)!r} in each of {releases} releases, no "
+            "protection to speak of: allow a larger error, fewer releases or a smaller sensitivity"
+        )
+    return plan_for_budget(
+        Budget.from_mu(sqrt_up(releases * each**2), delta),
+        rows=rows,
+        columns=columns,
+        sensitivity=sensitivity,
+        releases=releases,
+    )
+
+
+def _quotient_up(sensitivity: float, divisor: float, name: str) -> float:
+    """Return ``sensitivity / divisor`` rounded up, or refuse a plan that no float can express."""
+    try:
+        return quotient_up(sensitivity, divisor)
+    except (OverflowError, ZeroDivisionError):
+        raise InvalidParameterError(
+            f"sensitivity={sensitivity!r} gives a {name} beyond the range of a float: rescale the "
+            "matrix or change the error"
+        ) from None

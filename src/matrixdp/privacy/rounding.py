@@ -1,0 +1,95 @@
+"""Exact rationals on the way in, correctly rounded floats on the way out.
+
+Budgets are compared and added as rationals, where nothing is lost; what a person reads is a float,
+rounded in the direction that the name says.
+"""
+
+import decimal
+import math
+from fractions import Fraction
+
+__all__ = [
+    "float_down",
+    "float_up",
+    "quotient_down",
+    "quotient_up",
+    "shown_down",
+    "shown_up",
+    "sqrt_down",
+    "sqrt_up",
+]
+
+# Bits of the integer square root beyond the 53 of a float: doubles are then multiples of its unit.
+_ROOT_BITS = 128
+
+
+def float_down(value: Fraction) -> float:
+    """Return the largest float that is at most the value, for values within the float range."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
+
+
+def float_up(value: Fraction) -> float:
+    """Return the smallest float that is at least the value, for values within the float range."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def quotient_down(dividend: float, divisor: float) -> float:
+    """Return ``dividend / divisor`` rounded down."""
+    return float_down(Fraction(dividend) / Fraction(divisor))
+
+
+def quotient_up(dividend: float, divisor: float) -> float:
+    """Return ``dividend / divisor`` rounded up."""
+    return float_up(Fraction(dividend) / Fraction(divisor))
+
+
+def sqrt_down(value: Fraction) -> float:
+    """Return the largest float whose square is at most a non-negative value."""
+    root, unit, _ = _integer_root(value)
+    return float_down(root * unit)
+
+
+def sqrt_up(value: Fraction) -> float:
+    """Return the smallest float whose square is at least a non-negative value."""
+    root, unit, exact = _integer_root(value)
+    return float_up((root if exact else root + 1) * unit)
+
+
+def shown_up(value: float, digits: int = 6) -> str:
+    """Return a number to a few significant digits, none of them better than it is: rounded up.
+
+    Examples
+    --------
+    >>> shown_up(0.68414949), shown_up(1e-5)
+    ('0.68415', '1e-05')
+    """
+    return _shown(value, digits, decimal.ROUND_CEILING)
+
+
+def shown_down(value: float, digits: int = 6) -> str:
+    """Return a number to a few significant digits, rounded down.
+
+    Examples
+    --------
+    >>> shown_down(0.26805199)
+    '0.268051'
+    """
+    return _shown(value, digits, decimal.ROUND_FLOOR)
+
+
+def _shown(value: float, digits: int, rounding: str) -> str:
+    # The shortest decimal of a float is what its user wrote: 1e-05 is not to become 1.00001e-05.
+    context = decimal.Context(prec=digits, rounding=rounding)
+    return f"{float(context.create_decimal(repr(float(value)))):.{digits}g}"
+
+
+def _integer_root(value: Fraction) -> tuple[int, Fraction, bool]:
+    """Return r, u and whether ``r u = sqrt(value)``, with ``r u <= sqrt(value) < (r + 1) u``."""
+    magnitude = value.numerator.bit_length() - value.denominator.bit_length()
+    shift = max(0, _ROOT_BITS - magnitude // 2)
+    scaled = value * 4**shift
+    whole = scaled.numerator // scaled.denominator
+    root = math.isqrt(whole)
+    return root, Fraction(1, 2**shift), scaled == root * root

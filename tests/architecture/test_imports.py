@@ -1,0 +1,113 @@
+"""The folder tree is the architecture: imports point one way, and the core needs no extra."""
+
+import ast
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import matrixdp
+
+SOURCE = Path(matrixdp.__file__).parent
+# From the ground up; a module may import from lower tiers and from its own part, not from beside.
+TIERS = [
+    {"errors"},
+    {"parameters"},
+    {"covariance", "privacy", "noise"},
+    {"sensitivity"},
+    {"mechanisms"},
+    {"queries", "postprocess", "audit"},
+    {"estimators", "training", "ledger", "scale"},
+    {"experiments"},
+    {"cli"},
+]
+EXCEPTIONS = {("scale", "queries")}
+ENTRANCES = {"__init__", "__main__"}
+
+
+def part_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported_parts(tree: ast.AST) -> set[str]:
+    """Return the parts of matrixdp that a module imports, anywhere in it."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return {name.split(".")[1] for name in names if name.startswith("matrixdp.")}
+
+
+def violations(part: str, imported: set[str]) -> set[str]:
+    tier = {name: level for level, names in enumerate(TIERS) for name in names}
+    return {
+        other
+        for other in imported - {part, "__version__"}
+        if tier[other] >= tier[part] and (part, other) not in EXCEPTIONS
+    }
+
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_one_way(path: Path) -> None:
+    part = part_of(path)
+    if part in ENTRANCES:
+        return
+    assert violations(part, imported_parts(ast.parse(path.read_text()))) == set()
+
+
+def test_the_check_above_can_fail() -> None:
+    upwards = ast.parse("def late():\n    from matrixdp.cli.main import app")
+    assert violations("privacy", imported_parts(upwards)) == {"cli"}
+    sideways = ast.parse("import matrixdp.noise.keys")
+    assert violations("privacy", imported_parts(sideways)) == {"noise"}
+    assert violations("mechanisms", {"errors", "privacy", "mechanisms"}) == set()
+
+
+def test_every_part_has_a_tier() -> None:
+    assert {part_of(path) for path in MODULES} - ENTRANCES <= set().union(*TIERS)
+    assert all(not lower & upper for lower, upper in pairwise(TIERS))
+
+
+def test_public_names_are_listed_and_exist() -> None:
+    assert sorted(matrixdp.__all__) == list(matrixdp.__all__)
+    for path in MODULES:
+        if part_of(path) == "__main__":
+            continue
+        tree = ast.parse(path.read_text())
+        listed = [
+            node
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id == "__all__"
+        ]
+        assert listed or path.name == "__init__.py", f"{path.name} lists no public names"
+    for name in matrixdp.__all__:
+        assert getattr(matrixdp, name).__doc__
+
+
+@pytest.mark.parametrize("module", ["matrixdp", "matrixdp.cli.main"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    heavy = ["torch", "matplotlib", "numba", "dp_accounting", "pandas", "flint"]
+    code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_guard_is_an_assertion() -> None:
+    # python -O removes assertions, and with them whatever they guarded.
+    asserting = [
+        path.name
+        for path in MODULES
+        if any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(path.read_text())))
+    ]
+    assert asserting == []

@@ -1,0 +1,226 @@
+"""The command line, driven as a user would."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from matrixdp import (
+    Budget,
+    ErrorMeasure,
+    __version__,
+    plan_for_budget,
+    plan_for_error,
+    privacy_bound,
+    privacy_delta,
+)
+from matrixdp.cli.main import main
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
+SHAPE = ["--rows", "10", "--columns", "20", "--delta", "1e-5"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the program in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "matrixdp", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    """Run a command with --json in this process and return what it printed."""
+    assert main([*arguments, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert isinstance(record, dict)
+    return record
+
+
+def test_the_program_runs_on_its_own() -> None:
+    done = run("bound", *BUDGET)
+    assert done.returncode == 0
+    assert "0.2680511232" in done.stdout
+    assert "3.730631635" in done.stdout
+    assert done.stderr == ""
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout == f"matrixdp {__version__}\n"
+    help_text = run("--help").stdout
+    for command in ("bound", "curve", "plan", "budget", "demo"):
+        assert command in help_text
+    assert "3 refused by a budget" in help_text
+    assert run().stdout == help_text
+    assert "split" in run("budget").stdout
+
+
+@pytest.mark.parametrize("command", [["bound"], ["curve"], ["budget", "split"], ["plan"], ["demo"]])
+def test_every_command_offers_json(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--help"]) == 0
+    assert "--json" in capsys.readouterr().out
+
+
+def test_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(capsys, "bound", *BUDGET, "--sensitivity", "2")
+    assert record["bound"] == privacy_bound(1.0, 1e-5)
+    assert record["noise_scale"] == pytest.approx(2 / privacy_bound(1.0, 1e-5), rel=1e-15)
+
+
+def test_curve_as_json_csv_and_figure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    table, figure = tmp_path / "curve.csv", tmp_path / "curve.png"
+    record = answer(
+        capsys, "curve", "--mu", "0.5", "--from", "0", "--to", "2", "--points", "5",
+        "--csv", str(table), "--figure", str(figure),
+    )  # fmt: skip
+    expected = [privacy_delta(0.5, epsilon) for epsilon in (0.0, 0.5, 1.0, 1.5, 2.0)]
+    assert record["delta"] == pytest.approx(expected, rel=1e-13)
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["delta"]) for row in rows] == record["delta"]
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.csv", "curve.png"]
+
+
+def test_curve_of_a_budget_passes_through_it(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(capsys, "curve", *BUDGET, "--from", "1", "--to", "2", "--points", "2")
+    deltas = record["delta"]
+    assert isinstance(deltas, list)
+    assert deltas[0] == pytest.approx(1e-5, rel=1e-11)
+    assert main(["curve", "--mu", "1"]) == 0
+    assert "7.2385" in capsys.readouterr().out
+
+
+def test_curve_overwrites_only_when_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "curve.csv"
+    target.write_text("precious")
+    assert main(["curve", "--mu", "1", "--csv", str(target)]) == 2
+    assert target.read_text() == "precious"
+    assert "--force" in capsys.readouterr().err
+    assert main(["curve", "--mu", "1", "--csv", str(target), "--force"]) == 0
+    assert target.read_text().startswith("epsilon,delta")
+
+
+def test_budget_split(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(capsys, "budget", "split", *BUDGET, "--parts", "100")
+    part = Budget(1.0, 1e-5).split(100)[0]
+    assert record["parts"] == [
+        {"count": 100, "epsilon": part.epsilon, "delta": 1e-5, "mu": part.mu}
+    ]
+    record = answer(capsys, "budget", "split", *BUDGET, "--weight", "9", "--weight", "16")
+    parts = record["parts"]
+    assert isinstance(parts, list)
+    assert [p["mu"] for p in parts] == [p.mu for p in Budget(1.0, 1e-5).split([9, 16])]
+    assert main(["budget", "split", *BUDGET, "--parts", "3"]) == 0
+    assert "0.154759" in capsys.readouterr().out
+
+
+def test_plan_answers_both_questions(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(capsys, "plan", *SHAPE, "--epsilon", "1", "--releases", "7")
+    plan = plan_for_budget(Budget(1.0, 1e-5), rows=10, columns=20, sensitivity=1.0, releases=7)
+    assert record["noise_scale"] == plan.noise_scale
+    assert record["error"] == {measure.value: plan.error(measure) for measure in ErrorMeasure}
+    for option, measure in (
+        ("--entry-error", ErrorMeasure.ENTRY),
+        ("--frobenius-error", ErrorMeasure.FROBENIUS),
+        ("--largest-error", ErrorMeasure.LARGEST),
+    ):
+        record = answer(capsys, "plan", *SHAPE, option, "12.5")
+        wanted = plan_for_error(12.5, measure, delta=1e-5, rows=10, columns=20, sensitivity=1.0)
+        assert record["epsilon"] == wanted.budget.epsilon
+    assert main(["plan", *SHAPE, "--epsilon", "1"]) == 0
+    assert "52.7591" in capsys.readouterr().out
+
+
+def test_an_error_that_costs_too_much_is_refused() -> None:
+    done = run("plan", *SHAPE, "--entry-error", "2", "--epsilon", "1")
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "needs epsilon=1.99309" in done.stderr
+    assert run("plan", *SHAPE, "--entry-error", "2", "--epsilon", "2").returncode == 0
+
+
+def test_demo_works_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        record = answer(capsys, "demo", "--folder", str(tmp_path / "made" / "here"))
+        assert Path(str(record["figure"])).read_bytes().startswith(b"\x89PNG")
+    assert main(["demo", "--folder", str(tmp_path)]) == 0
+    assert "differentially private" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["bound", "--epsilon", "x", "--delta", "1e-5"], "--epsilon': 'x'"),
+        (["bound", "--epsilon", "-1", "--delta", "1e-5"], "epsilon=-1.0"),
+        (["bound", "--epsilon", "nan", "--delta", "1e-5"], "epsilon=nan"),
+        (["bound", "--epsilon", "inf", "--delta", "1e-5"], "epsilon=inf"),
+        (["bound", "--epsilon", "1", "--delta", "0"], "delta=0.0"),
+        (["bound", "--epsilon", "1", "--delta", "1"], "delta=1.0"),
+        (["bound", "--epsilon", "1"], "--delta"),
+        (["bound", *BUDGET, "--sensitivity", "0"], "sensitivity=0.0"),
+        (["bound", *BUDGET, "--sensitivity", "1e308"], "sensitivity=1e+308"),
+        (["bound", *BUDGET, "--loud"], "--loud"),
+        (["curve"], "--mu"),
+        (["curve", "--mu", "0"], "mu=0.0"),
+        (["curve", "--mu", "1", "--epsilon", "1"], "--mu"),
+        (["curve", "--mu", "1", "--points", "1"], "points=1"),
+        (["curve", "--mu", "1", "--points", "many"], "'many'"),
+        (["curve", "--mu", "1", "--from", "2", "--to", "1"], "from=2.0"),
+        (["curve", "--mu", "1", "--csv", "curve.txt"], "curve.txt"),
+        (["curve", "--mu", "1", "--figure", "no/such/folder/curve.png"], "no/such/folder"),
+        (["budget", "split", *BUDGET], "--parts"),
+        (["budget", "split", *BUDGET, "--parts", "2", "--weight", "1"], "--parts"),
+        (["budget", "split", *BUDGET, "--parts", "0"], "shares=0"),
+        (["budget", "split", *BUDGET, "--weight", "-3"], "shares=-3.0"),
+        (["budget", "merge"], "merge"),
+        (["plan", *SHAPE], "--epsilon"),
+        (["plan", *SHAPE, "--entry-error", "1", "--largest-error", "1"], "--entry-error"),
+        (["plan", *SHAPE, "--epsilon", "1", "--rows", "0"], "rows=0"),
+        (["plan", *SHAPE, "--epsilon", "1", "--rows", "1.5"], "'1.5'"),
+        (["demo", "--folder", "a-file/inside"], "a-file"),
+        (["dance"], "dance"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(
+    arguments: list[str],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a-file").touch()
+    assert main(arguments) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["a-file"]
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert told in output.err
+    assert output.err.count("\n") == 1
+    assert output.err.startswith("matrixdp: ")
+
+
+def test_an_interrupt_ends_with_130() -> None:
+    code = (
+        "import sys, time, matrixdp.cli.main as program\n"
+        "import matrixdp.cli.curve as command\n"
+        "def slow(*_):\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "command.privacy_delta = slow\n"
+        "sys.exit(program.main(['curve', '--mu', '1']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
