@@ -7,13 +7,15 @@ the relaxations of IEEE arithmetic only contraction (fused multiply-add) is allo
 of the table covers.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import Any, cast
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 from numpy.typing import NDArray
 
+from matrixdp.noise.block import Block
 from matrixdp.noise.table import (
     CENTRE,
     DECIDED_BELOW,
@@ -37,16 +39,21 @@ _SEGMENT_SHIFT = np.int64(52 - SEGMENT_BITS)
 _NO_COLUMN = np.int64(0)
 
 
-class _Loop(Protocol):
-    def __call__(
-        self,
-        values: NDArray[np.float64],
-        words: NDArray[np.int64],
-        scales: NDArray[np.float64],
-        grid_shift: np.int64,
-        out: NDArray[np.float64],
-        undecided: NDArray[np.bool_],
-    ) -> int: ...
+_Loop = Callable[..., int]
+
+
+def _read_only(element: Any) -> Any:
+    return types.Array(element, 1, "C", readonly=True)
+
+
+_SIGNATURE = types.int64(
+    _read_only(types.float64),
+    _read_only(types.int64),
+    _read_only(types.float64),
+    types.int64,
+    types.float64[::1],
+    types.boolean[::1],
+)
 
 
 @lru_cache(maxsize=4)
@@ -55,7 +62,7 @@ def _compile(content: bytes, columns: int) -> _Loop:
     rows = np.frombuffer(content, dtype=np.float64).reshape(-1, columns)
     c0, c1, c2, c3, c4 = (np.ascontiguousarray(row) for row in rows)
 
-    def loop(
+    def loop(  # noqa: PLR0917 - compiled code takes arrays, not a block
         values: NDArray[np.float64],
         words: NDArray[np.int64],
         scales: NDArray[np.float64],
@@ -63,6 +70,7 @@ def _compile(content: bytes, columns: int) -> _Loop:
         out: NDArray[np.float64],
         undecided: NDArray[np.bool_],
     ) -> int:
+        """Do what NumpyKernel does, element by element."""
         count = 0
         for i in range(values.size):
             scale = np.float64(scales[i])
@@ -85,8 +93,8 @@ def _compile(content: bytes, columns: int) -> _Loop:
             out[i] = (whole + nearest) * step
         return count
 
-    compiled = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})(loop)
-    return cast("_Loop", compiled)
+    compiler = njit(_SIGNATURE, nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+    return cast("_Loop", compiler(loop))
 
 
 class NumbaKernel:
@@ -104,19 +112,18 @@ class NumbaKernel:
         self._loop = _compile(np.ascontiguousarray(table).tobytes(), table.shape[1])
         self._scales = np.full(block_length, np.nan)
 
-    def __call__(
-        self,
-        values: NDArray[np.float64],
-        words: NDArray[np.uint64],
-        scales: NDArray[np.float64],
-        grid_bits: int,
-        out: NDArray[np.float64],
-        undecided: NDArray[np.bool_],
-    ) -> int:
-        """Fill ``out`` and ``undecided`` exactly as ``NumpyKernel`` does; same arguments."""
+    def __call__(self, block: Block, grid_bits: int) -> int:
+        """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided."""
+        scales = block.scales
         if scales.size == 1:
             if self._scales[0] != scales[0]:
                 self._scales.fill(scales[0])
-            scales = self._scales[: values.size]
-        shift = np.int64(grid_bits << 52)
-        return self._loop(values, words.view(np.int64), scales, shift, out, undecided)
+            scales = self._scales[: block.values.size]
+        return self._loop(
+            block.values,
+            block.words.view(np.int64),
+            scales,
+            np.int64(grid_bits << 52),
+            block.noisy,
+            block.undecided,
+        )

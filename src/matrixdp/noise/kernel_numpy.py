@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.noise.block import Block
 from matrixdp.noise.table import (
     CENTRE,
     DECIDED_BELOW,
@@ -37,51 +38,31 @@ class NumpyKernel:
         self._integers = np.empty(block_length, dtype=np.int64)
         self._floats = np.empty((3, block_length), dtype=np.float64)
 
-    def __call__(
-        self,
-        values: NDArray[np.float64],
-        words: NDArray[np.uint64],
-        scales: NDArray[np.float64],
-        grid_bits: int,
-        out: NDArray[np.float64],
-        undecided: NDArray[np.bool_],
-    ) -> int:
-        """Fill ``out`` with grid points and mark the elements that must go to the exact path.
+    def __call__(self, block: Block, grid_bits: int) -> int:
+        """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided.
 
-        Parameters
-        ----------
-        values, words : NDArray
-            One block.
-        scales : NDArray[np.float64]
-            One scale for all (length 1), or one each.
-        grid_bits : int
-            The grid step is ``2**(floor(log2(scale)) - grid_bits)``.
-        out, undecided : NDArray
-            Written; ``out`` means nothing where ``undecided`` is true.
-
-        Returns
-        -------
-        int
-            How many are undecided.
+        With ``y = value / g``, ``n = rint(y)`` and ``s = scale / g``: ``r = (y - n) + s z``,
+        ``q = rint(r)``, ``noisy = (n + q) g``, decided where ``|r - q| < DECIDED_BELOW``.
         """
-        size = values.size
+        size = block.values.size
+        scales, noisy, undecided = block.scales, block.noisy, block.undecided
         step_bits = (scales.view(np.int64) & _EXPONENT_MASK) - np.int64(grid_bits << 52)
         step = step_bits.view(np.float64)
         inverse_step = (_INVERSE_BASE - step_bits).view(np.float64)
-        noise = self._signed_normal(words)
+        noise = self._signed_normal(block.words)
         noise *= scales * inverse_step
         rest, whole = (buffer[:size] for buffer in self._floats[1:])
-        np.multiply(values, inverse_step, out=rest)
+        np.multiply(block.values, inverse_step, out=rest)
         np.rint(rest, out=whole)
         rest -= whole
         noise += rest
-        np.rint(noise, out=out)
-        noise -= out
+        np.rint(noise, out=noisy)
+        noise -= noisy
         np.abs(noise, out=noise)
         np.less(noise, DECIDED_BELOW, out=undecided)
         np.logical_not(undecided, out=undecided)
-        out += whole
-        out *= step
+        noisy += whole
+        noisy *= step
         return int(np.count_nonzero(undecided))
 
     def _signed_normal(self, words: NDArray[np.uint64]) -> NDArray[np.float64]:

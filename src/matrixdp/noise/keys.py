@@ -13,6 +13,7 @@ matrix of 2**40 elements.
 
 import os
 import sys
+from collections.abc import Callable
 from threading import Lock
 from types import TracebackType
 from typing import NoReturn, Self
@@ -203,13 +204,18 @@ class NoiseStream:
         self._check_open()
         return WordReader(self, start)
 
-    def further_word(self, element: int, number: int) -> int:
-        """Return the further word ``number`` (0, 1, ..) of an element."""
+    def further_words(self, element: int) -> Callable[[int], int]:
+        """Return the function that gives the further words 0, 1, .. of an element."""
         self._check_open()
-        block, half = divmod(number, 2)
-        counter = (element << 64) + block
-        keystream = _keystream(self._secret[_KEY_BYTES:], counter).update(bytes(2 * _WORD_BYTES))
-        return int.from_bytes(keystream[half * _WORD_BYTES :][:_WORD_BYTES], "little")
+
+        def further_word(number: int) -> int:
+            self._check_open()
+            block, half = divmod(number, 2)
+            keystream = _keystream(self._secret[_KEY_BYTES:], (element << 64) + block)
+            words = keystream.update(bytes(2 * _WORD_BYTES))
+            return int.from_bytes(words[half * _WORD_BYTES :][:_WORD_BYTES], "little")
+
+        return further_word
 
     def open_range(self, number: int, offset: int) -> CipherContext:
         """Return the keystream of a range of elements, at an even offset into it."""
