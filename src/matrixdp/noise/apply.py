@@ -14,6 +14,7 @@ from matrixdp.noise.flat import FlatView, rectangles, runs_of_tile
 from matrixdp.noise.kernels import KernelFactory, fastest_kernel
 from matrixdp.noise.keys import NoiseStream, ReleaseKey
 from matrixdp.noise.scales import checked_scale, scale_digest, value_limit
+from matrixdp.noise.threads import check_threads
 
 __all__ = ["ExactNoise", "add_noise"]
 
@@ -73,18 +74,12 @@ def add_noise(
     scales = checked_scale(scale, array.shape, array.dtype)
     target = checked_output(out, array, scales)
     check_threads(threads)
-    check_finite(array, value_limit(context.grid_exponents[0], array.dtype))
+    check_finite(array, value_limit(context.grid_exponents[0], array.dtype), threads)
     key.check_unbound()
     with key.bind(context) as stream:
         noise = ExactNoise(stream, scales)
         noise.add_checked(array, target, (0,) * array.ndim, threads)
     return target
-
-
-def check_threads(threads: int) -> None:
-    """Refuse anything but a positive number of threads."""
-    if not threads >= 1:
-        raise InvalidParameterError(f"threads must be at least 1, got threads={threads!r}")
 
 
 class ExactNoise:
@@ -124,7 +119,7 @@ class ExactNoise:
         self._scales = checked_scale(scale, context.shape, context.dtype)
         if scale_digest(self._scales) != context.scale_digest:
             raise KeyStateError(
-                "the noise stream is bound to other scales; pass the scales of its context, or bind "
+                "this stream is bound to other scales; pass the scales of its context, or bind "
                 "a new key"
             )
         self._stream = stream
@@ -191,7 +186,7 @@ class ExactNoise:
             )
         target = checked_output(out, array, self._scales)
         check_threads(threads)
-        check_finite(array, self._limit)
+        check_finite(array, self._limit, threads)
         self.add_checked(array, target, corner, threads)
         return target
 
@@ -220,7 +215,7 @@ class ExactNoise:
             )
         target = checked_output(out, array, self._scales)
         check_threads(threads)
-        check_finite(array, self._limit)
+        check_finite(array, self._limit, threads)
         position = 0
         for rectangle in rectangles(self.context.shape, start, start + array.size):
             shape = tuple(part.stop - part.start for part in rectangle)
@@ -242,6 +237,7 @@ class ExactNoise:
             scales=self._tile_scales(tile.shape, origin),
             runs=tuple(runs_of_tile(self.context.shape, origin, tile.shape)),
             size=tile.size,
+            in_place=bool(np.shares_memory(tile, target)),
         )
         fill_tile(part, self._stream, threads, self._make_kernel)
 

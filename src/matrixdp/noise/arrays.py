@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.noise.block import BLOCK_ELEMENTS
 from matrixdp.noise.flat import FlatView
 from matrixdp.noise.scales import checked_dtype
+from matrixdp.noise.threads import over_ranges
 
-__all__ = ["check_finite", "checked_output", "checked_value", "within_limit"]
+__all__ = ["check_finite", "checked_output", "checked_value"]
+
+_CHECKED_TOGETHER = 1 << 16
 
 
 def checked_value(value: Any) -> NDArray[Any]:
@@ -84,7 +86,7 @@ def _overlaps_itself(array: NDArray[Any]) -> bool:
     return False
 
 
-def check_finite(value: NDArray[Any], limit: float) -> None:
+def check_finite(value: NDArray[Any], limit: float, threads: int = 1) -> None:
     """Raise unless every element is a finite number below the limit in absolute value.
 
     Raises
@@ -92,19 +94,20 @@ def check_finite(value: NDArray[Any], limit: float) -> None:
     InvalidParameterError
         Which says what was found, never where or how much.
     """
-    if value.size == 0:
-        return
     flat = FlatView(value)
-    buffer = np.empty(min(BLOCK_ELEMENTS, value.size), dtype=np.float64)
-    for start in range(0, value.size, BLOCK_ELEMENTS):
-        values = flat.read(start, buffer[: value.size - start])
-        if not within_limit(values, limit):
-            raise InvalidParameterError(
-                f"value must be finite and smaller than {limit!r} in every element (the limit "
-                "follows from the smallest scale); it holds NaN, infinity or a larger number"
-            )
 
+    def check(first: int, last: int) -> None:
+        buffer = np.empty(min(_CHECKED_TOGETHER, last - first), dtype=np.float64)
+        for start in range(first, last, _CHECKED_TOGETHER):
+            size = min(_CHECKED_TOGETHER, last - start)
+            values = flat.view(start, size)
+            if values is None:
+                values = buffer[:size]
+                flat.read(start, values)
+            if not (values.max() < limit and values.min() > -limit):  # NaN fails both
+                raise InvalidParameterError(
+                    f"value must be finite and smaller than {limit!r} in every element (the limit "
+                    "follows from the smallest scale); it holds NaN, infinity or a larger number"
+                )
 
-def within_limit(values: NDArray[np.float64], limit: float) -> bool:
-    """Return whether all ``|values| < limit``; NaN is not."""
-    return bool(values.max() < limit and values.min() > -limit)
+    over_ranges(check, value.size, threads, _CHECKED_TOGETHER)

@@ -25,6 +25,7 @@ The proof, for one segment. Let ``x`` be the double nearest to the 63-bit intege
 The sum is a bound on the error of r, in grid steps; the largest one must not exceed ``STEP_ERROR``.
 """
 
+import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,9 +43,11 @@ from matrixdp.noise.table import (
     BINADES,
     DEGREE,
     GRID_BITS,
+    PACKED_SHIFT,
     SEGMENT_BITS,
     STEP_ERROR,
     UNIFORM_BITS,
+    coefficients,
     load_table,
     table_digest,
 )
@@ -62,6 +65,7 @@ _HALF_WIDTH = fmpq(1, 2 * _SEGMENTS)
 _UNIT_ROUNDOFF = fmpq(1, 2**53)
 _CENTRE_RADIUS = fmpq(1, 2**150)
 _TAIL_RADIUS = fmpq(1, 2**60)
+_C3_BITS = 64 - PACKED_SHIFT
 
 
 @dataclass(frozen=True)
@@ -195,19 +199,7 @@ def _power_in_chebyshev(power: int) -> list[Any]:
     return row
 
 
-def _chebyshev_in_powers(count: int) -> list[list[int]]:
-    """``T_0 = 1``, ``T_1 = s``, ``T_(k+1) = 2 s T_k - T_(k-1)``, as coefficients of powers."""
-    rows = [[1], [0, 1]]
-    while len(rows) < count:
-        following = [0] + [2 * c for c in rows[-1]]
-        for power, c in enumerate(rows[-2]):
-            following[power] -= c
-        rows.append(following)
-    return rows[:count]
-
-
 _POWERS = [_power_in_chebyshev(k) for k in range(TAYLOR_DEGREE + 1)]
-_CHEBYSHEV = _chebyshev_in_powers(DEGREE + 1)
 
 
 def _to_chebyshev(coefficients: list[Any]) -> list[Any]:
@@ -227,41 +219,77 @@ def _nearest_double(ball: Any) -> float:
     return low
 
 
-def _polynomial(segment: Segment) -> list[float]:
-    """Coefficients of ``t**k``: the Chebyshev series of w cut after DEGREE, rounded to doubles."""
-    series = _to_chebyshev(_taylor(segment))[: DEGREE + 1]
-    powers = [arb(0)] * (DEGREE + 1)
-    for c, row in zip(series, _CHEBYSHEV, strict=True):
-        for power, weight in enumerate(row):
-            powers[power] += c * weight
-    return [_nearest_double(c / _HALF_WIDTH**power) for power, c in enumerate(powers)]
+def _leading(residual: list[Any], power: int) -> Any:
+    """Return the coefficient of ``s**power`` in a Chebyshev series that is cut after that degree.
+
+    The leading coefficient of ``T_k`` is ``2**(k - 1)``, and 1 for k = 0.
+    """
+    return _to_chebyshev(residual)[power] * 2 ** max(power - 1, 0)
 
 
-def make_table() -> NDArray[np.float64]:
+def _packed(c2: Any, low_bits: int) -> int:
+    """Return the bits of the double nearest to c2 among those that end in the given bits of c3."""
+    nearest = _bits(_nearest_double(c2)) >> _C3_BITS
+    candidates = [(nearest + step << _C3_BITS) | low_bits for step in (-1, 0, 1)]
+    return min(candidates, key=lambda bits: float(abs(arb(_from_bits(bits)) - c2)))
+
+
+def _bits(number: float) -> int:
+    return int.from_bytes(struct.pack("<d", number), "little")
+
+
+def _from_bits(bits: int) -> float:
+    return float(struct.unpack("<d", bits.to_bytes(8, "little"))[0])
+
+
+def _column(segment: Segment) -> list[int]:
+    """Return the three words of a segment.
+
+    The coefficients are found from the highest down, each as the leading one of what the higher
+    ones, as rounded, leave of w: so the lower ones make up for most of the rounding of the higher.
+    """
+    residual = _taylor(segment)
+    words: list[int] = []
+    low_bits = 0
+    for power in (3, 2, 1, 0):
+        exact = _leading(residual, power) / _HALF_WIDTH**power
+        if power == DEGREE:
+            half = 1 << (PACKED_SHIFT - 1)
+            low_bits = (_bits(_nearest_double(exact)) + half) >> PACKED_SHIFT
+            rounded = _from_bits(low_bits << PACKED_SHIFT)
+        else:
+            bits = _packed(exact, low_bits) if power == 2 else _bits(_nearest_double(exact))
+            words.insert(0, bits)
+            rounded = _from_bits(bits)
+        residual[power] -= arb(rounded) * _HALF_WIDTH**power
+    return words
+
+
+def make_table() -> NDArray[np.int64]:
     """Make the table, sentinel columns included."""
     ctx.prec = PRECISION
-    columns = [_polynomial(segment) for segment in segments()]
-    sentinel = [[np.nan] * (DEGREE + 1)]
-    return np.ascontiguousarray(np.array(sentinel + columns + sentinel, dtype=np.float64).T)
+    sentinel = [[_bits(float("nan"))] * 3]
+    columns = sentinel + [_column(segment) for segment in segments()] + sentinel
+    return np.ascontiguousarray(np.array(columns, dtype=np.uint64).T.view(np.int64))
 
 
-def _polynomial_error(segment: Segment, coefficients: list[Any], tail: Any) -> Any:
+def _polynomial_error(segment: Segment, powers: list[Any], tail: Any) -> Any:
     """Step 2: bound on the difference between w and the polynomial of the table."""
     difference = _taylor(segment)
-    for power, c in enumerate(coefficients):
+    for power, c in enumerate(powers):
         difference[power] -= c * _HALF_WIDTH**power
     chebyshev = sum((abs(c) for c in _to_chebyshev(difference)), arb(0))
     return chebyshev + _remainder(segment, tail)
 
 
-def _horner_error(coefficients: list[Any]) -> tuple[Any, Any]:
+def _horner_error(powers: list[Any]) -> tuple[Any, Any]:
     """Step 3: bounds on the rounding error of Horner's rule and on its computed result.
 
     With bounds e on the error and m on the magnitude so far, and t at most the half width: the
     product is off by ``e t + unit (m t)``, the sum by ``unit (m t (1 + unit) + |c|)`` more.
     """
-    error, magnitude = arb(0), abs(coefficients[-1])
-    for c in reversed(coefficients[:-1]):
+    error, magnitude = arb(0), abs(powers[-1])
+    for c in reversed(powers[:-1]):
         product = magnitude * _HALF_WIDTH * (1 + _UNIT_ROUNDOFF)
         total = product + abs(c)
         rounding = _UNIT_ROUNDOFF * (magnitude * _HALF_WIDTH + total)
@@ -272,23 +300,23 @@ def _horner_error(coefficients: list[Any]) -> tuple[Any, Any]:
 
 def _segment_error(segment: Segment, column: NDArray[np.float64]) -> Any:
     """Bound on the error of r in grid steps, over one segment and every scale (steps 1 to 4)."""
-    coefficients = [arb(float(c)) for c in column]
+    powers = [arb(float(c)) for c in column]
     tail = _inverse_upper(segment.tail)
     unread = segment.distance * abs(_slope(tail))
-    horner, magnitude = _horner_error(coefficients)
-    inverse = unread + _polynomial_error(segment, coefficients, tail) + horner
+    horner, magnitude = _horner_error(powers)
+    inverse = unread + _polynomial_error(segment, powers, tail) + horner
     largest_scale = arb(2) ** (GRID_BITS + 1)
     product = largest_scale * magnitude
     rounding = _UNIT_ROUNDOFF * (product + product * (1 + _UNIT_ROUNDOFF) + fmpq(1, 2))
     return largest_scale * inverse + rounding + fmpq(1, 2**1000)
 
 
-def prove_table(table: NDArray[np.float64]) -> float:
+def prove_table(table: NDArray[np.int64]) -> float:
     """Prove a bound on the error of the fast path with this table.
 
     Parameters
     ----------
-    table : NDArray[np.float64]
+    table : NDArray[np.int64]
         Laid out as ``matrixdp.noise.table.load_table`` returns it.
 
     Returns
@@ -303,11 +331,12 @@ def prove_table(table: NDArray[np.float64]) -> float:
         If a sentinel column is not NaN, or if a ball is too wide to prove anything.
     """
     ctx.prec = PRECISION
-    if not np.isnan(table[:, [0, -1]]).all():
+    polynomials = coefficients(table)
+    if not np.isnan(polynomials[0, [0, -1]]).all():
         raise MatrixDPError("the first and the last column of the table must be NaN")
     worst = arb(0)
     for segment in segments():
-        error = _segment_error(segment, table[:, segment.column])
+        error = _segment_error(segment, polynomials[:, segment.column])
         if not error.is_finite():
             raise MatrixDPError(f"no finite bound for {segment}")
         worst = arb.max(worst, error).upper()
@@ -318,7 +347,7 @@ def main(arguments: list[str]) -> None:
     """Prove the shipped table, or make a new one."""
     if arguments[:1] == ["make"]:
         table = make_table()
-        Path(arguments[1]).write_bytes(table.astype("<f8").tobytes())
+        Path(arguments[1]).write_bytes(table.astype("<i8").tobytes())
     else:
         table = load_table()
     bound = prove_table(table)

@@ -1,20 +1,20 @@
 """Filling a tile with noisy values, block by block, by one thread or several.
 
-A block is computed apart and then copied to the output, so that the output never holds a value
-without its noise, not even for a moment.
+Only noisy values are ever written to the output; where it is not the value itself, it holds no
+value without noise at any moment.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.noise.block import BLOCK_ELEMENTS, Block, Kernel
 from matrixdp.noise.exact import exact_element
-from matrixdp.noise.flat import FlatView, Run, even_ranges
+from matrixdp.noise.flat import FlatView, Run
 from matrixdp.noise.kernels import KernelFactory
 from matrixdp.noise.keys import NoiseStream
+from matrixdp.noise.threads import over_ranges
 
 __all__ = ["Tile", "fill_tile"]
 
@@ -33,6 +33,8 @@ class Tile:
         Which elements of the whole they are.
     size : int
         How many.
+    in_place : bool
+        Whether ``out`` is ``value``; then a block's values are set aside before it is written.
     """
 
     value: FlatView
@@ -40,23 +42,17 @@ class Tile:
     scales: FlatView | NDArray[np.float64]
     runs: tuple[Run, ...]
     size: int
+    in_place: bool
 
 
 def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: KernelFactory) -> None:
     """Fill ``tile.out``, each thread a contiguous range of its elements."""
-    blocks = -(-tile.size // BLOCK_ELEMENTS)
-    ranges = even_ranges(tile.size, max(1, min(threads, blocks)))
-    workers = [_Worker(tile, stream, make_kernel()) for _ in ranges]
-    if len(workers) == 1:
-        workers[0].fill(*ranges[0])
-        return
-    with ThreadPoolExecutor(max(1, len(workers))) as pool:
-        futures = [
-            pool.submit(worker.fill, first, last)
-            for worker, (first, last) in zip(workers, ranges, strict=True)
-        ]
-    for future in futures:
-        future.result()
+
+    def fill(first: int, last: int) -> None:
+        _Worker(tile, stream, make_kernel()).fill(first, last)
+
+    make_kernel()
+    over_ranges(fill, tile.size, threads, BLOCK_ELEMENTS)
 
 
 class _Worker:
@@ -88,19 +84,29 @@ class _Worker:
             reader.read_into(block.words)
             if self._kernel(block, grid_bits):
                 self._decide(block, start + offset)
-            self._tile.out.write(start, block.noisy)
+            if block.noisy.base is self._space.noisy:
+                self._tile.out.write(start, block.noisy)
 
     def _load(self, start: int, size: int) -> Block:
         """Return the block that begins at an element of the tile, without its words."""
-        scales, space = self._tile.scales, self._space
+        tile, space = self._tile, self._space
+        values = None if tile.in_place else tile.value.view(start, size)
+        if values is None:
+            values = space.values[:size]
+            tile.value.read(start, values)
+        scales = tile.scales
         if isinstance(scales, FlatView):
-            scales = scales.read(start, space.scales[:size])
-        return replace(
-            space,
-            values=self._tile.value.read(start, space.values[:size]),
+            known = scales.view(start, size)
+            if known is None:
+                scales.read(start, space.scales[:size])
+                known = space.scales[:size]
+            scales = known
+        noisy = tile.out.view(start, size)
+        return Block(
+            values=values,
             words=space.words[:size],
             scales=scales,
-            noisy=space.noisy[:size],
+            noisy=space.noisy[:size] if noisy is None else noisy,
             undecided=space.undecided[:size],
         )
 

@@ -4,14 +4,13 @@ Elements are numbered in C order, whatever the layout in memory.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FlatView", "Run", "even_ranges", "rectangles", "runs_of_tile"]
+__all__ = ["FlatView", "Run", "rectangles", "runs_of_tile"]
 
 Run = tuple[int, int, int]
 """Number of the first element in the whole, number of the same element in the tile, length."""
@@ -61,16 +60,17 @@ class FlatView:
     def __init__(self, array: NDArray[Any]) -> None:
         self._array = array.reshape(-1) if array.flags.c_contiguous else array
 
-    def read(self, start: int, buffer: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the elements from ``start`` on: a view where possible, else in the buffer."""
-        stop = start + buffer.size
-        if self._array.ndim == 1 and self._array.dtype == buffer.dtype:
-            piece = self._array[start:stop]
-            if piece.flags.c_contiguous and piece.flags.aligned:
-                return piece
+    def view(self, start: int, size: int) -> NDArray[np.float64] | None:
+        """Return consecutive elements as they lie in memory, if they do, as float64."""
+        if self._array.ndim != 1 or self._array.dtype != np.float64:
+            return None
+        piece = self._array[start : start + size]
+        return piece if piece.flags.c_contiguous and piece.flags.aligned else None
+
+    def read(self, start: int, buffer: NDArray[np.float64]) -> None:
+        """Fill the buffer with the elements from ``start`` on."""
         for target, source in self._pieces(start, buffer):
             np.copyto(target, source)
-        return buffer
 
     def write(self, start: int, buffer: NDArray[np.float64]) -> None:
         """Store the buffer from element ``start`` on, rounding to the array's type."""
@@ -126,15 +126,3 @@ def _number(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
     for position, length in zip(index, shape, strict=True):
         number = number * length + position
     return number
-
-
-def even_ranges(size: int, parts: int) -> list[tuple[int, int]]:
-    """Cut ``0 .. size`` into at most ``parts`` contiguous ranges of nearly equal length.
-
-    Examples
-    --------
-    >>> even_ranges(10, 3)
-    [(0, 3), (3, 6), (6, 10)]
-    """
-    bounds = [size * k // parts for k in range(parts + 1)]
-    return [(a, b) for a, b in pairwise(bounds) if a < b]

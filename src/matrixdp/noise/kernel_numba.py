@@ -22,6 +22,7 @@ from matrixdp.noise.table import (
     FIRST_COLUMN,
     FRACTION_MASK,
     ONE_BITS,
+    PACKED_SHIFT,
     SEGMENT_BITS,
     UNIFORM_BITS,
 )
@@ -37,6 +38,7 @@ _ONE_BITS = np.int64(ONE_BITS)
 _FIRST_COLUMN = np.int64(FIRST_COLUMN)
 _SEGMENT_SHIFT = np.int64(52 - SEGMENT_BITS)
 _NO_COLUMN = np.int64(0)
+_PACKED_SHIFT = np.int64(PACKED_SHIFT)
 
 
 _Loop = Callable[..., int]
@@ -59,8 +61,9 @@ _SIGNATURE = types.int64(
 @lru_cache(maxsize=4)
 def _compile(content: bytes, columns: int) -> _Loop:
     """Compile the loop for one table, given as its bytes, row by row."""
-    rows = np.frombuffer(content, dtype=np.float64).reshape(-1, columns)
-    c0, c1, c2, c3, c4 = (np.ascontiguousarray(row) for row in rows)
+    rows = np.frombuffer(content, dtype=np.int64).reshape(3, columns)
+    c0, c1 = rows[0].view(np.float64), rows[1].view(np.float64)
+    packed = rows[2]
 
     def loop(  # noqa: PLR0917 - compiled code takes arrays, not a block
         values: NDArray[np.float64],
@@ -81,7 +84,9 @@ def _compile(content: bytes, columns: int) -> _Loop:
             uniform_bits = np.float64(word & _UNIFORM_MASK).view(np.int64)
             k = np.uint64(max((uniform_bits >> _SEGMENT_SHIFT) - _FIRST_COLUMN, _NO_COLUMN))
             t = np.int64((uniform_bits & _FRACTION_MASK) | _ONE_BITS).view(np.float64) - CENTRE
-            normal = np.float64((((c4[k] * t + c3[k]) * t + c2[k]) * t + c1[k]) * t + c0[k])
+            both = np.int64(packed[k])
+            c2, c3 = both.view(np.float64), np.int64(both << _PACKED_SHIFT).view(np.float64)
+            normal = np.float64(((c3 * t + c2) * t + c1[k]) * t + c0[k])
             signed = np.int64(normal.view(np.int64) ^ (word & _SIGN_MASK)).view(np.float64)
             scaled = values[i] * inverse_step
             whole = np.rint(scaled)
@@ -102,13 +107,13 @@ class NumbaKernel:
 
     Parameters
     ----------
-    table : NDArray[np.float64]
+    table : NDArray[np.int64]
         The polynomial table.
     block_length : int
         The most elements of one call; the work space is allocated once.
     """
 
-    def __init__(self, table: NDArray[np.float64], block_length: int) -> None:
+    def __init__(self, table: NDArray[np.int64], block_length: int) -> None:
         self._loop = _compile(np.ascontiguousarray(table).tobytes(), table.shape[1])
         self._scales = np.full(block_length, np.nan)
 

@@ -10,6 +10,7 @@ from matrixdp.noise.table import (
     FIRST_COLUMN,
     FRACTION_MASK,
     ONE_BITS,
+    PACKED_SHIFT,
     SEGMENT_BITS,
     UNIFORM_BITS,
 )
@@ -27,15 +28,16 @@ class NumpyKernel:
 
     Parameters
     ----------
-    table : NDArray[np.float64]
+    table : NDArray[np.int64]
         The polynomial table.
     block_length : int
         The most elements of one call; the work space is allocated once.
     """
 
-    def __init__(self, table: NDArray[np.float64], block_length: int) -> None:
-        self._rows = [np.ascontiguousarray(row) for row in table]
-        self._integers = np.empty(block_length, dtype=np.int64)
+    def __init__(self, table: NDArray[np.int64], block_length: int) -> None:
+        self._c0, self._c1 = table.view(np.float64)[:2]
+        self._packed = table[2]
+        self._integers = np.empty((2, block_length), dtype=np.int64)
         self._floats = np.empty((3, block_length), dtype=np.float64)
 
     def __call__(self, block: Block, grid_bits: int) -> int:
@@ -69,7 +71,7 @@ class NumpyKernel:
         """Approximate z by the polynomial of each word's segment; NaN outside the table."""
         size = words.size
         signed = words.view(np.int64)
-        column = self._integers[:size]
+        column, packed = (buffer[:size] for buffer in self._integers)
         normal, coordinate, coefficient = (buffer[:size] for buffer in self._floats)
         np.bitwise_and(signed, _UNIFORM_MASK, out=column)
         np.copyto(coordinate, column)
@@ -79,8 +81,11 @@ class NumpyKernel:
         bits &= FRACTION_MASK
         bits |= ONE_BITS
         coordinate -= CENTRE
-        np.take(self._rows[-1], column, out=normal, mode="clip")
-        for row in self._rows[-2::-1]:
+        np.take(self._packed, column, out=packed, mode="clip")
+        np.left_shift(packed, PACKED_SHIFT, out=normal.view(np.int64))
+        normal *= coordinate
+        normal += packed.view(np.float64)
+        for row in (self._c1, self._c0):
             normal *= coordinate
             np.take(row, column, out=coefficient, mode="clip")
             normal += coefficient

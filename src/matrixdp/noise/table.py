@@ -2,10 +2,15 @@
 
 For a word whose 63 low bits are ``u``, let ``V = (u + further bits) / 2**63`` be the lazily
 extended uniform and ``w(V) = sqrt(2) * erfcinv(V)`` the absolute value of the normal variable. The
-fast path converts ``u`` to the nearest double ``x``. The exponent of ``x`` and the top six bits of
-its fraction name a *segment* (a column of the table), the remaining 46 bits a coordinate
-``t = 1.<46 bits> - CENTRE`` in [-1/128, 1/128], computed without rounding; a polynomial of degree
-four in ``t`` approximates ``w``.
+fast path converts ``u`` to the nearest double ``x``. The exponent of ``x`` and the top eight bits
+of its fraction name a *segment* (a column of the table), the remaining 44 bits a coordinate
+``t = 1.<44 bits> - CENTRE`` in [-1/512, 1/512], computed without rounding; a cubic polynomial in
+``t`` approximates ``w``.
+
+The table has three rows of 64-bit words. The first two are the doubles ``c0`` and ``c1``. A word of
+the third holds two coefficients, since the higher ones need fewer digits and every load counts:
+read as a double it is ``c2``, shifted left by ``PACKED_SHIFT`` bits and read as a double it is
+``c3``.
 
 The table covers the ``BINADES`` highest binades of V. Its first column (everything below) and its
 last one (``x == 2**63``) are NaN, so that such elements are never decided by the fast path.
@@ -14,6 +19,7 @@ last one (``x == 2**63``) are NaN, so that such elements are never decided by th
 """
 
 import hashlib
+from functools import lru_cache
 from importlib.resources import files
 
 import numpy as np
@@ -30,10 +36,12 @@ __all__ = [
     "FRACTION_MASK",
     "GRID_BITS",
     "ONE_BITS",
+    "PACKED_SHIFT",
     "SEGMENT_BITS",
     "STEP_ERROR",
     "TABLE_DIGEST",
     "UNIFORM_BITS",
+    "coefficients",
     "load_table",
     "table_digest",
 ]
@@ -47,13 +55,13 @@ UNIFORM_BITS = 63
 BINADES = 23
 """The fast path knows the uniforms V with ``2**-BINADES <= V < 1``."""
 
-SEGMENT_BITS = 6
+SEGMENT_BITS = 8
 """Each binade is cut into ``2**SEGMENT_BITS`` segments of equal width."""
 
-DEGREE = 4
+DEGREE = 3
 """Degree of the polynomial of every segment."""
 
-STEP_ERROR = 0x148 * 2.0**-30
+STEP_ERROR = 0x1C9 * 2.0**-30
 """Proved bound on the error of the fast path's ``r``, in grid steps (see ``certificate``)."""
 
 DECIDED_BELOW = 0.5 - STEP_ERROR
@@ -71,24 +79,28 @@ ONE_BITS = 0x3FF << 52
 FIRST_COLUMN = ((1023 + UNIFORM_BITS - BINADES) << SEGMENT_BITS) - 1
 """``column = (bits of x >> (52 - SEGMENT_BITS)) - FIRST_COLUMN``, negative ones taken as 0."""
 
-TABLE_DIGEST = "c8169d8511f950c2e5c9d6de7c0a578962d3bbc5f92434e11e3e1f59857e760d"
+TABLE_DIGEST = "7ce304ebf3ca5fb1904610e3ad31eb8573b5f0306baaa177c6bccda0805c58df"
 """SHA-256 of the bytes of ``table.bin``."""
 
-_SHAPE = (DEGREE + 1, (BINADES << SEGMENT_BITS) + 2)
+PACKED_SHIFT = 40
+"""The coefficient c3 occupies the low ``64 - PACKED_SHIFT`` bits of the word it shares with c2."""
+
+_SHAPE = (3, (BINADES << SEGMENT_BITS) + 2)
 
 
-def table_digest(table: NDArray[np.float64]) -> str:
-    """Return the SHA-256 of a table as little-endian doubles, coefficient by coefficient."""
-    return hashlib.sha256(table.astype("<f8").tobytes()).hexdigest()
+def table_digest(table: NDArray[np.int64]) -> str:
+    """Return the SHA-256 of a table as little-endian words, row by row."""
+    return hashlib.sha256(table.astype("<i8").tobytes()).hexdigest()
 
 
-def load_table() -> NDArray[np.float64]:
-    """Read the shipped table: row k holds the coefficients of ``t**k``, column by column.
+@lru_cache(maxsize=1)
+def load_table() -> NDArray[np.int64]:
+    """Read the shipped table.
 
     Returns
     -------
-    NDArray[np.float64]
-        Shape (DEGREE + 1, columns), read-only.
+    NDArray[np.int64]
+        Three rows of words, one column per segment; read-only.
 
     Raises
     ------
@@ -98,7 +110,7 @@ def load_table() -> NDArray[np.float64]:
     Examples
     --------
     >>> load_table().shape
-    (5, 1474)
+    (3, 5890)
     """
     content = files("matrixdp.noise").joinpath("table.bin").read_bytes()
     if hashlib.sha256(content).hexdigest() != TABLE_DIGEST:
@@ -106,4 +118,18 @@ def load_table() -> NDArray[np.float64]:
             "the noise table of this installation is not the proven one (its SHA-256 differs from "
             "TABLE_DIGEST); reinstall matrixdp"
         )
-    return np.frombuffer(content, dtype="<f8").astype(np.float64, copy=False).reshape(_SHAPE)
+    return np.frombuffer(content, dtype="<i8").reshape(_SHAPE)
+
+
+def coefficients(table: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the four coefficients of every column: row k holds those of ``t**k``.
+
+    Examples
+    --------
+    In the middle of the last segment V is nearly 1, so w nearly 0:
+
+    >>> coefficients(load_table())[0, -2].round(4)
+    np.float64(0.0012)
+    """
+    c0, c1, c2 = table.view(np.float64)
+    return np.stack([c0, c1, c2, (table[2] << PACKED_SHIFT).view(np.float64)])
