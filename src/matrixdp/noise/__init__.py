@@ -3,6 +3,8 @@
 from matrixdp.noise.apply import ExactNoise, add_noise
 from matrixdp.noise.context import NOISE_VERSION, NoiseContext
 from matrixdp.noise.keys import NoiseStream, ReleaseKey
+from matrixdp.noise.npy_stream import add_noise_to_npy
+from matrixdp.noise.simulated import SimulatedValue, simulate_noise, simulation_generator
 
 __all__ = [
     "NOISE_VERSION",
@@ -10,5 +12,9 @@ __all__ = [
     "NoiseContext",
     "NoiseStream",
     "ReleaseKey",
+    "SimulatedValue",
     "add_noise",
+    "add_noise_to_npy",
+    "simulate_noise",
+    "simulation_generator",
 ]
