@@ -95,7 +95,8 @@ def _compile(content: bytes, columns: int) -> _Loop:
             open_case = not abs(rest - nearest) < DECIDED_BELOW
             undecided[i] = open_case
             count += open_case
-            out[i] = (whole + nearest) * step
+            # The sign of a zero would tell on which side of it the value lay: -0.0 + 0.0 is 0.0.
+            out[i] = (whole + nearest) * step + 0.0
         return count
 
     compiler = njit(_SIGNATURE, nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
