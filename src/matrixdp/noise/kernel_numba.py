@@ -48,6 +48,7 @@ def _read_only(element: Any) -> Any:
     return types.Array(element, 1, "C", readonly=True)
 
 
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 _SIGNATURE = types.int64(
     _read_only(types.float64),
     _read_only(types.int64),
@@ -99,8 +100,11 @@ def _compile(content: bytes, columns: int) -> _Loop:
             out[i] = (whole + nearest) * step + 0.0
         return count
 
-    compiler = njit(_SIGNATURE, nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-    return cast("_Loop", compiler(loop))
+    try:
+        compiled = njit(_SIGNATURE, cache=True, **_OPTIONS)(loop)
+    except RuntimeError:  # no folder to keep compiled code in
+        compiled = njit(_SIGNATURE, **_OPTIONS)(loop)
+    return cast("_Loop", compiled)
 
 
 class NumbaKernel:
