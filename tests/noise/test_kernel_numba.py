@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-numba = pytest.importorskip("numba")
-
 import matrixdp.noise.kernel_numba as module
 from matrixdp.noise.block import Block
 from matrixdp.noise.kernel_numba import NumbaKernel
 from matrixdp.noise.table import GRID_BITS, load_table
+
+numba: Any = pytest.importorskip("numba")
 
 
 def noisy(kernel: NumbaKernel) -> float:
@@ -34,12 +34,14 @@ def test_another_table_is_never_served_by_cached_code() -> None:
 
 
 def test_a_machine_without_a_cache_folder_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = numba.njit
+
     def without_cache(*arguments: Any, **options: Any) -> Any:
         if options.get("cache"):
             raise RuntimeError("cannot cache function: no locator available")
-        return numba.njit(*arguments, **options)
+        return real(*arguments, **options)
 
     module._compile.cache_clear()
-    monkeypatch.setattr(module, "njit", without_cache)
+    monkeypatch.setattr(numba, "njit", without_cache)
     assert noisy(NumbaKernel(load_table(), 8)) == pytest.approx(0.67449, abs=1e-5)
     module._compile.cache_clear()
