@@ -2,13 +2,15 @@
 
 import hashlib
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from matrixdp.errors import MatrixDPError
+from matrixdp.noise import certificate
 from matrixdp.noise import table as table_module
-from matrixdp.noise.certificate import Segment, make_table, prove_table, segments
+from matrixdp.noise.certificate import Segment, main, make_table, prove_table, segments
 from matrixdp.noise.table import (
     BINADES,
     CENTRE,
@@ -39,6 +41,20 @@ def test_the_bound_is_proved_and_not_wasteful() -> None:
     bound = prove_table(load_table())
     assert bound <= STEP_ERROR
     assert bound > 0.99 * STEP_ERROR
+
+
+def test_the_script_writes_what_it_proves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["make", str(tmp_path / "table.bin")])
+    assert hashlib.sha256((tmp_path / "table.bin").read_bytes()).hexdigest() == TABLE_DIGEST
+    assert TABLE_DIGEST in capsys.readouterr().out
+
+
+def test_the_script_says_when_nothing_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate, "STEP_ERROR", STEP_ERROR / 2)
+    with pytest.raises(SystemExit, match="NOT PROVEN"):
+        main([])
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])

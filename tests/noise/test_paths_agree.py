@@ -1,6 +1,7 @@
 """Python integers, numpy and numba: the same bits, everywhere."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +11,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from matrixdp.noise import ExactNoise, NoiseContext
+from matrixdp.noise import exact as exact_module
 from matrixdp.noise import kernel_numpy as kernel_numpy_module
 from matrixdp.noise.block import BLOCK_ELEMENTS, Block
 from matrixdp.noise.certificate import segments
@@ -173,31 +175,57 @@ def test_undecided_by_the_first_word(make_kernel: KernelFactory, scale: float) -
     assert np.array_equal(results[0] - results[1], signs * step)
 
 
-def test_a_decision_may_need_many_words() -> None:
+def assert_many_words_are_asked_for() -> None:
     # Feed the very bits of erfc(b / sqrt 2) for the bound b of a half step, then deviate.
-    value, scale = 0.3, 1.0
-    k = 700_000
-    above = Fraction(2 * k + 1, 2) - (Fraction(value) * 2**GRID_BITS - round(value * 2**GRID_BITS))
-    bound = above / (Fraction(scale) * 2**GRID_BITS)
-    bits = UNIFORM_BITS + 64 * 4
-    low, high = tail_bounds(bound.numerator, bound.denominator, bits)
+    value, scale, k = 0.3, 1.0, 700_000
+    in_steps = Fraction(value) * 2**GRID_BITS
+    bound = (Fraction(2 * k + 1, 2) - (in_steps - round(in_steps))) / 2**GRID_BITS
+    low, high = tail_bounds(bound.numerator, bound.denominator, UNIFORM_BITS + 64 * 4)
     assert high - low <= 1
-    digits = low
-    words = [(digits >> (64 * (3 - j))) % 2**64 for j in range(4)]
-    first = digits >> (64 * 4)
+    words = [(low >> (64 * (3 - j))) % 2**64 for j in range(4)]
     asked = []
 
-    def further(last: int) -> Any:
+    def further(last: int) -> Callable[[int], int]:
         def give(number: int) -> int:
             asked.append(number)
             return words[number] if number < 3 else last
 
         return give
 
+    first = low >> (64 * 4)
     below = grid_index(value, scale, first, further(max(words[3] - 100, 0)), GRID_BITS)
     beyond = grid_index(value, scale, first, further(min(words[3] + 100, 2**64 - 1)), GRID_BITS)
-    assert max(asked) == 3
+    assert max(asked, default=-1) == 3
     assert below - beyond == 1
+
+
+def test_a_decision_may_need_many_words() -> None:
+    assert_many_words_are_asked_for()
+
+
+def test_a_tail_without_bounds_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A decision by the floating-point value of erfc instead of proven bounds of it.
+    def approximate(numerator: int, denominator: int, precision: int) -> tuple[int, int]:
+        tail = int(Fraction(math.erfc(numerator / denominator / math.sqrt(2))) * 2**precision)
+        return tail, tail
+
+    monkeypatch.setattr(exact_module, "tail_bounds", approximate)
+    with pytest.raises(AssertionError):
+        assert_many_words_are_asked_for()
+
+
+def test_a_tail_with_the_wrong_series_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shifted(numerator: int, denominator: int, precision: int) -> tuple[int, int]:
+        low, high = tail_bounds(numerator, denominator, precision)
+        error = 1 << (precision - 40)
+        return low + error, high + error
+
+    # What the fast path decides does not depend on the series, and finds the exact path out.
+    values, words = near_half_steps(3000, 2 * STEP_ERROR)
+    assert_agreement(values, 1.0, words, KERNELS["numpy"])
+    monkeypatch.setattr(exact_module, "tail_bounds", shifted)
+    with pytest.raises(AssertionError):
+        assert_agreement(values, 1.0, words, KERNELS["numpy"])
 
 
 @every_kernel

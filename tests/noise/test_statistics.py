@@ -75,8 +75,8 @@ def truncated(rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 WRONG: dict[str, Callable[[np.random.Generator], NDArray[np.float64]]] = {
-    "0.9 of the scale": lambda rng: 0.9 * rng.standard_normal(CHUNK),
-    "1.1 of the scale": lambda rng: 1.1 * rng.standard_normal(CHUNK),
+    "0.9 of the scale": lambda _: add_noise(np.zeros(CHUNK), 0.9, test_key(48)),
+    "1.1 of the scale": lambda _: add_noise(np.zeros(CHUNK), 1.1, test_key(49)),
     "0.99 of the scale": lambda rng: 0.99 * rng.standard_normal(CHUNK),
     "1.01 of the scale": lambda rng: 1.01 * rng.standard_normal(CHUNK),
     "off by 0.01": lambda rng: rng.standard_normal(CHUNK) + 0.01,

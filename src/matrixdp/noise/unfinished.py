@@ -84,8 +84,9 @@ def _publish(temporary: Path, target: Path) -> None:
             raise
         check_new_file(target)
         temporary.rename(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
