@@ -17,7 +17,7 @@ REACH = 8
 CELLS = 2 * REACH * STEPS // CELL_STEPS
 EDGES = (np.arange(CELLS + 1) * CELL_STEPS - REACH * STEPS - 0.5) / STEPS
 BELOW = special.ndtr(EDGES)
-TAILS = (4.0, 4.5, 5.0)
+TAILS = (4.0, 4.5, 5.0, 5.5)
 LEAST_EXPECTED = 10.0
 
 

@@ -13,6 +13,7 @@ from matrixdp.noise.threads import over_ranges
 __all__ = ["check_finite", "checked_output", "checked_value"]
 
 _CHECKED_TOGETHER = 1 << 16
+_WORTH_A_THREAD = 1 << 22
 
 
 def checked_value(value: Any) -> NDArray[Any]:
@@ -110,4 +111,4 @@ def check_finite(value: NDArray[Any], limit: float, threads: int = 1) -> None:
                     "follows from the smallest scale); it holds NaN, infinity or a larger number"
                 )
 
-    over_ranges(check, value.size, threads, _CHECKED_TOGETHER)
+    over_ranges(check, value.size, threads, _WORTH_A_THREAD)
