@@ -8,7 +8,7 @@ import pytest
 import matrixdp.noise.kernel_numba as module
 from matrixdp.noise.block import Block
 from matrixdp.noise.kernel_numba import NumbaKernel
-from matrixdp.noise.table import GRID_BITS, load_table
+from matrixdp.noise.table import DECIDED_BELOW, GRID_BITS, load_table
 
 numba: Any = pytest.importorskip("numba")
 
@@ -31,6 +31,18 @@ def test_another_table_is_never_served_by_cached_code() -> None:
     module._compile.cache_clear()
     assert noisy(NumbaKernel(other, 8)) == pytest.approx(1.67449, abs=1e-5)
     assert noisy(NumbaKernel(table, 8)) == pytest.approx(0.67449, abs=1e-5)
+
+
+def test_another_error_bound_is_never_served_by_cached_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    block = Block.allocate(1)
+    block.values[:], block.words[:], block.scales[:] = 0.0, 1 << 62, 1.0
+    for bound, undecided in [(DECIDED_BELOW, 0), (0.0, 1), (DECIDED_BELOW, 0)]:
+        module._compile.cache_clear()
+        monkeypatch.setattr(module, "DECIDED_BELOW", bound)
+        assert NumbaKernel(load_table(), 8)(block, GRID_BITS) == undecided
+    module._compile.cache_clear()
 
 
 def test_a_machine_without_a_cache_folder_is_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Adding exact noise to arrays: whole or in parts, in place or into an output."""
 
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,8 @@ def add_noise(
         Unbound; it is spent.
     out : NDArray, optional
         Where to put the result: the value itself to work in place, or another array. If the call is
-        interrupted, an output other than the value holds finished noisy values and whatever it held
-        before, never a value without noise.
+        interrupted the output is to be discarded; one that is not the value itself never holds a
+        value without noise.
     threads : int
         How many threads; the result is the same.
 
@@ -75,10 +76,13 @@ def add_noise(
     target = checked_output(out, array, scales)
     check_threads(threads)
     check_finite(array, value_limit(context.grid_exponents[0], array.dtype), threads)
-    key.check_unbound()
     with key.bind(context) as stream:
-        noise = ExactNoise(stream, scales)
-        noise.add_checked(array, target, (0,) * array.ndim, threads)
+        _fill(
+            *(stream, scales, array, target),
+            origin=(0,) * array.ndim,
+            threads=threads,
+            make_kernel=fastest_kernel,
+        )
     return target
 
 
@@ -93,7 +97,8 @@ class ExactNoise:
     stream : NoiseStream
         A bound key; it stays open.
     scale : float or array_like
-        The scales of the *whole* matrix, as its context describes them.
+        The scales of the *whole* matrix, as its context describes them. An array is not copied, and
+        must not be changed afterwards.
     make_kernel : KernelFactory
         The implementation of the fast path; all give the same bits.
 
@@ -130,11 +135,6 @@ class ExactNoise:
     def context(self) -> NoiseContext:
         """The context of the release."""
         return self._stream.context
-
-    @property
-    def value_limit(self) -> float:
-        """Every absolute value must stay below this."""
-        return self._limit
 
     def add(
         self, value: NDArray[Any], *, out: NDArray[Any] | None = None, threads: int = 1
@@ -174,7 +174,7 @@ class ExactNoise:
             Before anything is drawn.
         """
         array = self._checked_part(tile)
-        corner = tuple(int(position) for position in origin)
+        corner = tuple(index(position) for position in origin)
         inside = len(corner) == array.ndim == len(self.context.shape) and all(
             0 <= position <= position + length <= whole
             for position, length, whole in zip(corner, array.shape, self.context.shape, strict=True)
@@ -187,7 +187,7 @@ class ExactNoise:
         target = checked_output(out, array, self._scales)
         check_threads(threads)
         check_finite(array, self._limit, threads)
-        self.add_checked(array, target, corner, threads)
+        self._fill_part(array, target, corner, threads)
         return target
 
     def add_range(
@@ -208,39 +208,36 @@ class ExactNoise:
         """
         array = self._checked_part(values)
         size = prod(self.context.shape)
-        if array.ndim != 1 or not 0 <= start <= start + array.size <= size:
+        first = index(start)
+        if array.ndim != 1 or not 0 <= first <= first + array.size <= size:
             raise ShapeError(
-                f"values of shape {array.shape} from start={start} on do not lie within the {size} "
+                f"values of shape {array.shape} from start={first} on do not lie within the {size} "
                 "elements of the whole"
             )
         target = checked_output(out, array, self._scales)
         check_threads(threads)
         check_finite(array, self._limit, threads)
         position = 0
-        for rectangle in rectangles(self.context.shape, start, start + array.size):
+        for rectangle in rectangles(self.context.shape, first, first + array.size):
             shape = tuple(part.stop - part.start for part in rectangle)
             piece = slice(position, position + prod(shape))
             corner = tuple(part.start for part in rectangle)
-            self.add_checked(
+            self._fill_part(
                 array[piece].reshape(shape), target[piece].reshape(shape), corner, threads
             )
             position = piece.stop
         return target
 
-    def add_checked(
-        self, tile: NDArray[Any], target: NDArray[Any], origin: tuple[int, ...], threads: int
+    def _fill_part(
+        self, value: NDArray[Any], target: NDArray[Any], origin: tuple[int, ...], threads: int
     ) -> None:
-        """Fill the target with the noisy tile; everything has been checked."""
-        part = Tile(
-            value=FlatView(tile),
-            out=FlatView(target),
-            scales=self._tile_scales(tile.shape, origin),
-            whole=self.context.shape,
+        """Fill the target with the noisy part."""
+        _fill(
+            *(self._stream, self._scales, value, target),
             origin=origin,
-            shape=tile.shape,
-            in_place=bool(np.shares_memory(tile, target)),
+            threads=threads,
+            make_kernel=self._make_kernel,
         )
-        fill_tile(part, self._stream, threads, self._make_kernel)
 
     def _checked_part(self, value: Any) -> NDArray[Any]:
         """Check the kind of an array that is a part of the release."""
@@ -252,14 +249,31 @@ class ExactNoise:
             )
         return array
 
-    def _tile_scales(
-        self, tile: tuple[int, ...], origin: tuple[int, ...]
-    ) -> FlatView | NDArray[np.float64]:
-        """Return the one scale of all elements, or the scales of a tile by element number."""
-        if self._scales.size == 1:
-            return self._scales.reshape(1)
-        part = tuple(
-            slice(position, position + length)
-            for position, length in zip(origin, tile, strict=True)
-        )
-        return FlatView(np.broadcast_to(self._scales, self.context.shape)[part])
+
+def _fill(
+    stream: NoiseStream,
+    scales: NDArray[np.float64],
+    value: NDArray[Any],
+    target: NDArray[Any],
+    *,
+    origin: tuple[int, ...],
+    threads: int,
+    make_kernel: KernelFactory,
+) -> None:
+    """Fill the target with a noisy part of a release; everything has been checked."""
+    shape = stream.context.shape
+    if scales.size == 1:
+        laid_over: FlatView | NDArray[np.float64] = scales.reshape(1)
+    else:
+        part = tuple(slice(a, a + n) for a, n in zip(origin, value.shape, strict=True))
+        laid_over = FlatView(np.broadcast_to(scales, shape)[part])
+    tile = Tile(
+        value=FlatView(value),
+        out=FlatView(target),
+        scales=laid_over,
+        whole=shape,
+        origin=origin,
+        shape=value.shape,
+        in_place=bool(np.shares_memory(value, target)),
+    )
+    fill_tile(tile, stream, threads, make_kernel)

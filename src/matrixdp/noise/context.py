@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from operator import index
 from typing import Any, Self
 
 from matrixdp.errors import InvalidParameterError
@@ -94,7 +95,7 @@ class NoiseContext:
         InvalidParameterError, ShapeError
             If anything is outside what is supported.
         """
-        lengths = tuple(int(n) for n in shape)
+        lengths = tuple(index(n) for n in shape)
         kind = checked_dtype(dtype)
         scales = checked_scale(scale, lengths, kind)
         return cls(

@@ -1,10 +1,10 @@
 """The fast path compiled by numba (extra ``fast``): the same bits as every other path.
 
 The table is frozen into the machine code, because only loads from a constant let the loop be
-vectorised. It reaches the compiled function as a closure variable, and numba's cache on disk is
-keyed on the content of those: another table can never be served by code compiled for this one. Of
-the relaxations of IEEE arithmetic only contraction (fused multiply-add) is allowed, which the proof
-of the table covers.
+vectorised. It reaches the compiled function as a closure variable, as does every other constant,
+and numba's cache on disk is keyed on the content of those: another table or error bound can never
+be served by code compiled for this one. Of the relaxations of IEEE arithmetic only contraction
+(fused multiply-add) is allowed, which the proof of the table covers.
 """
 
 from collections.abc import Callable
@@ -28,18 +28,6 @@ from matrixdp.noise.table import (
 
 __all__ = ["NumbaKernel"]
 
-_UNIFORM_MASK = np.int64((1 << UNIFORM_BITS) - 1)
-_SIGN_MASK = np.int64(-1 << UNIFORM_BITS)
-_EXPONENT_MASK = np.int64(0x7FF << 52)
-_INVERSE_BASE = np.int64(2046 << 52)
-_FRACTION_MASK = np.int64(FRACTION_MASK)
-_ONE_BITS = np.int64(ONE_BITS)
-_FIRST_COLUMN = np.int64(FIRST_COLUMN)
-_SEGMENT_SHIFT = np.int64(52 - SEGMENT_BITS)
-_NO_COLUMN = np.int64(0)
-_PACKED_SHIFT = np.int64(PACKED_SHIFT)
-
-
 _Loop = Callable[..., int]
 
 
@@ -51,6 +39,12 @@ def _compile(content: bytes, columns: int) -> _Loop:
     rows = np.frombuffer(content, dtype=np.int64).reshape(3, columns)
     c0, c1 = rows[0].view(np.float64), rows[1].view(np.float64)
     packed = rows[2]
+    uniform_mask, sign_mask = np.int64((1 << UNIFORM_BITS) - 1), np.int64(-1 << UNIFORM_BITS)
+    exponent_mask, inverse_base = np.int64(0x7FF << 52), np.int64(2046 << 52)
+    fraction_mask, one_bits = np.int64(FRACTION_MASK), np.int64(ONE_BITS)
+    first_column, no_column = np.int64(FIRST_COLUMN), np.int64(0)
+    segment_shift, packed_shift = np.int64(52 - SEGMENT_BITS), np.int64(PACKED_SHIFT)
+    centre, decided_below = CENTRE, DECIDED_BELOW
 
     def loop(  # noqa: PLR0917 - compiled code takes arrays, not a block
         values: NDArray[np.float64],
@@ -64,22 +58,22 @@ def _compile(content: bytes, columns: int) -> _Loop:
         count = 0
         for i in range(values.size):
             scale = np.float64(scales[i])
-            step_bits = np.int64((scale.view(np.int64) & _EXPONENT_MASK) - grid_shift)
+            step_bits = np.int64((scale.view(np.int64) & exponent_mask) - grid_shift)
             step = step_bits.view(np.float64)
-            inverse_step = np.int64(_INVERSE_BASE - step_bits).view(np.float64)
+            inverse_step = np.int64(inverse_base - step_bits).view(np.float64)
             word = words[i]
-            uniform_bits = np.float64(word & _UNIFORM_MASK).view(np.int64)
-            k = np.uint64(max((uniform_bits >> _SEGMENT_SHIFT) - _FIRST_COLUMN, _NO_COLUMN))
-            t = np.int64((uniform_bits & _FRACTION_MASK) | _ONE_BITS).view(np.float64) - CENTRE
+            uniform_bits = np.float64(word & uniform_mask).view(np.int64)
+            k = np.uint64(max((uniform_bits >> segment_shift) - first_column, no_column))
+            t = np.int64((uniform_bits & fraction_mask) | one_bits).view(np.float64) - centre
             both = np.int64(packed[k])
-            c2, c3 = both.view(np.float64), np.int64(both << _PACKED_SHIFT).view(np.float64)
+            c2, c3 = both.view(np.float64), np.int64(both << packed_shift).view(np.float64)
             normal = np.float64(((c3 * t + c2) * t + c1[k]) * t + c0[k])
-            signed = np.int64(normal.view(np.int64) ^ (word & _SIGN_MASK)).view(np.float64)
+            signed = np.int64(normal.view(np.int64) ^ (word & sign_mask)).view(np.float64)
             scaled = values[i] * inverse_step
             whole = np.rint(scaled)
             rest = (scaled - whole) + (scale * inverse_step) * signed
             nearest = np.rint(rest)
-            open_case = not abs(rest - nearest) < DECIDED_BELOW
+            open_case = not abs(rest - nearest) < decided_below
             undecided[i] = open_case
             count += open_case
             # The sign of a zero would tell on which side of it the value lay: -0.0 + 0.0 is 0.0.

@@ -133,7 +133,8 @@ class ReleaseKey:
 
     def close(self) -> None:
         """Overwrite the key; it cannot be bound any more."""
-        _erase(self._secret)
+        with self._lock:
+            _erase(self._secret)
 
     def __del__(self) -> None:
         """Overwrite the key."""
