@@ -32,6 +32,7 @@ format: $(DEV)
 
 benchmark: $(BENCH)
 	.venv-bench/bin/python benchmarks/calibration_speed.py
+	.venv-bench/bin/python benchmarks/calibration_safety.py
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -81,7 +81,9 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 def test_the_checks_above_can_fail(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("```python\n>>> 1 + 1\n3\n```\n\n```console\n$ matrixdp --version\nwrong\n```\n")
+    page.write_text(
+        "```python\n>>> 1 + 1\n3\n```\n\n```console\n$ matrixdp --version\nwrong\n```\n"
+    )
     example = doctest.DocTestParser().get_doctest(blocks(page, "python")[0], {}, "p", None, 0)
     assert doctest.DocTestRunner(verbose=False).run(example, out=lambda _: None).failed == 1
     assert commands(blocks(page, "console")[0]) == [("matrixdp --version", "wrong\n")]
