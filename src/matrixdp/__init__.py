@@ -6,11 +6,19 @@ guarantees it.
 
 from importlib.metadata import version
 
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Isotropic,
+    Kronecker,
+    SymmetricIsotropic,
+)
 from matrixdp.errors import (
     BudgetExceededError,
     CalibrationError,
     InvalidParameterError,
     MatrixDPError,
+    NotPositiveDefiniteError,
     ShapeError,
 )
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
@@ -20,18 +28,32 @@ from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
 from matrixdp.privacy.renyi import renyi_divergence, renyi_epsilon, renyi_to_epsilon
+from matrixdp.sensitivity.sets import Box, FrobeniusBall, Radius, RowBounds, SymmetricBall
+from matrixdp.sensitivity.theorems import Verdict, theorem_1, theorem_2, theorem_3
 
 __all__ = [
+    "Box",
     "Budget",
     "BudgetExceededError",
     "CalibrationError",
+    "Covariance",
+    "Diagonal",
     "ErrorMeasure",
     "Filter",
+    "FrobeniusBall",
     "Guarantee",
     "InvalidParameterError",
+    "Isotropic",
+    "Kronecker",
     "MatrixDPError",
+    "NotPositiveDefiniteError",
     "Plan",
+    "Radius",
+    "RowBounds",
     "ShapeError",
+    "SymmetricBall",
+    "SymmetricIsotropic",
+    "Verdict",
     "composed_mu",
     "group_mu",
     "plan_for_budget",
@@ -42,6 +64,9 @@ __all__ = [
     "renyi_divergence",
     "renyi_epsilon",
     "renyi_to_epsilon",
+    "theorem_1",
+    "theorem_2",
+    "theorem_3",
 ]
 
 __version__ = version("matrixdp")

@@ -10,6 +10,7 @@ __all__ = [
     "CalibrationError",
     "InvalidParameterError",
     "MatrixDPError",
+    "NotPositiveDefiniteError",
     "ShapeError",
 ]
 
@@ -24,6 +25,10 @@ class InvalidParameterError(MatrixDPError, ValueError):
 
 class ShapeError(MatrixDPError, ValueError):
     """Arrays do not have the shapes that belong together."""
+
+
+class NotPositiveDefiniteError(MatrixDPError, ValueError):
+    """A covariance is not proven positive definite; it is refused, never repaired."""
 
 
 class CalibrationError(MatrixDPError, ArithmeticError):

@@ -14,7 +14,8 @@ SOURCE = Path(matrixdp.__file__).parent
 # From the ground up; a module may import from lower tiers and from its own part, not from beside.
 TIERS = [
     {"errors"},
-    {"parameters"},
+    {"parameters", "rounding"},
+    {"spectra"},
     {"covariance", "privacy", "noise"},
     {"sensitivity"},
     {"mechanisms"},

@@ -11,7 +11,7 @@ from matrixdp.cli.output import print_json, print_table, write_file
 from matrixdp.privacy.bound import privacy_bound
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import Plan, plan_for_budget
-from matrixdp.privacy.rounding import shown_up
+from matrixdp.rounding import shown_up
 
 __all__ = ["demo"]
 
