@@ -12,7 +12,7 @@ from matrixdp.spectra import (
 from reference import dense
 
 
-def true_eigenvalues(matrix: np.ndarray) -> list[arb]:  # type: ignore[type-arg]
+def true_eigenvalues(matrix: dense.FloatArray) -> list[arb]:
     """Return the eigenvalues of a symmetric float matrix in 300-bit ball arithmetic, ascending."""
     saved, ctx.prec = ctx.prec, 300
     try:

@@ -74,7 +74,7 @@ def test_bad_input() -> None:
         theorem_1(np.ones((3, 2)), noise, BUDGET)
     with pytest.raises(InvalidParameterError, match="difference"):
         theorem_1(np.full((2, 3), np.nan), noise, BUDGET)
-    with pytest.raises(InvalidParameterError, match="sensitivity=0.0"):
+    with pytest.raises(InvalidParameterError, match=r"sensitivity=0\.0"):
         theorem_2(noise, 0.0, BUDGET)
     with pytest.raises(InvalidParameterError, match="releases=0"):
         theorem_3(noise, 1.0, BUDGET, releases=0)
