@@ -161,8 +161,8 @@ def test_symmetric_noise_halves_the_variance_off_the_diagonal() -> None:
 
 
 def test_on_the_ball_valid_means_above_the_isotropic_floor() -> None:
-    # A covariance is valid iff it is at least (s2/B)^2 I in the Loewner order; so any valid noise is
-    # the i.i.d. noise plus independent extra noise.
+    # A covariance is valid iff it is at least (s2/B)^2 I in the Loewner order; so any valid
+    # noise is the i.i.d. noise plus independent extra noise.
     ball = FrobeniusBall(1.3, neighbouring="replace")
     floor = ball.best_covariance(BUDGET).scale ** 2
     for _ in range(50):
