@@ -44,7 +44,7 @@ $(CORE): .venv/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): .venv/bin/python pyproject.toml constraints.txt
-	.venv/bin/python $(INSTALL) --editable '.[dev]'
+	.venv/bin/python $(INSTALL) --editable '.[dev,fast]'
 	@touch $@ $(CORE)
 
 $(BARE): pyproject.toml constraints.txt

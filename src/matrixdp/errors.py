@@ -8,10 +8,13 @@ way out; they never contain data.
 __all__ = [
     "BudgetExceededError",
     "CalibrationError",
+    "FileFormatError",
     "InvalidParameterError",
+    "KeyStateError",
     "MatrixDPError",
     "NotPositiveDefiniteError",
     "ShapeError",
+    "StorageError",
 ]
 
 
@@ -37,3 +40,15 @@ class CalibrationError(MatrixDPError, ArithmeticError):
 
 class BudgetExceededError(MatrixDPError):
     """A release was refused: it would spend more than its budget holds. Nothing was spent."""
+
+
+class KeyStateError(MatrixDPError, RuntimeError):
+    """A release key or noise stream may not be used in this way: bound, erased, or from a fork."""
+
+
+class FileFormatError(MatrixDPError, ValueError):
+    """A file is not what its name or its header claims."""
+
+
+class StorageError(MatrixDPError, OSError):
+    """A result could not be stored; the target was left untouched."""

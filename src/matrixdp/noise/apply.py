@@ -1,0 +1,264 @@
+"""Adding exact noise to arrays: whole or in parts, in place or into an output."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import InvalidParameterError, KeyStateError, ShapeError
+from matrixdp.noise.arrays import check_finite, checked_output, checked_value
+from matrixdp.noise.context import NoiseContext
+from matrixdp.noise.filling import Tile, fill_tile
+from matrixdp.noise.flat import FlatView, rectangles, runs_of_tile
+from matrixdp.noise.kernels import KernelFactory, fastest_kernel
+from matrixdp.noise.keys import NoiseStream, ReleaseKey
+from matrixdp.noise.scales import checked_scale, scale_digest, value_limit
+from matrixdp.noise.threads import check_threads
+
+__all__ = ["ExactNoise", "add_noise"]
+
+
+def add_noise(
+    value: NDArray[Any],
+    scale: Any,
+    key: ReleaseKey,
+    *,
+    out: NDArray[Any] | None = None,
+    threads: int = 1,
+) -> NDArray[Any]:
+    """Release a matrix with exact Gaussian noise: ``round_to_grid(value + scale * z)``.
+
+    Parameters
+    ----------
+    value : NDArray
+        float64 or float32, finite. Every element becomes a multiple of its grid step
+        ``2**(floor(log2(scale)) - 20)``.
+    scale : float or array_like
+        Standard deviation: one number, or for a matrix (m, 1) per row, (1, n) per column, (m, n)
+        per element.
+    key : ReleaseKey
+        Unbound; it is spent.
+    out : NDArray, optional
+        Where to put the result: the value itself to work in place, or another array. If the call is
+        interrupted, an output other than the value holds finished noisy values and whatever it held
+        before, never a value without noise.
+    threads : int
+        How many threads; the result is the same.
+
+    Returns
+    -------
+    NDArray
+        The noisy matrix, ``out`` if it was given.
+
+    Raises
+    ------
+    InvalidParameterError, ShapeError, KeyStateError
+        Before anything is drawn, and before the key is spent.
+
+    Notes
+    -----
+    *Guarantee:* given uniform bits the result is exactly the real-valued Gaussian mechanism
+    followed by rounding, for the value as it stands in memory; see ``docs/exact_noise.md``.
+
+    Examples
+    --------
+    >>> value = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> key = ReleaseKey.from_bytes(bytes(32))
+    >>> add_noise(value, 0.5, key)
+    array([[0.59167433, 2.45687962],
+           [3.58790398, 3.56068087]])
+    """
+    array = checked_value(value)
+    context = NoiseContext.describe(shape=array.shape, dtype=array.dtype, scale=scale)
+    scales = checked_scale(scale, array.shape, array.dtype)
+    target = checked_output(out, array, scales)
+    check_threads(threads)
+    check_finite(array, value_limit(context.grid_exponents[0], array.dtype), threads)
+    key.check_unbound()
+    with key.bind(context) as stream:
+        noise = ExactNoise(stream, scales)
+        noise.add_checked(array, target, (0,) * array.ndim, threads)
+    return target
+
+
+class ExactNoise:
+    """The noise of one release, applied to the whole or to any part of it.
+
+    Every element's noise depends on the stream and the element's index alone, so parts may be made
+    in any order, by any process, and made again, with the same result.
+
+    Parameters
+    ----------
+    stream : NoiseStream
+        A bound key; it stays open.
+    scale : float or array_like
+        The scales of the *whole* matrix, as its context describes them.
+    make_kernel : KernelFactory
+        The implementation of the fast path; all give the same bits.
+
+    Raises
+    ------
+    KeyStateError
+        If the stream is bound to other scales.
+
+    Examples
+    --------
+    >>> context = NoiseContext.describe(shape=(4, 6), dtype="float64", scale=1.0)
+    >>> noise = ExactNoise(ReleaseKey.generate().bind(context), 1.0)
+    >>> whole = noise.add(np.zeros((4, 6)))
+    >>> tile = noise.add_tile(np.zeros((2, 3)), (1, 2))
+    >>> bool((whole[1:3, 2:5] == tile).all())
+    True
+    """
+
+    def __init__(
+        self, stream: NoiseStream, scale: Any, *, make_kernel: KernelFactory = fastest_kernel
+    ) -> None:
+        context = stream.context
+        self._scales = checked_scale(scale, context.shape, context.dtype)
+        if scale_digest(self._scales) != context.scale_digest:
+            raise KeyStateError(
+                "this stream is bound to other scales; pass the scales of its context, or bind "
+                "a new key"
+            )
+        self._stream = stream
+        self._make_kernel = make_kernel
+        self._limit = value_limit(context.grid_exponents[0], context.dtype)
+
+    @property
+    def context(self) -> NoiseContext:
+        """The context of the release."""
+        return self._stream.context
+
+    @property
+    def value_limit(self) -> float:
+        """Every absolute value must stay below this."""
+        return self._limit
+
+    def add(
+        self, value: NDArray[Any], *, out: NDArray[Any] | None = None, threads: int = 1
+    ) -> NDArray[Any]:
+        """Return the whole matrix with its noise; see ``add_noise``."""
+        if np.shape(value) != self.context.shape:
+            raise ShapeError(
+                f"value has shape {np.shape(value)}, but the stream is bound to shape "
+                f"{self.context.shape}"
+            )
+        return self.add_tile(value, (0,) * len(self.context.shape), out=out, threads=threads)
+
+    def add_tile(
+        self,
+        tile: NDArray[Any],
+        origin: tuple[int, ...],
+        *,
+        out: NDArray[Any] | None = None,
+        threads: int = 1,
+    ) -> NDArray[Any]:
+        """Return a rectangular part of the matrix with its noise.
+
+        Parameters
+        ----------
+        tile : NDArray
+            The values of the part, with as many axes as the whole.
+        origin : tuple[int, ...]
+            The index of the part's first element in the whole.
+        out : NDArray, optional
+            The tile itself, or another array.
+        threads : int
+            How many threads; the result is the same.
+
+        Raises
+        ------
+        InvalidParameterError, ShapeError, KeyStateError
+            Before anything is drawn.
+        """
+        array = self._checked_part(tile)
+        corner = tuple(int(position) for position in origin)
+        inside = len(corner) == array.ndim == len(self.context.shape) and all(
+            0 <= position <= position + length <= whole
+            for position, length, whole in zip(corner, array.shape, self.context.shape, strict=True)
+        )
+        if not inside:
+            raise ShapeError(
+                f"a tile of shape {array.shape} at origin={corner} does not lie within the whole "
+                f"of shape {self.context.shape}"
+            )
+        target = checked_output(out, array, self._scales)
+        check_threads(threads)
+        check_finite(array, self._limit, threads)
+        self.add_checked(array, target, corner, threads)
+        return target
+
+    def add_range(
+        self, values: NDArray[Any], start: int, *, out: NDArray[Any] | None = None, threads: int = 1
+    ) -> NDArray[Any]:
+        """Return the elements from number ``start`` on (in C order) with their noise.
+
+        Parameters
+        ----------
+        values : NDArray
+            One axis: the values of consecutive elements.
+        start : int
+            The number of the first one.
+        out : NDArray, optional
+            The values themselves, or another array.
+        threads : int
+            How many threads; the result is the same.
+        """
+        array = self._checked_part(values)
+        size = prod(self.context.shape)
+        if array.ndim != 1 or not 0 <= start <= start + array.size <= size:
+            raise ShapeError(
+                f"values of shape {array.shape} from start={start} on do not lie within the {size} "
+                "elements of the whole"
+            )
+        target = checked_output(out, array, self._scales)
+        check_threads(threads)
+        check_finite(array, self._limit, threads)
+        position = 0
+        for rectangle in rectangles(self.context.shape, start, start + array.size):
+            shape = tuple(part.stop - part.start for part in rectangle)
+            piece = slice(position, position + prod(shape))
+            corner = tuple(part.start for part in rectangle)
+            self.add_checked(
+                array[piece].reshape(shape), target[piece].reshape(shape), corner, threads
+            )
+            position = piece.stop
+        return target
+
+    def add_checked(
+        self, tile: NDArray[Any], target: NDArray[Any], origin: tuple[int, ...], threads: int
+    ) -> None:
+        """Fill the target with the noisy tile; everything has been checked."""
+        part = Tile(
+            value=FlatView(tile),
+            out=FlatView(target),
+            scales=self._tile_scales(tile.shape, origin),
+            runs=tuple(runs_of_tile(self.context.shape, origin, tile.shape)),
+            size=tile.size,
+            in_place=bool(np.shares_memory(tile, target)),
+        )
+        fill_tile(part, self._stream, threads, self._make_kernel)
+
+    def _checked_part(self, value: Any) -> NDArray[Any]:
+        """Check the kind of an array that is a part of the release."""
+        array = checked_value(value)
+        if array.dtype.str != self.context.dtype:
+            raise InvalidParameterError(
+                f"value has dtype={array.dtype.str!r}, but the stream is bound to "
+                f"{self.context.dtype!r}"
+            )
+        return array
+
+    def _tile_scales(
+        self, tile: tuple[int, ...], origin: tuple[int, ...]
+    ) -> FlatView | NDArray[np.float64]:
+        """Return the one scale of all elements, or the scales of a tile by element number."""
+        if self._scales.size == 1:
+            return self._scales.reshape(1)
+        part = tuple(
+            slice(position, position + length)
+            for position, length in zip(origin, tile, strict=True)
+        )
+        return FlatView(np.broadcast_to(self._scales, self.context.shape)[part])

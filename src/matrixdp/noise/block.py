@@ -1,0 +1,61 @@
+"""One block of elements: what a kernel reads and writes."""
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BLOCK_ELEMENTS", "Block", "Kernel"]
+
+BLOCK_ELEMENTS = 1 << 15
+"""Elements of one block: few enough for a processor's cache, many enough to hide call overhead."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive elements of a release on their way from value to noisy value.
+
+    Attributes
+    ----------
+    values : NDArray[np.float64]
+        The values.
+    words : NDArray[np.uint64]
+        The first random word of each.
+    scales : NDArray[np.float64]
+        One scale for all (length 1), or one each.
+    noisy : NDArray[np.float64]
+        Written: the noisy values; without meaning where undecided.
+    undecided : NDArray[np.bool_]
+        Written: which elements must go to the exact path.
+    """
+
+    values: NDArray[np.float64]
+    words: NDArray[np.uint64]
+    scales: NDArray[np.float64]
+    noisy: NDArray[np.float64]
+    undecided: NDArray[np.bool_]
+
+    @classmethod
+    def allocate(cls, length: int) -> Self:
+        """Allocate the arrays of a block of this length."""
+        return cls(
+            values=np.empty(length, dtype=np.float64),
+            words=np.empty(length, dtype=np.uint64),
+            scales=np.empty(length, dtype=np.float64),
+            noisy=np.empty(length, dtype=np.float64),
+            undecided=np.empty(length, dtype=np.bool_),
+        )
+
+
+class Kernel(Protocol):
+    """The fast path over one block.
+
+    Every implementation gives the same bits: a decided element is correctly rounded, and the others
+    are left to the exact path. Which elements are undecided may differ. A kernel owns work space
+    and serves one thread.
+    """
+
+    def __call__(self, block: Block, grid_bits: int) -> int:
+        """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided."""
+        ...

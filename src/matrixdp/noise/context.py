@@ -1,0 +1,114 @@
+"""What a key is bound to: everything about a release that its noise may depend on."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.noise.scales import (
+    checked_dtype,
+    checked_grid_bits,
+    checked_scale,
+    grid_exponents,
+    scale_digest,
+)
+from matrixdp.noise.table import GRID_BITS
+
+__all__ = ["NOISE_VERSION", "NoiseContext"]
+
+NOISE_VERSION = "matrixdp-noise-1"
+"""Names this way of making noise; a change of any output bit needs another name."""
+
+
+@dataclass(frozen=True)
+class NoiseContext:
+    """The public description of one release, which enters the derivation of its noise.
+
+    Make it with ``NoiseContext.describe``. Two releases whose contexts differ in anything have
+    unrelated noise, even under the same key bytes.
+
+    Attributes
+    ----------
+    shape : tuple[int, ...]
+        Shape of the value; elements are numbered in C order.
+    dtype : str
+        ``"<f8"`` or ``"<f4"``.
+    grid_bits : int
+        A scale sigma has the grid step ``2**(floor(log2(sigma)) - grid_bits)``.
+    grid_exponents : tuple[int, int]
+        Exponents of the finest and of the coarsest grid step.
+    scale_digest : str
+        SHA-256 of the scales.
+    version : str
+        The way of making noise.
+
+    Examples
+    --------
+    >>> context = NoiseContext.describe(shape=(3, 4), dtype="float64", scale=3.7)
+    >>> context.grid_exponents
+    (-19, -19)
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    grid_bits: int
+    grid_exponents: tuple[int, int]
+    scale_digest: str
+    version: str = NOISE_VERSION
+
+    def __post_init__(self) -> None:
+        """Refuse a context that this version cannot make noise for."""
+        if self.version != NOISE_VERSION:
+            raise InvalidParameterError(
+                f"this version of matrixdp makes {NOISE_VERSION!r}, got version={self.version!r}; "
+                "use the version that made the release"
+            )
+        checked_dtype(self.dtype)
+        checked_grid_bits(self.grid_bits)
+        if not self.shape or not all(n >= 0 for n in self.shape):
+            raise InvalidParameterError(
+                f"shape must have at least one axis, of whole lengths, got shape={self.shape!r}"
+            )
+
+    @classmethod
+    def describe(
+        cls, *, shape: tuple[int, ...], dtype: Any, scale: Any, grid_bits: int = GRID_BITS
+    ) -> Self:
+        """Describe the release of a value with given scales.
+
+        Parameters
+        ----------
+        shape : tuple[int, ...]
+            Shape of the value, at least one axis.
+        dtype : dtype_like
+            float64 or float32.
+        scale : float or array_like
+            Standard deviations: one number, or an array with as many axes as the value, each of
+            length 1 or the value's length.
+        grid_bits : int
+            From 0 to 20; fewer make a coarser grid.
+
+        Raises
+        ------
+        InvalidParameterError, ShapeError
+            If anything is outside what is supported.
+        """
+        lengths = tuple(int(n) for n in shape)
+        kind = checked_dtype(dtype)
+        scales = checked_scale(scale, lengths, kind)
+        return cls(
+            shape=lengths,
+            dtype=kind.str,
+            grid_bits=checked_grid_bits(grid_bits),
+            grid_exponents=grid_exponents(scales, grid_bits),
+            scale_digest=scale_digest(scales),
+        )
+
+    def encode(self) -> bytes:
+        """Return the canonical bytes that enter the key derivation; different for every context."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of ``encode()``."""
+        return hashlib.sha256(self.encode()).digest()

@@ -1,0 +1,167 @@
+"""The specification of the noise, in Python integers.
+
+An element of a release is made from its value, its scale, and an endless string of uniform bits:
+
+- the *first word* of the element (64 bits): the highest bit is the sign (1 is negative), the other
+  63 are the first bits of a uniform ``V = 0.b1 b2 ..``;
+- further words of 64 bits, drawn only as long as the decision needs them.
+
+``|z| = sqrt(2) * erfcinv(V)`` is then the absolute value of a standard normal. With the grid step
+``g = 2**(floor(log2(scale)) - grid_bits)`` the element becomes the grid point ``N * g`` for which
+
+    (N - 1/2) * g < value + scale * z < (N + 1/2) * g.
+
+The bounds themselves are met with probability zero (``0 < V < 1`` has infinitely many bits), so
+there are no ties. What is released is the float64 nearest to ``N * g``, half to even.
+
+No inverse is needed: ``|z| < b`` is the same as ``V > erfc(b / sqrt(2))``, decided by rigorous
+bounds of the right-hand side. numpy and numba only ever do the same thing faster.
+"""
+
+from collections.abc import Callable
+from math import frexp, ldexp
+from statistics import NormalDist
+
+from matrixdp.noise.normal_tail import tail_bounds
+from matrixdp.noise.table import UNIFORM_BITS
+
+__all__ = ["LazyUniform", "exact_element", "grid_exponent", "grid_index"]
+
+_WORD_BITS = 64
+_EXTRA_PRECISION = 16
+_GUESS_BITS = 40
+_SMALLEST_UNIFORM = ldexp(1.0, -1000)
+_NORMAL = NormalDist()
+
+
+class LazyUniform:
+    """A uniform number in (0, 1) of which only the first bits have been drawn.
+
+    It is known to lie between ``numerator / 2**bits`` and ``(numerator + 1) / 2**bits``.
+
+    Parameters
+    ----------
+    word : int
+        The first word of the element; its highest bit is not part of the uniform.
+    further_word : Callable[[int], int]
+        Returns the j-th further word, j = 0, 1, ..
+    """
+
+    def __init__(self, word: int, further_word: Callable[[int], int]) -> None:
+        self.numerator = word & ((1 << UNIFORM_BITS) - 1)
+        self.bits = UNIFORM_BITS
+        self._further_word = further_word
+        self._drawn = 0
+
+    def extend(self) -> None:
+        """Draw 64 more bits."""
+        self.numerator = (self.numerator << _WORD_BITS) | self._further_word(self._drawn)
+        self.bits += _WORD_BITS
+        self._drawn += 1
+
+    def exceeds_tail(self, numerator: int, denominator: int) -> bool:
+        """Decide ``V > erfc(b / sqrt(2))``, that is ``|z| < b``, b = numerator / denominator."""
+        if not numerator > 0:
+            return False
+        while True:
+            precision = self.bits + _EXTRA_PRECISION
+            low, high = tail_bounds(numerator, denominator, precision)
+            if self.numerator << _EXTRA_PRECISION >= high:
+                return True
+            if (self.numerator + 1) << _EXTRA_PRECISION <= low:
+                return False
+            self.extend()
+
+    def guess(self) -> float:
+        """Return roughly ``|z|``; a starting point, which no result depends on.
+
+        Far in the tail the first bits are all zero; more are drawn until 40 significant ones are
+        known, which puts the guess within a grid step or so.
+        """
+        while self.numerator.bit_length() < _GUESS_BITS:
+            self.extend()
+        middle = (2 * self.numerator + 1) / (2 << self.bits)
+        return -_NORMAL.inv_cdf(max(middle, _SMALLEST_UNIFORM) / 2)
+
+
+def grid_exponent(scale: float, grid_bits: int) -> int:
+    """Return k for the grid step ``2**k = 2**(floor(log2(scale)) - grid_bits)``.
+
+    Examples
+    --------
+    >>> grid_exponent(3.7, 20)
+    -19
+    """
+    return frexp(scale)[1] - 1 - grid_bits
+
+
+def _in_steps(number: float, exponent: int) -> tuple[int, int]:
+    """Return ``number / 2**exponent`` as an exact integer ratio with a power of two below."""
+    numerator, denominator = number.as_integer_ratio()
+    return (
+        (numerator << -exponent, denominator)
+        if exponent < 0
+        else (numerator, denominator << exponent)
+    )
+
+
+def grid_index(
+    value: float, scale: float, word: int, further_word: Callable[[int], int], grid_bits: int
+) -> int:
+    """Return the integer N with ``(N - 1/2) g < value + scale * z < (N + 1/2) g``.
+
+    With ``value = (n + f) g``, n an integer, ``|f| <= 1/2``, and ``s = scale / g``, the sign moved
+    to f: the smallest ``k >= 0`` with ``|z| < b_k = (k + 1/2 - f) / s`` gives ``N = n + k`` (or
+    ``n - k``).
+
+    Parameters
+    ----------
+    value, scale : float
+        Finite; the scale positive.
+    word : int
+        The first word of the element.
+    further_word : Callable[[int], int]
+        Returns the j-th further word of the element.
+    grid_bits : int
+        See ``grid_exponent``.
+
+    Examples
+    --------
+    The word 2**62 means V = 1/2 and a positive sign: z is the upper quartile, 0.674489..
+
+    >>> grid_index(0.0, 1.0, 2**62, lambda j: 0, 20) / 2**20
+    0.6744899749755859
+    """
+    exponent = grid_exponent(scale, grid_bits)
+    numerator, denominator = _in_steps(value, exponent)
+    scale_numerator, scale_denominator = _in_steps(scale, exponent)
+    nearest = (2 * numerator + denominator) // (2 * denominator)
+    sign = -1 if word >> UNIFORM_BITS else 1
+    rest = sign * (numerator - nearest * denominator)
+
+    def bound(k: int) -> tuple[int, int]:
+        above = (2 * k + 1) * denominator - 2 * rest
+        return above * scale_denominator, 2 * denominator * scale_numerator
+
+    uniform = LazyUniform(word, further_word)
+    guess = rest / denominator + (scale_numerator / scale_denominator) * uniform.guess()
+    k = max(0, round(guess))
+    while not uniform.exceeds_tail(*bound(k)):
+        k += 1
+    while k > 0 and uniform.exceeds_tail(*bound(k - 1)):
+        k -= 1
+    return nearest + sign * k
+
+
+def exact_element(
+    value: float, scale: float, word: int, further_word: Callable[[int], int], grid_bits: int
+) -> float:
+    """Return the float64 nearest to the grid point of ``grid_index``, half to even.
+
+    Examples
+    --------
+    >>> exact_element(10.0, 3.7, 2**62, lambda j: 0, 20)
+    12.495611190795898
+    """
+    index = grid_index(value, scale, word, further_word, grid_bits)
+    return ldexp(float(index), grid_exponent(scale, grid_bits))

@@ -1,0 +1,123 @@
+"""Filling a tile with noisy values, block by block, by one thread or several.
+
+Only noisy values are ever written to the output; where it is not the value itself, it holds no
+value without noise at any moment.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.noise.block import BLOCK_ELEMENTS, Block, Kernel
+from matrixdp.noise.exact import exact_element
+from matrixdp.noise.flat import FlatView, Run
+from matrixdp.noise.kernels import KernelFactory
+from matrixdp.noise.keys import NoiseStream
+from matrixdp.noise.threads import over_ranges
+
+__all__ = ["Tile", "fill_tile"]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A part of a release; all of it has been checked.
+
+    Attributes
+    ----------
+    value, out : FlatView
+        The values and the place for the noisy values, by element number within the tile.
+    scales : FlatView or NDArray[np.float64]
+        The scales by element number, or an array that holds the one scale of all.
+    runs : tuple[Run, ...]
+        Which elements of the whole they are.
+    size : int
+        How many.
+    in_place : bool
+        Whether ``out`` is ``value``; then a block's values are set aside before it is written.
+    """
+
+    value: FlatView
+    out: FlatView
+    scales: FlatView | NDArray[np.float64]
+    runs: tuple[Run, ...]
+    size: int
+    in_place: bool
+
+
+def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: KernelFactory) -> None:
+    """Fill ``tile.out``, each thread a contiguous range of its elements."""
+
+    def fill(first: int, last: int) -> None:
+        _Worker(tile, stream, make_kernel()).fill(first, last)
+
+    make_kernel()
+    over_ranges(fill, tile.size, threads, BLOCK_ELEMENTS)
+
+
+class _Worker:
+    """What one thread needs to fill a range of a tile."""
+
+    def __init__(self, tile: Tile, stream: NoiseStream, kernel: Kernel) -> None:
+        self._tile = tile
+        self._stream = stream
+        self._kernel = kernel
+        self._space = Block.allocate(min(BLOCK_ELEMENTS, tile.size))
+
+    def fill(self, first: int, last: int) -> None:
+        """Fill the elements ``first .. last - 1`` of the tile."""
+        try:
+            with np.errstate(all="ignore"):
+                for number, position, length in self._tile.runs:
+                    begin, end = max(first, position), min(last, position + length)
+                    if begin < end:
+                        self._fill_run(begin, end, number - position)
+        finally:
+            self._space.words.fill(0)
+
+    def _fill_run(self, begin: int, end: int, offset: int) -> None:
+        """Fill consecutive elements; element i of the tile is ``i + offset`` of the whole."""
+        reader = self._stream.reader(begin + offset)
+        grid_bits = self._stream.context.grid_bits
+        for start in range(begin, end, BLOCK_ELEMENTS):
+            block = self._load(start, min(BLOCK_ELEMENTS, end - start))
+            reader.read_into(block.words)
+            if self._kernel(block, grid_bits):
+                self._decide(block, start + offset)
+            if block.noisy.base is self._space.noisy:
+                self._tile.out.write(start, block.noisy)
+
+    def _load(self, start: int, size: int) -> Block:
+        """Return the block that begins at an element of the tile, without its words."""
+        tile, space = self._tile, self._space
+        values = None if tile.in_place else tile.value.view(start, size)
+        if values is None:
+            values = space.values[:size]
+            tile.value.read(start, values)
+        scales = tile.scales
+        if isinstance(scales, FlatView):
+            known = scales.view(start, size)
+            if known is None:
+                scales.read(start, space.scales[:size])
+                known = space.scales[:size]
+            scales = known
+        noisy = tile.out.view(start, size)
+        return Block(
+            values=values,
+            words=space.words[:size],
+            scales=scales,
+            noisy=space.noisy[:size] if noisy is None else noisy,
+            undecided=space.undecided[:size],
+        )
+
+    def _decide(self, block: Block, first: int) -> None:
+        """Send the undecided elements of a block to the exact path."""
+        scales = np.broadcast_to(block.scales, block.values.shape)
+        for i in np.flatnonzero(block.undecided):
+            block.noisy[i] = exact_element(
+                float(block.values[i]),
+                float(scales[i]),
+                int(block.words[i]),
+                self._stream.further_words(first + int(i)),
+                self._stream.context.grid_bits,
+            )

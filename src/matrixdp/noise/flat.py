@@ -1,0 +1,128 @@
+"""Elements by number: runs of consecutive elements of an array of any layout, or of a tile.
+
+Elements are numbered in C order, whatever the layout in memory.
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FlatView", "Run", "rectangles", "runs_of_tile"]
+
+Run = tuple[int, int, int]
+"""Number of the first element in the whole, number of the same element in the tile, length."""
+
+
+def rectangles(shape: tuple[int, ...], start: int, stop: int) -> Iterator[tuple[slice, ...]]:
+    """Cut the elements ``start .. stop - 1`` into rectangles, in order.
+
+    Examples
+    --------
+    The head of a row, whole rows, the tail of a row:
+
+    >>> for piece in rectangles((4, 5), 3, 17):
+    ...     print(piece)
+    (slice(0, 1, None), slice(3, 5, None))
+    (slice(1, 3, None), slice(0, 5, None))
+    (slice(3, 4, None), slice(0, 2, None))
+    """
+    if start >= stop:
+        return
+    if len(shape) == 1:
+        yield (slice(start, stop),)
+        return
+    row = prod(shape[1:])
+    first, last = start // row, stop // row
+    if first * row < start:
+        end = min(stop, (first + 1) * row)
+        for inner in rectangles(shape[1:], start - first * row, end - first * row):
+            yield (slice(first, first + 1), *inner)
+        first += 1
+    if first < last:
+        yield (slice(first, last), *(slice(0, length) for length in shape[1:]))
+    if first <= last:
+        for inner in rectangles(shape[1:], 0, stop - last * row):
+            yield (slice(last, last + 1), *inner)
+
+
+class FlatView:
+    """Reads and writes consecutive elements of an array of any layout.
+
+    Parameters
+    ----------
+    array : NDArray
+        At least one axis. It is not copied.
+    """
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array.reshape(-1) if array.flags.c_contiguous else array
+
+    def view(self, start: int, size: int) -> NDArray[np.float64] | None:
+        """Return consecutive elements as they lie in memory, if they do, as float64."""
+        if self._array.ndim != 1 or self._array.dtype != np.float64:
+            return None
+        piece = self._array[start : start + size]
+        return piece if piece.flags.c_contiguous and piece.flags.aligned else None
+
+    def read(self, start: int, buffer: NDArray[np.float64]) -> None:
+        """Fill the buffer with the elements from ``start`` on."""
+        for target, source in self._pieces(start, buffer):
+            np.copyto(target, source)
+
+    def write(self, start: int, buffer: NDArray[np.float64]) -> None:
+        """Store the buffer from element ``start`` on, rounding to the array's type."""
+        for source, target in self._pieces(start, buffer):
+            np.copyto(target, source, casting="same_kind")
+
+    def _pieces(
+        self, start: int, buffer: NDArray[np.float64]
+    ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Pair parts of the buffer with the rectangles of the array that they stand for."""
+        position = 0
+        for rectangle in rectangles(self._array.shape, start, start + buffer.size):
+            part = self._array[rectangle]
+            yield buffer[position : position + part.size].reshape(part.shape), part
+            position += part.size
+
+
+def runs_of_tile(
+    shape: tuple[int, ...], origin: tuple[int, ...], tile: tuple[int, ...]
+) -> Iterator[Run]:
+    """Yield the runs of consecutive elements of ``shape`` that make up a tile.
+
+    Parameters
+    ----------
+    shape : tuple[int, ...]
+        Of the whole.
+    origin : tuple[int, ...]
+        Index of the first element of the tile.
+    tile : tuple[int, ...]
+        Shape of the tile; it must lie within the whole.
+
+    Examples
+    --------
+    >>> list(runs_of_tile((4, 5), (1, 2), (2, 3)))
+    [(7, 0, 3), (12, 3, 3)]
+    >>> list(runs_of_tile((4, 5), (1, 0), (2, 5)))
+    [(5, 0, 10)]
+    """
+    if not prod(tile):
+        return
+    axis = len(shape) - 1
+    while axis > 0 and tile[axis] == shape[axis]:
+        axis -= 1
+    length = prod(tile[axis:])
+    for number, index in enumerate(np.ndindex(*tile[:axis])):
+        corner = (*(a + b for a, b in zip(index, origin[:axis], strict=True)), *origin[axis:])
+        yield _number(corner, shape), number * length, length
+
+
+def _number(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """Return the number of an element in C order, in Python integers."""
+    number = 0
+    for position, length in zip(index, shape, strict=True):
+        number = number * length + position
+    return number

@@ -1,0 +1,134 @@
+"""The fast path compiled by numba (extra ``fast``): the same bits as every other path.
+
+The table is frozen into the machine code, because only loads from a constant let the loop be
+vectorised. It reaches the compiled function as a closure variable, and numba's cache on disk is
+keyed on the content of those: another table can never be served by code compiled for this one. Of
+the relaxations of IEEE arithmetic only contraction (fused multiply-add) is allowed, which the proof
+of the table covers.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+from numba import njit, types
+from numpy.typing import NDArray
+
+from matrixdp.noise.block import Block
+from matrixdp.noise.table import (
+    CENTRE,
+    DECIDED_BELOW,
+    FIRST_COLUMN,
+    FRACTION_MASK,
+    ONE_BITS,
+    PACKED_SHIFT,
+    SEGMENT_BITS,
+    UNIFORM_BITS,
+)
+
+__all__ = ["NumbaKernel"]
+
+_UNIFORM_MASK = np.int64((1 << UNIFORM_BITS) - 1)
+_SIGN_MASK = np.int64(-1 << UNIFORM_BITS)
+_EXPONENT_MASK = np.int64(0x7FF << 52)
+_INVERSE_BASE = np.int64(2046 << 52)
+_FRACTION_MASK = np.int64(FRACTION_MASK)
+_ONE_BITS = np.int64(ONE_BITS)
+_FIRST_COLUMN = np.int64(FIRST_COLUMN)
+_SEGMENT_SHIFT = np.int64(52 - SEGMENT_BITS)
+_NO_COLUMN = np.int64(0)
+_PACKED_SHIFT = np.int64(PACKED_SHIFT)
+
+
+_Loop = Callable[..., int]
+
+
+def _read_only(element: Any) -> Any:
+    return types.Array(element, 1, "C", readonly=True)
+
+
+_SIGNATURE = types.int64(
+    _read_only(types.float64),
+    _read_only(types.int64),
+    _read_only(types.float64),
+    types.int64,
+    types.float64[::1],
+    types.boolean[::1],
+)
+
+
+@lru_cache(maxsize=4)
+def _compile(content: bytes, columns: int) -> _Loop:
+    """Compile the loop for one table, given as its bytes, row by row."""
+    rows = np.frombuffer(content, dtype=np.int64).reshape(3, columns)
+    c0, c1 = rows[0].view(np.float64), rows[1].view(np.float64)
+    packed = rows[2]
+
+    def loop(  # noqa: PLR0917 - compiled code takes arrays, not a block
+        values: NDArray[np.float64],
+        words: NDArray[np.int64],
+        scales: NDArray[np.float64],
+        grid_shift: np.int64,
+        out: NDArray[np.float64],
+        undecided: NDArray[np.bool_],
+    ) -> int:
+        """Do what NumpyKernel does, element by element."""
+        count = 0
+        for i in range(values.size):
+            scale = np.float64(scales[i])
+            step_bits = np.int64((scale.view(np.int64) & _EXPONENT_MASK) - grid_shift)
+            step = step_bits.view(np.float64)
+            inverse_step = np.int64(_INVERSE_BASE - step_bits).view(np.float64)
+            word = words[i]
+            uniform_bits = np.float64(word & _UNIFORM_MASK).view(np.int64)
+            k = np.uint64(max((uniform_bits >> _SEGMENT_SHIFT) - _FIRST_COLUMN, _NO_COLUMN))
+            t = np.int64((uniform_bits & _FRACTION_MASK) | _ONE_BITS).view(np.float64) - CENTRE
+            both = np.int64(packed[k])
+            c2, c3 = both.view(np.float64), np.int64(both << _PACKED_SHIFT).view(np.float64)
+            normal = np.float64(((c3 * t + c2) * t + c1[k]) * t + c0[k])
+            signed = np.int64(normal.view(np.int64) ^ (word & _SIGN_MASK)).view(np.float64)
+            scaled = values[i] * inverse_step
+            whole = np.rint(scaled)
+            rest = (scaled - whole) + (scale * inverse_step) * signed
+            nearest = np.rint(rest)
+            open_case = not abs(rest - nearest) < DECIDED_BELOW
+            undecided[i] = open_case
+            count += open_case
+            out[i] = (whole + nearest) * step
+        return count
+
+    compiler = njit(_SIGNATURE, nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+    return cast("_Loop", compiler(loop))
+
+
+class NumbaKernel:
+    """Noisy values of one block, and which of them are undecided; releases the interpreter lock.
+
+    Parameters
+    ----------
+    table : NDArray[np.int64]
+        The polynomial table.
+    block_length : int
+        The most elements of one call; the work space is allocated once.
+    """
+
+    def __init__(self, table: NDArray[np.int64], block_length: int) -> None:
+        self._loop = _compile(np.ascontiguousarray(table).tobytes(), table.shape[1])
+        self._scales = np.full(block_length, np.nan)
+
+    def __call__(self, block: Block, grid_bits: int) -> int:
+        """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided."""
+        scales = block.scales
+        if scales.size == 1:
+            if self._scales[0] != scales[0]:
+                self._scales.fill(scales[0])
+            scales = self._scales[: block.values.size]
+        return self._loop(
+            block.values,
+            block.words.view(np.int64),
+            scales,
+            np.int64(grid_bits << 52),
+            block.noisy,
+            block.undecided,
+        )

@@ -1,0 +1,95 @@
+"""The fast path in numpy alone: always available, the same bits as every other path."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.noise.block import Block
+from matrixdp.noise.table import (
+    CENTRE,
+    DECIDED_BELOW,
+    FIRST_COLUMN,
+    FRACTION_MASK,
+    ONE_BITS,
+    PACKED_SHIFT,
+    SEGMENT_BITS,
+    UNIFORM_BITS,
+)
+
+__all__ = ["NumpyKernel"]
+
+_UNIFORM_MASK = np.int64((1 << UNIFORM_BITS) - 1)
+_SIGN_MASK = np.int64(-1 << UNIFORM_BITS)
+_EXPONENT_MASK = np.int64(0x7FF << 52)
+_INVERSE_BASE = np.int64(2046 << 52)
+
+
+class NumpyKernel:
+    """Noisy values of one block, and which of them are undecided.
+
+    Parameters
+    ----------
+    table : NDArray[np.int64]
+        The polynomial table.
+    block_length : int
+        The most elements of one call; the work space is allocated once.
+    """
+
+    def __init__(self, table: NDArray[np.int64], block_length: int) -> None:
+        self._c0, self._c1 = table.view(np.float64)[:2]
+        self._packed = table[2]
+        self._integers = np.empty((2, block_length), dtype=np.int64)
+        self._floats = np.empty((3, block_length), dtype=np.float64)
+
+    def __call__(self, block: Block, grid_bits: int) -> int:
+        """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided.
+
+        With ``y = value / g``, ``n = rint(y)`` and ``s = scale / g``: ``r = (y - n) + s z``,
+        ``q = rint(r)``, ``noisy = (n + q) g``, decided where ``|r - q| < DECIDED_BELOW``.
+        """
+        size = block.values.size
+        scales, noisy, undecided = block.scales, block.noisy, block.undecided
+        step_bits = (scales.view(np.int64) & _EXPONENT_MASK) - np.int64(grid_bits << 52)
+        step = step_bits.view(np.float64)
+        inverse_step = (_INVERSE_BASE - step_bits).view(np.float64)
+        noise = self._signed_normal(block.words)
+        noise *= scales * inverse_step
+        rest, whole = (buffer[:size] for buffer in self._floats[1:])
+        np.multiply(block.values, inverse_step, out=rest)
+        np.rint(rest, out=whole)
+        rest -= whole
+        noise += rest
+        np.rint(noise, out=noisy)
+        noise -= noisy
+        np.abs(noise, out=noise)
+        np.less(noise, DECIDED_BELOW, out=undecided)
+        np.logical_not(undecided, out=undecided)
+        noisy += whole
+        noisy *= step
+        return int(np.count_nonzero(undecided))
+
+    def _signed_normal(self, words: NDArray[np.uint64]) -> NDArray[np.float64]:
+        """Approximate z by the polynomial of each word's segment; NaN outside the table."""
+        size = words.size
+        signed = words.view(np.int64)
+        column, packed = (buffer[:size] for buffer in self._integers)
+        normal, coordinate, coefficient = (buffer[:size] for buffer in self._floats)
+        np.bitwise_and(signed, _UNIFORM_MASK, out=column)
+        np.copyto(coordinate, column)
+        bits = coordinate.view(np.int64)
+        np.right_shift(bits, 52 - SEGMENT_BITS, out=column)
+        column -= FIRST_COLUMN
+        bits &= FRACTION_MASK
+        bits |= ONE_BITS
+        coordinate -= CENTRE
+        np.take(self._packed, column, out=packed, mode="clip")
+        np.left_shift(packed, PACKED_SHIFT, out=normal.view(np.int64))
+        normal *= coordinate
+        normal += packed.view(np.float64)
+        for row in (self._c1, self._c0):
+            normal *= coordinate
+            np.take(row, column, out=coefficient, mode="clip")
+            normal += coefficient
+        np.bitwise_and(signed, _SIGN_MASK, out=column)
+        normal_bits = normal.view(np.int64)
+        normal_bits ^= column
+        return normal

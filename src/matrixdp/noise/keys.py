@@ -1,0 +1,313 @@
+"""Release keys and the streams of random words that are derived from them.
+
+A key holds 32 bytes of the operating system's entropy. Binding it to a context derives, by
+HKDF-SHA256 over the whole context, two keys k1 and k2, and erases the 32 bytes. The first words of
+the elements are the AES-256-CTR keystream under keys that are derived from k1, one per range of
+``RANGE_ELEMENTS`` elements; the further words of element i come from k2 with the counter at
+``i * 2**64``. Everything is little-endian except AES's own counter.
+
+With 2**23 blocks under one key the keystream differs from uniform bits by at most
+``2**46 / 2**129`` per range (Bellare et al. 1997, the switching lemma), in sum ``2**-67`` for a
+matrix of 2**40 elements.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from threading import Lock
+from types import TracebackType
+from typing import NoReturn, Self
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from numpy.typing import NDArray
+
+from matrixdp.errors import InvalidParameterError, KeyStateError
+from matrixdp.noise.context import NoiseContext
+
+__all__ = ["RANGE_ELEMENTS", "NoiseStream", "ReleaseKey", "WordReader"]
+
+if sys.byteorder != "little":  # pragma: no cover
+    raise ImportError("matrixdp.noise needs a little-endian machine")
+
+RANGE_ELEMENTS = 1 << 24
+"""Elements whose first words come from one AES key."""
+
+_KEY_BYTES = 32
+_STREAM_BYTES = 2 * _KEY_BYTES
+_WORD_BYTES = 8
+_ZEROS = memoryview(bytes(1 << 18))
+
+
+class ReleaseKey:
+    """The secret behind the noise of one release; used once.
+
+    Whoever holds a key, or its stream, can subtract the noise. A key is spent by its first
+    ``bind``: two values released with one key differ by exactly their difference. It can only be
+    bound in the process that made it, so that a fork cannot bind it twice, and it is neither shown
+    nor pickled nor copied. ``close`` (also called when the key is dropped) overwrites its bytes;
+    copies that Python or the operating system made on the way are beyond reach.
+
+    Examples
+    --------
+    >>> key = ReleaseKey.generate()
+    >>> key
+    ReleaseKey(unbound)
+    >>> stream = key.bind(NoiseContext.describe(shape=(2, 2), dtype="float64", scale=1.0))
+    >>> key
+    ReleaseKey(bound)
+    """
+
+    __slots__ = ("_context", "_lock", "_process", "_secret")
+
+    def __init__(self, secret: bytearray) -> None:
+        self._secret = secret
+        self._process = os.getpid()
+        self._context: NoiseContext | None = None
+        self._lock = Lock()
+
+    @classmethod
+    def generate(cls) -> Self:
+        """Make a key from the operating system's entropy."""
+        return cls(bytearray(os.urandom(_KEY_BYTES)))
+
+    @classmethod
+    def from_bytes(cls, secret: bytes) -> Self:
+        """Make a key from 32 given bytes, for tests: a known key protects nothing.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are not exactly 32 bytes.
+        """
+        if len(secret) != _KEY_BYTES:
+            raise InvalidParameterError(
+                f"a release key is made from {_KEY_BYTES} bytes, got {len(secret)} of them"
+            )
+        return cls(bytearray(secret))
+
+    def bind(self, context: NoiseContext) -> "NoiseStream":
+        """Spend the key on a context.
+
+        Returns
+        -------
+        NoiseStream
+            May be read any number of times; keep it to recompute parts of the release.
+
+        Raises
+        ------
+        KeyStateError
+            If the key is bound already (to this context or another), erased, or was made in another
+            process.
+        """
+        with self._lock:
+            self.check_unbound()
+            derived = bytearray(_STREAM_BYTES)
+            kdf = HKDF(SHA256(), _STREAM_BYTES, salt=None, info=context.encode())
+            kdf.derive_into(self._secret, derived)
+            self._context = context
+            _erase(self._secret)
+        return NoiseStream(context, derived)
+
+    def check_unbound(self) -> None:
+        """Raise KeyStateError unless the key can be bound in this process."""
+        if self._context is not None:
+            raise KeyStateError(
+                "this release key is already bound to a context; a key serves one release, make "
+                "another with ReleaseKey.generate(), or read the stream that bind returned"
+            )
+        if not self._secret:
+            raise KeyStateError("this release key is erased; use ReleaseKey.generate()")
+        if os.getpid() != self._process:
+            raise KeyStateError(
+                "this release key was made in another process, which may bind it too; make a key "
+                "in the process that releases"
+            )
+
+    def close(self) -> None:
+        """Overwrite the key; it cannot be bound any more."""
+        _erase(self._secret)
+
+    def __del__(self) -> None:
+        """Overwrite the key."""
+        if hasattr(self, "_secret"):
+            _erase(self._secret)
+
+    def __repr__(self) -> str:
+        """Say whether the key is bound, never what it is."""
+        if self._context is not None:
+            return "ReleaseKey(bound)"
+        return "ReleaseKey(unbound)" if self._secret else "ReleaseKey(erased)"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied."""
+        raise KeyStateError("a release key is never pickled or copied; bind it where it was made")
+
+
+class NoiseStream:
+    """The random words of one release, as a function of the element index alone.
+
+    Made by ``ReleaseKey.bind``. It may be read any number of times, by any thread, in any order,
+    also in a forked child, and always gives the same words: to recompute a part of the *same*
+    release. It is as secret as the key. It is not pickled; to recompute elsewhere, carry
+    ``export_secret()`` there on a protected way and call ``NoiseStream.from_secret``.
+
+    Examples
+    --------
+    >>> context = NoiseContext.describe(shape=(2, 2), dtype="float64", scale=1.0)
+    >>> with ReleaseKey.from_bytes(bytes(32)).bind(context) as stream:
+    ...     whole, part = stream.words(0, 4), stream.words(3, 1)
+    >>> bool(whole[3] == part[0])
+    True
+    """
+
+    __slots__ = ("_range_key", "_secret", "context")
+
+    def __init__(self, context: NoiseContext, secret: bytearray) -> None:
+        self.context = context
+        self._secret = secret
+        self._range_key: tuple[int, bytearray] = (-1, bytearray())
+
+    @classmethod
+    def from_secret(cls, secret: bytes, context: NoiseContext) -> Self:
+        """Restore an exported stream for the context it was bound to.
+
+        Raises
+        ------
+        InvalidParameterError
+            If these are not the bytes of ``export_secret``.
+        KeyStateError
+            If the stream was bound to another context.
+        """
+        digest = context.digest()
+        if len(secret) != _STREAM_BYTES + len(digest):
+            raise InvalidParameterError("secret must be the bytes that export_secret returned")
+        if secret[_STREAM_BYTES:] != digest:
+            raise KeyStateError("this secret belongs to a stream that is bound to another context")
+        return cls(context, bytearray(secret[:_STREAM_BYTES]))
+
+    def export_secret(self) -> bytes:
+        """Return the secret of the stream, which removes the noise, and a check of its context."""
+        self._check_open()
+        return bytes(self._secret) + self.context.digest()
+
+    def words(self, start: int, count: int) -> NDArray[np.uint64]:
+        """Return the first words of the elements ``start .. start + count - 1``."""
+        words = np.empty(count, dtype=np.uint64)
+        self.reader(start).read_into(words)
+        return words
+
+    def reader(self, start: int) -> "WordReader":
+        """Return a reader of the first words from element ``start`` on."""
+        self._check_open()
+        return WordReader(self, start)
+
+    def further_words(self, element: int) -> Callable[[int], int]:
+        """Return the function that gives the further words 0, 1, .. of an element."""
+        self._check_open()
+
+        def further_word(number: int) -> int:
+            self._check_open()
+            block, half = divmod(number, 2)
+            keystream = _keystream(self._secret[_KEY_BYTES:], (element << 64) + block)
+            words = keystream.update(bytes(2 * _WORD_BYTES))
+            return int.from_bytes(words[half * _WORD_BYTES :][:_WORD_BYTES], "little")
+
+        return further_word
+
+    def open_range(self, number: int, offset: int) -> CipherContext:
+        """Return the keystream of a range of elements, at an even offset into it."""
+        self._check_open()
+        known, key = self._range_key
+        if known != number:
+            key = bytearray(_KEY_BYTES)
+            kdf = HKDFExpand(SHA256(), _KEY_BYTES, b"first words" + number.to_bytes(8, "little"))
+            kdf.derive_into(bytes(self._secret[:_KEY_BYTES]), key)
+            self._range_key = (number, key)
+        return _keystream(key, offset // 2)
+
+    def close(self) -> None:
+        """Overwrite the stream's secret; it cannot be read any more."""
+        _erase(self._secret)
+        _erase(self._range_key[1])
+
+    def _check_open(self) -> None:
+        if not self._secret:
+            raise KeyStateError("this noise stream is closed and its secret erased")
+
+    def __enter__(self) -> Self:
+        """Return the stream itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the stream."""
+        self.close()
+
+    def __del__(self) -> None:
+        """Overwrite the secret."""
+        if hasattr(self, "_range_key"):
+            self.close()
+
+    def __repr__(self) -> str:
+        """Show the context, which is public."""
+        return f"NoiseStream({self.context!r})"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied."""
+        raise KeyStateError(
+            "a noise stream is not pickled or copied by accident; see export_secret and from_secret"
+        )
+
+
+class WordReader:
+    """Reads the first words of consecutive elements.
+
+    Parameters
+    ----------
+    stream : NoiseStream
+        Where the words come from.
+    start : int
+        The first element.
+    """
+
+    def __init__(self, stream: NoiseStream, start: int) -> None:
+        self._stream = stream
+        self._position = start
+        self._keystream = self._open()
+
+    def _open(self) -> CipherContext:
+        number, offset = divmod(self._position, RANGE_ELEMENTS)
+        keystream = self._stream.open_range(number, offset)
+        if offset % 2:
+            keystream.update(bytes(_WORD_BYTES))
+        return keystream
+
+    def read_into(self, words: NDArray[np.uint64]) -> None:
+        """Fill a contiguous array with the words of the next elements."""
+        target = words.data.cast("B")
+        while target:
+            if self._position % RANGE_ELEMENTS == 0:
+                self._keystream = self._open()
+            left = _WORD_BYTES * (RANGE_ELEMENTS - self._position % RANGE_ELEMENTS)
+            size = min(len(target), left, len(_ZEROS))
+            self._keystream.update_into(_ZEROS[:size], target[:size])
+            self._position += size // _WORD_BYTES
+            target = target[size:]
+
+
+def _keystream(key: bytes | bytearray, counter: int) -> CipherContext:
+    """AES-256-CTR from a 128-bit block counter on."""
+    return Cipher(algorithms.AES(key), modes.CTR(counter.to_bytes(16, "big"))).encryptor()
+
+
+def _erase(secret: bytearray) -> None:
+    """Overwrite with zeros, then empty; an empty secret means erased."""
+    secret[:] = bytes(len(secret))
+    secret.clear()

@@ -1,0 +1,122 @@
+"""Exact noise for ``.npy`` files larger than memory."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
+
+from matrixdp.errors import FileFormatError
+from matrixdp.noise.apply import ExactNoise
+from matrixdp.noise.arrays import check_finite
+from matrixdp.noise.context import NoiseContext
+from matrixdp.noise.keys import ReleaseKey
+from matrixdp.noise.npy_layout import NpyLayout, npy_header, read_layout
+from matrixdp.noise.scales import checked_scale, value_limit
+from matrixdp.noise.threads import check_threads
+from matrixdp.noise.unfinished import check_new_file, unfinished_file
+
+__all__ = ["add_noise_to_npy"]
+
+_CHUNK_ELEMENTS = 1 << 20
+
+
+def add_noise_to_npy(
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    scale: Any,
+    key: ReleaseKey,
+    *,
+    threads: int = 1,
+    progress: bool = True,
+) -> None:
+    """Release the matrix of a ``.npy`` file into another one, in bounded memory.
+
+    The file is read twice: once to see that every element is finite and within range, before
+    anything is drawn, and once to add the noise. The target appears only when it is complete, and
+    is never overwritten; a run that is killed leaves at most a hidden file ending in
+    ``.unfinished`` without a header.
+
+    Parameters
+    ----------
+    source : path
+        A ``.npy`` file of float64 or float32, little-endian, in C or Fortran order. A file in
+        Fortran order is treated as its transpose in C order, so that its elements are numbered as
+        they lie in the file.
+    target : path
+        The file to make, of the same type, shape and order.
+    scale : float or array_like
+        Standard deviations, by the shape of the matrix, as in ``add_noise``.
+    key : ReleaseKey
+        Unbound; it is spent.
+    threads : int
+        How many threads; the result is the same.
+    progress : bool
+        Whether to show a progress bar on standard error, if that is a terminal.
+
+    Raises
+    ------
+    FileFormatError
+        If the source is not such a file, or is cut short.
+    InvalidParameterError, ShapeError, KeyStateError
+        Before anything is drawn, and before the key is spent.
+    StorageError
+        If the disk fills up; the target is not made.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     source, target = Path(folder, "value.npy"), Path(folder, "noisy.npy")
+    ...     np.save(source, np.zeros((3, 4)))
+    ...     add_noise_to_npy(source, target, 1.0, ReleaseKey.generate(), progress=False)
+    ...     np.load(target).shape
+    (3, 4)
+    """
+    path, result = Path(source), Path(target)
+    layout = read_layout(path)
+    scales = checked_scale(scale, layout.shape, layout.dtype)
+    shape = layout.shape
+    if layout.fortran_order:
+        scales, shape = scales.T, shape[::-1]
+    context = NoiseContext.describe(shape=shape, dtype=layout.dtype, scale=scales)
+    check_threads(threads)
+    check_new_file(result)
+    key.check_unbound()
+    limit = value_limit(context.grid_exponents[0], layout.dtype)
+    with _progress_bar(2 * layout.size, shown=progress) as advance:
+        for _, values in _chunks(path, layout):
+            check_finite(values, limit, threads)
+            advance(values.size)
+        with key.bind(context) as stream, unfinished_file(result, npy_header(layout)) as file:
+            noise = ExactNoise(stream, scales)
+            for start, values in _chunks(path, layout):
+                noise.add_range(values, start, out=values, threads=threads)
+                file.write(values.data)
+                advance(values.size)
+
+
+def _chunks(path: Path, layout: NpyLayout) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Yield the number of the first element and the elements, in one buffer that is used again."""
+    buffer = np.empty(min(_CHUNK_ELEMENTS, layout.size), dtype=layout.dtype)
+    with path.open("rb") as file:
+        file.seek(layout.offset)
+        for start in range(0, layout.size, _CHUNK_ELEMENTS):
+            values = buffer[: layout.size - start]
+            if file.readinto(values.data.cast("B")) != values.nbytes:
+                raise FileFormatError(f"{path} was cut short while it was being read")
+            yield start, values
+
+
+@contextmanager
+def _progress_bar(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on a terminal; the function that is yielded moves it on."""
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not (shown and console.is_terminal)) as bar:
+        task = bar.add_task("Adding noise", total=total)
+        yield lambda count: bar.update(task, advance=count)

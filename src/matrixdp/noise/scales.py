@@ -1,0 +1,158 @@
+"""Noise scales: which are supported, how they are laid over a matrix, and which grid they imply."""
+
+import hashlib
+from math import frexp, ldexp
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.noise.exact import grid_exponent
+from matrixdp.noise.table import GRID_BITS
+
+__all__ = [
+    "LARGEST_SCALE_EXPONENT",
+    "checked_dtype",
+    "checked_grid_bits",
+    "checked_scale",
+    "grid_exponents",
+    "scale_digest",
+    "value_limit",
+]
+
+LARGEST_SCALE_EXPONENT = {"<f8": 900, "<f4": 100}
+"""A scale lies between ``2**-k`` and ``2**k``; narrower for float32, whose range is."""
+
+_LARGEST_STEPS_EXPONENT = 1000
+_LARGEST_FLOAT32_EXPONENT = 127
+
+
+def checked_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return float64 or float32, little-endian; refuse every other type.
+
+    Examples
+    --------
+    >>> checked_dtype("float32")
+    dtype('float32')
+    """
+    given: np.dtype[Any] = np.dtype(dtype)
+    if given.str not in LARGEST_SCALE_EXPONENT:
+        raise InvalidParameterError(
+            f"the value must be float64 or float32 in little-endian order, got dtype={given.str!r}"
+            "; convert it first, for example by value.astype(np.float64)"
+        )
+    return given
+
+
+def checked_grid_bits(grid_bits: int) -> int:
+    """Return grid_bits if it is an integer from 0 to GRID_BITS."""
+    if not 0 <= grid_bits <= GRID_BITS:
+        raise InvalidParameterError(
+            f"grid_bits must be an integer from 0 to {GRID_BITS}, got grid_bits={grid_bits!r}"
+        )
+    return grid_bits
+
+
+def checked_scale(scale: Any, shape: tuple[int, ...], dtype: Any) -> NDArray[np.float64]:
+    """Return the scale as float64 with as many axes as the value, every length 1 or the value's.
+
+    Parameters
+    ----------
+    scale : float or array_like
+        Standard deviations: one number, or an array with as many axes as the value, for a matrix
+        (m, 1) per row, (1, n) per column, (m, n) per element.
+    shape : tuple[int, ...]
+        Shape of the value.
+    dtype : dtype_like
+        Type of the value; decides the range.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a scale is not a finite positive number within the supported range.
+    ShapeError
+        If the scales cannot be laid over the value.
+
+    Examples
+    --------
+    >>> checked_scale(2, (3, 4), "float64").shape
+    (1, 1)
+    """
+    array = np.asarray(scale)
+    if array.dtype.kind not in "fiu":
+        raise InvalidParameterError(
+            f"scale must be a real number or an array of them, got dtype={array.dtype.str!r}"
+        )
+    scales = array.astype(np.float64, copy=False)
+    if scales.ndim == 0:
+        scales = scales.reshape((1,) * len(shape))
+    fits = scales.ndim == len(shape) and all(
+        length in (1, full) for length, full in zip(scales.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(
+            f"scale of shape {array.shape} does not fit a value of shape {shape}; give one number, "
+            "or an array with as many axes, each of length 1 or the value's length"
+        )
+    _check_range(scales, LARGEST_SCALE_EXPONENT[checked_dtype(dtype).str])
+    return scales
+
+
+def _check_range(scales: NDArray[np.float64], exponent: int) -> None:
+    """Refuse scales outside ``[2**-exponent, 2**exponent]``; NaN fails both comparisons."""
+    if scales.size == 0:
+        return
+    smallest, largest = float(scales.min()), float(scales.max())
+    if not (smallest >= ldexp(1.0, -exponent) and largest <= ldexp(1.0, exponent)):
+        raise InvalidParameterError(
+            f"scale must be a finite positive number from 2**-{exponent} to 2**{exponent}, got "
+            f"values from {smallest!r} to {largest!r}; rescale the query"
+        )
+
+
+def scale_digest(scales: NDArray[np.float64]) -> str:
+    """Return the SHA-256 of the scales: their shape, then little-endian doubles in C order.
+
+    Examples
+    --------
+    >>> scale_digest(np.array([[2.0]]))[:16]
+    '49c0be8463fe83d3'
+    """
+    digest = hashlib.sha256(repr(tuple(int(n) for n in scales.shape)).encode())
+    digest.update(np.ascontiguousarray(scales, dtype="<f8").data)
+    return digest.hexdigest()
+
+
+def grid_exponents(scales: NDArray[np.float64], grid_bits: int) -> tuple[int, int]:
+    """Return the exponents of the finest and of the coarsest grid step.
+
+    Examples
+    --------
+    >>> grid_exponents(np.array([1.0, 3.7, 1024.0]), 20)
+    (-20, -10)
+    """
+    if scales.size == 0:
+        return (0, 0)
+    return (
+        grid_exponent(float(scales.min()), grid_bits),
+        grid_exponent(float(scales.max()), grid_bits),
+    )
+
+
+def value_limit(finest_exponent: int, dtype: Any) -> float:
+    """Return the bound that every absolute value must stay below.
+
+    ``2**1000`` steps of the finest grid, so that the scaling to steps is exact; for float32 at most
+    ``2**127``, so that no released value overflows. It depends on the scales alone.
+
+    Examples
+    --------
+    >>> value_limit(-20, "float64") == 2.0**980
+    True
+    """
+    exponent = _LARGEST_STEPS_EXPONENT + finest_exponent
+    if checked_dtype(dtype).str == "<f4":
+        exponent = min(exponent, _LARGEST_FLOAT32_EXPONENT)
+    largest = float(np.finfo(np.float64).max)
+    return largest if exponent >= frexp(largest)[1] else ldexp(1.0, exponent)
