@@ -16,11 +16,17 @@ from matrixdp.covariance import (
 from matrixdp.errors import (
     BudgetExceededError,
     CalibrationError,
+    FileFormatError,
     InvalidParameterError,
+    KeyStateError,
     MatrixDPError,
     NotPositiveDefiniteError,
     ShapeError,
+    StorageError,
 )
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.release import ConfidenceBounds, Release
+from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu, group_mu
@@ -32,25 +38,32 @@ from matrixdp.sensitivity.sets import Box, FrobeniusBall, Radius, RowBounds, Sym
 from matrixdp.sensitivity.theorems import Verdict, theorem_1, theorem_2, theorem_3
 
 __all__ = [
+    "IMGM",
     "Box",
     "Budget",
     "BudgetExceededError",
     "CalibrationError",
+    "ConfidenceBounds",
     "Covariance",
     "Diagonal",
     "ErrorMeasure",
+    "FileFormatError",
     "Filter",
     "FrobeniusBall",
     "Guarantee",
     "InvalidParameterError",
     "Isotropic",
+    "KeyStateError",
     "Kronecker",
     "MatrixDPError",
     "NotPositiveDefiniteError",
     "Plan",
     "Radius",
+    "Release",
+    "ReleaseKey",
     "RowBounds",
     "ShapeError",
+    "StorageError",
     "SymmetricBall",
     "SymmetricIsotropic",
     "Verdict",
