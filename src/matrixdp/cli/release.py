@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force, number_option
@@ -22,6 +21,7 @@ from matrixdp.mechanisms.matrix_files import (
     write_whole,
 )
 from matrixdp.mechanisms.statement import statement_path
+from matrixdp.noise.npy_layout import read_layout
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee, checked_neighbouring
 from matrixdp.rounding import shown_up
@@ -163,10 +163,10 @@ def _streamable(source: str, mechanism: IMGM) -> bool:
     if source == _STREAM or not isinstance(mechanism.covariance, Isotropic | Diagonal):
         return False
     try:
-        kind = np.load(source, mmap_mode="r", allow_pickle=False).dtype
-    except (OSError, ValueError, EOFError):
-        return False  # reading it as a whole says what is wrong
-    return bool(kind in (np.float64, np.float32))
+        read_layout(Path(source))
+    except (FileFormatError, OSError):
+        return False  # integers; or reading it as a whole says what is wrong
+    return True
 
 
 def _read(source: str, suffix: str, *, header: bool, index: bool) -> MatrixFile:
