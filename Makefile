@@ -4,9 +4,10 @@ CORE := .venv/.core-installed
 DEV := .venv/.dev-installed
 BARE := .venv-core/.installed
 BENCH := .venv-bench/.installed
+NOISE_BENCH := .venv-opendp/.installed
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test core-test lint types format benchmark clean
+.PHONY: demo test core-test lint types format benchmark benchmark-noise noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -34,6 +35,14 @@ benchmark: $(BENCH)
 	.venv-bench/bin/python benchmarks/calibration_speed.py
 	.venv-bench/bin/python benchmarks/calibration_safety.py
 
+benchmark-noise: $(NOISE_BENCH)
+	.venv-opendp/bin/python benchmarks/noise_speed.py
+	.venv-opendp/bin/python benchmarks/noise_memory.py
+
+# A thousand million samples: some minutes.
+noise-statistics: $(DEV)
+	PYTHONPATH=tests .venv/bin/python benchmarks/noise_statistics.py
+
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "matrixdp needs Python 3.11 or later; name one: make PYTHON=python3.11 ..."; exit 1; }
@@ -57,5 +66,10 @@ $(BENCH): pyproject.toml constraints.txt benchmarks/requirements-accounting.txt
 	.venv-bench/bin/python $(INSTALL) --editable . --requirement benchmarks/requirements-accounting.txt
 	@touch $@
 
+$(NOISE_BENCH): pyproject.toml constraints.txt benchmarks/requirements-opendp.txt
+	$(PYTHON) -m venv .venv-opendp
+	.venv-opendp/bin/python $(INSTALL) --editable '.[fast]' --requirement benchmarks/requirements-opendp.txt
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-core .venv-bench demo-output
+	rm -rf .venv .venv-core .venv-bench .venv-opendp demo-output

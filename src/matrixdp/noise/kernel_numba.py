@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
-from numba import njit, types
 from numpy.typing import NDArray
 
 from matrixdp.noise.block import Block
@@ -44,23 +43,11 @@ _PACKED_SHIFT = np.int64(PACKED_SHIFT)
 _Loop = Callable[..., int]
 
 
-def _read_only(element: Any) -> Any:
-    return types.Array(element, 1, "C", readonly=True)
-
-
-_SIGNATURE = types.int64(
-    _read_only(types.float64),
-    _read_only(types.int64),
-    _read_only(types.float64),
-    types.int64,
-    types.float64[::1],
-    types.boolean[::1],
-)
-
-
 @lru_cache(maxsize=4)
 def _compile(content: bytes, columns: int) -> _Loop:
     """Compile the loop for one table, given as its bytes, row by row."""
+    from numba import njit, types  # noqa: PLC0415 - an extra, imported late
+
     rows = np.frombuffer(content, dtype=np.int64).reshape(3, columns)
     c0, c1 = rows[0].view(np.float64), rows[1].view(np.float64)
     packed = rows[2]
@@ -95,11 +82,22 @@ def _compile(content: bytes, columns: int) -> _Loop:
             open_case = not abs(rest - nearest) < DECIDED_BELOW
             undecided[i] = open_case
             count += open_case
-            out[i] = (whole + nearest) * step
+            # The sign of a zero would tell on which side of it the value lay: -0.0 + 0.0 is 0.0.
+            out[i] = (whole + nearest) * step + 0.0
         return count
 
-    compiler = njit(_SIGNATURE, nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-    return cast("_Loop", compiler(loop))
+    integers, floats = (
+        types.Array(kind, 1, "C", readonly=True) for kind in (types.int64, types.float64)
+    )
+    signature = types.int64(
+        floats, integers, floats, types.int64, types.float64[::1], types.boolean[::1]
+    )
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+    try:
+        compiled = njit(signature, cache=True, **options)(loop)
+    except RuntimeError:  # no folder to keep compiled code in
+        compiled = njit(signature, **options)(loop)
+    return cast("_Loop", compiled)
 
 
 class NumbaKernel:

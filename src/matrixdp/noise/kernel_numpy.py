@@ -65,6 +65,7 @@ class NumpyKernel:
         np.logical_not(undecided, out=undecided)
         noisy += whole
         noisy *= step
+        noisy += 0.0  # the sign of a zero would tell on which side of it the value lay
         return int(np.count_nonzero(undecided))
 
     def _signed_normal(self, words: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 from matrixdp.noise.block import BLOCK_ELEMENTS, Kernel
+from matrixdp.noise.kernel_numba import NumbaKernel
 from matrixdp.noise.kernel_numpy import NumpyKernel
 from matrixdp.noise.table import load_table
 
@@ -19,8 +20,6 @@ def _numpy_kernel() -> Kernel:
 
 
 def _numba_kernel() -> Kernel:
-    from matrixdp.noise.kernel_numba import NumbaKernel  # noqa: PLC0415 - an extra, imported late
-
     return NumbaKernel(load_table(), BLOCK_ELEMENTS)
 
 

@@ -59,8 +59,8 @@ def read_layout(path: Path) -> NpyLayout:
     found = path.stat().st_size
     if found != expected:
         raise FileFormatError(
-            f"{path} has {found} bytes where its header promises {expected}; it is cut short or was "
-            "not written by numpy.save"
+            f"{path} has {found} bytes where its header promises {expected}; it is cut short or "
+            "was not written by numpy.save"
         )
     return layout
 

@@ -1,0 +1,115 @@
+"""Speed of exact noise against numpy's unsafe generator and OpenDP, side by side.
+
+Every figure is the median of interleaved rounds of one run: value in, noisy value out, one thread
+unless said. Run it by ``make benchmark-noise``, which also installs OpenDP.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from matrixdp.noise import ExactNoise, NoiseContext, ReleaseKey
+from matrixdp.noise.kernels import available_kernels
+
+ROUNDS = 9
+SCALE = 3.7
+GRID_EXPONENT = -19
+SHAPES = [(4096, 512), (8192, 8192)]
+Work = Callable[[], object]
+
+
+def seconds(work: Work) -> float:
+    """Return how long one call takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def interleaved(works: dict[str, Work]) -> dict[str, float]:
+    """Return the median time of each, the rounds interleaved after one to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(ROUNDS + 1):
+        for name, work in works.items():
+            elapsed = seconds(work)
+            if number:
+                times[name].append(elapsed)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def bound(shape: tuple[int, int], kernel: str) -> ExactNoise:
+    """Return fresh noise for a matrix of this shape, by one of the kernels."""
+    context = NoiseContext.describe(shape=shape, dtype="float64", scale=SCALE)
+    stream = ReleaseKey.generate().bind(context)
+    return ExactNoise(stream, SCALE, make_kernel=available_kernels()[kernel])
+
+
+def add_rows(table: Table, shape: tuple[int, int]) -> None:
+    """Measure one shape: numpy's generator, both kernels, in place, two threads."""
+    generator = np.random.default_rng()
+    value = np.full(shape, 1.5)
+    out, own = np.zeros(shape), np.full(shape, 1.5)
+    works: dict[str, Work] = {"standard_normal": lambda: generator.standard_normal(out=out)}
+    for kernel in available_kernels():
+        noise = bound(shape, kernel)
+        works[kernel] = partial(noise.add, value, out=out)
+        works[f"{kernel}, in place"] = partial(noise.add, own, out=own)
+        works[f"{kernel}, two threads"] = partial(noise.add, value, out=out, threads=2)
+    medians = interleaved(works)
+    size = f"{shape[0]} x {shape[1]}"
+    for name, elapsed in medians.items():
+        kernel = name.split(",")[0]
+        threaded = name.endswith("two threads")
+        against = medians[kernel] if threaded else medians["standard_normal"]
+        target = {"numba": "2.0", "numpy": "0.75", "numba, two threads": "1.6 times one"}
+        table.add_row(
+            size,
+            name,
+            f"{elapsed / value.size * 1e9:.2f}",
+            f"{against / elapsed:.2f}" + (" times one" if threaded else ""),
+            target.get(name.removesuffix(", in place"), ""),
+        )
+
+
+def add_opendp(table: Table) -> None:
+    """Measure OpenDP on the same grid, if it is installed."""
+    try:
+        dp = import_module("opendp.prelude")  # a peer, in an environment of its own
+    except ImportError:
+        table.add_row("", "OpenDP", "not installed", "", "1000: make benchmark-noise")
+        return
+    dp.enable_features("contrib")
+    size = 20_000
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
+    metric = dp.l2_distance(T=float)
+    measurement = dp.m.make_gaussian(domain, metric, scale=SCALE, k=GRID_EXPONENT)
+    values = [1.5] * size
+    noise = bound((4096, 512), next(iter(available_kernels())))
+    whole, out = np.full((4096, 512), 1.5), np.zeros((4096, 512))
+    medians = interleaved(
+        {"opendp": lambda: measurement(values), "ours": lambda: noise.add(whole, out=out)}
+    )
+    per_element = medians["opendp"] / size
+    ours = medians["ours"] / whole.size
+    table.add_row(f"1 x {size}", "OpenDP make_gaussian", f"{per_element * 1e9:.0f}", "", "")
+    table.add_row("", "ours over OpenDP", f"{ours * 1e9:.2f}", f"{per_element / ours:.0f}", "1000")
+
+
+def main() -> None:
+    """Measure and print."""
+    table = Table(title="Exact Gaussian noise, medians of interleaved rounds")
+    for heading in ("matrix", "what", "ns per element", "times as fast", "must reach"):
+        table.add_column(heading, justify="right" if heading[0] in "nt" else "left")
+    for shape in SHAPES:
+        add_rows(table, shape)
+    add_opendp(table)
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What is particular to the compiled kernel: its cache."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import matrixdp.noise.kernel_numba as module
+from matrixdp.noise.block import Block
+from matrixdp.noise.kernel_numba import NumbaKernel
+from matrixdp.noise.table import GRID_BITS, load_table
+
+numba: Any = pytest.importorskip("numba")
+
+
+def noisy(kernel: NumbaKernel) -> float:
+    block = Block.allocate(1)
+    block.values[:], block.words[:], block.scales[:] = 0.0, 1 << 62, 1.0
+    kernel(block, GRID_BITS)
+    return float(block.noisy[0])
+
+
+def test_another_table_is_never_served_by_cached_code() -> None:
+    # Both from the cache on disk, if they were compiled before: it is keyed on the table's content.
+    module._compile.cache_clear()
+    table = load_table()
+    other = table.copy()
+    other[0, :] = (other[0, :].view(np.float64) + 1.0).view(np.int64)
+    assert noisy(NumbaKernel(table, 8)) == pytest.approx(0.67449, abs=1e-5)
+    assert noisy(NumbaKernel(other, 8)) == pytest.approx(1.67449, abs=1e-5)
+    module._compile.cache_clear()
+    assert noisy(NumbaKernel(other, 8)) == pytest.approx(1.67449, abs=1e-5)
+    assert noisy(NumbaKernel(table, 8)) == pytest.approx(0.67449, abs=1e-5)
+
+
+def test_a_machine_without_a_cache_folder_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = numba.njit
+
+    def without_cache(*arguments: Any, **options: Any) -> Any:
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(*arguments, **options)
+
+    module._compile.cache_clear()
+    monkeypatch.setattr(numba, "njit", without_cache)
+    assert noisy(NumbaKernel(load_table(), 8)) == pytest.approx(0.67449, abs=1e-5)
+    module._compile.cache_clear()
