@@ -290,7 +290,7 @@ class Box:
                 largest, relative = _normalised(self.bounds)
                 corner = float(relative @ (np.abs(inverse) + error) @ relative) * slack * slack
                 rows = float(np.max(_row_precisions(covariance)))
-                diagonal = np.count_nonzero(covariance.column_covariance) == size
+                diagonal = bool(np.count_nonzero(covariance.column_covariance) == size)
                 value = largest * math.sqrt(rows) * math.sqrt(corner)
                 return Radius(value * (1.0 + 16 * _UNIT), exact=diagonal)
         raise _unknown(covariance)
