@@ -158,10 +158,12 @@ def test_runs_name_every_element_of_a_tile(shape: tuple[int, ...]) -> None:
         for origin in np.ndindex(*(n + 1 for n in last)):
             part = tuple(slice(a, b) for a, b in zip(origin, last, strict=True))
             tile = numbers[part]
-            found = np.full(tile.size, -1)
-            for number, position, length in runs_of_tile(shape, origin, tile.shape):
-                found[position : position + length] = np.arange(number, number + length)
-            assert np.array_equal(found, tile.ravel())
+            for first, stop in [(0, tile.size), (1, tile.size), (tile.size // 2, tile.size - 1)]:
+                found = np.full(tile.size, -1)
+                for begin, end, offset in runs_of_tile(shape, origin, tile.shape, first, stop):
+                    found[begin:end] = np.arange(begin + offset, end + offset)
+                assert np.array_equal(found[first:stop], tile.ravel()[first:stop])
+                assert (found[:first] == -1).all()
 
 
 def test_flat_views_read_what_they_write() -> None:

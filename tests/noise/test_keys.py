@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, KeyStateError
 from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise
@@ -153,10 +154,10 @@ def test_binding_and_closing_erase() -> None:
     stream = key.bind(CONTEXT)
     assert kept == b""
     stream.words(0, 1)
-    secrets = [stream._secret, stream._range_key[1]]
+    secrets = [stream._first_key, stream._further_key, stream._range_key[1]]
     assert all(any(secret) for secret in secrets)
     stream.close()
-    assert secrets == [b"", b""]
+    assert secrets == [b"", b"", b""]
     for use in (lambda: stream.words(0, 1), stream.export_secret, lambda: stream.further_words(0)):
         with pytest.raises(KeyStateError, match="closed"):
             use()
@@ -169,9 +170,26 @@ def test_dropping_erases() -> None:
     del key
     assert kept == b""
     stream = test_key(11).bind(CONTEXT)
-    kept = stream._secret
+    kept = stream._first_key
     del stream
     assert kept == b""
+
+
+def test_closing_under_a_reader_never_gives_words_of_an_erased_key() -> None:
+    expected = test_key(15).bind(CONTEXT).words(0, 4)
+
+    def read(stream: NoiseStream) -> list[NDArray[np.uint64]]:
+        return [stream.words(0, 4) for _ in range(50)]
+
+    for _ in range(200):
+        stream = test_key(15).bind(CONTEXT)
+        with ThreadPoolExecutor(2) as pool:
+            reading = pool.submit(read, stream)
+            pool.submit(stream.close)
+        try:
+            assert all(np.array_equal(words, expected) for words in reading.result())
+        except KeyStateError:
+            continue
 
 
 def test_an_erased_key_is_refused() -> None:

@@ -10,7 +10,7 @@ from matrixdp.errors import InvalidParameterError, KeyStateError, ShapeError
 from matrixdp.noise.arrays import check_finite, checked_output, checked_value
 from matrixdp.noise.context import NoiseContext
 from matrixdp.noise.filling import Tile, fill_tile
-from matrixdp.noise.flat import FlatView, rectangles, runs_of_tile
+from matrixdp.noise.flat import FlatView, rectangles
 from matrixdp.noise.kernels import KernelFactory, fastest_kernel
 from matrixdp.noise.keys import NoiseStream, ReleaseKey
 from matrixdp.noise.scales import checked_scale, scale_digest, value_limit
@@ -235,8 +235,9 @@ class ExactNoise:
             value=FlatView(tile),
             out=FlatView(target),
             scales=self._tile_scales(tile.shape, origin),
-            runs=tuple(runs_of_tile(self.context.shape, origin, tile.shape)),
-            size=tile.size,
+            whole=self.context.shape,
+            origin=origin,
+            shape=tile.shape,
             in_place=bool(np.shares_memory(tile, target)),
         )
         fill_tile(part, self._stream, threads, self._make_kernel)

@@ -5,13 +5,14 @@ value without noise at any moment.
 """
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.noise.block import BLOCK_ELEMENTS, Block, Kernel
 from matrixdp.noise.exact import exact_element
-from matrixdp.noise.flat import FlatView, Run
+from matrixdp.noise.flat import FlatView, runs_of_tile
 from matrixdp.noise.kernels import KernelFactory
 from matrixdp.noise.keys import NoiseStream
 from matrixdp.noise.threads import over_ranges
@@ -29,10 +30,8 @@ class Tile:
         The values and the place for the noisy values, by element number within the tile.
     scales : FlatView or NDArray[np.float64]
         The scales by element number, or an array that holds the one scale of all.
-    runs : tuple[Run, ...]
-        Which elements of the whole they are.
-    size : int
-        How many.
+    whole, origin, shape : tuple[int, ...]
+        Shape of the whole, index of the tile's first element in it, shape of the tile.
     in_place : bool
         Whether ``out`` is ``value``; then a block's values are set aside before it is written.
     """
@@ -40,8 +39,9 @@ class Tile:
     value: FlatView
     out: FlatView
     scales: FlatView | NDArray[np.float64]
-    runs: tuple[Run, ...]
-    size: int
+    whole: tuple[int, ...]
+    origin: tuple[int, ...]
+    shape: tuple[int, ...]
     in_place: bool
 
 
@@ -52,7 +52,7 @@ def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: Kernel
         _Worker(tile, stream, make_kernel()).fill(first, last)
 
     make_kernel()
-    over_ranges(fill, tile.size, threads, BLOCK_ELEMENTS)
+    over_ranges(fill, prod(tile.shape), threads, BLOCK_ELEMENTS)
 
 
 class _Worker:
@@ -62,16 +62,15 @@ class _Worker:
         self._tile = tile
         self._stream = stream
         self._kernel = kernel
-        self._space = Block.allocate(min(BLOCK_ELEMENTS, tile.size))
+        self._space = Block.allocate(min(BLOCK_ELEMENTS, prod(tile.shape)))
 
     def fill(self, first: int, last: int) -> None:
         """Fill the elements ``first .. last - 1`` of the tile."""
         try:
             with np.errstate(all="ignore"):
-                for number, position, length in self._tile.runs:
-                    begin, end = max(first, position), min(last, position + length)
-                    if begin < end:
-                        self._fill_run(begin, end, number - position)
+                tile = self._tile
+                for run in runs_of_tile(tile.whole, tile.origin, tile.shape, first, last):
+                    self._fill_run(*run)
         finally:
             self._space.words.fill(0)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 __all__ = ["FlatView", "Run", "rectangles", "runs_of_tile"]
 
 Run = tuple[int, int, int]
-"""Number of the first element in the whole, number of the same element in the tile, length."""
+"""First and last element of a run in a tile, and what to add for their numbers in the whole."""
 
 
 def rectangles(shape: tuple[int, ...], start: int, stop: int) -> Iterator[tuple[slice, ...]]:
@@ -89,35 +89,48 @@ class FlatView:
 
 
 def runs_of_tile(
-    shape: tuple[int, ...], origin: tuple[int, ...], tile: tuple[int, ...]
+    whole: tuple[int, ...], origin: tuple[int, ...], tile: tuple[int, ...], first: int, last: int
 ) -> Iterator[Run]:
-    """Yield the runs of consecutive elements of ``shape`` that make up a tile.
+    """Yield the runs of elements that are consecutive both in a tile and in the whole.
 
     Parameters
     ----------
-    shape : tuple[int, ...]
-        Of the whole.
+    whole : tuple[int, ...]
+        Shape of the whole.
     origin : tuple[int, ...]
         Index of the first element of the tile.
     tile : tuple[int, ...]
         Shape of the tile; it must lie within the whole.
+    first, last : int
+        Only the elements ``first .. last - 1`` of the tile.
 
     Examples
     --------
-    >>> list(runs_of_tile((4, 5), (1, 2), (2, 3)))
-    [(7, 0, 3), (12, 3, 3)]
-    >>> list(runs_of_tile((4, 5), (1, 0), (2, 5)))
-    [(5, 0, 10)]
+    >>> list(runs_of_tile((4, 5), (1, 2), (2, 3), 0, 6))
+    [(0, 3, 7), (3, 6, 9)]
+    >>> list(runs_of_tile((4, 5), (1, 0), (2, 5), 0, 10))
+    [(0, 10, 5)]
     """
-    if not prod(tile):
-        return
-    axis = len(shape) - 1
-    while axis > 0 and tile[axis] == shape[axis]:
+    axis = len(whole) - 1
+    while axis > 0 and tile[axis] == whole[axis]:
         axis -= 1
     length = prod(tile[axis:])
-    for number, index in enumerate(np.ndindex(*tile[:axis])):
-        corner = (*(a + b for a, b in zip(index, origin[:axis], strict=True)), *origin[axis:])
-        yield _number(corner, shape), number * length, length
+    while first < last:
+        row = first // length
+        end = min(last, (row + 1) * length)
+        index = (*_index(row, tile[:axis]), *(0 for _ in tile[axis:]))
+        corner = tuple(a + b for a, b in zip(index, origin, strict=True))
+        yield first, end, _number(corner, whole) - row * length
+        first = end
+
+
+def _index(number: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the index of an element by its number in C order, in Python integers."""
+    index: list[int] = []
+    for length in reversed(shape):
+        number, position = divmod(number, length)
+        index.insert(0, position)
+    return tuple(index)
 
 
 def _number(index: tuple[int, ...], shape: tuple[int, ...]) -> int:

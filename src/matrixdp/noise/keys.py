@@ -102,6 +102,7 @@ class ReleaseKey:
             If the key is bound already (to this context or another), erased, or was made in another
             process.
         """
+        self._check_process()
         with self._lock:
             self.check_unbound()
             derived = bytearray(_STREAM_BYTES)
@@ -113,6 +114,7 @@ class ReleaseKey:
 
     def check_unbound(self) -> None:
         """Raise KeyStateError unless the key can be bound in this process."""
+        self._check_process()
         if self._context is not None:
             raise KeyStateError(
                 "this release key is already bound to a context; a key serves one release, make "
@@ -120,6 +122,9 @@ class ReleaseKey:
             )
         if not self._secret:
             raise KeyStateError("this release key is erased; use ReleaseKey.generate()")
+
+    def _check_process(self) -> None:
+        """Refuse a key that was made before a fork; comes first, as a lock may be held for ever."""
         if os.getpid() != self._process:
             raise KeyStateError(
                 "this release key was made in another process, which may bind it too; make a key "
@@ -163,12 +168,14 @@ class NoiseStream:
     True
     """
 
-    __slots__ = ("_range_key", "_secret", "context")
+    __slots__ = ("_closed", "_first_key", "_further_key", "_range_key", "context")
 
     def __init__(self, context: NoiseContext, secret: bytearray) -> None:
         self.context = context
-        self._secret = secret
+        self._closed = False
+        self._first_key, self._further_key = secret[:_KEY_BYTES], secret[_KEY_BYTES:]
         self._range_key: tuple[int, bytearray] = (-1, bytearray())
+        _erase(secret)
 
     @classmethod
     def from_secret(cls, secret: bytes, context: NoiseContext) -> Self:
@@ -190,8 +197,9 @@ class NoiseStream:
 
     def export_secret(self) -> bytes:
         """Return the secret of the stream, which removes the noise, and a check of its context."""
+        secret = bytes(self._first_key + self._further_key)
         self._check_open()
-        return bytes(self._secret) + self.context.digest()
+        return secret + self.context.digest()
 
     def words(self, start: int, count: int) -> NDArray[np.uint64]:
         """Return the first words of the elements ``start .. start + count - 1``."""
@@ -209,9 +217,9 @@ class NoiseStream:
         self._check_open()
 
         def further_word(number: int) -> int:
-            self._check_open()
             block, half = divmod(number, 2)
-            keystream = _keystream(self._secret[_KEY_BYTES:], (element << 64) + block)
+            keystream = _keystream(self._further_key, (element << 64) + block)
+            self._check_open()
             words = keystream.update(bytes(2 * _WORD_BYTES))
             return int.from_bytes(words[half * _WORD_BYTES :][:_WORD_BYTES], "little")
 
@@ -224,17 +232,26 @@ class NoiseStream:
         if known != number:
             key = bytearray(_KEY_BYTES)
             kdf = HKDFExpand(SHA256(), _KEY_BYTES, b"first words" + number.to_bytes(8, "little"))
-            kdf.derive_into(bytes(self._secret[:_KEY_BYTES]), key)
+            kdf.derive_into(self._first_key, key)
             self._range_key = (number, key)
-        return _keystream(key, offset // 2)
+        keystream = _keystream(key, offset // 2)
+        self._check_open()
+        return keystream
 
     def close(self) -> None:
         """Overwrite the stream's secret; it cannot be read any more."""
-        _erase(self._secret)
-        _erase(self._range_key[1])
+        self._closed = True
+        for secret in (self._first_key, self._further_key, self._range_key[1]):
+            _erase(secret)
 
     def _check_open(self) -> None:
-        if not self._secret:
+        """Refuse a closed stream.
+
+        Also called after a key was read: ``close`` marks the stream before it overwrites anything,
+        so that a key cannot have been overwritten under a thread that finds the stream open
+        afterwards.
+        """
+        if self._closed:
             raise KeyStateError("this noise stream is closed and its secret erased")
 
     def __enter__(self) -> Self:
