@@ -33,6 +33,7 @@ format: $(DEV)
 
 benchmark: $(BENCH)
 	.venv-bench/bin/python benchmarks/calibration_speed.py
+	.venv-bench/bin/python benchmarks/calibration_safety.py
 
 benchmark-noise: $(NOISE_BENCH)
 	.venv-opendp/bin/python benchmarks/noise_speed.py

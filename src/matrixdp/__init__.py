@@ -6,13 +6,27 @@ guarantees it.
 
 from importlib.metadata import version
 
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Isotropic,
+    Kronecker,
+    SymmetricIsotropic,
+)
 from matrixdp.errors import (
     BudgetExceededError,
     CalibrationError,
+    FileFormatError,
     InvalidParameterError,
+    KeyStateError,
     MatrixDPError,
+    NotPositiveDefiniteError,
     ShapeError,
+    StorageError,
 )
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.release import ConfidenceBounds, Release
+from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu, group_mu
@@ -20,18 +34,39 @@ from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
 from matrixdp.privacy.renyi import renyi_divergence, renyi_epsilon, renyi_to_epsilon
+from matrixdp.sensitivity.sets import Box, FrobeniusBall, Radius, RowBounds, SymmetricBall
+from matrixdp.sensitivity.theorems import Verdict, theorem_1, theorem_2, theorem_3
 
 __all__ = [
+    "IMGM",
+    "Box",
     "Budget",
     "BudgetExceededError",
     "CalibrationError",
+    "ConfidenceBounds",
+    "Covariance",
+    "Diagonal",
     "ErrorMeasure",
+    "FileFormatError",
     "Filter",
+    "FrobeniusBall",
     "Guarantee",
     "InvalidParameterError",
+    "Isotropic",
+    "KeyStateError",
+    "Kronecker",
     "MatrixDPError",
+    "NotPositiveDefiniteError",
     "Plan",
+    "Radius",
+    "Release",
+    "ReleaseKey",
+    "RowBounds",
     "ShapeError",
+    "StorageError",
+    "SymmetricBall",
+    "SymmetricIsotropic",
+    "Verdict",
     "composed_mu",
     "group_mu",
     "plan_for_budget",
@@ -42,6 +77,9 @@ __all__ = [
     "renyi_divergence",
     "renyi_epsilon",
     "renyi_to_epsilon",
+    "theorem_1",
+    "theorem_2",
+    "theorem_3",
 ]
 
 __version__ = version("matrixdp")

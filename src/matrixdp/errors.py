@@ -12,6 +12,7 @@ __all__ = [
     "InvalidParameterError",
     "KeyStateError",
     "MatrixDPError",
+    "NotPositiveDefiniteError",
     "ShapeError",
     "StorageError",
 ]
@@ -27,6 +28,10 @@ class InvalidParameterError(MatrixDPError, ValueError):
 
 class ShapeError(MatrixDPError, ValueError):
     """Arrays do not have the shapes that belong together."""
+
+
+class NotPositiveDefiniteError(MatrixDPError, ValueError):
+    """A covariance is not proven positive definite; it is refused, never repaired."""
 
 
 class CalibrationError(MatrixDPError, ArithmeticError):

@@ -14,6 +14,7 @@ import pytest
 from matrixdp import (
     Budget,
     ErrorMeasure,
+    Release,
     __version__,
     plan_for_budget,
     plan_for_error,
@@ -59,9 +60,9 @@ def test_version_and_help() -> None:
     assert "split" in run("budget").stdout
 
 
-@pytest.mark.parametrize("command", [["bound"], ["curve"], ["budget", "split"], ["plan"], ["demo"]])
-def test_every_command_offers_json(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*command, "--help"]) == 0
+@pytest.mark.parametrize("command", ["bound", "curve", "budget split", "plan", "demo", "release"])
+def test_every_command_offers_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
     assert "--json" in capsys.readouterr().out
 
 
@@ -146,12 +147,41 @@ def test_an_error_that_costs_too_much_is_refused() -> None:
     assert run("plan", *SHAPE, "--entry-error", "2", "--epsilon", "2").returncode == 0
 
 
-def test_demo_works_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_works_twice_and_leaves_a_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "made" / "here"
     for _ in range(2):
-        record = answer(capsys, "demo", "--folder", str(tmp_path / "made" / "here"))
-        assert Path(str(record["figure"])).read_bytes().startswith(b"\x89PNG")
+        record = answer(capsys, "demo", "--folder", str(folder))
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "second_moments.csv",
+        "second_moments.csv.json",
+        "second_moments.png",
+    ]
+    assert (folder / "second_moments.png").read_bytes().startswith(b"\x89PNG")
+    release = Release.load(folder / "second_moments.csv")
+    assert release.guarantee.epsilon == 1.0
+    errors = record["expected_error"]
+    assert isinstance(errors, dict)
+    assert errors["exact, symmetric"] < errors["exact, i.i.d."] < errors["classic formula"]
+    # 28 independent entries: the error is within a factor of two of what is expected.
+    actual = record["actual_error"]
+    assert isinstance(actual, float)
+    assert 0.5 < actual / errors["exact, symmetric"] < 2
     assert main(["demo", "--folder", str(tmp_path)]) == 0
-    assert "differentially private" in capsys.readouterr().out
+    assert "differential privacy" in capsys.readouterr().out
+
+
+def test_a_defect_is_one_line_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("this\nmust not happen")
+
+    monkeypatch.setattr("matrixdp.cli.curve.privacy_delta", broken)
+    assert main(["curve", "--mu", "1"]) == 1
+    told = capsys.readouterr().err
+    assert told == "matrixdp: unexpected RuntimeError: this must not happen; please report it\n"
 
 
 @pytest.mark.parametrize(

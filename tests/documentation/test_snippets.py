@@ -1,8 +1,9 @@
 """Every snippet of README and docs is executed, and says what the program says.
 
 A ``python`` block is a doctest; the blocks of a page share their names, top to bottom. In a
-``console`` block every line that starts with ``$ matrixdp`` is run and its output compared; ``...``
-stands for anything. Other kinds of blocks are prose, and only those listed here may occur.
+``console`` block every line that starts with ``$ matrixdp`` is run, in a folder with a small
+``table.csv``, and its output compared; ``...`` stands for anything. Other kinds of blocks are prose,
+and only those listed here may occur.
 """
 
 import doctest
@@ -19,6 +20,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROSE = {"text", "sh", "bibtex"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+TABLE = "id,visits,children,income\na,3,1,20.5\nb,0,2,31.0\nc,7,0,12.25\n"
 
 page_names = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -56,6 +59,7 @@ def test_console_blocks(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
+    Path("table.csv").write_text(TABLE)
     checker = doctest.OutputChecker()
     for body in blocks(page, "console"):
         for command, expected in commands(body):

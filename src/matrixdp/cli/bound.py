@@ -5,7 +5,7 @@ from matrixdp.cli.output import print_json, print_table
 from matrixdp.privacy.bound import privacy_bound
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import plan_for_budget
-from matrixdp.privacy.rounding import shown_down, shown_up
+from matrixdp.rounding import shown_down, shown_up
 
 __all__ = ["bound"]
 

@@ -14,7 +14,7 @@ from matrixdp.cli.options import (
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.rounding import quotient_up, shown_down, shown_up
+from matrixdp.rounding import quotient_up, shown_down, shown_up
 
 __all__ = ["app", "split"]
 

@@ -13,7 +13,7 @@ from matrixdp.cli.output import print_json, print_table, refuse_existing, write_
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
-from matrixdp.privacy.rounding import shown_up
+from matrixdp.rounding import shown_up
 
 if TYPE_CHECKING:
     from matrixdp.privacy.arithmetic import FloatArray

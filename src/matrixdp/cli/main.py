@@ -1,7 +1,7 @@
 """The command ``matrixdp``: its subcommands, and what its exit codes mean.
 
-0: done. 2: bad input. 3: refused by a budget. 130: interrupted. Anything that goes wrong is told in
-one line on standard error.
+0: done. 1: a defect of matrixdp. 2: bad input. 3: refused by a budget. 130: interrupted. Anything
+that goes wrong is told in one line on standard error.
 """
 
 import sys
@@ -11,24 +11,26 @@ import typer
 from typer.exceptions import TyperException
 
 from matrixdp import __version__
-from matrixdp.cli import bound, budget, curve, demo, plan
+from matrixdp.cli import bound, budget, curve, demo, plan, release
 from matrixdp.errors import BudgetExceededError, MatrixDPError
 
 __all__ = ["app", "main"]
 
+_DEFECT = 1
 _BAD_INPUT = 2
 _REFUSED_BY_BUDGET = 3
 
 app = typer.Typer(
     name="matrixdp",
     help="Differential privacy for matrix-valued queries.",
-    epilog="Exit codes: 0 fine, 2 bad input, 3 refused by a budget, 130 interrupted.",
+    epilog="Exit codes: 0 fine, 1 defect, 2 bad input, 3 refused by a budget, 130 interrupted.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command("bound")(bound.bound)
 app.command("curve")(curve.curve)
 app.command("plan")(plan.plan)
+app.command("release")(release.release)
 app.command("demo")(demo.demo)
 app.add_typer(budget.app, name="budget")
 
@@ -67,6 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _complain(mistake.format_message(), _BAD_INPUT)
     except (MatrixDPError, OSError) as mistake:
         return _complain(str(mistake), _BAD_INPUT)
+    except Exception as defect:  # noqa: BLE001
+        return _complain(f"unexpected {type(defect).__name__}: {defect}; please report it", _DEFECT)
     return code if isinstance(code, int) else 0
 
 

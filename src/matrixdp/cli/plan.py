@@ -13,7 +13,7 @@ from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
-from matrixdp.privacy.rounding import shown_up
+from matrixdp.rounding import shown_up
 
 __all__ = ["plan"]
 

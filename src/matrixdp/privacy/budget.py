@@ -7,7 +7,7 @@ from fractions import Fraction
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
 from matrixdp.privacy.bound import privacy_bound, privacy_epsilon
-from matrixdp.privacy.rounding import shown_down, shown_up, sqrt_down, sqrt_up
+from matrixdp.rounding import shown_down, shown_up, sqrt_down, sqrt_up
 
 __all__ = ["Budget"]
 

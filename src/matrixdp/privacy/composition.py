@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from matrixdp.parameters import MU, positive_integer
-from matrixdp.privacy.rounding import float_up, sqrt_up
+from matrixdp.rounding import float_up, sqrt_up
 
 __all__ = ["composed_mu", "group_mu"]
 

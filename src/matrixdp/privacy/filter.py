@@ -8,7 +8,7 @@ from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.parameters import MU
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
-from matrixdp.privacy.rounding import shown_up, sqrt_down, sqrt_up
+from matrixdp.rounding import shown_up, sqrt_down, sqrt_up
 
 __all__ = ["Filter"]
 

@@ -8,7 +8,7 @@ from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.privacy.composition import group_mu
 from matrixdp.privacy.renyi import renyi_divergence
-from matrixdp.privacy.rounding import shown_up
+from matrixdp.rounding import shown_up
 
 __all__ = ["Guarantee", "Neighbouring", "checked_neighbouring"]
 

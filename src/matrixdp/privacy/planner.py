@@ -15,7 +15,7 @@ from scipy import special
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import MU, positive_integer, positive_number
 from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.rounding import quotient_down, quotient_up, sqrt_down, sqrt_up
+from matrixdp.rounding import quotient_down, quotient_up, sqrt_down, sqrt_up
 
 __all__ = ["ErrorMeasure", "Plan", "plan_for_budget", "plan_for_error"]
 

@@ -11,7 +11,7 @@ from scipy import optimize
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, MU, positive_number
-from matrixdp.privacy.rounding import float_up
+from matrixdp.rounding import float_up
 
 __all__ = ["renyi_divergence", "renyi_epsilon", "renyi_to_epsilon"]
 

@@ -11,6 +11,8 @@ from fractions import Fraction
 __all__ = [
     "float_down",
     "float_up",
+    "product_down",
+    "product_up",
     "quotient_down",
     "quotient_up",
     "shown_down",
@@ -43,6 +45,16 @@ def quotient_down(dividend: float, divisor: float) -> float:
 def quotient_up(dividend: float, divisor: float) -> float:
     """Return ``dividend / divisor`` rounded up."""
     return float_up(Fraction(dividend) / Fraction(divisor))
+
+
+def product_down(first: float, second: float) -> float:
+    """Return ``first * second`` rounded down."""
+    return float_down(Fraction(first) * Fraction(second))
+
+
+def product_up(first: float, second: float) -> float:
+    """Return ``first * second`` rounded up."""
+    return float_up(Fraction(first) * Fraction(second))
 
 
 def sqrt_down(value: Fraction) -> float:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp.privacy.rounding import (
+from matrixdp.rounding import (
     float_down,
     float_up,
     quotient_down,

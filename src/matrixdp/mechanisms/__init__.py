@@ -1,0 +1,1 @@
+"""Mechanisms: from a matrix and a promise to a release."""

@@ -1,0 +1,178 @@
+"""Matrices in files: ``.npy``, ``.npz`` with one array, ``.csv``; written whole or not at all."""
+
+import csv
+import io
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.noise.unfinished import check_new_file, unfinished_file
+
+__all__ = ["FORMATS", "MatrixFile", "check_target", "read_matrix", "write_matrix", "write_whole"]
+
+FORMATS = (".npy", ".npz", ".csv")
+
+
+@dataclass(frozen=True, repr=False)
+class MatrixFile:
+    """A matrix and the labels that a CSV file has around it."""
+
+    array: NDArray[Any]
+    columns: Sequence[str] | None = None
+    index: Sequence[str] | None = None
+    corner: str = ""
+
+    def __array__(self, *arguments: Any, **options: Any) -> NDArray[Any]:
+        """Return the matrix without its labels."""
+        return np.asarray(self.array, *arguments, **options)
+
+    def __repr__(self) -> str:
+        """Show the shape alone."""
+        return f"MatrixFile(shape={self.array.shape})"
+
+
+def check_target(path: Path, *, force: bool) -> None:
+    """Refuse an existing target unless forced, and a missing folder, before any work is done."""
+    if force and path.is_file():
+        return
+    check_new_file(path)
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object], *, force: bool = False) -> None:
+    """Let a function write a file that appears complete or not at all.
+
+    An existing file is replaced only when forced, and then in one step.
+    """
+    if not force:
+        with unfinished_file(path, b"") as file:
+            write(file)
+        return
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    try:
+        with unfinished_file(fresh, b"") as file:
+            write(file)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def write_matrix(file: BinaryIO, matrix: MatrixFile, suffix: str) -> None:
+    """Write a matrix in the format of a suffix; CSV numbers read back to the same floats."""
+    match suffix:
+        case ".npy":
+            np.save(file, matrix.array, allow_pickle=False)
+        case ".npz":
+            np.savez(file, value=matrix.array)
+        case ".csv":
+            _write_csv(file, matrix)
+        case _:
+            raise _unknown_format(suffix)
+
+
+def read_matrix(
+    file: BinaryIO, suffix: str, name: str, *, header: bool = False, index: bool = False
+) -> MatrixFile:
+    """Read a matrix, or say what is wrong with the file.
+
+    Parameters
+    ----------
+    file : binary file
+        Open for reading.
+    suffix : str
+        ``.npy``, ``.npz`` or ``.csv``.
+    name : str
+        What to call the file in errors.
+    header, index : bool
+        For CSV: whether the first row and the first column are labels.
+
+    Raises
+    ------
+    FileFormatError
+        If it is truncated, of another kind, or holds anything but numbers.
+    """
+    match suffix:
+        case ".npy":
+            return MatrixFile(_load(file, name, np.ndarray))
+        case ".npz":
+            with _load(file, name, np.lib.npyio.NpzFile) as archive:
+                if len(archive.files) != 1:
+                    raise FileFormatError(
+                        f"{name} holds {len(archive.files)} arrays: save one with numpy.savez"
+                    )
+                return MatrixFile(_member(archive, name))
+        case ".csv":
+            return _read_csv(file, name, header=header, index=index)
+    raise _unknown_format(suffix)
+
+
+def _load(file: BinaryIO, name: str, kind: type) -> Any:
+    try:
+        loaded = np.load(file, allow_pickle=False)
+    except Exception as error:  # numpy raises what its parsers raise, zipfile's errors among them
+        raise FileFormatError(
+            f"{name} cannot be read: it is cut short or not what its name says ({error})"
+        ) from error
+    if not isinstance(loaded, kind):
+        raise FileFormatError(f"{name} is not what its name says: rename it, or save it again")
+    return loaded
+
+
+def _member(archive: Any, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(archive[archive.files[0]])
+    except Exception as error:
+        raise FileFormatError(f"{name} cannot be read: its array is damaged ({error})") from error
+
+
+def _write_csv(file: BinaryIO, matrix: MatrixFile) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text)
+    if matrix.columns is not None:
+        corner = [] if matrix.index is None else [matrix.corner]
+        writer.writerow([*corner, *matrix.columns])
+    for number, row in enumerate(matrix.array):
+        label = [] if matrix.index is None else [matrix.index[number]]
+        writer.writerow([*label, *map(repr, row.astype(np.float64).tolist())])
+    text.flush()
+    text.detach()
+
+
+def _read_csv(file: IO[bytes], name: str, *, header: bool, index: bool) -> MatrixFile:
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    try:
+        rows = [row for row in csv.reader(text) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FileFormatError(f"{name} is not CSV text in UTF-8 ({error})") from error
+    finally:
+        text.detach()
+    titles = rows.pop(0) if header and rows else None
+    labels = [row[0] for row in rows] if index else None
+    skip = 1 if index else 0
+    widths = {len(row) for row in rows}
+    if len(widths) != 1 or (titles is not None and len(titles) not in widths):
+        raise FileFormatError(f"{name} does not have rows of one length: mend it")
+    try:
+        array = np.array([[float(cell) for cell in row[skip:]] for row in rows], dtype=np.float64)
+    except ValueError as error:
+        raise FileFormatError(
+            f"{name} holds a cell that is no number; say --header or --index if the first row or "
+            "column are labels"
+        ) from error
+    return MatrixFile(
+        array,
+        columns=None if titles is None else titles[skip:],
+        index=labels,
+        corner=titles[0] if titles and index else "",
+    )
+
+
+def _unknown_format(suffix: str) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"the format {suffix!r} is not known: use one of {', '.join(FORMATS)}"
+    )

@@ -1,0 +1,231 @@
+"""What leaves the library: a noisy matrix together with what it guarantees and how good it is."""
+
+import hashlib
+import io
+import math
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from matrixdp.covariance import Covariance, Isotropic
+from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.mechanisms.matrix_files import (
+    MatrixFile,
+    check_target,
+    read_matrix,
+    write_matrix,
+    write_whole,
+)
+from matrixdp.mechanisms.statement import AnySet, Statement, read_statement, statement_path
+from matrixdp.noise import SimulatedValue
+from matrixdp.parameters import real_number
+from matrixdp.privacy.guarantee import Guarantee
+
+__all__ = ["ConfidenceBounds", "Release"]
+
+
+class ConfidenceBounds(NamedTuple):
+    """Lower and upper bounds of every entry of the true matrix, that hold all at once."""
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Release:
+    """A noisy matrix, public from now on; it holds nothing of the input.
+
+    Made by a mechanism's ``release``.
+
+    Attributes
+    ----------
+    value : ndarray or DataFrame
+        The noisy matrix.
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box
+        What one record could change.
+    covariance : Covariance
+        Of the noise, which is public too.
+    guarantee : Guarantee
+        What is promised.
+    mechanism : str
+        Which mechanism made it.
+    """
+
+    value: Any
+    sensitivity: AnySet
+    covariance: Covariance
+    guarantee: Guarantee
+    mechanism: str
+
+    def __post_init__(self) -> None:
+        """Refuse to pass simulated noise for a release."""
+        if isinstance(self.value, SimulatedValue):
+            raise InvalidParameterError(
+                "value is simulated: its noise protects nothing, so it is no release; use the "
+                "mechanism's release()"
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the matrix."""
+        rows, columns = np.shape(self.value)
+        return (rows, columns)
+
+    @property
+    def noise_scale(self) -> float:
+        """The standard deviation of every entry, where they all have the same.
+
+        Raises
+        ------
+        InvalidParameterError
+            If entries have scales of their own; see `standard_errors`.
+        """
+        if not isinstance(self.covariance, Isotropic):
+            raise InvalidParameterError(
+                f"noise_scale is not one number for {type(self.covariance).__name__} noise: use "
+                "standard_errors()"
+            )
+        return self.covariance.scale
+
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Return the standard deviation of every entry's noise."""
+        return self.covariance.entry_scales(self.shape)
+
+    def confidence_bounds(self, confidence: float = 0.95) -> ConfidenceBounds:
+        """Return bounds that hold for all entries of the true matrix at once.
+
+        Each entry's half-width is its standard error times ``Phi^-1((1 + confidence^(1/mn)) / 2)``;
+        by Šidák's inequality (1967) the joint confidence is at least the one asked for, whatever
+        the correlations of Gaussian noise.
+
+        Parameters
+        ----------
+        confidence : float, optional
+            Above 0 and below 1.
+        """
+        level = real_number(confidence, "confidence")
+        if not 0.0 < level < 1.0:
+            raise InvalidParameterError(f"confidence={level!r} must be above 0 and below 1")
+        entries = math.prod(self.shape)
+        tail = -0.5 * math.expm1(math.log(level) / entries)
+        half_width = float(-special.ndtri(tail)) * self.standard_errors()
+        centre = np.asarray(self.value, dtype=np.float64)
+        return ConfidenceBounds(centre - half_width, centre + half_width)
+
+    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+        """Write the matrix, and beside it the statement ``<path>.json`` of what it guarantees.
+
+        Parameters
+        ----------
+        path : path
+            Ending in ``.npy``, ``.npz`` or ``.csv``. Labels of a data frame are kept in CSV.
+        force : bool, optional
+            Whether to replace existing files; by default they are refused.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a target exists or its folder does not; nothing is written.
+        StorageError
+            If the disk is full; no target is made.
+        """
+        target = Path(path)
+        beside = statement_path(target)
+        check_target(target, force=force)
+        check_target(beside, force=force)
+        data, statement = self.encode(target.name)
+        write_whole(target, lambda file: file.write(data), force=force)
+        write_whole(beside, lambda file: file.write(statement.encode()), force=force)
+
+    def encode(self, name: str) -> tuple[bytes, str]:
+        """Return the contents of the two files that `save` would write under a name."""
+        suffix = Path(name).suffix
+        content = io.BytesIO()
+        matrix = _as_file(self.value)
+        write_matrix(content, matrix, suffix)
+        data = content.getvalue()
+        statement = Statement(
+            mechanism=self.mechanism,
+            sensitivity=self.sensitivity,
+            covariance=self.covariance,
+            guarantee=self.guarantee,
+            file={
+                "name": name,
+                "sha256": hashlib.sha256(data).hexdigest(),
+                "shape": list(self.shape),
+                "dtype": matrix.array.dtype.name,
+                "header": suffix == ".csv" and matrix.columns is not None,
+                "index": suffix == ".csv" and matrix.index is not None,
+            },
+        )
+        return data, statement.to_json()
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "Release":
+        """Read a saved release, and verify it on the way; the value comes back as an array.
+
+        Raises
+        ------
+        FileFormatError
+            If the statement is missing or foreign, does not prove its guarantee, or speaks of
+            another file than the one that lies there.
+        """
+        source = Path(path)
+        try:
+            text = statement_path(source).read_text(encoding="utf-8")
+            data = source.read_bytes()
+        except FileNotFoundError as error:
+            raise FileFormatError(
+                f"{error.filename} is missing: a saved release is a file and its .json statement"
+            ) from error
+        statement = read_statement(text, statement_path(source).name)
+        facts = statement.file
+        if hashlib.sha256(data).hexdigest() != facts.get("sha256"):
+            raise FileFormatError(
+                f"{source} is not the file that its statement speaks of: its digest differs"
+            )
+        matrix = read_matrix(
+            io.BytesIO(data),
+            source.suffix,
+            source.name,
+            header=bool(facts.get("header")),
+            index=bool(facts.get("index")),
+        )
+        return cls(
+            value=matrix.array.astype(str(facts.get("dtype", "float64"))),
+            sensitivity=statement.sensitivity,
+            covariance=statement.covariance,
+            guarantee=statement.guarantee,
+            mechanism=statement.mechanism,
+        )
+
+    @classmethod
+    def verify(cls, path: str | PathLike[str]) -> Guarantee:
+        """Check a saved release and return the guarantee that it proves; see `load`."""
+        release = cls.load(path)
+        release.covariance.check_shape(release.shape)
+        return release.guarantee
+
+    def __repr__(self) -> str:
+        """Say what it is and what it promises."""
+        return f"Release(shape={self.shape}, mechanism={self.mechanism!r}: {self.guarantee})"
+
+
+def _as_file(value: Any) -> MatrixFile:
+    """Return a value with the labels that its kind of data frame has."""
+    if isinstance(value, MatrixFile):
+        return value
+    if isinstance(value, np.ndarray):
+        return MatrixFile(value)
+    array = value.to_numpy()
+    index = getattr(value, "index", None)
+    return MatrixFile(
+        array,
+        columns=[str(name) for name in value.columns],
+        index=None if index is None else [str(name) for name in index],
+    )

@@ -1,0 +1,146 @@
+"""What a saved release says of itself: a JSON file beside it, with a versioned schema.
+
+It states the guarantee, the noise and a digest of the file, and nothing of the input. Reading it
+back proves the guarantee again: the noise must give the mu, and the mu the epsilon.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, SymmetricIsotropic
+from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
+from matrixdp.noise import NOISE_VERSION
+from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.sets import Box, FrobeniusBall, RowBounds, SymmetricBall
+
+__all__ = ["SCHEMA", "AnySet", "Statement", "read_statement", "statement_path"]
+
+SCHEMA = "matrixdp-release/1"
+
+AnySet = FrobeniusBall | SymmetricBall | RowBounds | Box
+
+
+def statement_path(path: Path) -> Path:
+    """Return where the statement of a file lies: beside it, with ``.json`` added to its name."""
+    return path.with_name(path.name + ".json")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Statement:
+    """What is said of a saved release.
+
+    ``file`` holds ``name``, ``sha256``, ``shape`` and ``dtype`` of the file that it speaks of, and
+    for CSV whether it has a ``header`` and an ``index``.
+    """
+
+    mechanism: str
+    sensitivity: AnySet
+    covariance: Covariance
+    guarantee: Guarantee
+    file: Mapping[str, Any]
+
+    def to_json(self) -> str:
+        """Return the statement as JSON; numbers read back to the same floats."""
+        record = {
+            "schema": SCHEMA,
+            "mechanism": self.mechanism,
+            "guarantee": asdict(self.guarantee),
+            "in_words": str(self.guarantee),
+            "sensitivity": _sensitivity_record(self.sensitivity),
+            "covariance": _covariance_record(self.covariance),
+            "noise": NOISE_VERSION,
+            "file": dict(self.file),
+        }
+        return json.dumps(record, indent=2, allow_nan=False) + "\n"
+
+    def check(self, name: str) -> None:
+        """Refuse a guarantee that does not follow from the sensitivity and the covariance."""
+        radius = self.sensitivity.radius(self.covariance).value
+        if not radius <= self.guarantee.mu:
+            raise FileFormatError(
+                f"{name} claims mu={self.guarantee.mu!r}, but its noise gives mu={radius!r}: it "
+                "was altered"
+            )
+        if self.guarantee.neighbouring != self.sensitivity.neighbouring:
+            raise FileFormatError(
+                f"{name} claims neighbouring={self.guarantee.neighbouring!r}, but its sensitivity "
+                f"is for {self.sensitivity.neighbouring!r}: it was altered"
+            )
+
+
+def read_statement(text: str, name: str) -> Statement:
+    """Return a statement, or say what is wrong with it.
+
+    Raises
+    ------
+    FileFormatError
+        If the text is no such statement, or what it claims does not follow from what it says.
+    """
+    try:
+        record = json.loads(text)
+        schema = record["schema"]
+        statement = Statement(
+            mechanism=str(record["mechanism"]),
+            sensitivity=_sensitivity_of(record["sensitivity"]),
+            covariance=_covariance_of(record["covariance"]),
+            guarantee=Guarantee(**record["guarantee"]),
+            file=dict(record["file"]),
+        )
+    except (KeyError, TypeError, ValueError, MatrixDPError) as error:
+        raise FileFormatError(f"{name} is not a statement of a release ({error})") from error
+    if schema != SCHEMA:
+        raise FileFormatError(f"{name} has schema {schema!r}: this version reads {SCHEMA!r}")
+    statement.check(name)
+    return statement
+
+
+def _sensitivity_record(sensitivity: AnySet) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "kind": type(sensitivity).__name__,
+        "neighbouring": sensitivity.neighbouring,
+    }
+    if isinstance(sensitivity, FrobeniusBall | SymmetricBall):
+        return record | {"bound": sensitivity.bound}
+    record |= {"bounds": sensitivity.bounds.tolist()}
+    return (
+        record
+        if isinstance(sensitivity, RowBounds)
+        else record | {"weights": sensitivity.weights.tolist()}
+    )
+
+
+def _sensitivity_of(record: Mapping[str, Any]) -> AnySet:
+    kinds = {kind.__name__: kind for kind in (FrobeniusBall, SymmetricBall, RowBounds, Box)}
+    arguments = {name: value for name, value in record.items() if name != "kind"}
+    return kinds[record["kind"]](**arguments)
+
+
+def _covariance_record(covariance: Covariance) -> dict[str, Any]:
+    match covariance:
+        case Isotropic() | SymmetricIsotropic():
+            return {"kind": type(covariance).__name__, "scale": covariance.scale}
+        case Diagonal():
+            return {"kind": "Diagonal", "scales": covariance.scales.tolist()}
+        case Kronecker():
+            return {
+                "kind": "Kronecker",
+                "row_covariance": covariance.row_covariance.tolist(),
+                "column_covariance": covariance.column_covariance.tolist(),
+            }
+    raise InvalidParameterError(f"a {type(covariance).__name__} cannot be saved")
+
+
+def _covariance_of(record: Mapping[str, Any]) -> Covariance:
+    match record["kind"]:
+        case "Isotropic":
+            return Isotropic(record["scale"])
+        case "SymmetricIsotropic":
+            return SymmetricIsotropic(record["scale"])
+        case "Diagonal":
+            return Diagonal(record["scales"])
+        case "Kronecker":
+            return Kronecker(record["row_covariance"], record["column_covariance"])
+    raise FileFormatError(f"covariance of kind {record['kind']!r} is not known")

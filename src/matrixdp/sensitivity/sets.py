@@ -1,0 +1,349 @@
+"""Sensitivity sets: what the difference of two neighbouring answers can be.
+
+A set describes the difference itself, under either neighbouring relation; the relation is carried
+into the guarantee and multiplies nothing. Each set knows its radius under a covariance, the largest
+whitened norm of a member (which is the mu of a release), and the covariance with the least total
+variance that keeps the radius at a budget's mu.
+"""
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, SymmetricIsotropic
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import positive_number
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.rounding import quotient_up
+from matrixdp.spectra import checked_matrix
+
+__all__ = ["Box", "FrobeniusBall", "Radius", "RowBounds", "SensitivitySet", "SymmetricBall"]
+
+FloatArray = NDArray[np.float64]
+Shape = tuple[int, int]
+
+_UNIT = sys.float_info.epsilon / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Radius:
+    """The largest whitened norm of a set's members under a covariance.
+
+    ``value`` is never below it. ``exact`` says that it is attained, up to rounding; otherwise it is
+    a proven upper bound that may be larger.
+    """
+
+    value: float
+    exact: bool
+
+
+class SensitivitySet(Protocol):
+    """What a mechanism needs to know of a set."""
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """The relation whose differences the set contains."""
+
+    def radius(self, covariance: Covariance, /) -> Radius:
+        """Return the largest whitened norm of a member."""
+
+    def best_covariance(self, budget: Budget, /) -> Covariance:
+        """Return the covariance of least total variance within a budget."""
+
+    def check_shape(self, shape: Shape, /) -> None:
+        """Refuse answers of a shape that the set does not describe."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrobeniusBall:
+    """All differences with Frobenius norm at most ``bound``: the l2 sensitivity.
+
+    Parameters
+    ----------
+    bound : float
+        The largest Frobenius norm of a difference.
+    neighbouring : {"add-remove", "replace"}
+        The relation under which that holds.
+
+    Notes
+    -----
+    *Best noise:* i.i.d. of scale ``bound / mu``. A covariance is valid iff it is at least that
+    times the identity in the Loewner order, so i.i.d. noise is best for every use, not only in
+    total variance.
+
+    Examples
+    --------
+    >>> from matrixdp import Budget, FrobeniusBall, Isotropic
+    >>> ball = FrobeniusBall(1.0, neighbouring="replace")
+    >>> ball.radius(Isotropic(4.0))
+    Radius(value=0.25, exact=True)
+    >>> round(ball.best_covariance(Budget(1.0, 1e-5)).scale, 4)
+    3.7306
+    """
+
+    bound: float
+    neighbouring: Neighbouring
+
+    def __post_init__(self) -> None:
+        """Refuse a bound that is not positive and an unknown relation."""
+        _check_ball(self)
+
+    def check_shape(self, shape: Shape) -> None:
+        """Accept every shape."""
+
+    def radius(self, covariance: Covariance) -> Radius:
+        """Return ``bound / sigma_min``, exactly attained by the weakest direction (Theorem 2)."""
+        _refuse_mirrored(covariance)
+        return Radius(quotient_up(self.bound, covariance.smallest_singular_value), exact=True)
+
+    def best_covariance(self, budget: Budget) -> Isotropic:
+        """Return i.i.d. noise of scale ``bound / mu`` (Algorithm 1)."""
+        return Isotropic(quotient_up(self.bound, budget.mu))
+
+
+@dataclass(frozen=True, slots=True)
+class SymmetricBall:
+    """All symmetric differences with Frobenius norm at most ``bound``: Gram, covariance matrices.
+
+    Notes
+    -----
+    *Best noise:* `SymmetricIsotropic` of scale ``bound / mu``: half the variance off the diagonal
+    that i.i.d. noise on every entry would take, and the answer stays symmetric.
+    """
+
+    bound: float
+    neighbouring: Neighbouring
+
+    def __post_init__(self) -> None:
+        """Refuse a bound that is not positive and an unknown relation."""
+        _check_ball(self)
+
+    def check_shape(self, shape: Shape) -> None:
+        """Refuse what is not square."""
+        if shape[0] != shape[1]:
+            raise ShapeError(f"a SymmetricBall does not describe a matrix of shape {shape}")
+
+    def radius(self, covariance: Covariance) -> Radius:
+        """Return the radius: for independent entries, a pair is weighed by its mean precision."""
+        match covariance:
+            case SymmetricIsotropic() | Isotropic():
+                return Radius(quotient_up(self.bound, covariance.scale), exact=True)
+            case Diagonal():
+                size = max(covariance.scales.shape)
+                largest, relative = _normalised(1.0 / covariance.entry_scales((size, size)))
+                squares = np.square(relative)
+                worst = math.sqrt(float(np.max((squares + squares.T) / 2)))
+                return Radius(self.bound * largest * worst * (1.0 + 16 * _UNIT), exact=True)
+            case _:
+                whole = quotient_up(self.bound, covariance.smallest_singular_value)
+                same = isinstance(covariance, Kronecker) and np.array_equal(
+                    covariance.row_covariance, covariance.column_covariance
+                )
+                # With equal covariances the weakest direction v v^T is symmetric.
+                return Radius(whole, exact=bool(same))
+
+    def best_covariance(self, budget: Budget) -> SymmetricIsotropic:
+        """Return symmetric noise of scale ``bound / mu``."""
+        return SymmetricIsotropic(quotient_up(self.bound, budget.mu))
+
+
+@dataclass(frozen=True, eq=False)
+class RowBounds:
+    """One row changes: row i by a vector of norm at most ``bounds[i]``.
+
+    A record that can move from one row to another changes two rows and does not fit this set.
+
+    Parameters
+    ----------
+    bounds : array_like, shape (m,)
+        Positive.
+    neighbouring : {"add-remove", "replace"}
+        The relation under which that holds.
+
+    Notes
+    -----
+    *Best noise:* row i gets scale ``bounds[i] / mu``, the least for every row at once.
+
+    Examples
+    --------
+    >>> from matrixdp import Budget, RowBounds
+    >>> rows = RowBounds([1.0, 3.0], neighbouring="add-remove")
+    >>> rows.best_covariance(Budget(1.0, 1e-5)).scales.round(4).tolist()
+    [[3.7306], [11.1919]]
+    """
+
+    bounds: FloatArray
+    neighbouring: Neighbouring
+
+    def __init__(self, bounds: ArrayLike, neighbouring: Neighbouring) -> None:
+        object.__setattr__(self, "bounds", _checked_bounds(bounds))
+        object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
+
+    def check_shape(self, shape: Shape) -> None:
+        """Refuse another number of rows."""
+        if shape[0] != len(self.bounds):
+            raise ShapeError(
+                f"bounds has {len(self.bounds)} rows and the matrix has shape {shape}: give one "
+                "bound for each row"
+            )
+
+    def radius(self, covariance: Covariance) -> Radius:
+        """Return ``max_i bounds[i] sqrt((Sigma1^-1)_ii lambda_max(Sigma2^-1))`` and its like."""
+        _refuse_mirrored(covariance)
+        match covariance:
+            case Isotropic():
+                return Radius(quotient_up(float(self.bounds.max()), covariance.scale), exact=True)
+            case Diagonal():
+                _check_sides(covariance.scales.shape[0], len(self.bounds), "rows")
+                weakest = covariance.scales.min(axis=1)
+                return Radius(float(np.max(self.bounds / weakest)) * (1.0 + 4 * _UNIT), exact=True)
+            case Kronecker():
+                _check_sides(len(covariance.row_covariance), len(self.bounds), "rows")
+                whitened = self.bounds * np.sqrt(_row_precisions(covariance))
+                smallest = math.sqrt(float(covariance.column_eigenvalues[0]))
+                return Radius(float(np.max(whitened)) / smallest * (1.0 + 16 * _UNIT), exact=True)
+        raise _unknown(covariance)
+
+    def best_covariance(self, budget: Budget) -> Diagonal:
+        """Return row scales ``bounds / mu``."""
+        return Diagonal(self.bounds[:, None]).rescaled_for(self, budget)
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """One row changes, whichever it is: its entry j by at most ``bounds[j]`` either way.
+
+    Parameters
+    ----------
+    bounds : array_like, shape (n,)
+        Positive.
+    neighbouring : {"add-remove", "replace"}
+        The relation under which that holds.
+    weights : array_like, shape (n,), optional
+        What a unit of variance in each column costs its reader; by default all the same.
+
+    Notes
+    -----
+    *Best noise:* column j gets ``scale_j^2 = (c_j/sqrt(w_j)) sum_k c_k sqrt(w_k) / mu^2``, in total
+    ``(sum c)^2 / mu^2`` per row for equal weights, where i.i.d. noise takes ``n sum c^2 / mu^2``.
+
+    Examples
+    --------
+    >>> from matrixdp import Box, Budget
+    >>> box = Box([1.0, 100.0], neighbouring="replace")
+    >>> box.best_covariance(Budget(1.0, 1e-5)).scales.round(2).tolist()
+    [[37.49, 374.92]]
+    """
+
+    bounds: FloatArray
+    neighbouring: Neighbouring
+    weights: FloatArray
+
+    def __init__(
+        self, bounds: ArrayLike, neighbouring: Neighbouring, weights: ArrayLike | None = None
+    ) -> None:
+        checked = _checked_bounds(bounds)
+        weighing = np.ones_like(checked) if weights is None else _checked_bounds(weights, "weights")
+        if weighing.shape != checked.shape:
+            raise ShapeError(
+                f"weights of shape {weighing.shape} do not fit bounds of shape {checked.shape}"
+            )
+        object.__setattr__(self, "bounds", checked)
+        object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
+        object.__setattr__(self, "weights", weighing)
+
+    def check_shape(self, shape: Shape) -> None:
+        """Refuse another number of columns."""
+        if shape[1] != len(self.bounds):
+            raise ShapeError(
+                f"bounds has {len(self.bounds)} columns and the matrix has shape {shape}: give one "
+                "bound for each column"
+            )
+
+    def radius(self, covariance: Covariance) -> Radius:
+        """Return the norm of the box's corner, whitened; an upper bound for full covariances.
+
+        With a full column covariance the largest corner is NP-hard to find; ``c^T |Sigma2^-1| c``
+        bounds it.
+        """
+        _refuse_mirrored(covariance)
+        size = len(self.bounds)
+        slack = 1.0 + (size + 16) * _UNIT
+        match covariance:
+            case Isotropic():
+                largest, relative = _normalised(self.bounds)
+                corner = largest * math.sqrt(float(np.sum(np.square(relative))))
+                return Radius(corner / covariance.scale * slack, exact=True)
+            case Diagonal():
+                _check_sides(covariance.scales.shape[1], size, "columns")
+                largest, relative = _normalised(self.bounds / covariance.scales)
+                corners = np.sum(np.square(relative), axis=1)
+                return Radius(largest * math.sqrt(float(np.max(corners))) * slack, exact=True)
+            case Kronecker():
+                _check_sides(len(covariance.column_covariance), size, "columns")
+                inverse, error = covariance.column_inverse
+                largest, relative = _normalised(self.bounds)
+                corner = float(relative @ (np.abs(inverse) + error) @ relative) * slack * slack
+                rows = float(np.max(_row_precisions(covariance)))
+                diagonal = bool(np.count_nonzero(covariance.column_covariance) == size)
+                value = largest * math.sqrt(rows) * math.sqrt(corner)
+                return Radius(value * (1.0 + 16 * _UNIT), exact=diagonal)
+        raise _unknown(covariance)
+
+    def best_covariance(self, budget: Budget) -> Diagonal:
+        """Return the column scales of least weighted variance."""
+        scales = np.sqrt(self.bounds / np.sqrt(self.weights))
+        return Diagonal(scales[None, :]).rescaled_for(self, budget)
+
+
+def _normalised(values: FloatArray) -> tuple[float, FloatArray]:
+    """Return the largest value and all values over it, whose squares cannot over- or underflow."""
+    largest = float(np.max(values))
+    return largest, values / largest
+
+
+def _row_precisions(covariance: Kronecker) -> FloatArray:
+    """Return upper bounds of the diagonal of the inverse row covariance."""
+    inverse, error = covariance.row_inverse
+    return np.asarray((np.diagonal(inverse) + error) * (1.0 + 4 * _UNIT))
+
+
+def _check_ball(ball: FrobeniusBall | SymmetricBall) -> None:
+    object.__setattr__(ball, "bound", positive_number(ball.bound, "bound"))
+    object.__setattr__(ball, "neighbouring", checked_neighbouring(ball.neighbouring))
+
+
+def _checked_bounds(bounds: ArrayLike, name: str = "bounds") -> FloatArray:
+    array = np.asarray(bounds)
+    if array.ndim != 1:
+        raise ShapeError(f"{name} has shape {array.shape}: pass a vector")
+    array = np.asarray(checked_matrix(array[None, :], name)[0])
+    if not bool(np.all(array > 0.0)):
+        place = int(np.argmin(array))
+        raise InvalidParameterError(f"{name}[{place}]={array[place].item()!r} must be positive")
+    return array
+
+
+def _check_sides(have: int, want: int, side: str) -> None:
+    if have not in (1, want):
+        raise ShapeError(f"a covariance of {have} {side} does not fit bounds for {want} {side}")
+
+
+def _refuse_mirrored(covariance: Covariance) -> None:
+    if isinstance(covariance, SymmetricIsotropic):
+        raise InvalidParameterError(
+            "covariance=SymmetricIsotropic protects symmetric differences only: use it with a "
+            "SymmetricBall"
+        )
+
+
+def _unknown(covariance: object) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"covariance of type {type(covariance).__name__} is not known to this set: pass Isotropic, "
+        "Diagonal or Kronecker"
+    )

@@ -1,0 +1,120 @@
+r"""Theorems 1, 2 and 3 of the IMGM paper, to call on one's own row and column covariance.
+
+``sigma_i`` are singular values in descending order, ``U_k U_k^T = Sigma_k``, B the privacy bound.
+All answers are on the private side: "yes" is proven in exact arithmetic.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from matrixdp.covariance import Kronecker
+from matrixdp.parameters import positive_integer, positive_number
+from matrixdp.privacy.budget import Budget
+from matrixdp.rounding import quotient_up, sqrt_down
+from matrixdp.spectra import checked_matrix, singular_value_upper_bounds
+
+__all__ = ["Verdict", "theorem_1", "theorem_2", "theorem_3"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a theorem says of a covariance and a budget.
+
+    ``mu`` is the whitened norm that the theorem proves, ``allowed`` the one that the budget
+    allows; the release is within the budget if ``holds``. ``shortfall`` is the factor by which the
+    noise is too small (at most 1 if it holds).
+    """
+
+    mu: float
+    allowed: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the budget is kept."""
+        return self.mu <= self.allowed
+
+    @property
+    def shortfall(self) -> float:
+        """By what factor the noise would have to grow."""
+        return quotient_up(self.mu, self.allowed)
+
+
+def theorem_1(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> Verdict:
+    r"""Judge one known difference: a pair is protected if its whitened norm is at most B.
+
+    The norm is bounded by ``sqrt(sum_i sigma_i^2(D) / (sigma_(m-i+1)^2(U1) sigma_(n-i+1)^2(U2)))``,
+    which pairs the largest change with the weakest noise (by Horn's inequality for the singular
+    values of a product). Sufficient, not necessary.
+
+    Parameters
+    ----------
+    difference : array_like, shape (m, n)
+        The difference of two neighbouring answers.
+    covariance : Kronecker
+        The noise.
+    budget : Budget
+        What is to be kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matrixdp import Budget, Kronecker, theorem_1
+    >>> noise = Kronecker(25.0 * np.eye(2), np.eye(3))
+    >>> theorem_1([[1.0, 0.0, 0.0], [0.0, 0.5, 0.0]], noise, Budget(1.0, 1e-5)).holds
+    True
+    """
+    matrix = checked_matrix(difference, "difference")
+    covariance.check_shape((matrix.shape[0], matrix.shape[1]))
+    values = singular_value_upper_bounds(matrix)
+    rank = len(values)
+    # Ascending eigenvalues are sigma_m^2, sigma_(m-1)^2, ...: the pairing of the theorem.
+    weakest = np.sqrt(covariance.row_eigenvalues[:rank]) * np.sqrt(
+        covariance.column_eigenvalues[:rank]
+    )
+    ratios = values / weakest
+    largest = float(np.max(ratios))
+    if largest == 0.0:
+        return Verdict(0.0, budget.mu)
+    norm = largest * math.sqrt(float(np.sum(np.square(ratios / largest))))
+    return Verdict(norm * (1.0 + (rank + 16) * 2.0**-53), budget.mu)
+
+
+def theorem_2(covariance: Kronecker, sensitivity: float, budget: Budget) -> Verdict:
+    """Judge a covariance on the whole Frobenius ball: ``sigma_min(U1) sigma_min(U2) >= s2 / B``.
+
+    Necessary and sufficient where every difference of norm at most the sensitivity can occur.
+
+    Parameters
+    ----------
+    covariance : Kronecker
+        The noise.
+    sensitivity : float
+        The largest Frobenius norm of a difference.
+    budget : Budget
+        What is to be kept.
+    """
+    return theorem_3(covariance, sensitivity, budget, releases=1)
+
+
+def theorem_3(
+    covariance: Kronecker, sensitivity: float, budget: Budget, *, releases: int
+) -> Verdict:
+    """Judge a covariance used in T releases: ``sigma_min(U1) sigma_min(U2) >= s2 sqrt(T) / B``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matrixdp import Budget, Kronecker, theorem_3
+    >>> noise = Kronecker(25.0 * np.eye(2), np.eye(3))
+    >>> verdict = theorem_3(noise, 1.0, Budget(1.0, 1e-5), releases=4)
+    >>> verdict.holds, round(verdict.shortfall, 4)
+    (False, 1.4923)
+    """
+    sensitivity = positive_number(sensitivity, "sensitivity")
+    count = positive_integer(releases, "releases")
+    allowed = sqrt_down(budget.mu_squared / Fraction(count))
+    return Verdict(quotient_up(sensitivity, covariance.smallest_singular_value), allowed)

@@ -1,0 +1,160 @@
+"""``matrixdp release``, driven as a user would."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from matrixdp import Diagonal, Release, SymmetricIsotropic
+from matrixdp.cli.main import main
+
+PROMISE = ["--epsilon", "1", "--delta", "1e-5", "--neighbouring", "replace"]
+BALL = [*PROMISE, "--sensitivity", "1"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder with a matrix in every format."""
+    monkeypatch.chdir(tmp_path)
+    np.save("in.npy", np.zeros((3, 2)))
+    np.savez("in.npz", matrix=np.zeros((3, 2)))
+    Path("in.csv").write_text("0,0\n0,0\n0,0\n")
+    Path("labelled.csv").write_text("id,a,b\nx,0,0\ny,0,0\nz,0,0\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("source", ["in.npy", "in.npz", "in.csv"])
+@pytest.mark.parametrize("target", ["out.npy", "out.npz", "out.csv"])
+def test_every_format_to_every_format(source: str, target: str) -> None:
+    assert main(["release", source, target, *BALL]) == 0
+    release = Release.load(target)
+    assert release.shape == (3, 2)
+    assert release.noise_scale == pytest.approx(3.7306316)
+    assert str(release.guarantee) == json.loads(Path(f"{target}.json").read_text())["in_words"]
+    assert not np.any(release.value == 0)
+
+
+def test_labels_of_csv_are_kept() -> None:
+    assert main(["release", "labelled.csv", "out.csv", *BALL, "--header", "--index"]) == 0
+    lines = Path("out.csv").read_text().splitlines()
+    assert lines[0] == "id,a,b"
+    assert [line.split(",")[0] for line in lines[1:]] == ["x", "y", "z"]
+    assert Release.load("out.csv").shape == (3, 2)
+
+
+def test_other_sets(capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("square.npy", np.eye(3))
+    symmetric = ["release", "square.npy", "s.npy", *BALL, "--symmetric"]
+    assert main(symmetric) == 0
+    release = Release.load("s.npy")
+    assert isinstance(release.covariance, SymmetricIsotropic)
+    np.testing.assert_array_equal(release.value, release.value.T)
+    assert main(["release", "in.npy", "r.npy", *PROMISE, "--row-bounds", "1,2,3"]) == 0
+    covariance = Release.load("r.npy").covariance
+    assert isinstance(covariance, Diagonal)
+    np.testing.assert_allclose(covariance.scales[:, 0] / covariance.scales[0], [1, 2, 3])
+    np.save("bounds.npy", np.array([1.0, 4.0]))
+    capsys.readouterr()
+    assert main(["release", "in.npy", "b.npy", *PROMISE, "--box", "bounds.npy", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    ratio = record["largest_noise_scale"] / record["smallest_noise_scale"]
+    assert ratio == pytest.approx(2.0)
+    assert record["neighbouring"] == "replace"
+
+
+def test_standard_streams() -> None:
+    command = [
+        sys.executable, "-m", "matrixdp", "release", "-", "-", *BALL,
+        "--input-format", "npy", "--output-format", "npy", "--sidecar", "said.json",
+    ]  # fmt: skip
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros((4, 5)))
+    done = subprocess.run(command, input=buffer.getvalue(), capture_output=True, check=True)
+    assert np.load(io.BytesIO(done.stdout)).shape == (4, 5)
+    assert json.loads(Path("said.json").read_text())["guarantee"]["epsilon"] == 1.0
+    assert b"differential privacy" in done.stderr
+
+
+def test_existing_files_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("out.npy", "out.npy.json"):
+        Path(name).write_text("precious")
+        assert main(["release", "in.npy", "out.npy", *BALL]) == 2
+        assert "exists" in capsys.readouterr().err
+        assert Path(name).read_text() == "precious"
+        Path(name).unlink()
+    assert main(["release", "in.npy", "out.npy", *BALL]) == 0
+    first = np.load("out.npy")
+    assert main(["release", "in.npy", "out.npy", *BALL, "--force"]) == 0
+    assert np.all(first != np.load("out.npy"))
+    assert Release.verify("out.npy").epsilon == 1.0
+
+
+def test_integers_become_floats() -> None:
+    np.save("whole.npy", np.arange(6).reshape(2, 3))
+    assert main(["release", "whole.npy", "out.npy", *BALL]) == 0
+    assert Release.load("out.npy").value.dtype == np.float64
+
+
+def damaged(name: str, content: bytes) -> str:
+    Path(name).write_bytes(content)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["missing.npy", "out.npy", *BALL], "missing.npy"),
+        (["in.npy", "out.txt", *BALL], "'.txt'"),
+        (["in.npy", "no/out.npy", *BALL], "no/out.npy"),
+        (["in.npy", "out.npy", *PROMISE], "--sensitivity"),
+        (["in.npy", "out.npy", *BALL, "--box", "1,2"], "--sensitivity"),
+        (["in.npy", "out.npy", *PROMISE, "--symmetric", "--box", "1,2"], "--symmetric"),
+        (["in.npy", "out.npy", *BALL, "--symmetric"], "SymmetricBall"),
+        (["in.npy", "out.npy", *PROMISE, "--box", "1,2,3"], "3 columns"),
+        (["in.npy", "out.npy", *PROMISE, "--box", "1,x"], "'1,x'"),
+        (["in.npy", "out.npy", "--epsilon", "1", "--delta", "1e-5"], "--neighbouring"),
+        (
+            ["in.npy", "out.npy", *BALL[:4], "--neighbouring", "swap", "--sensitivity", "1"],
+            "neighbouring='swap'",
+        ),
+        (["in.npy", "out.npy", *BALL, "--sensitivity", "-1"], "bound=-1.0"),
+        (["in.npy", "out.npy", *BALL, "--epsilon", "-1"], "epsilon=-1.0"),
+        (["-", "out.npy", *BALL], "--input-format"),
+        (["in.npy", "-", *BALL], "--output-format"),
+        (["in.npy", "-", *BALL, "--output-format", "npy"], "--sidecar"),
+        (["in.npy", "out.npy", *BALL, "--sidecar", "x.json"], "--sidecar"),
+        (["labelled.csv", "out.csv", *BALL], "--header"),
+        (["nan.npy", "out.npy", *BALL], "NaN"),
+        (["cut.npy", "out.npy", *BALL], "cut.npy"),
+        (["cut.npz", "out.npy", *BALL], "cut.npz"),
+        (["foreign.npy", "out.npy", *BALL], "foreign.npy"),
+        (["object.npy", "out.npy", *BALL], "object.npy"),
+        (["flat.npy", "out.npy", *BALL], "two axes"),
+        (["ragged.csv", "out.npy", *BALL], "one length"),
+        (["empty.csv", "out.npy", *BALL], "empty.csv"),
+        (["binary.csv", "out.npy", *BALL], "binary.csv"),
+    ],
+)
+def test_bad_input_writes_nothing(
+    arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("nan.npy", np.array([[np.nan, 1.0]]))
+    np.save("flat.npy", np.zeros(3))
+    np.save("object.npy", np.array([[None]]), allow_pickle=True)
+    damaged("cut.npy", Path("in.npy").read_bytes()[:-8])
+    damaged("cut.npz", Path("in.npz").read_bytes()[:-30])
+    damaged("foreign.npy", b"PK\x03\x04 not numpy at all")
+    damaged("ragged.csv", b"1,2\n3\n")
+    damaged("empty.csv", b"")
+    damaged("binary.csv", b"\xff\xfe\x00\x01")
+    before = sorted(path.name for path in folder.iterdir())
+    assert main(["release", *arguments]) == 2
+    output = capsys.readouterr()
+    assert told in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
+    assert sorted(path.name for path in folder.iterdir()) == before

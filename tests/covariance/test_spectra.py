@@ -1,0 +1,68 @@
+"""Proven bounds against spectra computed in ball arithmetic."""
+
+import numpy as np
+import pytest
+from flint import acb_mat, arb, arb_mat, ctx
+
+from matrixdp.spectra import (
+    eigenvalue_lower_bounds,
+    inverse_enclosure,
+    singular_value_upper_bounds,
+)
+from reference import dense
+
+
+def true_eigenvalues(matrix: dense.FloatArray) -> list[arb]:
+    """Return the eigenvalues of a symmetric float matrix in 300-bit ball arithmetic, ascending."""
+    saved, ctx.prec = ctx.prec, 300
+    try:
+        values = acb_mat(arb_mat(matrix.tolist())).eig(nonstop=True)
+        return sorted((value.real for value in values), key=lambda ball: float(ball.mid()))
+    finally:
+        ctx.prec = saved
+
+
+@pytest.mark.parametrize(("size", "spread"), [(1, 1.0), (2, 5.0), (5, 2.0), (9, 20.0), (14, 8.0)])
+def test_eigenvalue_bounds_are_below_and_close(size: int, spread: float) -> None:
+    rng = np.random.default_rng(size)
+    for _ in range(5):
+        matrix = dense.random_definite(size, rng, spread)
+        truths = true_eigenvalues(matrix)
+        bounds = eigenvalue_lower_bounds(matrix, "matrix").tolist()
+        for bound, truth in zip(bounds, truths, strict=True):
+            assert bool(arb(bound) < truth)
+            assert bool(arb(bound) > truth - float(truths[-1].mid()) * size * 1e-14)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (6, 2), (8, 8)])
+def test_singular_value_bounds_are_above_and_close(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(sum(shape))
+    matrix = rng.standard_normal(shape)
+    narrow = matrix if shape[0] <= shape[1] else matrix.T
+    ctx.prec, saved = 300, ctx.prec
+    try:
+        exact = arb_mat(narrow.tolist())
+        squares = acb_mat(exact * exact.transpose()).eig(nonstop=True)
+        truths = sorted((value.real.sqrt() for value in squares), key=lambda b: -float(b.mid()))
+    finally:
+        ctx.prec = saved
+    bounds = singular_value_upper_bounds(matrix).tolist()
+    for bound, truth in zip(bounds, truths, strict=True):
+        assert bool(arb(bound) > truth)
+        assert bool(arb(bound) < truth + float(truths[0].mid()) * 1e-13)
+
+
+def test_the_inverse_is_enclosed() -> None:
+    rng = np.random.default_rng(4)
+    matrix = dense.random_definite(6, rng, 12.0)
+    smallest = float(eigenvalue_lower_bounds(matrix, "matrix")[0])
+    inverse, error = inverse_enclosure(matrix, smallest)
+    ctx.prec, saved = 300, ctx.prec
+    try:
+        truth = arb_mat(matrix.tolist()).inv()
+    finally:
+        ctx.prec = saved
+    for row in range(6):
+        for column in range(6):
+            assert bool(abs(truth[row, column] - inverse[row, column].item()) < error)
+    assert error < 1e-6 / smallest

@@ -1,0 +1,243 @@
+"""IMGM: the right scale, the right noise, and refusals before anything is drawn."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse, stats
+
+from matrixdp import (
+    IMGM,
+    Box,
+    Budget,
+    BudgetExceededError,
+    Covariance,
+    Diagonal,
+    FrobeniusBall,
+    InvalidParameterError,
+    Isotropic,
+    Kronecker,
+    Release,
+    ReleaseKey,
+    RowBounds,
+    ShapeError,
+    SymmetricBall,
+    SymmetricIsotropic,
+)
+from matrixdp.noise import simulation_generator
+from reference import ball as truth
+from reference import dense
+
+BUDGET = Budget(1.0, 1e-5)
+BALL = FrobeniusBall(1.0, neighbouring="replace")
+RNG = np.random.default_rng(5)
+
+
+def keys(seed: int) -> Callable[[], ReleaseKey]:
+    """Return a source of fixed keys, so that statistical tests give the same result every time."""
+    bits = np.random.default_rng(seed)
+    return lambda: ReleaseKey.from_bytes(bits.bytes(32))
+
+
+@given(st.floats(0.01, 20), st.floats(1e-12, 0.1), st.floats(1e-3, 1e3))
+def test_iid_noise_is_the_analytic_gaussian_on_the_flattened_matrix(
+    epsilon: float, delta: float, bound: float
+) -> None:
+    mechanism = IMGM(FrobeniusBall(bound, neighbouring="replace"), Budget(epsilon, delta))
+    assert isinstance(mechanism.covariance, Isotropic)
+    analytic = bound / float(truth.true_bound(epsilon, delta).mid())
+    assert mechanism.covariance.scale == pytest.approx(analytic, rel=1e-14)
+    assert mechanism.covariance.scale >= analytic * (1 - 1e-16)
+    matrix = RNG.standard_normal((4, 6))
+    flat = mechanism.release(matrix.reshape(1, 24), key=ReleaseKey.from_bytes(bytes(32)))
+    whole = mechanism.release(matrix, key=ReleaseKey.from_bytes(bytes(32)))
+    assert flat.guarantee == whole.guarantee
+    assert flat.noise_scale == whole.noise_scale
+
+
+def test_t_fold_composition_is_a_split() -> None:
+    once = IMGM(BALL, BUDGET).release(np.zeros((2, 2))).noise_scale
+    part = BUDGET.split(49)[0]
+    each = IMGM(BALL, part).release(np.zeros((2, 2)))
+    assert each.noise_scale == pytest.approx(7 * once, rel=1e-14)
+    assert each.guarantee.epsilon == part.epsilon
+
+
+CASES: dict[str, tuple[dense.AnySet, Covariance | None]] = {
+    "ball": (BALL, None),
+    "ball, rows": (BALL, Diagonal([[4.0], [5.0], [9.0]])),
+    "ball, directional": (
+        BALL,
+        Kronecker(dense.random_definite(3, RNG), dense.random_definite(3, RNG)).rescaled_for(
+            BALL, BUDGET
+        ),
+    ),
+    "ball, more directional noise than needed": (
+        BALL,
+        Kronecker(30 * np.eye(3) + 10 * np.ones((3, 3)), dense.random_definite(3, RNG) + np.eye(3)),
+    ),
+    "symmetric": (SymmetricBall(0.5, neighbouring="add-remove"), None),
+    "rows": (RowBounds([1.0, 0.2, 3.0], neighbouring="replace"), None),
+    "box": (Box([0.1, 5.0, 1.0], neighbouring="replace"), None),
+}
+
+
+def whitened_samples(sensitivity: dense.AnySet, covariance: Covariance | None) -> np.ndarray:
+    """Return the whitened noise of 3,000 releases of a 3 x 3 matrix, one row each."""
+    mechanism = IMGM(sensitivity, BUDGET, covariance)
+    matrix = 10 * dense.random_definite(3, np.random.default_rng(1))
+    new_key = keys(17)
+    rows = []
+    for _ in range(3000):
+        noise = mechanism.release(matrix, key=new_key()).value - matrix
+        white = mechanism.covariance.whiten(noise)
+        kept = (
+            np.triu_indices(3) if isinstance(sensitivity, SymmetricBall) else np.ones((3, 3), bool)
+        )
+        rows.append(white[kept])
+    return np.array(rows)
+
+
+def spread_p_value(samples: np.ndarray) -> float:
+    """Return the two-sided p-value of the sum of squares being chi-square: unit variance."""
+    lower = stats.chi2.cdf(float(np.sum(samples**2)), samples.size)
+    return float(2 * min(lower, 1 - lower))
+
+
+@pytest.mark.parametrize("case", CASES, ids=CASES)
+def test_releases_have_the_covariance_they_claim(case: str) -> None:
+    # 18,000 to 27,000 squares: their mean has relative error 0.011 at most, so scales of 0.9 and
+    # 1.1 (squares off by 0.2) are rejected with certainty; the keys are fixed, so nothing flakes.
+    samples = whitened_samples(*CASES[case])
+    assert spread_p_value(samples) > 1e-3
+    for wrong in (0.9, 1.1):
+        assert spread_p_value(wrong * samples) < 1e-12
+    correlation = np.corrcoef(samples.T)
+    np.testing.assert_allclose(correlation, np.eye(len(correlation)), atol=5 / math.sqrt(3000))
+    assert stats.kstest(samples.ravel(), "norm").pvalue > 1e-3
+
+
+def test_symmetric_releases_are_symmetric() -> None:
+    mechanism = IMGM(SymmetricBall(1.0, neighbouring="replace"), BUDGET)
+    value = mechanism.release(np.eye(20)).value
+    np.testing.assert_array_equal(value, value.T)
+
+
+def test_the_promise_of_directional_noise_rests_on_its_exact_floor() -> None:
+    # The covariance is far larger than the budget needs; the claimed mu is its own, and so is the
+    # floor that is drawn exactly.
+    covariance = Kronecker(400 * np.eye(2), np.diag([1.0, 2.0, 3.0]))
+    mechanism = IMGM(BALL, BUDGET, covariance)
+    assert mechanism.guarantee.mu == pytest.approx(1 / 20, rel=1e-9)
+    release = mechanism.release(np.zeros((2, 3)))
+    assert release.guarantee.mu == mechanism.mu
+
+
+def test_a_small_covariance_is_refused_with_the_shortfall() -> None:
+    with pytest.raises(BudgetExceededError, match=r"factor of 3\.7306"):
+        IMGM(BALL, BUDGET, Isotropic(1.0))
+    tight = Isotropic(1.0).rescaled_for(BALL, BUDGET)
+    assert IMGM(BALL, BUDGET, tight).mu <= BUDGET.mu
+
+
+@pytest.mark.parametrize("case", ["rows", "box", "symmetric"])
+def test_full_covariances_off_the_ball_are_judged_but_not_released(case: str) -> None:
+    sensitivity, _ = CASES[case]
+    full = Kronecker(dense.random_definite(3, RNG), dense.random_definite(3, RNG))
+    mechanism = IMGM(sensitivity, BUDGET, full.rescaled_for(sensitivity, BUDGET))
+    assert mechanism.guarantee.mu <= BUDGET.mu
+    with pytest.raises(InvalidParameterError, match=r"judged .* but not released"):
+        mechanism.release(np.eye(3))
+
+
+def test_dtypes() -> None:
+    mechanism = IMGM(BALL, BUDGET)
+    assert mechanism.release(np.zeros((2, 2), np.float32)).value.dtype == np.float32
+    for dtype in (np.int8, np.uint64, bool, ">f8"):
+        assert mechanism.release(np.ones((2, 2), dtype)).value.dtype == np.float64
+    assert mechanism.release([[1, 2], [3, 4]]).value.shape == (2, 2)
+    with pytest.raises(InvalidParameterError, match=r"2\*\*53"):
+        mechanism.release(np.array([[2**53 + 1]]))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "error", "told"),
+    [
+        (np.zeros((0, 3)), ShapeError, "empty"),
+        (np.zeros(3), ShapeError, "two axes"),
+        (np.zeros((2, 2, 2)), ShapeError, "two axes"),
+        (np.zeros((2, 2), complex), InvalidParameterError, "complex"),
+        (np.zeros((2, 2), object), InvalidParameterError, "object"),
+        (np.zeros((2, 2), np.float16), InvalidParameterError, "float16"),
+        (np.zeros((2, 2), np.longdouble), InvalidParameterError, "float"),
+        (np.array([["a"]]), InvalidParameterError, "dtype"),
+        (np.array([[np.nan]]), InvalidParameterError, "NaN or infinity"),
+        (np.array([[1.0, -np.inf]]), InvalidParameterError, "NaN or infinity"),
+        ([[1.0], [1.0, 2.0]], ShapeError, "ragged"),
+        (np.ma.masked_array(np.zeros((2, 2))), InvalidParameterError, "MaskedArray"),
+        (sparse.csr_matrix((2, 2)), InvalidParameterError, "toarray"),
+        (sparse.coo_array((2, 2)), InvalidParameterError, "toarray"),
+        ("matrix", InvalidParameterError, "str"),
+        (None, InvalidParameterError, "NoneType"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_bad_matrices_cost_nothing(matrix: object, error: type[Exception], told: str) -> None:
+    key = ReleaseKey.generate()
+    with pytest.raises(error, match=told):
+        IMGM(BALL, BUDGET).release(matrix, key=key)
+    key.check_unbound()  # nothing was drawn with it
+
+
+def test_shapes_that_do_not_fit() -> None:
+    with pytest.raises(ShapeError, match="3 rows"):
+        IMGM(CASES["rows"][0], BUDGET).release(np.zeros((2, 3)))
+    with pytest.raises(ShapeError, match="3 columns"):
+        IMGM(CASES["box"][0], BUDGET).release(np.zeros((3, 2)))
+    with pytest.raises(ShapeError, match="row_covariance"):
+        IMGM(BALL, BUDGET, Kronecker(99 * np.eye(2), np.eye(2))).release(np.zeros((2, 3)))
+    with pytest.raises(InvalidParameterError, match="not symmetric"):
+        IMGM(CASES["symmetric"][0], BUDGET).release(np.array([[0.0, 1.0], [2.0, 0.0]]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((1.0, BUDGET), "sensitivity=1.0"),
+        ((BALL, 1.0), "budget=1.0"),
+        ((BALL, BUDGET, 4.0), "covariance is a float"),
+        ((BALL, BUDGET, SymmetricIsotropic(9.0)), "SymmetricBall"),
+    ],
+)
+def test_bad_mechanisms(arguments: tuple[object, ...], told: str) -> None:
+    with pytest.raises(InvalidParameterError, match=told):
+        IMGM(*arguments)  # type: ignore[arg-type]
+
+
+def test_simulation_has_the_same_covariance_and_is_no_release() -> None:
+    covariance = Kronecker(dense.random_definite(3, RNG), dense.random_definite(3, RNG))
+    mechanism = IMGM(BALL, BUDGET, covariance.rescaled_for(BALL, BUDGET))
+    generator = simulation_generator(3)
+    samples = np.array(
+        [
+            mechanism.covariance.whiten(mechanism.simulate(np.zeros((3, 3)), generator).array)
+            for _ in range(2000)
+        ]
+    )
+    assert spread_p_value(samples) > 1e-3
+    simulated = mechanism.simulate(np.zeros((3, 3)), generator)
+    with pytest.raises(InvalidParameterError, match="simulated"):
+        Release(
+            value=simulated,
+            sensitivity=BALL,
+            covariance=mechanism.covariance,
+            guarantee=mechanism.guarantee,
+            mechanism="IMGM",
+        )
+    again = mechanism.simulate(np.zeros((3, 3)), simulation_generator(3)).array
+    np.testing.assert_array_equal(
+        again, mechanism.simulate(np.zeros((3, 3)), simulation_generator(3)).array
+    )

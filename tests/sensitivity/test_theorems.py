@@ -1,0 +1,80 @@
+"""Theorems 1 to 3 against dense algebra."""
+
+import math
+
+import numpy as np
+import pytest
+
+from matrixdp import (
+    Budget,
+    FrobeniusBall,
+    InvalidParameterError,
+    Kronecker,
+    ShapeError,
+    theorem_1,
+    theorem_2,
+    theorem_3,
+)
+from reference import dense
+
+RNG = np.random.default_rng(3)
+BUDGET = Budget(1.0, 1e-5)
+
+
+def random_noise(rows: int, columns: int) -> Kronecker:
+    return Kronecker(dense.random_definite(rows, RNG), dense.random_definite(columns, RNG))
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (5, 2), (3, 3), (1, 4)])
+def test_theorem_1_bounds_the_whitened_norm(shape: tuple[int, int]) -> None:
+    for _ in range(50):
+        noise, difference = random_noise(*shape), RNG.standard_normal(shape)
+        verdict = theorem_1(difference, noise, BUDGET)
+        assert verdict.mu >= np.linalg.norm(noise.whiten(difference)) * (1 - 1e-12)
+        values = np.linalg.svd(difference, compute_uv=False)
+        rows = np.sort(np.linalg.eigvalsh(noise.row_covariance))
+        columns = np.sort(np.linalg.eigvalsh(noise.column_covariance))
+        literal = sum(values[i] ** 2 / (rows[i] * columns[i]) for i in range(min(shape)))
+        assert verdict.mu == pytest.approx(math.sqrt(literal), rel=1e-9)
+
+
+def test_theorem_1_is_attained_when_the_directions_align() -> None:
+    noise = Kronecker(np.diag([4.0, 1.0]), np.diag([9.0, 1.0, 16.0]))
+    difference = np.array([[0.0, 0.0, 0.0], [0.0, 0.7, 0.0]])  # the weakest row and column
+    assert theorem_1(difference, noise, BUDGET).mu == pytest.approx(0.7)
+    assert np.linalg.norm(noise.whiten(difference)) == pytest.approx(0.7)
+
+
+def test_theorem_2_is_the_ball() -> None:
+    for _ in range(20):
+        noise = random_noise(3, 4)
+        verdict = theorem_2(noise, 1.5, BUDGET)
+        assert verdict.mu == FrobeniusBall(1.5, neighbouring="replace").radius(noise).value
+        tight = noise.scaled(verdict.shortfall * (1 + 1e-12))
+        assert theorem_2(tight, 1.5, BUDGET).holds
+        assert not theorem_2(tight.scaled(0.999), 1.5, BUDGET).holds
+
+
+def test_theorem_3_needs_root_t_more_noise() -> None:
+    noise = random_noise(3, 4)
+    once = theorem_2(noise, 1.0, BUDGET).shortfall
+    assert theorem_3(noise, 1.0, BUDGET, releases=49).shortfall == pytest.approx(7 * once)
+    assert theorem_3(noise, 1.0, BUDGET, releases=1) == theorem_2(noise, 1.0, BUDGET)
+
+
+def test_nothing_changed_costs_nothing() -> None:
+    verdict = theorem_1(np.zeros((2, 2)), random_noise(2, 2), BUDGET)
+    assert verdict.holds
+    assert verdict.mu < 1e-300 or verdict.mu == 0.0
+
+
+def test_bad_input() -> None:
+    noise = random_noise(2, 3)
+    with pytest.raises(ShapeError, match="row_covariance"):
+        theorem_1(np.ones((3, 2)), noise, BUDGET)
+    with pytest.raises(InvalidParameterError, match="difference"):
+        theorem_1(np.full((2, 3), np.nan), noise, BUDGET)
+    with pytest.raises(InvalidParameterError, match=r"sensitivity=0\.0"):
+        theorem_2(noise, 0.0, BUDGET)
+    with pytest.raises(InvalidParameterError, match="releases=0"):
+        theorem_3(noise, 1.0, BUDGET, releases=0)
