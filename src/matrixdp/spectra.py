@@ -27,6 +27,7 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 
 _UNIT = sys.float_info.epsilon / 2
+_UNDERFLOW = 2.0**-1070
 
 
 def checked_matrix(matrix: object, name: str) -> FloatArray:
@@ -124,10 +125,11 @@ def _residual_norm(matrix: FloatArray, left: FloatArray, right: FloatArray) -> f
 
     The float product of k terms per entry is off by at most ``(k + 2) u |L| |R|`` entrywise, in any
     order of summation (Higham 2002, section 3.5); the rounding of the columns scaled by the caller
-    and of the subtraction is within twice that.
+    and of the subtraction is within twice that, and what underflows within ``k`` tiny numbers.
     """
     terms = left.shape[1]
     rounding = 2 * (terms + 2) * _UNIT * (np.abs(left) @ np.abs(right) + np.abs(matrix))
-    error = np.abs(matrix - left @ right) + rounding
-    norm = math.sqrt(float(np.sum(np.square(error))))
+    error = np.abs(matrix - left @ right) + rounding + terms * _UNDERFLOW
+    largest = float(np.max(error))
+    norm = largest * math.sqrt(float(np.sum(np.square(error / largest))))
     return float(norm * (1.0 + (error.size + 8) * _UNIT))

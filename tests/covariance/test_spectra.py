@@ -66,3 +66,14 @@ def test_the_inverse_is_enclosed() -> None:
         for column in range(6):
             assert bool(abs(truth[row, column] - inverse[row, column].item()) < error)
     assert error < 1e-6 / smallest
+
+
+@pytest.mark.parametrize("scale", [2.0**-700, 2.0**-460, 2.0**460, 2.0**700])
+def test_extreme_magnitudes_keep_their_bounds(scale: float) -> None:
+    # Squares of such entries over- or underflow; the proof must not lose its error terms to that.
+    plain = dense.random_definite(4, np.random.default_rng(9))
+    matrix = plain * scale
+    truths = true_eigenvalues(plain)  # powers of two scale exactly
+    for bound, truth in zip(eigenvalue_lower_bounds(matrix, "m").tolist(), truths, strict=True):
+        assert bool(arb(bound / scale) < truth)
+        assert bool(arb(bound / scale) > truth * (1 - 1e-12))

@@ -2,8 +2,8 @@
 
 A ``python`` block is a doctest; the blocks of a page share their names, top to bottom. In a
 ``console`` block every line that starts with ``$ matrixdp`` is run, in a folder with a small
-``table.csv``, and its output compared; ``...`` stands for anything. Other kinds of blocks are prose,
-and only those listed here may occur.
+``table.csv``, and its output compared; ``...`` stands for anything. Other kinds of blocks are
+prose, and only those listed here may occur.
 """
 
 import doctest
