@@ -58,7 +58,7 @@ $(DEV): .venv/bin/python pyproject.toml constraints.txt
 
 $(BARE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-core
-	.venv-core/bin/python $(INSTALL) --editable . hypothesis pytest python-flint pyyaml
+	.venv-core/bin/python $(INSTALL) --editable . hypothesis pytest python-flint
 	@touch $@
 
 $(BENCH): pyproject.toml constraints.txt benchmarks/requirements-accounting.txt

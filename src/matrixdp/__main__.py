@@ -2,7 +2,7 @@
 
 import sys
 
-from matrixdp.cli.main import main
+from matrixdp_command import main
 
 if __name__ == "__main__":
     sys.exit(main())

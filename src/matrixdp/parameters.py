@@ -104,9 +104,11 @@ def positive_number(value: Any, name: str) -> float:
 
 
 def positive_integer(value: Any, name: str) -> int:
-    """Return a whole number of at least 1 as an int, or refuse it."""
+    """Return a whole number from 1 to 2**63 as an int, or refuse it."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not value >= 1:
         raise InvalidParameterError(f"{name}={value!r} must be a whole number of at least 1")
+    if not value <= 2**63:
+        raise InvalidParameterError(f"{name} is an integer beyond 2**63: pass a smaller one")
     return int(value)
 
 
@@ -131,11 +133,14 @@ def _as_float(value: Any, name: str) -> float:
         return float(value)
     except OverflowError:
         raise InvalidParameterError(
-            f"{name}={value!r} is too large for a float: pass a smaller number"
+            f"{name} is an integer of {value.bit_length()} bits, too large for a float: pass a "
+            "smaller number"
         ) from None
 
 
 def _real_array(value: Any, name: str) -> NDArray[np.float64]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
     try:
         array = np.asarray(value)
     except ValueError:

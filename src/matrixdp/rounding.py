@@ -8,6 +8,8 @@ import decimal
 import math
 from fractions import Fraction
 
+from matrixdp.errors import InvalidParameterError
+
 __all__ = [
     "float_down",
     "float_up",
@@ -26,15 +28,25 @@ _ROOT_BITS = 128
 
 
 def float_down(value: Fraction) -> float:
-    """Return the largest float that is at most the value, for values within the float range."""
-    nearest = float(value)
+    """Return the largest float that is at most the value; refuse one beyond the float range."""
+    nearest = _nearest(value)
     return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
 
 
 def float_up(value: Fraction) -> float:
-    """Return the smallest float that is at least the value, for values within the float range."""
-    nearest = float(value)
+    """Return the smallest float that is at least the value; refuse one beyond the float range."""
+    nearest = _nearest(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _nearest(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        bits = value.numerator.bit_length() - value.denominator.bit_length()
+        raise InvalidParameterError(
+            f"a result of about 2**{bits} is beyond the range of a float: rescale what makes it"
+        ) from None
 
 
 def quotient_down(dividend: float, divisor: float) -> float:

@@ -195,7 +195,14 @@ def test_a_defect_is_one_line_too(
         (["bound", "--epsilon", "1", "--delta", "1"], "delta=1.0"),
         (["bound", "--epsilon", "1"], "--delta"),
         (["bound", *BUDGET, "--sensitivity", "0"], "sensitivity=0.0"),
-        (["bound", *BUDGET, "--sensitivity", "1e308"], "sensitivity=1e+308"),
+        (["bound", *BUDGET, "--sensitivity", "1e308"], "range of a float"),
+        (["budget", "split", *BUDGET, "--weight", "1e308", "--weight", "1e-308"], "range of a"),
+        (["plan", *SHAPE, "--epsilon", "1", "--rows", "1" + 400 * "0"], "rows is an integer"),
+        (["plan", *SHAPE, "--epsilon", "1", "--sensitivity", "1e307", "--json"], "range of a"),
+        (["curve", "--mu", "1", "--to", "nan"], "to=nan"),
+        (["curve", "--mu", "1", "--from", "-1"], "from=-1.0"),
+        (["curve", "--mu", "1e-13"], "--to"),
+        (["curve", "--mu", "1", "--csv", "link.csv"], "link.csv"),
         (["bound", *BUDGET, "--loud"], "--loud"),
         (["curve"], "--mu"),
         (["curve", "--mu", "0"], "mu=0.0"),
@@ -227,8 +234,9 @@ def test_bad_input_is_one_line_and_code_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a-file").touch()
+    Path("link.csv").symlink_to("nowhere")
     assert main(arguments) == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["a-file"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-file", "link.csv"]
     output = capsys.readouterr()
     assert output.out == ""
     assert told in output.err
@@ -236,9 +244,55 @@ def test_bad_input_is_one_line_and_code_2(
     assert output.err.startswith("matrixdp: ")
 
 
+def test_all_files_are_written_or_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The second target cannot be made, which shows only when it is written.
+    impossible = Path("/proc/self/curve.png")
+    if not impossible.parent.is_dir():
+        pytest.skip("needs a folder that refuses files even to the superuser")
+    table = tmp_path / "curve.csv"
+    assert main(["curve", "--mu", "1", "--csv", str(table), "--figure", str(impossible)]) == 2
+    assert str(impossible) in capsys.readouterr().err
+    assert not table.exists()
+
+
+def test_no_number_is_ever_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    arguments = ["--epsilon", "1.234567e-5", "--delta", "1.234567e-100", "--parts", "7"]
+    assert main(["budget", "split", *arguments]) == 0
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert "1.23457e-100" in shown
+
+
+def test_shown_sensitivity_and_noise_make_a_true_claim(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["bound", *BUDGET, "--sensitivity", "1.0000001"]) == 0
+    cells = capsys.readouterr().out.splitlines()[3].split("│")
+    sensitivity, noise_scale = float(cells[4]), float(cells[5])
+    assert privacy_delta(sensitivity / noise_scale, 1.0) <= 1e-5
+
+
+def test_an_interrupt_while_importing_ends_with_130() -> None:
+    code = (
+        "import signal, sys, types\n"
+        "class Slow(types.ModuleType):\n"
+        "    def __getattr__(self, name):\n        raise KeyboardInterrupt\n"
+        "sys.modules['matrixdp.cli.main'] = Slow('matrixdp.cli.main')\n"
+        "import matrixdp_command\n"
+        "sys.exit(matrixdp_command.main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr == "matrixdp: interrupted\n"
+
+
 def test_an_interrupt_ends_with_130() -> None:
     code = (
-        "import sys, time, matrixdp.cli.main as program\n"
+        "import signal, sys, time, matrixdp.cli.main as program\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import matrixdp.cli.curve as command\n"
         "def slow(*_):\n    print('ready', flush=True)\n    time.sleep(60)\n"
         "command.privacy_delta = slow\n"

@@ -206,8 +206,8 @@ def test_shapes_that_do_not_fit() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((1.0, BUDGET), "sensitivity=1.0"),
-        ((BALL, 1.0), "budget=1.0"),
+        ((1.0, BUDGET), "sensitivity is a float"),
+        ((BALL, 1.0), "budget is a float"),
         ((BALL, BUDGET, 4.0), "covariance is a float"),
         ((BALL, BUDGET, SymmetricIsotropic(9.0)), "SymmetricBall"),
     ],

@@ -43,7 +43,7 @@ def test_bound_increases_in_epsilon(epsilon: float, delta: float, more: float) -
 
 @given(epsilons, deltas, st.floats(0.0, 1.0))
 def test_bound_increases_in_delta(epsilon: float, delta: float, part: float) -> None:
-    larger = delta + part * (domain.LARGEST_DELTA - delta)
+    larger = min(delta + part * (domain.LARGEST_DELTA - delta), domain.LARGEST_DELTA)
     assert privacy_bound(epsilon, larger) >= privacy_bound(epsilon, delta) * (1 - SLACK)
 
 
@@ -91,7 +91,7 @@ def test_composition_adds_squares_in_any_grouping(first: list[float], second: li
     whole = composed_mu(first + second)
     assert whole == pytest.approx(math.hypot(*first, *second), rel=1e-14)
     grouped = composed_mu([composed_mu(first), composed_mu(second)])
-    assert whole <= grouped <= whole * (1 + 1e-14) + math.ulp(0.0)
+    assert whole <= grouped <= whole * (1 + 1e-14) + 8 * math.ulp(0.0)
     assert composed_mu(second + first) == whole
 
 
@@ -134,7 +134,8 @@ FUNCTIONS: dict[Callable[..., Any], dict[str, object]] = {
     privacy_delta: {"mu": 1.0, "epsilon": 1.0},
     privacy_epsilon: {"mu": 1.0, "delta": 1e-5},
 }
-BAD_ANYWHERE = [math.nan, math.inf, -math.inf, -1.0, -1e-300, 1e300, 10**400, "1", None, 1j, True]
+BAD_NUMBERS = [math.nan, math.inf, -math.inf, -1.0, -1e-300, 1e300, 10**400, 10**5000]
+BAD_KINDS = ["1", None, 1j, True]
 BAD_ARRAYS = [
     np.array([0.5, math.nan]),
     np.array([[0.5, -1.0]]),
@@ -143,13 +144,15 @@ BAD_ARRAYS = [
     np.array([True]),
     np.array([0.5], dtype=object),
     np.array([0.5], dtype=np.longdouble),
+    np.ma.masked_array([0.5, 0.6], mask=[True, False]),
     [[0.5], [0.5, 0.5]],
 ]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-@pytest.mark.parametrize("bad", BAD_ANYWHERE + BAD_ARRAYS, ids=repr)
-def test_bad_arguments_are_named(function: Callable[..., Any], bad: object) -> None:
+@pytest.mark.parametrize("number", range(len(BAD_NUMBERS) + len(BAD_KINDS) + len(BAD_ARRAYS)))
+def test_bad_arguments_are_named(function: Callable[..., Any], number: int) -> None:
+    bad = [*BAD_NUMBERS, *BAD_KINDS, *BAD_ARRAYS][number]
     for name in FUNCTIONS[function]:
         with pytest.raises(InvalidParameterError, match=name):
             function(**{**FUNCTIONS[function], name: bad})
@@ -167,6 +170,11 @@ def test_delta_outside_its_domain(delta: float) -> None:
 def test_a_bad_entry_is_located() -> None:
     with pytest.raises(InvalidParameterError, match=r"epsilon=-2\.0 at index \(1, 0\)"):
         privacy_bound([[1.0], [-2.0]], 1e-5)
+
+
+def test_what_is_no_list_of_mus() -> None:
+    with pytest.raises(InvalidParameterError, match="mus=5"):
+        composed_mu(5)  # type: ignore[arg-type]
 
 
 def test_shapes_that_do_not_broadcast() -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,7 +124,7 @@ def test_a_filter_refuses_what_is_no_mu_and_changes_nothing() -> None:
             purse.spend(bad)  # type: ignore[arg-type]
     assert purse.spent == 0.0
     assert purse.remaining == purse.budget.mu
-    with pytest.raises(InvalidParameterError, match="budget="):
+    with pytest.raises(InvalidParameterError, match="budget is a float"):
         Filter(1.0)  # type: ignore[arg-type]
 
 
@@ -156,15 +157,53 @@ def test_threads_cannot_overspend_together() -> None:
     assert granted[0] == 200
 
 
-def test_the_guarantee_of_what_was_spent() -> None:
-    purse = Filter(Budget(1.0, 1e-5))
-    assert purse.guarantee("replace").epsilon == 0.0
-    purse.spend(0.1)
-    purse.spend(0.2)
-    so_far = purse.guarantee("add-remove")
-    assert so_far.mu == composed_mu([0.1, 0.2])
-    assert so_far.epsilon == privacy_epsilon(so_far.mu, 1e-5)
+def test_a_filter_guarantees_its_budget_whatever_was_spent() -> None:
+    # An analyst who stops when the outputs look good makes any smaller claim false.
+    budget = Budget(1.0, 1e-5)
+    purse = Filter(budget)
+    for mu in (0.1, 0.2):
+        purse.spend(mu)
+        promise = purse.guarantee("add-remove")
+        assert (promise.epsilon, promise.delta, promise.mu) == (1.0, 1e-5, budget.mu)
+    assert purse.spent == composed_mu([0.1, 0.2])
     assert "spent=0.223607" in repr(purse)
+
+
+def test_a_claim_for_what_was_spent_would_be_false() -> None:
+    # Two releases of mu; stop after the first if its privacy loss exceeds its own epsilon. The
+    # failure of "epsilon of what was spent" is then the first's plus the second's on the rest: more
+    # than delta. Simulated on the privacy losses themselves, 2e6 of them.
+    delta, mu = 0.01, 0.5
+    epsilons = [privacy_epsilon(composed_mu([mu] * steps), delta) for steps in (1, 2)]
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(mu**2 / 2, mu, (2, 2_000_000))
+    stop = first > epsilons[0]
+    loss = np.where(stop, first, first + second)
+    allowed = np.where(stop, epsilons[0], epsilons[1])
+    failure = float(np.mean(np.maximum(0.0, 1.0 - np.exp(allowed - loss))))
+    assert failure > 1.3 * delta
+
+
+def test_spending_holds_a_lock() -> None:
+    purse, held = Filter(Budget(1.0, 1e-5)), []
+
+    class Recorder:
+        def __enter__(self) -> None:
+            held.append(purse.spent)
+
+        def __exit__(self, *_: object) -> None:
+            held.append(purse.spent)
+
+    purse._lock = Recorder()  # type: ignore[assignment]
+    purse.spend(0.1)
+    assert held == [0.0, 0.1]
+
+
+def test_the_whole_of_a_budget_is_itself() -> None:
+    budget = Budget(1.0, 1e-5)
+    assert budget.split(1)[0] is budget
+    assert budget.split([3.0])[0].epsilon == 1.0
+    assert budget.split(np.array([1.0, 2.0])) == budget.split([1.0, 2.0])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,7 @@ def test_a_budget_and_its_parts_prove_their_own_claims(
 def test_groups_multiply_mu(mu: float, records: int, delta: float) -> None:
     one = Guarantee.of_mu(mu, delta=delta, neighbouring="replace")
     several = one.for_group(records)
+    assert Fraction(several.mu) >= records * Fraction(mu)
     assert several.mu == pytest.approx(records * mu, rel=1e-15)
     assert several.records == records
     assert several.epsilon >= one.epsilon
@@ -98,3 +100,11 @@ def test_a_group_too_large_for_any_protection() -> None:
         promise.for_group(10**6)
     with pytest.raises(InvalidParameterError, match="records=-1"):
         promise.for_group(-1)
+
+
+def test_at_epsilon_zero_the_exact_decision_is_a_proof_of_its_own() -> None:
+    # One double above erf(mu/sqrt(8)) epsilon is 0, though the bound there, rounded down, is below.
+    mu = 0.5
+    delta = math.nextafter(math.erf(mu / math.sqrt(8)), 1)
+    assert privacy_bound(0.0, delta) < mu
+    assert Guarantee(epsilon=0.0, delta=delta, mu=mu, neighbouring="replace").epsilon == 0.0

@@ -1,6 +1,7 @@
 """Plans: the two questions are inverse to each other, and the errors are those of real noise."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -37,8 +38,29 @@ def test_releases_cost_the_root_of_their_number(
     many = plan_for_budget(budget, rows=1, columns=1, sensitivity=sensitivity, releases=releases)
     assert many.noise_scale == pytest.approx(one.noise_scale * math.sqrt(releases), rel=1e-14)
     # What the noise really costs is within the budget, in exact arithmetic.
-    assert many.mu >= sensitivity / many.noise_scale * (1 - 1e-15)
-    assert many.releases * many.mu**2 <= float(budget.mu_squared) * (1 + 1e-15)
+    assert Fraction(sensitivity) / Fraction(many.noise_scale) <= Fraction(many.mu)
+    assert releases * Fraction(many.mu) ** 2 <= budget.mu_squared
+
+
+@given(measures, st.floats(0.01, 20), sizes, sizes, st.integers(1, 1000))
+def test_a_plan_affords_its_own_error(
+    measure: ErrorMeasure, epsilon: float, rows: int, columns: int, releases: int
+) -> None:
+    budget = Budget(epsilon, 1e-6)
+    plan = plan_for_budget(budget, rows=rows, columns=columns, sensitivity=1.0, releases=releases)
+    error = plan.error(measure)
+    factor = measure.per_unit_noise(rows, columns)
+    assert Fraction(error) >= Fraction(plan.noise_scale) * Fraction(factor)
+    again = plan_for_error(
+        error,
+        measure,
+        delta=1e-6,
+        rows=rows,
+        columns=columns,
+        sensitivity=1.0,
+        releases=releases,
+    )
+    assert again.budget <= budget
 
 
 @given(measures, scales, sizes, sizes, st.floats(0.1, 10), st.integers(1, 1000))
@@ -85,8 +107,9 @@ def test_the_largest_error_of_enormous_matrices() -> None:
         ({"sensitivity": math.inf}, "sensitivity=inf"),
         ({"sensitivity": math.nan}, "sensitivity=nan"),
         ({"releases": -1}, "releases=-1"),
-        ({"budget": 1.0}, "budget=1.0"),
-        ({"sensitivity": 1e308}, "noise_scale beyond"),
+        ({"budget": 1.0}, "budget is a float"),
+        ({"sensitivity": 1e308}, "beyond the range"),
+        ({"rows": 10**400}, "rows is an integer beyond"),
     ],
 )
 def test_bad_plans(changes: dict[str, object], name: str) -> None:
@@ -101,7 +124,7 @@ def test_bad_plans(changes: dict[str, object], name: str) -> None:
         (0.0, ErrorMeasure.ENTRY, "error=0.0"),
         (-1.0, ErrorMeasure.ENTRY, "error=-1.0"),
         (1e-9, ErrorMeasure.ENTRY, "no protection"),
-        (5e-324, ErrorMeasure.FROBENIUS, "beyond the range"),
+        (5e-324, ErrorMeasure.FROBENIUS, "leaves no noise"),
         (1.0, "entry", "measure='entry'"),
     ],
 )

@@ -1,9 +1,11 @@
 """The Rényi view against an integral, another library's conversion, and published ratios."""
 
 import math
+from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from flint import arb, ctx
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
@@ -52,7 +54,12 @@ def test_noise_that_the_conversion_wastes(epsilon: float, ratio: float) -> None:
     assert privacy_bound(epsilon, 1e-5) / mu == pytest.approx(ratio, abs=6e-4)
 
 
-@given(st.floats(1e-3, 100), st.floats(1e-300, 0.5))
+@given(
+    st.one_of(st.floats(1e-3, 100), st.floats(-308, 1).map(lambda power: 10.0**power)),
+    st.floats(-300, -0.4).map(lambda power: 10.0**power),
+)
+@example(mu=5.086662310302069e-15, delta=1.3583142794367736e-15)
+@example(mu=1e-308, delta=1e-5)
 def test_it_never_promises_more_than_the_curve(mu: float, delta: float) -> None:
     assert renyi_epsilon(mu, delta) >= privacy_epsilon(mu, delta)
 
@@ -70,6 +77,25 @@ def test_divergences_of_a_composition_add(mus: list[float], order: float) -> Non
     assert renyi_divergence(composed_mu(mus), order) == pytest.approx(total, rel=1e-12)
 
 
+@given(st.floats(0, 18), st.floats(-15, 1), st.floats(-300, -0.1))
+def test_conversion_is_never_below_the_truth(
+    log_order: float, log_divergence: float, log_delta: float
+) -> None:
+    order, divergence, delta = 1 + 10.0**log_order, 10.0**log_divergence, 10.0**log_delta
+    ctx.prec, saved = 200, ctx.prec
+    try:
+        a, d, t = arb(order), arb(divergence), arb(delta)
+        truth = d + ((a - 1) / a).log() - (t.log() + a.log()) / (a - 1)
+    finally:
+        ctx.prec = saved
+    assert bool(arb(renyi_to_epsilon(order, divergence, delta)) >= truth)
+
+
+@given(st.floats(1e-3, 1e3), st.floats(1.001, 1e6))
+def test_divergence_is_rounded_up(mu: float, order: float) -> None:
+    assert Fraction(renyi_divergence(mu, order)) >= Fraction(order) * Fraction(mu) ** 2 / 2
+
+
 def test_nothing_released_costs_nothing() -> None:
     assert renyi_epsilon(0.0, 1e-5) == 0.0
     assert renyi_divergence(0.0, 2.0) == 0.0
@@ -85,3 +111,7 @@ def test_bad_orders(order: float) -> None:
 def test_bad_divergence() -> None:
     with pytest.raises(InvalidParameterError, match=r"divergence=-1\.0"):
         renyi_to_epsilon(2.0, -1.0, 1e-5)
+    with pytest.raises(InvalidParameterError, match="divergence=False"):
+        renyi_to_epsilon(2.0, False, 1e-5)
+    with pytest.raises(InvalidParameterError, match="range of a float"):
+        renyi_divergence(1e4, 1e308)

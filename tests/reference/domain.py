@@ -76,6 +76,15 @@ def curve_points(count: int, seed: int) -> list[tuple[float, float]]:
     return points
 
 
+def subnormal_points(count: int, seed: int) -> list[tuple[float, float]]:
+    """Return (mu, epsilon) with mu around and below the smallest normal double."""
+    rng = np.random.default_rng(seed)
+    mus = 10.0 ** rng.uniform(-323, -306, count)
+    ratios = np.where(rng.random(count) < 0.2, 0.0, 10.0 ** rng.uniform(-3, 1, count))
+    points = list(zip(mus.tolist(), (mus * ratios).tolist(), strict=True))
+    return [*points, (30 * 5e-324, 22 * 5e-324), (3.81945598890513e-310, 5.7691234232604e-311)]
+
+
 def mechanism_points(count: int, seed: int) -> list[tuple[float, float]]:
     """Return random (mu, delta), a third of them with delta below but near delta(mu, 0)."""
     rng = np.random.default_rng(seed)

@@ -37,7 +37,7 @@ def bound(
                 shown_up(epsilon),
                 shown_up(delta),
                 shown_down(largest_mu, 10),
-                shown_up(sensitivity),
+                shown_down(sensitivity),
                 shown_up(plan.noise_scale, 10),
             ]
         ],

@@ -3,15 +3,16 @@
 import csv
 import io
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
 from matrixdp.cli.options import AsJson, Figure, Force, number_option, whole_number_option
-from matrixdp.cli.output import print_json, print_table, refuse_existing, write_file
+from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import DELTA, EPSILON, MU
+from matrixdp.mechanisms.matrix_files import check_target, write_all
+from matrixdp.parameters import DELTA, EPSILON, MU, real_number
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.rounding import shown_up
 
@@ -44,15 +45,17 @@ def curve(
     as_json: AsJson = False,
 ) -> None:
     """Show the delta that a mechanism has at each epsilon: its whole privacy curve."""
-    refuse_existing(csv_file, force=force, suffix=".csv")
-    refuse_existing(figure, force=force, suffix=".png")
+    _check_file(csv_file, ".csv", force=force)
+    _check_file(figure, ".png", force=force)
     mu = _chosen_mu(mu, epsilon, delta)
     epsilons = _epsilons(mu, start, stop, points)
     deltas = np.asarray(privacy_delta(mu, epsilons))
+    contents = []
     if csv_file is not None:
-        write_file(csv_file, lambda file: _write_csv(file, epsilons, deltas))
+        contents.append((csv_file, _csv_bytes(epsilons, deltas)))
     if figure is not None:
-        write_file(figure, lambda file: _draw(file, mu, epsilons, deltas))
+        contents.append((figure, _figure_bytes(mu, epsilons, deltas)))
+    write_all(contents, force=force)
     for written in filter(None, (csv_file, figure)):
         typer.echo(f"wrote {written}", err=True)
     if as_json:
@@ -77,26 +80,46 @@ def _chosen_mu(mu: float | None, epsilon: float | None, delta: float | None) -> 
 
 
 def _epsilons(mu: float, start: float, stop: float | None, points: int) -> "FloatArray":
-    first = EPSILON.number(start)
-    last = min(privacy_epsilon(mu, 1e-12), EPSILON.largest) if stop is None else stop
-    last = EPSILON.number(last)
+    first = _named_epsilon(start, "from")
+    if stop is None:
+        last = min(privacy_epsilon(mu, 1e-12), EPSILON.largest)
+    else:
+        last = _named_epsilon(stop, "to")
     if not 2 <= points <= _MOST_POINTS:
         raise InvalidParameterError(f"points={points} must be from 2 to {_MOST_POINTS}")
     if not first < last:
-        raise InvalidParameterError(f"from={first!r} must be below to={last!r}")
+        raise InvalidParameterError(
+            f"from={first!r} must be below to={last!r}: say both with --from and --to"
+        )
     return np.linspace(first, last, points)
 
 
-def _write_csv(file: IO[bytes], epsilons: "FloatArray", deltas: "FloatArray") -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+def _named_epsilon(value: float, name: str) -> float:
+    number = real_number(value, name)
+    if not 0.0 <= number <= EPSILON.largest:
+        raise InvalidParameterError(
+            f"{name}={number!r} is no epsilon: it must be from 0 to {EPSILON.largest!r}"
+        )
+    return number
+
+
+def _check_file(path: Path | None, suffix: str, *, force: bool) -> None:
+    if path is None:
+        return
+    if path.suffix.lower() != suffix:
+        raise InvalidParameterError(f"{path} does not end in {suffix}: name such a file")
+    check_target(path, force=force)
+
+
+def _csv_bytes(epsilons: "FloatArray", deltas: "FloatArray") -> bytes:
+    text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(["epsilon", "delta"])
     writer.writerows(zip(epsilons.tolist(), deltas.tolist(), strict=True))
-    text.flush()
-    text.detach()
+    return text.getvalue().encode()
 
 
-def _draw(file: IO[bytes], mu: float, epsilons: "FloatArray", deltas: "FloatArray") -> None:
+def _figure_bytes(mu: float, epsilons: "FloatArray", deltas: "FloatArray") -> bytes:
     from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
 
     canvas = Canvas(figsize=(6.4, 4.0), layout="constrained")
@@ -107,4 +130,6 @@ def _draw(file: IO[bytes], mu: float, epsilons: "FloatArray", deltas: "FloatArra
     axes.set_ylabel("delta")
     axes.set_title(f"Privacy curve of mu = {shown_up(mu)}")
     axes.grid(visible=True, alpha=0.3)
-    canvas.savefig(file, format="png", dpi=150)
+    content = io.BytesIO()
+    canvas.savefig(content, format="png", dpi=150)
+    return content.getvalue()

@@ -1,9 +1,10 @@
 """``matrixdp demo``: the main job in seconds, on data that comes with matplotlib."""
 
 import csv
+import io
 import math
 from pathlib import Path
-from typing import IO, Annotated
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from matrixdp.cli.options import AsJson
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.matrix_files import MatrixFile, write_whole
+from matrixdp.mechanisms.matrix_files import MatrixFile, write_all
 from matrixdp.mechanisms.release import Release
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.classic import classic_noise_scale
@@ -33,7 +34,7 @@ _ROUNDING_ALLOWANCE = 1.0 + 1e-9
 
 def demo(
     folder: Annotated[
-        Path, typer.Option("--folder", help="Where the results go; made if absent.")
+        Path, typer.Option("--folder", help="Where the results go; made, or its results replaced.")
     ] = Path("demo-output"),
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +46,7 @@ def demo(
     release = mechanism.release(MatrixFile(truth, columns=_NAMES, index=_NAMES, corner="stock"))
     target, figure = folder / "second_moments.csv", folder / "second_moments.png"
     release.save(target, force=True)
-    write_whole(figure, lambda file: _draw(file, truth, release), force=True)
+    write_all([(figure, _figure_bytes(truth, release))], force=True)
     _report(truth, release, sensitivity.bound, target, figure, as_json=as_json)
 
 
@@ -129,7 +130,7 @@ def _report(
     )
 
 
-def _draw(file: IO[bytes], truth: FloatArray, release: Release) -> None:
+def _figure_bytes(truth: FloatArray, release: Release) -> bytes:
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     canvas = Figure(figsize=(9.0, 3.6), layout="constrained")
@@ -143,4 +144,6 @@ def _draw(file: IO[bytes], truth: FloatArray, release: Release) -> None:
         axes.set_yticks(range(len(_NAMES)), _NAMES)
     canvas.colorbar(image, ax=canvas.axes, shrink=0.8)
     canvas.suptitle(str(release.guarantee), fontsize="small")
-    canvas.savefig(file, format="png", dpi=150)
+    content = io.BytesIO()
+    canvas.savefig(content, format="png", dpi=150)
+    return content.getvalue()

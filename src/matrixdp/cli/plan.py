@@ -13,7 +13,7 @@ from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
-from matrixdp.rounding import shown_up
+from matrixdp.rounding import shown_down, shown_up
 
 __all__ = ["plan"]
 
@@ -113,7 +113,7 @@ def _show(found: Plan, *, as_json: bool) -> None:
         ],
         title=(
             f"{found.releases} x a {found.rows} by {found.columns} matrix, sensitivity "
-            f"{shown_up(found.sensitivity)}\nepsilon {shown_up(found.budget.epsilon)} at delta "
+            f"{shown_down(found.sensitivity)}\nepsilon {shown_up(found.budget.epsilon)} at delta "
             f"{shown_up(found.budget.delta)} in all"
         ),
     )

@@ -18,7 +18,7 @@ from matrixdp.mechanisms.matrix_files import (
     MatrixFile,
     check_target,
     read_matrix,
-    write_whole,
+    write_all,
 )
 from matrixdp.mechanisms.statement import statement_path
 from matrixdp.noise.npy_layout import read_layout
@@ -188,7 +188,7 @@ def _release_in_memory(
         released.save(target, force=force)
         return released.guarantee
     data, statement = released.encode(f"stdout{suffix}")
-    write_whole(beside, lambda file: file.write(statement.encode()), force=force)
+    write_all([(beside, statement.encode())], force=force)
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
     return released.guarantee

@@ -8,7 +8,7 @@ from pathlib import Path
 from matrixdp.covariance import Diagonal, Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.matrix_files import check_target, write_whole
+from matrixdp.mechanisms.matrix_files import check_target, write_all
 from matrixdp.mechanisms.statement import Statement, statement_path
 from matrixdp.noise import ReleaseKey, add_noise_to_npy
 from matrixdp.noise.npy_layout import read_layout
@@ -91,7 +91,7 @@ def release_npy(
     finally:
         if force:
             fresh.unlink(missing_ok=True)
-    write_whole(beside, lambda file: file.write(statement.to_json().encode()), force=force)
+    write_all([(beside, statement.to_json().encode())], force=force)
     return guarantee
 
 

@@ -75,12 +75,12 @@ class IMGM:
     ) -> None:
         if not isinstance(sensitivity, FrobeniusBall | SymmetricBall | RowBounds | Box):
             raise InvalidParameterError(
-                f"sensitivity={sensitivity!r} is not a sensitivity set: pass FrobeniusBall, "
+                f"sensitivity is a {type(sensitivity).__name__}: pass FrobeniusBall, "
                 "SymmetricBall, RowBounds or Box"
             )
         if not isinstance(budget, Budget):
             raise InvalidParameterError(
-                f"budget={budget!r} is not a Budget: pass Budget(epsilon, delta)"
+                f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
             )
         if covariance is not None and not isinstance(covariance, Covariance):
             raise InvalidParameterError(

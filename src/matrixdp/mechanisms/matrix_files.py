@@ -3,7 +3,7 @@
 import csv
 import io
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -11,10 +11,17 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
 from matrixdp.noise.unfinished import check_new_file, unfinished_file
 
-__all__ = ["FORMATS", "MatrixFile", "check_target", "read_matrix", "write_matrix", "write_whole"]
+__all__ = [
+    "FORMATS",
+    "MatrixFile",
+    "check_target",
+    "read_matrix",
+    "write_all",
+    "write_matrix",
+]
 
 FORMATS = (".npy", ".npz", ".csv")
 
@@ -39,27 +46,46 @@ class MatrixFile:
 
 def check_target(path: Path, *, force: bool) -> None:
     """Refuse an existing target unless forced, and a missing folder, before any work is done."""
-    if force and path.is_file():
-        return
+    if path.is_file():
+        if force:
+            return
+        raise InvalidParameterError(
+            f"{path} exists: choose another name, or force it (force=True, --force)"
+        )
     check_new_file(path)
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], object], *, force: bool = False) -> None:
-    """Let a function write a file that appears complete or not at all.
+def write_all(contents: Sequence[tuple[Path, bytes]], *, force: bool = False) -> None:
+    """Write several files, each whole; if one cannot be written, take back those made before it."""
+    made: list[Path] = []
+    try:
+        for path, content in contents:
+            new = not path.exists()
+            _write_whole(path, content, force=force)
+            if new:
+                made.append(path)
+    except BaseException:
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _write_whole(path: Path, content: bytes, *, force: bool) -> None:
+    """Write a file that appears complete or not at all.
 
     An existing file is replaced only when forced, and then in one step.
     """
-    if not force:
-        with unfinished_file(path, b"") as file:
-            write(file)
-        return
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new") if force else path
     try:
         with unfinished_file(fresh, b"") as file:
-            write(file)
-        fresh.replace(path)
+            file.write(content)
+        if force:
+            fresh.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path} could not be written: {error.strerror}") from error
     finally:
-        fresh.unlink(missing_ok=True)
+        if force:
+            fresh.unlink(missing_ok=True)
 
 
 def write_matrix(file: BinaryIO, matrix: MatrixFile, suffix: str) -> None:

@@ -18,8 +18,8 @@ from matrixdp.mechanisms.matrix_files import (
     MatrixFile,
     check_target,
     read_matrix,
+    write_all,
     write_matrix,
-    write_whole,
 )
 from matrixdp.mechanisms.statement import AnySet, Statement, read_statement, statement_path
 from matrixdp.noise import SimulatedValue
@@ -139,8 +139,7 @@ class Release:
         check_target(target, force=force)
         check_target(beside, force=force)
         data, statement = self.encode(target.name)
-        write_whole(target, lambda file: file.write(data), force=force)
-        write_whole(beside, lambda file: file.write(statement.encode()), force=force)
+        write_all([(target, data), (beside, statement.encode())], force=force)
 
     def encode(self, name: str) -> tuple[bytes, str]:
         """Return the contents of the two files that `save` would write under a name."""

@@ -27,6 +27,7 @@ _CURVE_MARGIN = 8e-15
 # Phi(-40) is below the smallest double, and g < Phi(-a).
 _UNDERFLOW_LOWER = 40.0
 _SMALLEST = math.ulp(0.0)
+_SUBNORMAL_ROUNDING = 4 * _SMALLEST  # what four roundings to subnormal numbers can lose
 _BLOCK = 4096  # points per pass: the temporaries of one pass stay in the processor's cache
 
 
@@ -120,8 +121,8 @@ def privacy_delta(mu: Any, epsilon: Any) -> float | FloatArray:
 
     Notes
     -----
-    *Guarantee:* never below the true value, and within ``1e-14 k`` of it, relatively (at worst the
-    next double where the value is subnormal), with the condition number
+    *Guarantee:* never below the true value, and within ``1e-14 k`` of it, relatively (or within
+    eight of the smallest doubles, where the value is subnormal), with the condition number
 
         k = 1 + [mu phi(a) + epsilon exp(epsilon) Phi(-b)] / delta,
 
@@ -205,7 +206,8 @@ def _delta_number(mu: float, epsilon: float) -> float:
         if rest.value < 0.5:
             return min(1.0, math.nextafter(1.0 - rest.value + _CURVE_MARGIN * rest.condition, 1.0))
     found = solve.delta_low(mu, epsilon, SCALAR)
-    return math.nextafter(found.value + _CURVE_MARGIN * found.condition, 1.0)
+    upper = found.value + _CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING
+    return math.nextafter(upper, 1.0)
 
 
 def _epsilon_number(mu: float, delta: float) -> float:
@@ -232,7 +234,7 @@ def _delta_block(mu: FloatArray, epsilon: FloatArray) -> FloatArray:
     delta = np.where(
         high,
         1.0 - rest.value + _CURVE_MARGIN * rest.condition,
-        found.value + _CURVE_MARGIN * found.condition,
+        found.value + _CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING,
     )
     delta = np.nextafter(np.minimum(delta, 1.0), 1.0)
     delta[lower > _UNDERFLOW_LOWER] = _SMALLEST

@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
@@ -81,7 +85,7 @@ class Budget:
             )
         return cls._of_worth(worth, DELTA.number(delta))
 
-    def split(self, shares: int | Sequence[float]) -> tuple["Budget", ...]:
+    def split(self, shares: int | Sequence[float] | NDArray[Any]) -> tuple["Budget", ...]:
         """Return budgets that carry their shares of ``mu_squared`` exactly.
 
         Parameters
@@ -100,23 +104,27 @@ class Budget:
         >>> [round(part.mu, 4) for part in Budget(1.0, 1e-5).split([9, 16])]
         [0.1608, 0.2144]
         """
-        if isinstance(shares, int) or not isinstance(shares, Sequence):
+        if isinstance(shares, np.ndarray):
+            shares = shares.tolist()
+        if not isinstance(shares, Sequence):
             parts = positive_integer(shares, "shares")
             if not parts <= _MOST_PARTS:
                 raise InvalidParameterError(
                     f"shares={parts} is more than {_MOST_PARTS} parts: split into groups, and each "
                     "group again where it is spent"
                 )
-            return (self._of_worth(self.mu_squared / parts, self.delta),) * parts
+            return (self._share(Fraction(1, parts)),) * parts
         weights = [Fraction(positive_number(weight, "shares")) for weight in shares]
         if not weights:
             raise InvalidParameterError(
                 "shares=[] has no weight: pass a number of parts or one positive weight per part"
             )
         total = sum(weights, start=Fraction(0))
-        return tuple(
-            self._of_worth(self.mu_squared * weight / total, self.delta) for weight in weights
-        )
+        return tuple(self._share(weight / total) for weight in weights)
+
+    def _share(self, part: Fraction) -> "Budget":
+        """Return a part of this budget; the whole keeps the epsilon that it was given."""
+        return self if part == 1 else self._of_worth(self.mu_squared * part, self.delta)
 
     @classmethod
     def _of_worth(cls, mu_squared: Fraction, delta: float) -> "Budget":

@@ -1,13 +1,15 @@
 """Composition and group privacy of Gaussian releases: mu adds in squares, and linearly in records.
 
 Releases that are mu_1, ..., mu_T Gaussian-private compose to ``sqrt(sum mu_t^2)``, whatever their
-shapes and however each was chosen from the earlier outputs (Dong, Roth and Su 2022, Corollary 3.3).
+shapes and whatever each asks, given the earlier outputs (Dong, Roth and Su 2022, Corollary 3.3), as
+long as the mu_t are fixed in advance. Where they are chosen on the way, `Filter` bounds the whole.
 No composition of Gaussian releases is tighter when one pair of neighbours attains every mu_t.
 """
 
 from collections.abc import Iterable
 from fractions import Fraction
 
+from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import MU, positive_integer
 from matrixdp.rounding import float_up, sqrt_up
 
@@ -20,7 +22,8 @@ def composed_mu(mus: Iterable[float]) -> float:
     Parameters
     ----------
     mus : iterable of float
-        The mu of each release, from 0 to 1e4; each may depend on earlier outputs, not on the data.
+        The mu of each release, from 0 to 1e4, fixed before the first one. What a release asks may
+        depend on earlier outputs; if its mu does too, use a `Filter`.
 
     Returns
     -------
@@ -33,6 +36,8 @@ def composed_mu(mus: Iterable[float]) -> float:
     >>> composed_mu([3.0, 4.0])
     5.0
     """
+    if not isinstance(mus, Iterable):
+        raise InvalidParameterError(f"mus={mus!r} is not a list of numbers: pass [mu, ...]")
     return sqrt_up(sum((Fraction(MU.number(mu)) ** 2 for mu in mus), start=Fraction(0)))
 
 

@@ -31,7 +31,7 @@ class Filter:
     within the budget even though every mu_t is chosen adaptively, provided that mu_t depends on
     public information and earlier outputs only, bounds every pair of neighbours, and is spent
     before the noise is drawn (Smith and Thakurta 2022). Poisson-subsampled steps are
-    not Gaussian-private and do not belong here.
+    not Gaussian-private and do not belong here. All mu must be for one neighbouring relation.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Filter:
     def __init__(self, budget: Budget) -> None:
         if not isinstance(budget, Budget):
             raise InvalidParameterError(
-                f"budget={budget!r} is not a Budget: pass Budget(epsilon, delta)"
+                f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
             )
         self._budget = budget
         self._spent = Fraction(0)
@@ -64,7 +64,7 @@ class Filter:
 
     @property
     def spent(self) -> float:
-        """The mu of everything spent so far together, rounded up."""
+        """The root of the sum of the squares spent so far, rounded up: bookkeeping, no promise."""
         return sqrt_up(self._spent)
 
     @property
@@ -96,8 +96,23 @@ class Filter:
             self._spent += cost
 
     def guarantee(self, neighbouring: Neighbouring) -> Guarantee:
-        """Return what everything spent so far guarantees, at the budget's delta."""
-        return Guarantee.of_mu(self.spent, delta=self._budget.delta, neighbouring=neighbouring)
+        """Return what everything released under this filter guarantees: its whole budget.
+
+        Not the spent mu: when each release is chosen after seeing the last, how much was spent
+        depends on the outputs, and a claim for that amount would be false (it would have to hold
+        at a stopping time). Releases planned in advance have their `composed_mu`.
+
+        Parameters
+        ----------
+        neighbouring : {"add-remove", "replace"}
+            The relation for which every mu that was spent holds.
+        """
+        return Guarantee(
+            epsilon=self._budget.epsilon,
+            delta=self._budget.delta,
+            mu=self._budget.mu,
+            neighbouring=neighbouring,
+        )
 
     def __repr__(self) -> str:
         """Show the budget and what has been spent of it."""

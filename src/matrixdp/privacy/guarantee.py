@@ -96,7 +96,7 @@ class Guarantee:
         return cls(epsilon=epsilon, delta=delta, mu=mu, neighbouring=neighbouring, records=records)
 
     def for_group(self, records: int) -> "Guarantee":
-        """Return what holds, at the same delta, for this many records instead of one.
+        """Return what holds, at the same delta, for this many times as many records.
 
         Use it when one person may own several records: mu is multiplied by their number.
         """

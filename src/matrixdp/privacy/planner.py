@@ -15,7 +15,7 @@ from scipy import special
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import MU, positive_integer, positive_number
 from matrixdp.privacy.budget import Budget
-from matrixdp.rounding import quotient_down, quotient_up, sqrt_down, sqrt_up
+from matrixdp.rounding import product_up, quotient_down, quotient_up, sqrt_down, sqrt_up
 
 __all__ = ["ErrorMeasure", "Plan", "plan_for_budget", "plan_for_error"]
 
@@ -65,8 +65,8 @@ class Plan:
     noise_scale: float
 
     def error(self, measure: ErrorMeasure) -> float:
-        """Return the error of each release in a measure."""
-        return self.noise_scale * measure.per_unit_noise(self.rows, self.columns)
+        """Return the error of each release in a measure, rounded up."""
+        return product_up(self.noise_scale, measure.per_unit_noise(self.rows, self.columns))
 
 
 def plan_for_budget(
@@ -94,7 +94,7 @@ def plan_for_budget(
     """
     if not isinstance(budget, Budget):
         raise InvalidParameterError(
-            f"budget={budget!r} is not a Budget: pass Budget(epsilon, delta)"
+            f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
         )
     rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
     sensitivity = positive_number(sensitivity, "sensitivity")
@@ -107,7 +107,7 @@ def plan_for_budget(
         sensitivity=sensitivity,
         releases=releases,
         mu=mu,
-        noise_scale=_quotient_up(sensitivity, mu, "noise_scale"),
+        noise_scale=quotient_up(sensitivity, mu),
     )
 
 
@@ -159,11 +159,15 @@ def plan_for_error(
     noise_scale = quotient_down(
         positive_number(error, "error"), measure.per_unit_noise(rows, columns)
     )
-    each = Fraction(_quotient_up(sensitivity, noise_scale, "mu"))
+    if not noise_scale > 0.0:
+        raise InvalidParameterError(
+            f"error={error!r} leaves no noise that a float can express: allow a larger error"
+        )
+    each = Fraction(quotient_up(sensitivity, noise_scale))
     if not releases * each**2 <= Fraction(MU.largest) ** 2:
         raise InvalidParameterError(
-            f"error={error!r} would take mu={float(each)!r} in each of {releases} releases, no "
-            "protection to speak of: allow a larger error, fewer releases or a smaller sensitivity"
+            f"error={error!r} in each of {releases} releases would take mu above {MU.largest!r}, "
+            "no protection to speak of: allow a larger error or fewer releases"
         )
     return plan_for_budget(
         Budget.from_mu(sqrt_up(releases * each**2), delta),
@@ -172,14 +176,3 @@ def plan_for_error(
         sensitivity=sensitivity,
         releases=releases,
     )
-
-
-def _quotient_up(sensitivity: float, divisor: float, name: str) -> float:
-    """Return ``sensitivity / divisor`` rounded up, or refuse a plan that no float can express."""
-    try:
-        return quotient_up(sensitivity, divisor)
-    except (OverflowError, ZeroDivisionError):
-        raise InvalidParameterError(
-            f"sensitivity={sensitivity!r} gives a {name} beyond the range of a float: rescale the "
-            "matrix or change the error"
-        ) from None

@@ -7,17 +7,16 @@ by addition. It is offered because other accounting speaks it; the privacy curve
 import math
 from fractions import Fraction
 
-from scipy import optimize
-
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import DELTA, MU, positive_number
+from matrixdp.parameters import DELTA, MU, positive_number, real_number
 from matrixdp.rounding import float_up
 
 __all__ = ["renyi_divergence", "renyi_epsilon", "renyi_to_epsilon"]
 
-# The conversion is a handful of float operations, each off by at most a few units of 2**-53 of the
-# largest term; one part in 1e13 of the terms' sizes covers them.
+# Each term of the conversion is a few float operations without cancellation; one part in 1e13 of
+# the terms' sizes covers their rounding and that of their sum.
 _MARGIN = 1e-13
+_LARGEST_LOG_EXCESS = math.log(1e18)
 
 
 def renyi_divergence(mu: float, order: float) -> float:
@@ -55,8 +54,11 @@ def renyi_to_epsilon(order: float, divergence: float, delta: float) -> float:
         From the smallest normal double to 1 - 1e-12.
     """
     order, delta = _checked_order(order), DELTA.number(delta)
-    if divergence != 0.0:
-        divergence = positive_number(divergence, "divergence")
+    divergence = real_number(divergence, "divergence")
+    if not 0.0 <= divergence < math.inf:
+        raise InvalidParameterError(
+            f"divergence={divergence!r} is outside its domain: it must be finite and at least 0"
+        )
     return _converted(order, divergence, delta)
 
 
@@ -85,8 +87,10 @@ def renyi_epsilon(mu: float, delta: float) -> float:
     mu, delta = MU.number(mu), DELTA.number(delta)
     if mu == 0.0:
         return 0.0
+    from scipy import optimize  # noqa: PLC0415 - a fifth of a second that few calls need
+
     # The best order of the simpler conversion D + log(1/delta)/(alpha - 1) is close to the best.
-    centre = math.log(math.sqrt(-2.0 * math.log(delta)) / mu)
+    centre = min(math.log(-2.0 * math.log(delta)) / 2 - math.log(mu), _LARGEST_LOG_EXCESS - 8.0)
 
     def epsilon_at(log_excess: float) -> float:
         order = 1.0 + math.exp(log_excess)
@@ -102,7 +106,8 @@ def _converted(order: float, divergence: float, delta: float) -> float:
     excess = order - 1.0
     terms = (
         divergence,
-        math.log(excess) - math.log(order),
+        # log((alpha - 1)/alpha); each form is accurate on its side of 2.
+        math.log(excess / order) if order < 2.0 else math.log1p(-1.0 / order),
         -math.log(delta) / excess,
         -math.log(order) / excess,
     )

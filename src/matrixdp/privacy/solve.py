@@ -138,11 +138,8 @@ def delta_low(mu: Real, epsilon: Real, functions: Arithmetic[Real]) -> Condition
     point = point_at(mu, epsilon / mu)
     slope = mean_slope(point, functions)
     upper = mills_ratio(point.upper, functions)
-    # The density may underflow where density * mu does not, so its root is multiplied in twice.
-    root = functions.exp(-0.25 * point.lower * point.lower)
-    scale = root * (mu / _SQRT_TAU)
-    condition = scale * (slope + 1.0 + point.centre * upper) * root
-    return Conditioned(scale * slope * root, condition)
+    scale = functions.exp(-0.5 * point.lower * point.lower) / _SQRT_TAU * mu
+    return Conditioned(scale * slope, scale * (slope + 1.0 + point.centre * upper))
 
 
 def delta_high(mu: Real, epsilon: Real, functions: Arithmetic[Real]) -> Conditioned[Real]:
