@@ -5,6 +5,8 @@ DEV := .venv/.dev-installed
 BARE := .venv-core/.installed
 BENCH := .venv-bench/.installed
 NOISE_BENCH := .venv-opendp/.installed
+# make benchmark SAVE=--save keeps the figures in results/, which the README quotes.
+SAVE ?=
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test core-test lint types format benchmark benchmark-noise noise-statistics clean
@@ -32,12 +34,12 @@ format: $(DEV)
 	.venv/bin/python -m ruff format .
 
 benchmark: $(BENCH)
-	.venv-bench/bin/python benchmarks/calibration_speed.py
-	.venv-bench/bin/python benchmarks/calibration_safety.py
+	.venv-bench/bin/python benchmarks/calibration_speed.py $(SAVE)
+	.venv-bench/bin/python benchmarks/calibration_safety.py $(SAVE)
 
 benchmark-noise: $(NOISE_BENCH)
-	.venv-opendp/bin/python benchmarks/noise_speed.py
-	.venv-opendp/bin/python benchmarks/noise_memory.py
+	.venv-opendp/bin/python benchmarks/noise_speed.py $(SAVE)
+	.venv-opendp/bin/python benchmarks/noise_memory.py $(SAVE)
 
 # A thousand million samples: some minutes.
 noise-statistics: $(DEV)

@@ -9,6 +9,7 @@ import math
 
 from dp_accounting import get_sigma_gaussian
 from flint import arb, ctx
+from recorded import record
 
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import plan_for_budget
@@ -34,6 +35,7 @@ def ours(epsilon: float, delta: float) -> float:
 
 def main() -> None:
     """Print, for each library, how many of the scales are unsafe and by how much."""
+    figures: dict[str, float] = {}
     for name, calibrate in (("matrixdp", ours), ("dp_accounting", get_sigma_gaussian)):
         excesses, failures = [], 0
         for epsilon in EPSILONS:
@@ -52,6 +54,10 @@ def main() -> None:
             f"worst excess over delta {max(unsafe, default=0.0):.1e}, "
             f"most noise given away {-min(excesses):.1e} of delta, {failures} without an answer"
         )
+        figures[f"budgets, {name}"] = len(excesses) + failures
+        figures[f"unsafe, {name}"] = len(unsafe)
+        figures[f"worst excess, {name}"] = max(unsafe, default=0.0)
+    record("calibration_safety", figures)
 
 
 if __name__ == "__main__":

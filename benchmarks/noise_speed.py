@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 
 import numpy as np
+from recorded import record
 from rich.console import Console
 from rich.table import Table
 
@@ -49,7 +50,7 @@ def bound(shape: tuple[int, int], kernel: str) -> ExactNoise:
     return ExactNoise(stream, SCALE, make_kernel=available_kernels()[kernel])
 
 
-def add_rows(table: Table, shape: tuple[int, int]) -> None:
+def add_rows(table: Table, shape: tuple[int, int], figures: dict[str, float]) -> None:
     """Measure one shape: numpy's generator, both kernels, in place, two threads."""
     generator = np.random.default_rng()
     value = np.full(shape, 1.5)
@@ -66,6 +67,7 @@ def add_rows(table: Table, shape: tuple[int, int]) -> None:
         kernel = name.split(",")[0]
         threaded = name.endswith("two threads")
         against = medians[kernel] if threaded else medians["standard_normal"]
+        figures[f"{name}, {size}"] = against / elapsed
         target = {"numba": "2.0", "numpy": "0.75", "numba, two threads": "1.6 times one"}
         table.add_row(
             size,
@@ -76,7 +78,7 @@ def add_rows(table: Table, shape: tuple[int, int]) -> None:
         )
 
 
-def add_opendp(table: Table) -> None:
+def add_opendp(table: Table, figures: dict[str, float]) -> None:
     """Measure OpenDP on the same grid, if it is installed."""
     try:
         dp = import_module("opendp.prelude")  # a peer, in an environment of its own
@@ -96,6 +98,7 @@ def add_opendp(table: Table) -> None:
     )
     per_element = medians["opendp"] / size
     ours = medians["ours"] / whole.size
+    figures["OpenDP make_gaussian"] = per_element / ours
     table.add_row(f"1 x {size}", "OpenDP make_gaussian", f"{per_element * 1e9:.0f}", "", "")
     table.add_row("", "ours over OpenDP", f"{ours * 1e9:.2f}", f"{per_element / ours:.0f}", "1000")
 
@@ -105,10 +108,12 @@ def main() -> None:
     table = Table(title="Exact Gaussian noise, medians of interleaved rounds")
     for heading in ("matrix", "what", "ns per element", "times as fast", "must reach"):
         table.add_column(heading, justify="right" if heading[0] in "nt" else "left")
+    figures: dict[str, float] = {}
     for shape in SHAPES:
-        add_rows(table, shape)
-    add_opendp(table)
+        add_rows(table, shape, figures)
+    add_opendp(table, figures)
     Console(width=100).print(table)
+    record("noise_speed", figures)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,38 @@
+"""Where a benchmark's figures are kept: a small table under ``results/`` with its provenance."""
+
+import csv
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+
+
+def record(name: str, figures: Mapping[str, float]) -> None:
+    """Write ``results/<name>.csv`` if the script was started with ``--save``."""
+    if "--save" not in sys.argv[1:]:
+        return
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["what", "figure"])
+        writer.writerow(["commit", _commit()])
+        writer.writerow(["processor", _processor()])
+        writer.writerow(["python", platform.python_version()])
+        writer.writerows((what, f"{figure:.4g}") for what, figure in figures.items())
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=RESULTS.parent)  # noqa: S603
+    return done.stdout.strip() or "unknown"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")

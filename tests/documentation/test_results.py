@@ -1,0 +1,53 @@
+"""The README says what the recorded benchmark results say, and what they must reach was reached."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def figures(name: str) -> dict[str, float]:
+    """Return the figures of a recorded benchmark, without its provenance."""
+    with (ROOT / "results" / f"{name}.csv").open(newline="") as file:
+        rows = {row["what"]: row["figure"] for row in csv.DictReader(file)}
+    for provenance in ("commit", "processor", "python"):
+        assert rows.pop(provenance)
+    return {what: float(figure) for what, figure in rows.items()}
+
+
+def quoted(text: str) -> bool:
+    return text in (ROOT / "README.md").read_text()
+
+
+def test_calibration() -> None:
+    speed, safety = figures("calibration_speed"), figures("calibration_safety")
+    assert speed["scalar call"] >= 20
+    assert speed["per array point"] >= 150
+    assert safety["unsafe, matrixdp"] == 0
+    assert quoted(f"| {speed['scalar call']:.0f} times as fast |")
+    assert quoted(f"| {speed['per array point']:,.0f} times as fast |")
+    unsafe, worst = safety["unsafe, dp_accounting"], safety["worst excess, dp_accounting"]
+    assert quoted(
+        f"| 0 | {unsafe:.0f} (by {worst:.1e} of delta at the worst) |".replace("e-0", "e-")
+    )
+    assert quoted(f"of {safety['budgets, matrixdp']:.0f} budgets")
+
+
+@pytest.mark.parametrize("size", ["4096 x 512", "8192 x 8192"])
+def test_noise_speed(size: str) -> None:
+    speed = figures("noise_speed")
+    assert speed[f"numba, {size}"] >= 2.0
+    assert speed[f"numpy, {size}"] >= 0.75
+    assert quoted(f"{speed[f'numba, {size}']:.2f}")
+    assert quoted(f"{speed[f'numpy, {size}']:.2f}")
+
+
+def test_noise_against_opendp_and_memory() -> None:
+    speed, memory = figures("noise_speed"), figures("noise_memory")
+    assert speed["OpenDP make_gaussian"] >= 1000
+    assert quoted(f"{speed['OpenDP make_gaussian']:,.0f} times")
+    assert memory["in place, 1 GiB, MiB"] <= 32
+    assert memory["4 GiB file completes"] == 1
+    assert quoted(f"{speed['numba, two threads, 8192 x 8192']:.2f}")
