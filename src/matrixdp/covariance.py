@@ -80,7 +80,7 @@ class Covariance(abc.ABC):
 
     @abc.abstractmethod
     def scaled(self, factor: float) -> Self:
-        """Return the covariance whose noise is a positive factor larger, rounded up."""
+        """Return the covariance whose noise is a positive factor larger, to float accuracy."""
 
     def total_variance(self, shape: Shape) -> float:
         """Return the expected squared Frobenius norm of the noise."""
@@ -312,7 +312,7 @@ class Kronecker(Covariance):
 
     @classmethod
     def from_factors(cls, row_factor: ArrayLike, column_factor: ArrayLike) -> Self:
-        """Return the covariance of ``U1 N U2^T`` from the factors U1 and U2 (rounded once)."""
+        """Return the covariance of ``U1 N U2^T`` from U1 and U2; their products are rounded."""
         return cls(
             _gram(checked_matrix(row_factor, "row_factor")),
             _gram(checked_matrix(column_factor, "column_factor")),
@@ -369,8 +369,10 @@ class Kronecker(Covariance):
     @property
     def smallest_singular_value(self) -> float:
         """A proven lower bound of ``sigma_min(U1) sigma_min(U2)``."""
-        square = product_down(float(self.row_eigenvalues[0]), float(self.column_eigenvalues[0]))
-        return math.nextafter(math.sqrt(square), 0.0)
+        rows, columns = float(self.row_eigenvalues[0]), float(self.column_eigenvalues[0])
+        return product_down(
+            math.nextafter(math.sqrt(rows), 0.0), math.nextafter(math.sqrt(columns), 0.0)
+        )
 
     @property
     def largest_singular_value(self) -> float:
@@ -405,8 +407,9 @@ class Kronecker(Covariance):
         return np.sqrt(variances)
 
     def scaled(self, factor: float) -> Self:
-        """Return the covariance whose noise is a factor larger."""
-        return type(self)(self.row_covariance * factor**2, self.column_covariance)
+        """Return the covariance whose noise is about a factor larger; judge it again."""
+        factor = positive_number(factor, "factor")
+        return type(self)(self.row_covariance * factor * factor, self.column_covariance)
 
 
 def _gram(factor: FloatArray) -> FloatArray:

@@ -130,12 +130,15 @@ def broadcast_together(
 
 def _as_float(value: Any, name: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
+        number = math.inf
+    if isinstance(value, int) and (number == math.inf or int(number) != value):
         raise InvalidParameterError(
-            f"{name} is an integer of {value.bit_length()} bits, too large for a float: pass a "
-            "smaller number"
-        ) from None
+            f"{name} is an integer of {value.bit_length()} bits that no float holds exactly: pass "
+            "a float, rounded to the private side"
+        )
+    return number
 
 
 def _real_array(value: Any, name: str) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ __all__ = [
     "product_up",
     "quotient_down",
     "quotient_up",
+    "raised",
     "shown_down",
     "shown_up",
     "sqrt_down",
@@ -25,6 +26,7 @@ __all__ = [
 
 # Bits of the integer square root beyond the 53 of a float: doubles are then multiples of its unit.
 _ROOT_BITS = 128
+_UNDERFLOW_BOUND = 2.0**-1000
 
 
 def float_down(value: Fraction) -> float:
@@ -67,6 +69,20 @@ def product_down(first: float, second: float) -> float:
 def product_up(first: float, second: float) -> float:
     """Return ``first * second`` rounded up."""
     return float_up(Fraction(first) * Fraction(second))
+
+
+def raised(value: float, units: int) -> float:
+    """Return an upper bound of a non-negative number known to ``units`` units of 2**-53.
+
+    Near and below the normal range, where a product may have underflowed on the way, it is at least
+    2**-1000, so that no true value can be above it.
+
+    Examples
+    --------
+    >>> raised(1.0, 4) > 1.0, raised(0.0, 4) == 2.0**-1000
+    (True, True)
+    """
+    return max(math.nextafter(value * (1.0 + units * 2.0**-53), math.inf), _UNDERFLOW_BOUND)
 
 
 def sqrt_down(value: Fraction) -> float:

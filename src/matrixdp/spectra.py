@@ -32,11 +32,18 @@ _UNDERFLOW = 2.0**-1070
 
 def checked_matrix(matrix: object, name: str) -> FloatArray:
     """Return a finite, non-empty real matrix as a read-only float64 copy, or refuse it."""
-    array = np.asarray(matrix)
+    if isinstance(matrix, np.ma.MaskedArray):
+        raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
+    try:
+        array = np.asarray(matrix)
+    except ValueError:
+        raise ShapeError(f"{name} is ragged: its rows must have one length") from None
     if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
         raise InvalidParameterError(f"{name} has dtype {array.dtype}: pass real numbers, float64")
     if array.ndim != 2 or array.size == 0:
         raise ShapeError(f"{name} has shape {array.shape}: it must be a matrix and not empty")
+    if array.dtype.kind in "iu" and not bool(np.all(np.abs(array.astype(np.float64)) <= 2.0**53)):
+        raise InvalidParameterError(f"{name} holds integers beyond 2**53: pass float64 numbers")
     array = array.astype(np.float64)
     if not np.isfinite(array).all():
         raise InvalidParameterError(f"{name} contains NaN or infinity: pass finite numbers")

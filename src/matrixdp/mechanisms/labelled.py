@@ -4,7 +4,7 @@ numpy arrays and nested lists, pandas and polars data frames. Frames are recogni
 importing their library: whoever passes one has imported it already.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,8 +50,11 @@ class LabelledMatrix:
             )
         library = type(matrix).__module__.partition(".")[0]
         if library == "pandas" and type(matrix).__name__ == "DataFrame":
+            _refuse_sparse_columns(matrix)
+            _check_columns(matrix[name] for name in matrix.columns.unique())
             return cls(_checked(matrix.to_numpy()), _into_pandas(matrix))
         if library == "polars" and type(matrix).__name__ == "DataFrame":
+            _check_columns(matrix.iter_columns())
             return cls(_checked(matrix.to_numpy()), _into_polars(matrix))
         if isinstance(matrix, MatrixFile):
             return cls(_checked(matrix.array), lambda array: replace(matrix, array=array))
@@ -61,6 +64,8 @@ class LabelledMatrix:
                 f"matrix is a {type(matrix).__name__}: pass a numpy array, or a pandas or polars "
                 "data frame"
             )
+        if not isinstance(matrix, np.ndarray):
+            _check_cells(matrix)
         return cls(_checked(matrix), lambda array: array)
 
     def __repr__(self) -> str:
@@ -103,9 +108,38 @@ def _checked(matrix: Any) -> NDArray[Any]:
 
 def _from_integers(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind != "b":
-        largest = max(abs(int(array.max())), abs(int(array.min())))
-        if largest > _LARGEST_EXACT_INTEGER:
-            raise InvalidParameterError(
-                "matrix holds integers beyond 2**53, which float64 cannot hold exactly: scale them"
-            )
+        _check_integer(int(array.max()))
+        _check_integer(int(array.min()))
     return array.astype(np.float64)
+
+
+def _check_integer(number: int) -> None:
+    if abs(number) > _LARGEST_EXACT_INTEGER:
+        raise InvalidParameterError(
+            "matrix holds integers beyond 2**53, which float64 cannot hold exactly, so that one "
+            "record may move it by more than it should: scale them"
+        )
+
+
+def _check_columns(columns: Iterable[Any]) -> None:
+    """Check the integers of a frame column by column, before columns are made one type."""
+    for column in columns:
+        values = np.asarray(column)
+        if values.dtype.kind in "iu" and values.size:
+            _from_integers(values)
+
+
+def _check_cells(rows: Iterable[Any]) -> None:
+    """Check the integers of nested lists, before numpy makes them one type."""
+    for row in rows:
+        for cell in row if isinstance(row, list | tuple) else (row,):
+            if isinstance(cell, int | np.integer):
+                _check_integer(int(cell))
+
+
+def _refuse_sparse_columns(frame: Any) -> None:
+    if any(hasattr(kind, "fill_value") for kind in frame.dtypes):
+        raise InvalidParameterError(
+            "matrix has sparse columns, but its release is not sparse: pass "
+            "frame.sparse.to_dense() if that is what is meant"
+        )

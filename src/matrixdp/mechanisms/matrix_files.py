@@ -25,6 +25,8 @@ __all__ = [
 
 FORMATS = (".npy", ".npz", ".csv")
 
+_LARGEST_EXACT_INTEGER = 2**53
+
 
 @dataclass(frozen=True, repr=False)
 class MatrixFile:
@@ -81,6 +83,8 @@ def _write_whole(path: Path, content: bytes, *, force: bool) -> None:
             file.write(content)
         if force:
             fresh.replace(path)
+    except StorageError:
+        raise
     except OSError as error:
         raise StorageError(f"{path} could not be written: {error.strerror}") from error
     finally:
@@ -172,30 +176,41 @@ def _write_csv(file: BinaryIO, matrix: MatrixFile) -> None:
 def _read_csv(file: IO[bytes], name: str, *, header: bool, index: bool) -> MatrixFile:
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     try:
-        rows = [row for row in csv.reader(text) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FileFormatError(f"{name} is not CSV text in UTF-8 ({error})") from error
+        rows = list(csv.reader(text))
+    except (UnicodeDecodeError, csv.Error):
+        raise FileFormatError(f"{name} is not CSV text in UTF-8") from None
     finally:
         text.detach()
+    while rows and not rows[-1]:
+        rows.pop()  # newlines at the end
     titles = rows.pop(0) if header and rows else None
-    labels = [row[0] for row in rows] if index else None
     skip = 1 if index else 0
     widths = {len(row) for row in rows}
-    if len(widths) != 1 or (titles is not None and len(titles) not in widths):
+    if len(widths) != 1 or 0 in widths or (titles is not None and len(titles) not in widths):
         raise FileFormatError(f"{name} does not have rows of one length: mend it")
-    try:
-        array = np.array([[float(cell) for cell in row[skip:]] for row in rows], dtype=np.float64)
-    except ValueError as error:
-        raise FileFormatError(
-            f"{name} holds a cell that is no number; say --header or --index if the first row or "
-            "column are labels"
-        ) from error
+    labels = [row[0] for row in rows] if index else None
+    array = np.array([[_number(cell, name) for cell in row[skip:]] for row in rows])
     return MatrixFile(
         array,
         columns=None if titles is None else titles[skip:],
         index=labels,
         corner=titles[0] if titles and index else "",
     )
+
+
+def _number(cell: str, name: str) -> float:
+    try:
+        number = float(cell.replace("_", "?"))  # Python would read 1_000
+    except ValueError:
+        raise FileFormatError(
+            f"{name} holds a cell that is no number; say --header or --index if the first row or "
+            "column are labels"
+        ) from None
+    if cell.strip().lstrip("+-").isdigit() and abs(int(cell)) > _LARGEST_EXACT_INTEGER:
+        raise FileFormatError(
+            f"{name} holds integers beyond 2**53, which float64 cannot hold exactly: scale them"
+        )
+    return number
 
 
 def _unknown_format(suffix: str) -> InvalidParameterError:

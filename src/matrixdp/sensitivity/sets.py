@@ -19,7 +19,7 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import positive_number
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
-from matrixdp.rounding import quotient_up
+from matrixdp.rounding import quotient_up, raised
 from matrixdp.spectra import checked_matrix
 
 __all__ = ["Box", "FrobeniusBall", "Radius", "RowBounds", "SensitivitySet", "SymmetricBall"]
@@ -40,6 +40,14 @@ class Radius:
 
     value: float
     exact: bool
+
+    def __post_init__(self) -> None:
+        """Refuse a radius that no float can express."""
+        if not 0.0 < self.value < math.inf:
+            raise InvalidParameterError(
+                "covariance is so small against the set that the radius is beyond the range of a "
+                "float: rescale them"
+            )
 
 
 class SensitivitySet(Protocol):
@@ -99,7 +107,8 @@ class FrobeniusBall:
     def radius(self, covariance: Covariance) -> Radius:
         """Return ``bound / sigma_min``, exactly attained by the weakest direction (Theorem 2)."""
         _refuse_mirrored(covariance)
-        return Radius(quotient_up(self.bound, covariance.smallest_singular_value), exact=True)
+        value = quotient_up(self.bound, covariance.smallest_singular_value)
+        return Radius(value, exact=_resolved(covariance))
 
     def best_covariance(self, budget: Budget) -> Isotropic:
         """Return i.i.d. noise of scale ``bound / mu`` (Algorithm 1)."""
@@ -138,14 +147,14 @@ class SymmetricBall:
                 largest, relative = _normalised(1.0 / covariance.entry_scales((size, size)))
                 squares = np.square(relative)
                 worst = math.sqrt(float(np.max((squares + squares.T) / 2)))
-                return Radius(self.bound * largest * worst * (1.0 + 16 * _UNIT), exact=True)
+                return Radius(raised(self.bound * largest * worst, 16), exact=True)
             case _:
                 whole = quotient_up(self.bound, covariance.smallest_singular_value)
                 same = isinstance(covariance, Kronecker) and np.array_equal(
                     covariance.row_covariance, covariance.column_covariance
                 )
                 # With equal covariances the weakest direction v v^T is symmetric.
-                return Radius(whole, exact=bool(same))
+                return Radius(whole, exact=bool(same) and _resolved(covariance))
 
     def best_covariance(self, budget: Budget) -> SymmetricIsotropic:
         """Return symmetric noise of scale ``bound / mu``."""
@@ -201,12 +210,13 @@ class RowBounds:
             case Diagonal():
                 _check_sides(covariance.scales.shape[0], len(self.bounds), "rows")
                 weakest = covariance.scales.min(axis=1)
-                return Radius(float(np.max(self.bounds / weakest)) * (1.0 + 4 * _UNIT), exact=True)
+                return Radius(raised(float(np.max(self.bounds / weakest)), 4), exact=True)
             case Kronecker():
-                _check_sides(len(covariance.row_covariance), len(self.bounds), "rows")
+                _check_sides(len(covariance.row_covariance), len(self.bounds), "rows", full=True)
                 whitened = self.bounds * np.sqrt(_row_precisions(covariance))
                 smallest = math.sqrt(float(covariance.column_eigenvalues[0]))
-                return Radius(float(np.max(whitened)) / smallest * (1.0 + 16 * _UNIT), exact=True)
+                value = raised(float(np.max(whitened)) / smallest, 16)
+                return Radius(value, exact=_resolved(covariance))
         raise _unknown(covariance)
 
     def best_covariance(self, budget: Budget) -> Diagonal:
@@ -278,21 +288,22 @@ class Box:
             case Isotropic():
                 largest, relative = _normalised(self.bounds)
                 corner = largest * math.sqrt(float(np.sum(np.square(relative))))
-                return Radius(corner / covariance.scale * slack, exact=True)
+                return Radius(raised(corner / covariance.scale, size + 16), exact=True)
             case Diagonal():
                 _check_sides(covariance.scales.shape[1], size, "columns")
                 largest, relative = _normalised(self.bounds / covariance.scales)
                 corners = np.sum(np.square(relative), axis=1)
-                return Radius(largest * math.sqrt(float(np.max(corners))) * slack, exact=True)
+                value = largest * math.sqrt(float(np.max(corners)))
+                return Radius(raised(value, size + 16), exact=True)
             case Kronecker():
-                _check_sides(len(covariance.column_covariance), size, "columns")
+                _check_sides(len(covariance.column_covariance), size, "columns", full=True)
                 inverse, error = covariance.column_inverse
                 largest, relative = _normalised(self.bounds)
                 corner = float(relative @ (np.abs(inverse) + error) @ relative) * slack * slack
                 rows = float(np.max(_row_precisions(covariance)))
                 diagonal = bool(np.count_nonzero(covariance.column_covariance) == size)
                 value = largest * math.sqrt(rows) * math.sqrt(corner)
-                return Radius(value * (1.0 + 16 * _UNIT), exact=diagonal)
+                return Radius(raised(value, 16), exact=diagonal and _resolved(covariance))
         raise _unknown(covariance)
 
     def best_covariance(self, budget: Budget) -> Diagonal:
@@ -304,7 +315,21 @@ class Box:
 def _normalised(values: FloatArray) -> tuple[float, FloatArray]:
     """Return the largest value and all values over it, whose squares cannot over- or underflow."""
     largest = float(np.max(values))
+    if not largest > 0.0:
+        return 0.0, np.zeros_like(values)  # underflowed: `raised` bounds what is left
     return largest, values / largest
+
+
+def _resolved(covariance: Covariance) -> bool:
+    """Return whether float64 proves the weakest direction to 1e-6, as it mostly does."""
+    if not isinstance(covariance, Kronecker):
+        return True
+    proven = covariance.row_eigenvalues[0] * covariance.column_eigenvalues[0]
+    estimate = covariance.row_eigen.values[0] * covariance.column_eigen.values[0]
+    inverse, error = covariance.row_inverse
+    return bool(estimate <= proven * (1.0 + 1e-6)) and bool(
+        error <= 1e-6 * float(np.max(np.diagonal(inverse)))
+    )
 
 
 def _row_precisions(covariance: Kronecker) -> FloatArray:
@@ -329,8 +354,8 @@ def _checked_bounds(bounds: ArrayLike, name: str = "bounds") -> FloatArray:
     return array
 
 
-def _check_sides(have: int, want: int, side: str) -> None:
-    if have not in (1, want):
+def _check_sides(have: int, want: int, side: str, *, full: bool = False) -> None:
+    if have != want and (full or have != 1):
         raise ShapeError(f"a covariance of {have} {side} does not fit bounds for {want} {side}")
 
 

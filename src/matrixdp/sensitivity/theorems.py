@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from matrixdp.covariance import Kronecker
+from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import positive_integer, positive_number
 from matrixdp.privacy.budget import Budget
-from matrixdp.rounding import quotient_up, sqrt_down
+from matrixdp.rounding import quotient_up, raised, sqrt_down
 from matrixdp.spectra import checked_matrix, singular_value_upper_bounds
 
 __all__ = ["Verdict", "theorem_1", "theorem_2", "theorem_3"]
@@ -67,6 +68,7 @@ def theorem_1(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> V
     >>> theorem_1([[1.0, 0.0, 0.0], [0.0, 0.5, 0.0]], noise, Budget(1.0, 1e-5)).holds
     True
     """
+    _check_kronecker(covariance)
     matrix = checked_matrix(difference, "difference")
     covariance.check_shape((matrix.shape[0], matrix.shape[1]))
     values = singular_value_upper_bounds(matrix)
@@ -77,10 +79,11 @@ def theorem_1(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> V
     )
     ratios = values / weakest
     largest = float(np.max(ratios))
-    if largest == 0.0:
+    if largest == 0.0 and not matrix.any():
         return Verdict(0.0, budget.mu)
-    norm = largest * math.sqrt(float(np.sum(np.square(ratios / largest))))
-    return Verdict(norm * (1.0 + (rank + 16) * 2.0**-53), budget.mu)
+    scaled = ratios / largest if largest > 0.0 else np.zeros(1)
+    norm = largest * math.sqrt(float(np.sum(np.square(scaled))))
+    return Verdict(raised(norm, rank + 16), budget.mu)
 
 
 def theorem_2(covariance: Kronecker, sensitivity: float, budget: Budget) -> Verdict:
@@ -114,7 +117,16 @@ def theorem_3(
     >>> verdict.holds, round(verdict.shortfall, 4)
     (False, 1.4923)
     """
+    _check_kronecker(covariance)
     sensitivity = positive_number(sensitivity, "sensitivity")
     count = positive_integer(releases, "releases")
     allowed = sqrt_down(budget.mu_squared / Fraction(count))
     return Verdict(quotient_up(sensitivity, covariance.smallest_singular_value), allowed)
+
+
+def _check_kronecker(covariance: object) -> None:
+    if not isinstance(covariance, Kronecker):
+        raise InvalidParameterError(
+            f"covariance is a {type(covariance).__name__}: the theorems are about Kronecker; a "
+            "sensitivity set judges the others"
+        )
