@@ -20,11 +20,17 @@ from matrixdp.errors import (
     InvalidParameterError,
     KeyStateError,
     MatrixDPError,
+    MissingExtraError,
     NotPositiveDefiniteError,
     ShapeError,
     StorageError,
 )
+from matrixdp.mechanisms.analytic import AnalyticGaussian
+from matrixdp.mechanisms.classic import ClassicGaussian
 from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.mechanism import Mechanism
+from matrixdp.mechanisms.mvg import MVG, binary_precision
+from matrixdp.mechanisms.private_directions import PrivateDirections, private_directions
 from matrixdp.mechanisms.release import ConfidenceBounds, Release
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
@@ -32,6 +38,7 @@ from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu, group_mu
 from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.privacy.mvg import Zeta
 from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
 from matrixdp.privacy.renyi import renyi_divergence, renyi_epsilon, renyi_to_epsilon
 from matrixdp.sensitivity.sets import Box, FrobeniusBall, Radius, RowBounds, SymmetricBall
@@ -39,10 +46,13 @@ from matrixdp.sensitivity.theorems import Verdict, theorem_1, theorem_2, theorem
 
 __all__ = [
     "IMGM",
+    "MVG",
+    "AnalyticGaussian",
     "Box",
     "Budget",
     "BudgetExceededError",
     "CalibrationError",
+    "ClassicGaussian",
     "ConfidenceBounds",
     "Covariance",
     "Diagonal",
@@ -56,8 +66,11 @@ __all__ = [
     "KeyStateError",
     "Kronecker",
     "MatrixDPError",
+    "Mechanism",
+    "MissingExtraError",
     "NotPositiveDefiniteError",
     "Plan",
+    "PrivateDirections",
     "Radius",
     "Release",
     "ReleaseKey",
@@ -67,6 +80,8 @@ __all__ = [
     "SymmetricBall",
     "SymmetricIsotropic",
     "Verdict",
+    "Zeta",
+    "binary_precision",
     "composed_mu",
     "group_mu",
     "plan_for_budget",
@@ -74,6 +89,7 @@ __all__ = [
     "privacy_bound",
     "privacy_delta",
     "privacy_epsilon",
+    "private_directions",
     "renyi_divergence",
     "renyi_epsilon",
     "renyi_to_epsilon",
