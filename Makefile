@@ -53,7 +53,7 @@ $(CORE): .venv/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): .venv/bin/python pyproject.toml constraints.txt
-	.venv/bin/python $(INSTALL) --editable '.[dev,fast]'
+	.venv/bin/python $(INSTALL) --editable '.[dev,fast,accounting]'
 	@touch $@ $(CORE)
 
 $(BARE): pyproject.toml constraints.txt

@@ -33,6 +33,12 @@ from matrixdp.mechanisms.mvg import MVG, binary_precision
 from matrixdp.mechanisms.private_directions import PrivateDirections, private_directions
 from matrixdp.mechanisms.release import ConfidenceBounds, Release
 from matrixdp.noise import ReleaseKey
+from matrixdp.privacy.accountants import (
+    Accountant,
+    SampledPlan,
+    noise_multiplier_for,
+    plan_epsilon,
+)
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu, group_mu
@@ -47,6 +53,7 @@ from matrixdp.sensitivity.theorems import Verdict, theorem_1, theorem_2, theorem
 __all__ = [
     "IMGM",
     "MVG",
+    "Accountant",
     "AnalyticGaussian",
     "Box",
     "Budget",
@@ -75,6 +82,7 @@ __all__ = [
     "Release",
     "ReleaseKey",
     "RowBounds",
+    "SampledPlan",
     "ShapeError",
     "StorageError",
     "SymmetricBall",
@@ -84,6 +92,8 @@ __all__ = [
     "binary_precision",
     "composed_mu",
     "group_mu",
+    "noise_multiplier_for",
+    "plan_epsilon",
     "plan_for_budget",
     "plan_for_error",
     "privacy_bound",

@@ -19,8 +19,17 @@ from dataclasses import dataclass
 from scipy import optimize, special
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_number, real_number
-from matrixdp.rounding import product_up, quotient_down
+from matrixdp.parameters import (
+    DELTA,
+    EPSILON,
+    MU,
+    positive_integer,
+    positive_number,
+    real_number,
+)
+from matrixdp.privacy.amplification import amplified
+from matrixdp.privacy.bound import privacy_epsilon
+from matrixdp.rounding import product_up, quotient_down, quotient_up
 
 __all__ = [
     "Claim",
@@ -28,6 +37,7 @@ __all__ = [
     "composed_delta",
     "composed_epsilon",
     "equal_claims",
+    "sampled_gaussian_epsilon",
 ]
 
 # Each formula is some ten float operations; this rounds their result to the private side.
@@ -109,10 +119,9 @@ def equal_claims(epsilon: float, delta: float, steps: int, slack_share: float) -
     count, share = positive_integer(steps, "steps"), real_number(slack_share, "slack_share")
     if not 0.0 <= share < 1.0:
         raise InvalidParameterError(f"slack_share={share!r} must be from 0 to below 1")
-    slack = -math.expm1(share * math.log1p(-delta)) * (1.0 - _MARGIN)
     if share == 0.0 and count == 1:
         return Claim(loss, delta)
-    each = -math.expm1((1.0 - share) * math.log1p(-delta) / count) * (1.0 - _MARGIN)
+    slack, each = _shares_of_delta(delta, count, share)
     return Claim(_epsilon_of_each(loss, count, slack), DELTA.number(each), slack)
 
 
@@ -153,6 +162,50 @@ def best_equal_claims(
     )
     split = equal_claims(epsilon, delta, steps, float(special.expit(found.x)))
     return min(plain, split, key=lambda each: noise(each.epsilon, each.delta))
+
+
+def sampled_gaussian_epsilon(
+    noise_multiplier: float, delta: float, *, steps: int, sampling_rate: float
+) -> float:
+    """Return the epsilon of T Gaussian steps on Poisson samples by their claims alone, rounded up.
+
+    Each step makes its exact claim at the best delta, is `amplified` and composed by Theorem 3.4.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Noise scale over sensitivity, under adding or removing a record if anything is sampled.
+    delta : float
+        Of all steps together.
+    steps : int
+        The number of steps.
+    sampling_rate : float
+        Above 0 and at most 1.
+    """
+    delta, count = DELTA.number(delta), positive_integer(steps, "steps")
+    mu = MU.number(quotient_up(1.0, positive_number(noise_multiplier, "noise_multiplier")))
+
+    def epsilon_at(share: float) -> float:
+        slack, each = _shares_of_delta(delta, count, share)
+        base = DELTA.number(min(each / sampling_rate * (1.0 - _MARGIN), DELTA.largest))
+        loss = EPSILON.number(min(privacy_epsilon(mu, base), EPSILON.largest))
+        step = amplified(loss, base, sampling_rate=sampling_rate, sampling="poisson")
+        return _composed_epsilon(step.epsilon, count, slack)
+
+    found = optimize.minimize_scalar(
+        lambda logit: epsilon_at(float(special.expit(logit))),
+        bounds=(-15.0, 15.0),
+        method="bounded",
+        options={"xatol": 1e-6},
+    )
+    return min(epsilon_at(0.0), float(found.fun))
+
+
+def _shares_of_delta(delta: float, count: int, share: float) -> tuple[float, float]:
+    """Return the slack and the delta of each release whose composition is delta, rounded down."""
+    log_kept = math.log1p(-delta)
+    slack = -math.expm1(share * log_kept) * (1.0 - _MARGIN)
+    return slack, -math.expm1((1.0 - share) * log_kept / count) * (1.0 - _MARGIN)
 
 
 def _checked_slack(slack: float) -> float:
