@@ -6,6 +6,7 @@ guarantees it.
 
 from importlib.metadata import version
 
+from matrixdp.audit.claim import ClaimAudit, audit_claim
 from matrixdp.covariance import (
     Covariance,
     Diagonal,
@@ -59,6 +60,7 @@ __all__ = [
     "Budget",
     "BudgetExceededError",
     "CalibrationError",
+    "ClaimAudit",
     "ClassicGaussian",
     "ConfidenceBounds",
     "Covariance",
@@ -89,6 +91,7 @@ __all__ = [
     "SymmetricIsotropic",
     "Verdict",
     "Zeta",
+    "audit_claim",
     "binary_precision",
     "composed_mu",
     "group_mu",

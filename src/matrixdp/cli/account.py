@@ -85,6 +85,6 @@ def account(
     print_table(
         ["account", found.replace("_", " ")],
         [[_IN_WORDS[each], shown_up(answer)] for each, answer in answers.items()],
-        title=f"{steps} steps at sampling rate {sampling_rate:g}, delta {shown_up(delta)}, under "
-        f"{relation}\n{what.replace('_', ' ')} {number:g}",
+        title=f"{steps} steps at sampling rate {sampling_rate:g}\n"
+        f"delta {shown_up(delta)}, {relation}\n{what.replace('_', ' ')} {number:g}",
     )

@@ -32,12 +32,15 @@ def print_table(
     Console().print(table)
 
 
-def refuse_existing(path: Path | None, *, force: bool, suffix: str) -> None:
+def refuse_existing(path: Path | None, *, force: bool, suffix: str | tuple[str, ...]) -> None:
     """Refuse a target of another kind or that exists already, before any work is done."""
     if path is None:
         return
-    if path.suffix.lower() != suffix:
-        raise InvalidParameterError(f"{path} does not end in {suffix}: name such a file")
+    allowed = (suffix,) if isinstance(suffix, str) else suffix
+    if path.suffix.lower() not in allowed:
+        raise InvalidParameterError(
+            f"{path} does not end in {' or '.join(allowed)}: name such a file"
+        )
     if path.exists() and not force:
         raise InvalidParameterError(f"{path} exists: name another file, or pass --force")
     if not path.parent.is_dir():

@@ -1,0 +1,106 @@
+"""``matrixdp audit``: what noise really guarantees, by the exact curve and from samples."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from matrixdp.audit.claim import ClaimAudit, audit_claim
+from matrixdp.audit.curves import CURVES
+from matrixdp.cli.figures import draw_curve
+from matrixdp.cli.options import (
+    AsJson,
+    DeltaOption,
+    EpsilonOption,
+    Force,
+    SensitivityOption,
+    number_option,
+    whole_number_option,
+)
+from matrixdp.cli.output import print_json, print_table, refuse_existing, write_file
+from matrixdp.rounding import shown_up
+
+__all__ = ["app", "claim", "curves"]
+
+app = typer.Typer(help="Audit claims and mechanisms.")
+
+
+@app.callback(invoke_without_command=True)
+def _group(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command("claim")
+def claim(
+    noise_scale: Annotated[
+        float, number_option("--noise-scale", "Standard deviation of the noise on every entry.")
+    ],
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    sensitivity: SensitivityOption = 1.0,
+    releases: Annotated[int, whole_number_option("--releases", "Number of releases.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Answer what Gaussian noise really guarantees, beside what was claimed of it."""
+    found = audit_claim(noise_scale, sensitivity, epsilon=epsilon, delta=delta, releases=releases)
+    if as_json:
+        print_json(
+            {
+                "noise_scale": noise_scale,
+                "sensitivity": sensitivity,
+                "releases": releases,
+                "epsilon": found.epsilon,
+                "delta": found.delta,
+                "holds": found.holds,
+                "mu": found.mu,
+                "true_epsilon": found.true_epsilon,
+                "true_delta": found.true_delta,
+                "needed_noise_scale": found.needed_noise_scale,
+            }
+        )
+        return
+    print_table(
+        ["", "claimed", "true"],
+        [
+            ["epsilon at that delta", shown_up(found.epsilon), shown_up(found.true_epsilon)],
+            ["delta at that epsilon", shown_up(found.delta), shown_up(found.true_delta)],
+            ["noise scale, used and needed", *_scales(noise_scale, found)],
+        ],
+        title=f"mu = {shown_up(found.mu)}: the claim " + ("holds" if found.holds else "is FALSE"),
+    )
+
+
+def _scales(noise_scale: float, found: ClaimAudit) -> tuple[str, str]:
+    return shown_up(noise_scale), shown_up(found.needed_noise_scale)
+
+
+@app.command("curves")
+def curves(
+    tables: Annotated[Path, typer.Option("--tables", help="Folder for the numbers, as CSV.")],
+    figures: Annotated[Path, typer.Option("--figures", help="Folder for the figures, as SVG.")],
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the comparison over dimension, epsilon and steps: tables, and figures of them."""
+    targets = {
+        name: (tables / f"comparison_{name}.csv", figures / f"comparison_{name}.svg")
+        for name in CURVES
+    }
+    for table, figure in targets.values():
+        refuse_existing(table, force=force, suffix=".csv")
+        refuse_existing(figure, force=force, suffix=".svg")
+    for name, (table, figure) in targets.items():
+        curve = CURVES[name]()
+        text = curve.to_csv().encode()
+        write_file(table, lambda file, text=text: file.write(text))  # type: ignore[misc]
+        write_file(figure, lambda file, curve=curve: draw_curve(file, curve, "svg"))  # type: ignore[misc]
+        for written in (table, figure):
+            typer.echo(f"wrote {written}", err=True)
+    if as_json:
+        print_json(
+            {
+                name: {"table": str(table), "figure": str(figure)}
+                for name, (table, figure) in targets.items()
+            }
+        )
