@@ -7,6 +7,13 @@ guarantees it.
 from importlib.metadata import version
 
 from matrixdp.audit.claim import ClaimAudit, audit_claim
+from matrixdp.audit.empirical import (
+    EmpiricalAudit,
+    audit_mechanism,
+    exposed_difference,
+    released,
+    simulated,
+)
 from matrixdp.covariance import (
     Covariance,
     Diagonal,
@@ -65,6 +72,7 @@ __all__ = [
     "ConfidenceBounds",
     "Covariance",
     "Diagonal",
+    "EmpiricalAudit",
     "ErrorMeasure",
     "FileFormatError",
     "Filter",
@@ -92,8 +100,10 @@ __all__ = [
     "Verdict",
     "Zeta",
     "audit_claim",
+    "audit_mechanism",
     "binary_precision",
     "composed_mu",
+    "exposed_difference",
     "group_mu",
     "noise_multiplier_for",
     "plan_epsilon",
@@ -103,9 +113,11 @@ __all__ = [
     "privacy_delta",
     "privacy_epsilon",
     "private_directions",
+    "released",
     "renyi_divergence",
     "renyi_epsilon",
     "renyi_to_epsilon",
+    "simulated",
     "theorem_1",
     "theorem_2",
     "theorem_3",

@@ -2,6 +2,8 @@
 
 from typing import IO, TYPE_CHECKING, Any
 
+from matrixdp.rounding import shown_up
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,7 +25,9 @@ def draw_bars(
     least = min(scales)
     colours = [_LEAST_COLOUR if scale <= least * 1.0001 else _WASTE_COLOUR for scale in scales]
     bars = axes.barh([one.name for one in shown], scales, color=colours)
-    axes.bar_label(bars, [f" true epsilon {one.true_epsilon:.3g}" for one in shown], fontsize=8)
+    axes.bar_label(
+        bars, [f" true epsilon {shown_up(one.true_epsilon or 0.0, 3)}" for one in shown], fontsize=8
+    )
     axes.set_xscale("log")
     axes.set_xlim(least / 2, max(scales) * 30)
     axes.set_xlabel("noise scale of each step")
@@ -33,7 +37,7 @@ def draw_bars(
 
 def draw_curve(file: IO[bytes], curve: "Curve", file_format: str) -> None:
     """Draw one line for each contender; the analytic Gaussian lies on IMGM and is dashed."""
-    canvas, axes = _canvas(7.0, 4.2)
+    canvas, axes = _canvas(8.0, 4.2)
     shown = [row for row in curve.rows if row[0]]
     for column, name in enumerate(curve.contenders, start=1):
         points = [(row[0], row[column]) for row in shown if row[column] is not None]
@@ -49,7 +53,7 @@ def draw_curve(file: IO[bytes], curve: "Curve", file_format: str) -> None:
     axes.set_ylabel("noise scale")
     axes.set_title(curve.configuration(), fontsize="small")
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     _save(canvas, file, file_format)
 
 
