@@ -119,7 +119,7 @@ def test_the_classic_formula_refuses_large_claims() -> None:
 
 @needs_accounting
 def test_sampled_steps() -> None:
-    found = by_name(steps=200, sampling_rate=0.02)
+    found = by_name(steps=4000, sampling_rate=0.05)
     least = scale(found, "IMGM, PLD")
     for name, one in found.items():
         assert scale(found, name) >= least
@@ -127,7 +127,7 @@ def test_sampled_steps() -> None:
         assert one.true_epsilon <= 1.0
     assert found["IMGM, PLD"].true_epsilon == pytest.approx(1.0, abs=1e-4)
     unsampled = scale(found, "IMGM, exact, unsampled")
-    assert unsampled == pytest.approx(math.sqrt(200) / privacy_bound(1.0, 1e-5), rel=1e-14)
+    assert unsampled == pytest.approx(math.sqrt(4000) / privacy_bound(1.0, 1e-5), rel=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def run(
             "--gamma", "Largest Frobenius norm of a matrix, for MVG; default: sensitivity."
         ),
     ] = None,
-    samples: Annotated[int, whole_number_option("--samples", "Outputs of each input.")] = 20_000,
+    samples: Annotated[int, whole_number_option("--samples", "Outputs of each input.")] = 50_000,
     confidence: Annotated[
         float, number_option("--confidence", "With which a mechanism that is right passes.")
     ] = 0.999,
