@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import math
+import shlex
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from matrixdp import (
 )
 from matrixdp.audit.comparison import Comparison, Contender, compare
 from matrixdp.audit.curves import CURVES
+from matrixdp.cli.main import main
 from matrixdp.rounding import shown_up
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -210,3 +212,18 @@ def test_figures_are_small_and_there(name: str) -> None:
     figure = ROOT / "docs" / "figures" / f"comparison_{name}.svg"
     assert figure.read_text().startswith("<?xml")
     assert figure.stat().st_size < 100_000
+
+
+@needs_accounting
+def test_the_docs_quote_the_account(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    page = (ROOT / "docs" / "comparison.md").read_text()
+    (block,) = [
+        part for part in page.split("```text\n")[1:] if part.startswith("$ matrixdp account")
+    ]
+    command, shown = block.split("```")[0].split("\n", 1)
+    assert main(shlex.split(command)[2:]) == 0
+    told = capsys.readouterr().out
+    assert [line.rstrip() for line in told.splitlines()] == shown.splitlines()

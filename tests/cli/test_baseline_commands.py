@@ -155,8 +155,6 @@ def test_a_refuted_mechanism_is_a_defect(
 ) -> None:
     # The mechanism audited is calibrated for half of the sensitivity that it is said to have.
     class Careless(IMGM):
-        __slots__ = ()
-
         def simulate(self, matrix: object, generator: object) -> object:  # type: ignore[override]
             return super().simulate(2.0 * matrix, generator)  # type: ignore[operator,arg-type]
 

@@ -1,7 +1,10 @@
 """One suite for every mechanism: what it promises, what it releases, and that none beats IMGM."""
 
+import copy
+import dataclasses
 import itertools
 import math
+import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -166,6 +169,17 @@ def test_releases_are_saved_with_their_mechanism(make: Maker, tmp_path: object) 
 
 
 @all_makers
+def test_it_can_be_copied_and_pickled(make: Maker) -> None:
+    mechanism = make(BALL, BUDGET)
+    back = pickle.loads(pickle.dumps(mechanism))  # noqa: S301
+    for twin in (back, copy.copy(mechanism)):
+        assert twin.guarantee == mechanism.guarantee
+        assert twin.release(np.zeros(SHAPE)).guarantee == mechanism.guarantee
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.budget = BUDGET  # type: ignore[misc]
+
+
+@all_makers
 def test_bad_parts_and_bad_matrices_are_refused(make: Maker) -> None:
     with pytest.raises(InvalidParameterError, match=r"sensitivity=1\.0"):
         make(1.0, BUDGET)  # type: ignore[arg-type]
@@ -239,6 +253,8 @@ def test_directional_noise_is_less_where_it_matters() -> None:
     ("options", "error", "told"),
     [
         ({"shape": (0, 4)}, InvalidParameterError, "shape=0"),
+        ({"shape": 12}, InvalidParameterError, "shape=12"),
+        ({"shape": (3, 4, 5)}, InvalidParameterError, "shape="),
         ({"norm_bound": -1.0}, InvalidParameterError, r"norm_bound=-1\.0"),
         ({"side": "both"}, InvalidParameterError, "side='both'"),
         ({"zeta": "sharp"}, InvalidParameterError, "zeta='sharp'"),

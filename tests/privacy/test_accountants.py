@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
@@ -130,6 +131,19 @@ def test_without_sampling_the_curve_is_exact(multiplier: float, steps: int, delt
     assert moments >= by_grid * 0.99
 
 
+@given(st.floats(0.5, 1e3), st.integers(1, 10_000), st.floats(1e-300, 0.1))
+def test_moments_against_ball_arithmetic(multiplier: float, steps: int, delta: float) -> None:
+    plan = SampledPlan(
+        noise_multiplier=multiplier, sampling_rate=1.0, steps=steps, neighbouring="replace"
+    )
+    ctx.prec = 200
+    mu = arb(steps).sqrt() / arb(multiplier)
+    true = mu * mu / 2 + mu * (-2 * arb(delta).log()).sqrt()
+    found = arb(plan_epsilon(plan, delta, Accountant.MOMENTS))
+    assert bool(found >= true)
+    assert bool(found <= true * (1 + arb(3e-14)))
+
+
 @pytest.mark.parametrize(
     ("epsilon", "moments", "rdp"), [(1.0, 1.31, 1.084), (0.1, 1.56, 1.105), (0.01, 1.97, 1.134)]
 )
@@ -216,6 +230,15 @@ def test_a_delta_that_cannot_be_resolved_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="resolves"):
         plan_epsilon(sampled(1.0, 0.1, 10), 1e-13)
     assert plan_epsilon(sampled(1.0, 0.1, 10), 1e-13, Accountant.RDP) > 0
+
+
+@needs_accounting
+def test_little_noise_is_accounted_for_in_bounded_memory() -> None:
+    # Losses of thousands, in intervals that widen with them: still an upper bound, and close.
+    plan = sampled(0.1, 0.9, 50)
+    tight = plan_epsilon(plan, 1e-5)
+    assert tight <= privacy_epsilon(plan.whole_mu, 1e-5) * 1.001
+    assert tight >= 0.8 * privacy_epsilon(plan.whole_mu, 1e-5)
 
 
 def test_targets_that_no_multiplier_meets() -> None:

@@ -29,7 +29,7 @@ from matrixdp.rounding import product_up, quotient_up, sqrt_up
 __all__ = ["Comparison", "Contender", "claimed_noise", "compare"]
 
 # Stands for "refused" inside a search for the least noise.
-_REFUSED = 1e300
+_REFUSED = 1e100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Contender:
 
 
 def compare(setting: Comparison) -> list[Contender]:
-    """Return all contenders, the least noise first.
+    """Return all contenders in a fixed order, IMGM first.
 
     Raises
     ------

@@ -258,10 +258,11 @@ def _mu_bound(lower: FloatArray, upper: FloatArray) -> FloatArray:
 
 def _checked_count(samples: int, entries: int) -> int:
     count = positive_integer(samples, "samples")
-    if not _FEWEST_SAMPLES <= count <= _MOST_NUMBERS // entries:
+    fewest, most = max(_FEWEST_SAMPLES, 8 * entries), _MOST_NUMBERS // entries
+    if not fewest <= count <= most:
         raise InvalidParameterError(
-            f"samples={count} must be from {_FEWEST_SAMPLES} to {_MOST_NUMBERS // entries} for a "
-            f"matrix of {entries} entries: audit a smaller matrix with more samples"
+            f"samples={count} must be from {fewest} to {most} for a matrix of {entries} entries, "
+            "to learn its noise from: audit a small matrix"
         )
     return count
 

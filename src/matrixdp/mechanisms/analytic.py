@@ -41,8 +41,6 @@ class AnalyticGaussian(GaussianMechanism):
     True
     """
 
-    __slots__ = ()
-
     def __init__(self, sensitivity: AnySet, budget: Budget) -> None:
         check_parts(sensitivity, budget)
         super().__init__(sensitivity, budget, Isotropic(1.0).rescaled_for(sensitivity, budget))

@@ -47,8 +47,6 @@ class ClassicGaussian(GaussianMechanism):
     0.751
     """
 
-    __slots__ = ()
-
     def __init__(self, sensitivity: AnySet, budget: Budget) -> None:
         check_parts(sensitivity, budget)
         scale = classic_noise_scale(largest_norm(sensitivity), budget.epsilon, budget.delta)

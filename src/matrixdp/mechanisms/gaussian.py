@@ -41,7 +41,7 @@ def largest_norm(sensitivity: AnySet) -> float:
     return sensitivity.radius(Isotropic(1.0)).value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GaussianMechanism:
     """Gaussian noise of one covariance, and the mu that it gives a sensitivity set.
 

@@ -52,8 +52,6 @@ class IMGM(GaussianMechanism):
     3.7306
     """
 
-    __slots__ = ()
-
     def __init__(
         self, sensitivity: AnySet, budget: Budget, covariance: Covariance | None = None
     ) -> None:

@@ -91,7 +91,6 @@ class MVG(GaussianMechanism):
     0.0056
     """
 
-    __slots__ = ("norm_bound", "shape", "zeta")
     norm_bound: float
     shape: tuple[int, int]
     zeta: Zeta
@@ -109,7 +108,7 @@ class MVG(GaussianMechanism):
         directions: ArrayLike | None = None,
     ) -> None:
         check_parts(sensitivity, budget)
-        rows, columns = (positive_integer(length, "shape") for length in shape)
+        rows, columns = _checked_shape(shape)
         size, other = (rows, columns) if checked_side(side) == "rows" else (columns, rows)
         shares = np.full(size, 1.0 / size) if precision is None else _checked(precision, size)
         allowed = mvg_precision_budget(
@@ -184,6 +183,12 @@ def checked_side(side: object) -> Side:
     if side not in get_args(Side):
         raise InvalidParameterError(f"side={side!r} must be 'rows' or 'columns'")
     return "rows" if side == "rows" else "columns"
+
+
+def _checked_shape(shape: object) -> tuple[int, int]:
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise InvalidParameterError(f"shape={shape!r} must be (rows, columns)")
+    return positive_integer(shape[0], "shape"), positive_integer(shape[1], "shape")
 
 
 def _checked(precision: ArrayLike, size: int) -> FloatArray:

@@ -38,6 +38,8 @@ from matrixdp.rounding import quotient_up, sqrt_up
 __all__ = ["Accountant", "SampledPlan", "noise_multiplier_for", "plan_epsilon"]
 
 _PLD_INTERVAL = 1e-4
+_PLD_POINTS = 5_000_000  # of a composed distribution, at most about: a few hundred megabytes
+_PLD_TAIL = 1e-15  # what the library cuts off a distribution, and counts as lost
 # The Fourier transform of T steps is good to about T units of 2**-53 in absolute mass; a delta
 # below ten times that is refused.
 _PLD_RESOLUTION = 1e-15
@@ -266,10 +268,24 @@ def _pld_epsilon(plan: SampledPlan, delta: float) -> float:
         standard_deviation=plan.noise_multiplier,
         sampling_prob=plan.sampling_rate,
         pessimistic_estimate=True,
-        value_discretization_interval=_PLD_INTERVAL,
+        value_discretization_interval=_interval(plan),
     )
     found = float(one.self_compose(plan.steps).get_epsilon_for_delta(delta))
+    if not math.isfinite(found):
+        raise CalibrationError(
+            f"noise_multiplier={plan.noise_multiplier!r} in {plan.steps} steps protects too little "
+            "for a privacy loss distribution: use more noise"
+        )
     return found * (1.0 + _ALLOWANCE)
+
+
+def _interval(plan: SampledPlan) -> float:
+    """Return how finely losses are told apart: wider where they spread over too many intervals."""
+    mu = min(math.sqrt(plan.steps) / plan.noise_multiplier, MU.largest)
+    spread = privacy_epsilon(mu, _PLD_TAIL)
+    if spread > _PLD_POINTS * _PLD_INTERVAL:  # perhaps: sampling may make it far smaller
+        spread = _renyi_plan_epsilon(plan, _PLD_TAIL, Accountant.RDP)
+    return max(_PLD_INTERVAL, spread / _PLD_POINTS)
 
 
 def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant) -> float:
