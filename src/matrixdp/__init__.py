@@ -47,12 +47,20 @@ from matrixdp.privacy.accountants import (
     noise_multiplier_for,
     plan_epsilon,
 )
+from matrixdp.privacy.amplification import SampledClaim, amplified, before_amplification
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.claims import (
+    Claim,
+    best_equal_claims,
+    composed_delta,
+    composed_epsilon,
+    equal_claims,
+)
 from matrixdp.privacy.composition import composed_mu, group_mu
 from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee
-from matrixdp.privacy.mvg import Zeta
+from matrixdp.privacy.mvg import Zeta, mvg_precision_budget
 from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
 from matrixdp.privacy.renyi import renyi_divergence, renyi_epsilon, renyi_to_epsilon
 from matrixdp.sensitivity.sets import Box, FrobeniusBall, Radius, RowBounds, SymmetricBall
@@ -67,6 +75,7 @@ __all__ = [
     "Budget",
     "BudgetExceededError",
     "CalibrationError",
+    "Claim",
     "ClaimAudit",
     "ClassicGaussian",
     "ConfidenceBounds",
@@ -92,6 +101,7 @@ __all__ = [
     "Release",
     "ReleaseKey",
     "RowBounds",
+    "SampledClaim",
     "SampledPlan",
     "ShapeError",
     "StorageError",
@@ -99,12 +109,19 @@ __all__ = [
     "SymmetricIsotropic",
     "Verdict",
     "Zeta",
+    "amplified",
     "audit_claim",
     "audit_mechanism",
+    "before_amplification",
+    "best_equal_claims",
     "binary_precision",
+    "composed_delta",
+    "composed_epsilon",
     "composed_mu",
+    "equal_claims",
     "exposed_difference",
     "group_mu",
+    "mvg_precision_budget",
     "noise_multiplier_for",
     "plan_epsilon",
     "plan_for_budget",

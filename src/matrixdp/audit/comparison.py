@@ -136,7 +136,11 @@ def claimed_noise(setting: Comparison, mechanism: str) -> float | None:
     Each step is calibrated to the claim that, amplified by sampling and composed by Theorem 3.4 at
     the best split of delta, gives what is promised. None where the mechanism refuses such a claim.
     """
-    formula = _FORMULAS[mechanism]
+    formula = _FORMULAS.get(mechanism)
+    if formula is None:
+        raise InvalidParameterError(
+            f"mechanism={mechanism!r} is not known: use one of {', '.join(_FORMULAS)}"
+        )
 
     def noise(epsilon: float, delta: float) -> float:
         base = before_amplification(

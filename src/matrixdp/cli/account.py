@@ -1,6 +1,6 @@
 """``matrixdp account``: the epsilon of a plan of sampled steps, or the noise for an epsilon."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -49,42 +49,39 @@ def account(
     if (noise_multiplier is None) == (target_epsilon is None):
         raise InvalidParameterError("pass either --noise-multiplier or --target-epsilon")
     relation = checked_neighbouring(neighbouring)
-    answers: dict[Accountant, float] = {}
-    if noise_multiplier is not None:
-        plan = SampledPlan(
-            noise_multiplier=noise_multiplier,
-            sampling_rate=sampling_rate,
-            steps=steps,
-            neighbouring=relation,
-        )
-        answers = {each: plan_epsilon(plan, delta, each) for each in Accountant}
-    elif target_epsilon is not None:
-        answers = {
-            each: noise_multiplier_for(
-                target_epsilon,
-                delta,
-                sampling_rate=sampling_rate,
-                steps=steps,
-                neighbouring=relation,
-                accountant=each,
-            )
-            for each in Accountant
-        }
-    asked: dict[str, Any] = (
-        {"noise_multiplier": noise_multiplier}
-        if target_epsilon is None
-        else {"target_epsilon": target_epsilon}
+    plan = SampledPlan(
+        noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier,
+        sampling_rate=sampling_rate,
+        steps=steps,
+        neighbouring=relation,
     )
-    found = "epsilon" if target_epsilon is None else "noise_multiplier"
-    facts = {"sampling_rate": sampling_rate, "steps": steps, "delta": delta}
+    if target_epsilon is None:
+        answers = {each: plan_epsilon(plan, delta, each) for each in Accountant}
+        asked, found = ("noise_multiplier", plan.noise_multiplier), "epsilon"
+    else:
+        answers = {each: _multiplier(plan, target_epsilon, delta, each) for each in Accountant}
+        asked, found = ("target_epsilon", target_epsilon), "noise_multiplier"
     if as_json:
+        facts = {"sampling_rate": sampling_rate, "steps": steps, "delta": delta}
         named = {each.value: answer for each, answer in answers.items()}
-        print_json({**asked, **facts, "neighbouring": relation, found: named})
+        print_json({asked[0]: asked[1], **facts, "neighbouring": relation, found: named})
         return
-    ((what, number),) = asked.items()
     print_table(
         ["account", found.replace("_", " ")],
         [[_IN_WORDS[each], shown_up(answer)] for each, answer in answers.items()],
         title=f"{steps} steps at sampling rate {sampling_rate:g}\n"
-        f"delta {shown_up(delta)}, {relation}\n{what.replace('_', ' ')} {number:g}",
+        f"delta {shown_up(delta)}, {relation}\n{asked[0].replace('_', ' ')} {asked[1]:g}",
+    )
+
+
+def _multiplier(
+    plan: SampledPlan, target_epsilon: float, delta: float, accountant: Accountant
+) -> float:
+    return noise_multiplier_for(
+        target_epsilon,
+        delta,
+        sampling_rate=plan.sampling_rate,
+        steps=plan.steps,
+        neighbouring=plan.neighbouring,
+        accountant=accountant,
     )

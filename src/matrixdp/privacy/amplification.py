@@ -58,9 +58,14 @@ def amplified(
     SampledClaim
         Rounded up, with the relation it holds for.
 
+    Notes
+    -----
+    *Guarantee:* holds for one release, on a sample that is drawn afresh and kept secret, and for
+    the relation that is returned and no other.
+
     Examples
     --------
-    >>> from matrixdp.privacy.amplification import amplified
+    >>> from matrixdp import amplified
     >>> amplified(1.0, 1e-5, sampling_rate=0.01, sampling="poisson").neighbouring
     'add-remove'
     >>> round(amplified(1.0, 1e-5, sampling_rate=0.01, sampling="poisson").epsilon, 5)
@@ -95,7 +100,7 @@ def before_amplification(
 
     Examples
     --------
-    >>> from matrixdp.privacy.amplification import before_amplification
+    >>> from matrixdp import before_amplification
     >>> rate = 256 / 55000
     >>> base = before_amplification(1.0, 1e-5, sampling_rate=rate, sampling="poisson")
     >>> round(base.epsilon, 2), round(1.0 / rate, 1)

@@ -27,7 +27,7 @@ from matrixdp.parameters import (
     positive_number,
     real_number,
 )
-from matrixdp.privacy.amplification import amplified
+from matrixdp.privacy.amplification import amplified, checked_sampling_rate
 from matrixdp.privacy.bound import privacy_epsilon
 from matrixdp.rounding import product_up, quotient_down, quotient_up
 
@@ -42,6 +42,7 @@ __all__ = [
 
 # Each formula is some ten float operations; this rounds their result to the private side.
 _MARGIN = 1e-14
+_WIDEST_LOGIT = 15.0  # of a share of delta that is worth trying
 _MOST_BISECTIONS = 2200  # halving the exponent range of a float, then its digits
 
 
@@ -66,9 +67,14 @@ def composed_epsilon(epsilon: float, steps: int, slack: float) -> float:
     slack : float
         The part of the total delta that composition itself takes, from 0 to below 1.
 
+    Notes
+    -----
+    *Guarantee:* T releases that are each (epsilon, delta)-DP, adaptively chosen, are together DP
+    with this epsilon and the `composed_delta` of the same slack, under the relation of the claims.
+
     Examples
     --------
-    >>> from matrixdp.privacy.claims import composed_epsilon
+    >>> from matrixdp import composed_epsilon
     >>> round(composed_epsilon(0.1, 1000, 1e-6), 3), composed_epsilon(0.25, 4, 0.0)
     (21.618, 1.0)
     """
@@ -81,7 +87,7 @@ def composed_delta(delta: float, steps: int, slack: float) -> float:
 
     Examples
     --------
-    >>> from matrixdp.privacy.claims import composed_delta
+    >>> from matrixdp import composed_delta
     >>> round(composed_delta(1e-8, 100, 1e-6), 12)
     1.999999e-06
     """
@@ -108,9 +114,14 @@ def equal_claims(epsilon: float, delta: float, steps: int, slack_share: float) -
     Claim
         Rounded down: composing it gives at most (epsilon, delta).
 
+    Notes
+    -----
+    *Guarantee:* releases that keep this claim are (epsilon, delta)-DP together, under the relation
+    of the claims.
+
     Examples
     --------
-    >>> from matrixdp.privacy.claims import equal_claims
+    >>> from matrixdp import equal_claims
     >>> each = equal_claims(1.0, 1e-5, 100, slack_share=0.5)
     >>> round(each.epsilon, 5), round(each.delta, 10)
     (0.02118, 5e-08)
@@ -143,25 +154,20 @@ def best_equal_claims(
 
     Examples
     --------
-    >>> from matrixdp import privacy_bound
-    >>> from matrixdp.privacy.claims import best_equal_claims
+    >>> from matrixdp import best_equal_claims, privacy_bound
     >>> each = best_equal_claims(1.0, 1e-5, 10, lambda e, d: 1 / privacy_bound(e, d))
-    >>> round(each.epsilon, 5), each.slack > each.delta
-    (0.1, False)
+    >>> round(each.epsilon, 5), each.slack  # ten releases are best added up
+    (0.1, 0.0)
     """
 
-    def noise_at(logit: float) -> float:
-        each = equal_claims(epsilon, delta, steps, float(special.expit(logit)))
+    def noise_at(share: float) -> float:
+        each = equal_claims(epsilon, delta, steps, share)
         return noise(each.epsilon, each.delta)
 
-    plain = equal_claims(epsilon, delta, steps, 0.0)
     if steps == 1:
-        return plain
-    found = optimize.minimize_scalar(
-        noise_at, bounds=(-15.0, 15.0), method="bounded", options={"xatol": 1e-6}
-    )
-    split = equal_claims(epsilon, delta, steps, float(special.expit(found.x)))
-    return min(plain, split, key=lambda each: noise(each.epsilon, each.delta))
+        return equal_claims(epsilon, delta, steps, 0.0)
+    share = _best_share(noise_at, DELTA.number(delta), positive_integer(steps, "steps"))
+    return equal_claims(epsilon, delta, steps, share)
 
 
 def sampled_gaussian_epsilon(
@@ -183,28 +189,39 @@ def sampled_gaussian_epsilon(
         Above 0 and at most 1.
     """
     delta, count = DELTA.number(delta), positive_integer(steps, "steps")
+    rate = checked_sampling_rate(sampling_rate)
     mu = MU.number(quotient_up(1.0, positive_number(noise_multiplier, "noise_multiplier")))
 
     def epsilon_at(share: float) -> float:
         slack, each = _shares_of_delta(delta, count, share)
-        base = DELTA.number(min(each / sampling_rate * (1.0 - _MARGIN), DELTA.largest))
-        loss = EPSILON.number(min(privacy_epsilon(mu, base), EPSILON.largest))
-        step = amplified(loss, base, sampling_rate=sampling_rate, sampling="poisson")
+        base = DELTA.number(min(each / rate * (1.0 - _MARGIN), DELTA.largest))
+        step = amplified(privacy_epsilon(mu, base), base, sampling_rate=rate, sampling="poisson")
         return _composed_epsilon(step.epsilon, count, slack)
 
+    return epsilon_at(_best_share(epsilon_at, delta, count))
+
+
+def _best_share(cost: Callable[[float], float], delta: float, count: int) -> float:
+    """Return the share of the slack with the least cost, or 0 if that is no dearer."""
+    # A share closer to 1 would leave the releases less delta than a float can hold.
+    left = 4.0 * DELTA.smallest * count / delta
+    if not left < 0.5:
+        return 0.0
     found = optimize.minimize_scalar(
-        lambda logit: epsilon_at(float(special.expit(logit))),
-        bounds=(-15.0, 15.0),
+        lambda logit: cost(float(special.expit(logit))),
+        bounds=(-_WIDEST_LOGIT, min(_WIDEST_LOGIT, -float(special.logit(left)))),
         method="bounded",
         options={"xatol": 1e-6},
     )
-    return min(epsilon_at(0.0), float(found.fun))
+    return min(0.0, float(special.expit(found.x)), key=cost)
 
 
 def _shares_of_delta(delta: float, count: int, share: float) -> tuple[float, float]:
     """Return the slack and the delta of each release whose composition is delta, rounded down."""
     log_kept = math.log1p(-delta)
     slack = -math.expm1(share * log_kept) * (1.0 - _MARGIN)
+    if not slack >= DELTA.smallest:
+        slack = 0.0
     return slack, -math.expm1((1.0 - share) * log_kept / count) * (1.0 - _MARGIN)
 
 
