@@ -241,6 +241,14 @@ def test_little_noise_is_accounted_for_in_bounded_memory() -> None:
     assert tight >= 0.8 * privacy_epsilon(plan.whole_mu, 1e-5)
 
 
+@needs_accounting
+@pytest.mark.parametrize(("multiplier", "rate", "steps"), [(162.47, 0.02, 1000), (1e3, 0.1, 100)])
+def test_much_noise_is_not_drowned_in_rounding(multiplier: float, rate: float, steps: int) -> None:
+    # Many small losses add up to nearly a normal one, with mu = rate sqrt(steps) / multiplier.
+    limit = privacy_epsilon(rate * math.sqrt(steps) / multiplier, 1e-5)
+    assert limit <= plan_epsilon(sampled(multiplier, rate, steps), 1e-5) <= 1.002 * limit
+
+
 def test_targets_that_no_multiplier_meets() -> None:
     with pytest.raises(CalibrationError, match="larger epsilon"):
         noise_multiplier_for(

@@ -38,7 +38,8 @@ from matrixdp.rounding import quotient_up, sqrt_up
 __all__ = ["Accountant", "SampledPlan", "noise_multiplier_for", "plan_epsilon"]
 
 _PLD_INTERVAL = 1e-4
-_PLD_POINTS = 5_000_000  # of a composed distribution, at most about: a few hundred megabytes
+# Of a composed distribution, about; the most take a few hundred megabytes.
+_FEWEST_PLD_POINTS, _MOST_PLD_POINTS = 200_000, 5_000_000
 _PLD_TAIL = 1e-15  # what the library cuts off a distribution, and counts as lost
 # The Fourier transform of T steps is good to about T units of 2**-53 in absolute mass; a delta
 # below ten times that is refused.
@@ -280,12 +281,17 @@ def _pld_epsilon(plan: SampledPlan, delta: float) -> float:
 
 
 def _interval(plan: SampledPlan) -> float:
-    """Return how finely losses are told apart: wider where they spread over too many intervals."""
+    """Return how finely losses are told apart: by how far those of the whole plan spread.
+
+    Finer where they spread little, or rounding them up in every step would show in the sum; wider
+    where they would fill too many intervals.
+    """
     mu = min(math.sqrt(plan.steps) / plan.noise_multiplier, MU.largest)
     spread = privacy_epsilon(mu, _PLD_TAIL)
-    if spread > _PLD_POINTS * _PLD_INTERVAL:  # perhaps: sampling may make it far smaller
+    if spread > _MOST_PLD_POINTS * _PLD_INTERVAL:  # perhaps: sampling may make it far smaller
         spread = _renyi_plan_epsilon(plan, _PLD_TAIL, Accountant.RDP)
-    return max(_PLD_INTERVAL, spread / _PLD_POINTS)
+        return max(_PLD_INTERVAL, spread / _MOST_PLD_POINTS)
+    return min(_PLD_INTERVAL, spread / _FEWEST_PLD_POINTS)
 
 
 def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant) -> float:
