@@ -141,6 +141,7 @@ def test_sampled_steps() -> None:
         ({"delta": 0.0}, r"delta=0\.0"),
         ({"sensitivity": math.nan}, "sensitivity=nan"),
         ({"norm_bound": -1.0}, r"norm_bound=-1\.0"),
+        ({"norm_bound": 0.4}, r"norm_bound=0\.4"),
         ({"steps": 0}, "steps=0"),
         ({"sampling_rate": 2.0}, r"sampling_rate=2\.0"),
     ],

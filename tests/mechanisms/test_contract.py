@@ -93,7 +93,7 @@ def test_it_says_what_it_was_built_from_and_what_it_promises(make: Maker) -> Non
 @given(
     st.floats(1e-4, 1.0),
     st.floats(-12, -1).map(lambda power: 10.0**power),
-    st.floats(1e-3, 1e3),
+    st.floats(1e-3, 2 * NORM_BOUND),
 )
 def test_each_meets_its_claim_by_the_exact_curve_and_none_beats_imgm(
     epsilon: float, delta: float, bound: float
@@ -230,6 +230,28 @@ def test_mvg_spends_its_precision_budget_and_no_more(side: str, zeta: Zeta) -> N
         scales = np.sort(1 / np.sqrt(values))[::other]
         expected = np.sort((precision * allowed**2 / other) ** -0.25)
         np.testing.assert_allclose(scales, expected, rtol=1e-9)
+
+
+@settings(max_examples=40)
+@given(
+    st.floats(-4, 5).map(lambda power: 10.0**power),
+    st.floats(-12, -1).map(lambda power: 10.0**power),
+    st.integers(1, 40),
+    st.floats(0.01, 0.99),
+)
+def test_mvg_at_its_sharpest_stays_within_any_budget(
+    epsilon: float, delta: float, size: int, share: float
+) -> None:
+    # The smallest norm bound there is, all precision in one direction, and any epsilon.
+    precision = binary_precision(size, important=[0], share=share) if size > 1 else None
+    mechanism = MVG(
+        FrobeniusBall(2.0, neighbouring="replace"),
+        Budget(epsilon, delta),
+        shape=(size, 1),
+        norm_bound=1.0,
+        precision=precision,
+    )
+    assert truth.delta_minus(mechanism.guarantee.mu, epsilon, delta) <= 0
 
 
 def test_equal_precision_is_iid_noise() -> None:

@@ -70,15 +70,16 @@ positive = st.floats(-6, 6).map(lambda power: 10.0**power)
 @given(
     sizes,
     sizes,
-    positive,
+    st.floats(0.5, 1e6),
     positive,
     st.floats(-8, 3).map(lambda power: 10.0**power),
     st.floats(-300, -0.01).map(lambda power: 10.0**power),
     st.sampled_from(list(Zeta)),
 )
 def test_against_ball_arithmetic_on_the_private_side(
-    rows: int, columns: int, gamma: float, s2: float, epsilon: float, delta: float, zeta: Zeta
+    rows: int, columns: int, ratio: float, s2: float, epsilon: float, delta: float, zeta: Zeta
 ) -> None:
+    gamma = ratio * s2
     budget = mvg_precision_budget(
         rows, columns, norm_bound=gamma, sensitivity=s2, epsilon=epsilon, delta=delta, zeta=zeta
     )
@@ -128,6 +129,7 @@ def test_noise_relative_to_the_least(shape: tuple[int, int], zeta: Zeta, ratio: 
         ({"delta": 0.0}, r"delta=0\.0"),
         ({"zeta": "sharp"}, "zeta='sharp'"),
         ({"epsilon": 1e-300}, "beyond the range"),
+        ({"norm_bound": 0.49}, "below half of"),
         ({"norm_bound": 1e300}, "beyond the range"),
     ],
 )

@@ -73,7 +73,11 @@ class Comparison:
         checked_sampling_rate(self.sampling_rate)
         if self.norm_bound is None:
             object.__setattr__(self, "norm_bound", self.sensitivity)
-        positive_number(self.norm_bound, "norm_bound")
+        if not 2.0 * positive_number(self.norm_bound, "norm_bound") >= self.sensitivity:
+            raise InvalidParameterError(
+                f"norm_bound={self.norm_bound!r} is below half of sensitivity="
+                f"{self.sensitivity!r}: matrices within it cannot differ by so much"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,8 @@ class MVG(GaussianMechanism):
     shape : tuple of int
         The shape of the matrices to be released.
     norm_bound : float
-        The largest Frobenius norm that a matrix can have, gamma.
+        The largest Frobenius norm that a matrix can have, gamma; at least half of the largest norm
+        of a difference.
     zeta : Zeta, optional
         The constant of the proof; by default the sharp one, MVG at its best.
     side : {"rows", "columns"}, optional

@@ -68,7 +68,7 @@ def mvg_precision_budget(
     rows, columns : int
         The shape of the answer.
     norm_bound : float
-        The largest Frobenius norm of an answer, gamma.
+        The largest Frobenius norm of an answer, gamma; at least half of the sensitivity.
     sensitivity : float
         The largest Frobenius norm of a difference of neighbouring answers.
     epsilon : float
@@ -99,6 +99,11 @@ def mvg_precision_budget(
     rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
     gamma = positive_number(norm_bound, "norm_bound")
     difference = positive_number(sensitivity, "sensitivity")
+    if not 2.0 * gamma >= difference:
+        raise InvalidParameterError(
+            f"norm_bound={gamma!r} is below half of sensitivity={difference!r}: answers within it "
+            "cannot differ by so much; give the larger bound or the smaller sensitivity"
+        )
     loss, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
     if not isinstance(zeta, Zeta):
         raise InvalidParameterError(f"zeta={zeta!r} must be Zeta.PAPER or Zeta.SHARP")
