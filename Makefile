@@ -7,7 +7,7 @@ BENCH := .venv-bench/.installed
 NOISE_BENCH := .venv-opendp/.installed
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test core-test lint types format benchmark benchmark-noise noise-statistics clean
+.PHONY: demo test core-test lint types format figures benchmark benchmark-noise noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -30,6 +30,10 @@ types: $(DEV)
 format: $(DEV)
 	.venv/bin/python -m ruff check --fix .
 	.venv/bin/python -m ruff format .
+
+# The curves of docs/comparison.md, and the numbers under them.
+figures: $(CORE)
+	.venv/bin/python -m matrixdp audit curves --tables results --figures docs/figures --force
 
 benchmark: $(BENCH)
 	.venv-bench/bin/python benchmarks/calibration_speed.py

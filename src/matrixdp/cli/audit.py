@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from matrixdp.audit.claim import ClaimAudit, audit_claim
+from matrixdp.audit.claim import audit_claim
 from matrixdp.audit.curves import CURVES
 from matrixdp.audit.empirical import (
     EmpiricalAudit,
@@ -85,14 +85,14 @@ def claim(
         [
             ["epsilon at that delta", shown_up(found.epsilon), shown_up(found.true_epsilon)],
             ["delta at that epsilon", shown_up(found.delta), shown_up(found.true_delta)],
-            ["noise scale, used and needed", *_scales(noise_scale, found)],
+            [
+                "noise scale, used and needed",
+                shown_down(noise_scale),
+                shown_up(found.needed_noise_scale),
+            ],
         ],
         title=f"mu = {shown_up(found.mu)}: the claim " + ("holds" if found.holds else "is FALSE"),
     )
-
-
-def _scales(noise_scale: float, found: ClaimAudit) -> tuple[str, str]:
-    return shown_up(noise_scale), shown_up(found.needed_noise_scale)
 
 
 @app.command("curves")

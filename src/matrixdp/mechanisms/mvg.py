@@ -79,7 +79,7 @@ class MVG(GaussianMechanism):
     References
     ----------
     Chanyaswad, Dytso, Poor and Mittal (2018), *MVG Mechanism: Differential Privacy under
-    Matrix-Valued Query*, Theorem 2 and Algorithm 1.
+    Matrix-Valued Query*: the theorem that proves it private, and unimodal directional noise.
 
     Examples
     --------

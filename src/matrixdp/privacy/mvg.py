@@ -13,9 +13,9 @@ sensitivity, ``r = min(m, n)``, ``H_r = sum_(i<=r) 1/i``, ``H_(r,1/2) = sum_(i<=
 second form does not cancel and is the one computed.
 
 Chanyaswad, Dytso, Poor and Mittal (2018), *MVG Mechanism: Differential Privacy under Matrix-Valued
-Query*, Theorem 2. Their ``zeta = 2 sqrt(-m n log delta) - 2 log delta + m n`` bounds the *square*
-of the norm that their proof needs (Laurent and Massart 2000, Lemma 1), so its root is proven as
-well and gives less noise.
+Query*, the theorem that proves it private. Their ``zeta = 2 sqrt(-m n log delta) - 2 log delta +
+m n`` bounds the *square* of the norm that their proof needs (Laurent and Massart 2000, Lemma 1), so
+its root is proven as well and gives less noise.
 """
 
 import enum
