@@ -9,7 +9,7 @@ NOISE_BENCH := .venv-opendp/.installed
 SAVE ?=
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test core-test lint types format benchmark benchmark-noise noise-statistics clean
+.PHONY: demo test core-test lint types format figures benchmark benchmark-noise noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -33,6 +33,10 @@ format: $(DEV)
 	.venv/bin/python -m ruff check --fix .
 	.venv/bin/python -m ruff format .
 
+# The curves of docs/comparison.md, and the numbers under them.
+figures: $(CORE)
+	.venv/bin/python -m matrixdp audit curves --tables results --figures docs/figures --force
+
 benchmark: $(BENCH)
 	.venv-bench/bin/python benchmarks/calibration_speed.py $(SAVE)
 	.venv-bench/bin/python benchmarks/calibration_safety.py $(SAVE)
@@ -55,7 +59,7 @@ $(CORE): .venv/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): .venv/bin/python pyproject.toml constraints.txt
-	.venv/bin/python $(INSTALL) --editable '.[dev,fast]'
+	.venv/bin/python $(INSTALL) --editable '.[dev,fast,accounting]'
 	@touch $@ $(CORE)
 
 $(BARE): pyproject.toml constraints.txt

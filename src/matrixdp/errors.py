@@ -12,6 +12,7 @@ __all__ = [
     "InvalidParameterError",
     "KeyStateError",
     "MatrixDPError",
+    "MissingExtraError",
     "NotPositiveDefiniteError",
     "ShapeError",
     "StorageError",
@@ -52,3 +53,7 @@ class FileFormatError(MatrixDPError, ValueError):
 
 class StorageError(MatrixDPError, OSError):
     """A result could not be stored; the target was left untouched."""
+
+
+class MissingExtraError(MatrixDPError, ImportError):
+    """An optional part of the library is not installed; the message says how to install it."""

@@ -42,7 +42,7 @@ def checked_matrix(matrix: object, name: str) -> FloatArray:
         raise InvalidParameterError(f"{name} has dtype {array.dtype}: pass real numbers, float64")
     if array.ndim != 2 or array.size == 0:
         raise ShapeError(f"{name} has shape {array.shape}: it must be a matrix and not empty")
-    if array.dtype.kind in "iu" and not bool(np.all(np.abs(array.astype(np.float64)) <= 2.0**53)):
+    if array.dtype.kind in "iu" and max(abs(int(array.max())), abs(int(array.min()))) > 2**53:
         raise InvalidParameterError(f"{name} holds integers beyond 2**53: pass float64 numbers")
     array = array.astype(np.float64)
     if not np.isfinite(array).all():

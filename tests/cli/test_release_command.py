@@ -137,6 +137,11 @@ def damaged(name: str, content: bytes) -> str:
         (["ragged.csv", "out.npy", *BALL], "one length"),
         (["empty.csv", "out.npy", *BALL], "empty.csv"),
         (["binary.csv", "out.npy", *BALL], "binary.csv"),
+        (["large.csv", "out.npy", *BALL], "2**53"),
+        (["blank.csv", "out.npy", *BALL], "one length"),
+        (["underscore.csv", "out.npy", *BALL], "no number"),
+        (["in.npy", "out.csv", *BALL, "--output-format", "npy"], "--output-format"),
+        (["in.npy", "out.npy", *BALL, "--input-format", "csv"], "--input-format"),
     ],
 )
 def test_bad_input_writes_nothing(
@@ -150,6 +155,9 @@ def test_bad_input_writes_nothing(
     damaged("foreign.npy", b"PK\x03\x04 not numpy at all")
     damaged("ragged.csv", b"1,2\n3\n")
     damaged("empty.csv", b"")
+    damaged("large.csv", b"1152921504606846977,2\n")
+    damaged("blank.csv", b"1\n\n3\n")
+    damaged("underscore.csv", b"1_000,2\n")
     damaged("binary.csv", b"\xff\xfe\x00\x01")
     before = sorted(path.name for path in folder.iterdir())
     assert main(["release", *arguments]) == 2

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ from matrixdp import (
     SymmetricBall,
     SymmetricIsotropic,
 )
-from matrixdp.noise import simulation_generator
+from matrixdp.mechanisms import drawing
+from matrixdp.noise import add_noise, simulation_generator
 from reference import ball as truth
 from reference import dense
 
@@ -126,14 +128,55 @@ def test_symmetric_releases_are_symmetric() -> None:
     np.testing.assert_array_equal(value, value.T)
 
 
-def test_the_promise_of_directional_noise_rests_on_its_exact_floor() -> None:
-    # The covariance is far larger than the budget needs; the claimed mu is its own, and so is the
-    # floor that is drawn exactly.
-    covariance = Kronecker(400 * np.eye(2), np.diag([1.0, 2.0, 3.0]))
-    mechanism = IMGM(BALL, BUDGET, covariance)
-    assert mechanism.guarantee.mu == pytest.approx(1 / 20, rel=1e-9)
-    release = mechanism.release(np.zeros((2, 3)))
-    assert release.guarantee.mu == mechanism.mu
+def spied_scales(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """Record the scales of everything that is drawn."""
+    seen: list[np.ndarray] = []
+
+    def spy(matrix: np.ndarray, scale: object, key: ReleaseKey) -> np.ndarray:
+        seen.append(np.broadcast_to(np.asarray(scale), matrix.shape))
+        return add_noise(matrix, scale, key)
+
+    monkeypatch.setattr(drawing, "add_noise", spy)
+    return seen
+
+
+def test_the_promise_of_directional_noise_rests_on_its_exact_floor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = spied_scales(monkeypatch)
+    for spread in (0.1, 2.0, 8.0):
+        for grown in (1.0, 20.0):  # exactly what the budget needs, and far more
+            covariance = Kronecker(
+                dense.random_definite(3, RNG, spread), dense.random_definite(2, RNG, spread)
+            )
+            covariance = covariance.rescaled_for(BALL, BUDGET).scaled(grown)
+            release = IMGM(BALL, BUDGET, covariance).release(np.zeros((3, 2)))
+            floor = Fraction(seen.pop()[0, 0].item())
+            assert Fraction(BALL.bound) / floor <= Fraction(release.guarantee.mu)
+            assert release.guarantee.mu == pytest.approx(BUDGET.mu / grown, rel=1e-6)
+
+
+def test_symmetric_pairs_are_drawn_once_at_no_less_than_their_scale(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = spied_scales(monkeypatch)
+    for bound in (1.0, 0.3, 7.7):
+        release = IMGM(SymmetricBall(bound, neighbouring="replace"), BUDGET).release(np.eye(3))
+        scales = [Fraction(scale) for scale in seen.pop().tolist()]
+        assert len(scales) == 6
+        own = [scales[0], scales[3], scales[5]]  # the diagonal of a packed upper triangle
+        pairs = [scales[1], scales[2], scales[4]]
+        mu = Fraction(release.guarantee.mu)
+        assert all(Fraction(bound) / scale <= mu for scale in own)
+        assert all(2 * scale**2 * mu**2 >= Fraction(bound) ** 2 for scale in pairs)
+
+
+def test_noise_too_large_for_the_type_is_refused_first() -> None:
+    key = ReleaseKey.generate()
+    huge = Kronecker(1e60 * np.diag([1.0, 1e6]), np.eye(2))
+    with pytest.raises(InvalidParameterError, match="float32"):
+        IMGM(BALL, BUDGET, huge).release(np.zeros((2, 2), np.float32), key=key)
+    key.check_unbound()
 
 
 def test_a_small_covariance_is_refused_with_the_shortfall() -> None:
@@ -159,8 +202,31 @@ def test_dtypes() -> None:
     for dtype in (np.int8, np.uint64, bool, ">f8"):
         assert mechanism.release(np.ones((2, 2), dtype)).value.dtype == np.float64
     assert mechanism.release([[1, 2], [3, 4]]).value.shape == (2, 2)
+    assert mechanism.release(np.array([[2**53, -(2**53)]])).shape == (1, 2)
+    for hidden in (
+        np.array([[2**53 + 1]]),
+        [[2**60 + 127, 0.5]],
+        [[2**63 + 1, -1]],
+        [(0.5, -(2**53) - 1)],
+    ):
+        with pytest.raises(InvalidParameterError, match=r"2\*\*53"):
+            mechanism.release(hidden)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_integers_hidden_among_floats_are_refused(library: str) -> None:
+    frames = pytest.importorskip(library)
     with pytest.raises(InvalidParameterError, match=r"2\*\*53"):
-        mechanism.release(np.array([[2**53 + 1]]))
+        IMGM(BALL, BUDGET).release(frames.DataFrame({"n": [2**60 + 127], "x": [0.5]}))
+    mixed = frames.DataFrame({"n": [2**53], "x": [0.5]})
+    assert IMGM(BALL, BUDGET).release(mixed).shape == (1, 2)
+
+
+def test_sparse_columns_are_refused() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 1.0])})
+    with pytest.raises(InvalidParameterError, match="to_dense"):
+        IMGM(BALL, BUDGET).release(frame)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,11 @@ from matrixdp import (
     Release,
     ReleaseKey,
     RowBounds,
+    ShapeError,
+    StorageError,
     SymmetricBall,
 )
+from matrixdp.mechanisms import matrix_files
 from matrixdp.mechanisms.file_release import release_npy
 from reference import dense
 
@@ -106,6 +109,14 @@ def altered(path: Path, *place: str, value: object) -> None:
         (("covariance", "kind"), "Magic", "Magic"),
         (("sensitivity", "kind"), "Magic", "Magic"),
         (("schema",), "matrixdp-release/99", "schema"),
+        (("guarantee", "records"), 1000, "one record"),
+        (("sensitivity",), [], "not a statement"),
+        (("sensitivity",), None, "not a statement"),
+        (("in_words",), "(0, 0)-differential privacy", "altered"),
+        (("noise",), "other-noise-7", "altered"),
+        (("file", "shape"), [9, 9], "does not hold"),
+        (("file", "dtype"), "int8", "does not hold"),
+        (("file", "dtype"), "zzz", "does not hold"),
         (("file", "sha256"), "0" * 64, "digest differs"),
     ],
 )
@@ -116,6 +127,64 @@ def test_an_altered_statement_is_refused(
     altered(tmp_path / "out.npy.json", *place, value=value)
     with pytest.raises(FileFormatError, match=told):
         Release.verify(tmp_path / "out.npy")
+
+
+def test_a_statement_for_another_shape_is_refused(tmp_path: Path) -> None:
+    rows = IMGM(RowBounds([1.0, 1.0], neighbouring="replace"), BUDGET)
+    rows.release(np.zeros((2, 2))).save(tmp_path / "out.npy")
+    bounds, scales = [1.0] * 7, [[9.0]] * 7
+    altered(tmp_path / "out.npy.json", "sensitivity", "bounds", value=bounds)
+    altered(tmp_path / "out.npy.json", "covariance", "scales", value=scales)
+    with pytest.raises((FileFormatError, ShapeError), match="7 rows"):
+        Release.load(tmp_path / "out.npy")
+
+
+def test_a_header_that_is_none_is_refused(tmp_path: Path) -> None:
+    MECHANISMS["ball"].release(np.zeros((3, 2))).save(tmp_path / "out.csv")
+    altered(tmp_path / "out.csv.json", "file", "header", value=True)
+    with pytest.raises(FileFormatError, match="does not hold"):
+        Release.load(tmp_path / "out.csv")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_full_disk_changes_nothing(
+    force: bool,  # noqa: FBT001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = tmp_path / "out.npy"
+    if force:
+        MECHANISMS["ball"].release(np.zeros((2, 2))).save(target)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    made = []
+    true_writer = matrix_files._write_hidden
+
+    def full(fresh: Path, content: bytes, path: Path) -> None:
+        made.append(path)
+        if len(made) == 2:
+            raise StorageError("no space left")
+        true_writer(fresh, content, path)
+
+    monkeypatch.setattr(matrix_files, "_write_hidden", full)
+    with pytest.raises(StorageError, match="no space"):
+        MECHANISMS["ball"].release(np.zeros((2, 2))).save(target, force=force)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_file_release_that_cannot_be_stated_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "in.npy", np.zeros((3, 3)))
+
+    def full(*_: object) -> None:
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(matrix_files, "_write_hidden", full)
+    with pytest.raises(StorageError, match="no space"):
+        release_npy(MECHANISMS["ball"], tmp_path / "in.npy", tmp_path / "out.npy")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.npy"]
+    with pytest.raises(InvalidParameterError, match=r"\.npy"):
+        release_npy(MECHANISMS["ball"], tmp_path / "in.npy", tmp_path / "out.csv")
 
 
 def test_other_damage_is_refused(tmp_path: Path) -> None:

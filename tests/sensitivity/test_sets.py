@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -183,6 +184,41 @@ def test_extreme_magnitudes_neither_overflow_nor_vanish() -> None:
         assert ball.radius(Diagonal(np.full((2, 2), size))).value == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("bound", [1e-60, 1e-200, 1.0, 0.1, 3e5])
+@pytest.mark.parametrize("scale", [7e250, 1e200, 3.3, 0.7])
+def test_radii_of_independent_noise_in_exact_arithmetic(bound: float, scale: float) -> None:
+    truth = (Fraction(bound) / Fraction(scale)) ** 2
+    for sensitivity, covariance, times in (
+        (FrobeniusBall(bound, "replace"), Diagonal([[scale]]), 1),
+        (SymmetricBall(bound, "replace"), Diagonal([[scale]]), 1),
+        (RowBounds([bound], "replace"), Diagonal([[scale]]), 1),
+        (RowBounds([bound], "replace"), Isotropic(scale), 1),
+        (Box([bound, bound], "replace"), Isotropic(scale), 2),
+        (Box([bound, bound], "replace"), Diagonal([[scale, scale]]), 2),
+    ):
+        radius = sensitivity.radius(covariance)
+        assert Fraction(radius.value) ** 2 >= times * truth
+        if truth > Fraction(10) ** -500:
+            assert Fraction(radius.value) ** 2 <= times * truth * (1 + Fraction(1, 10**14))
+
+
+@pytest.mark.parametrize("power", [4, 8, 10, 12, 13])
+def test_radii_of_ill_conditioned_noise_are_safe_and_labelled(power: int) -> None:
+    # With a diagonal covariance the truth is known exactly; a rotation is float64's to bound.
+    values = np.array([1.0, 10.0**-power])
+    ball = FrobeniusBall(1.0, "replace")
+    plain = ball.radius(Kronecker(np.diag(values), np.eye(2)))
+    assert Fraction(plain.value) ** 2 * Fraction(values[1].item()) >= 1
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    turned = (turn * values) @ turn.T
+    radius = ball.radius(Kronecker((turned + turned.T) / 2, np.eye(2)))
+    reached = 10.0 ** (power / 2)
+    assert radius.value >= reached * (1 - 1e-15 * 10.0**power)
+    if radius.exact:
+        assert radius.value <= reached * (1 + 1e-6 + 1e-15 * 10.0**power)
+    assert plain.exact == (power < 9) or plain.value <= reached * (1 + 1e-6)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "told"),
     [
@@ -214,6 +250,23 @@ def test_extreme_magnitudes_neither_overflow_nor_vanish() -> None:
             "SymmetricBall",
         ),
         (lambda: Box([1.0], "replace").radius("noise"), InvalidParameterError, "str"),  # type: ignore[arg-type]
+        (lambda: FrobeniusBall(2**60 + 100, "replace"), InvalidParameterError, "61 bits"),
+        (lambda: RowBounds([2**53 + 1], "replace"), InvalidParameterError, r"2\*\*53"),
+        (
+            lambda: Box(np.ma.masked_array([1e-9, 2.0], mask=[True, False]), "replace"),
+            InvalidParameterError,
+            "masked",
+        ),
+        (
+            lambda: Box([1e308, 1e308], "replace").radius(Isotropic(1e-5)),
+            InvalidParameterError,
+            "range of a float",
+        ),
+        (
+            lambda: Box([1.0, 2.0], "replace").radius(Kronecker(np.eye(2), np.eye(1))),
+            ShapeError,
+            "1 columns",
+        ),
     ],
 )
 def test_bad_sets(make: Callable[[], object], error: type[Exception], told: str) -> None:

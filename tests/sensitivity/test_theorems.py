@@ -9,8 +9,10 @@ from matrixdp import (
     Budget,
     FrobeniusBall,
     InvalidParameterError,
+    Isotropic,
     Kronecker,
     ShapeError,
+    SymmetricIsotropic,
     theorem_1,
     theorem_2,
     theorem_3,
@@ -78,3 +80,10 @@ def test_bad_input() -> None:
         theorem_2(noise, 0.0, BUDGET)
     with pytest.raises(InvalidParameterError, match="releases=0"):
         theorem_3(noise, 1.0, BUDGET, releases=0)
+    for other in (Isotropic(9.0), SymmetricIsotropic(9.0), "noise"):
+        with pytest.raises(InvalidParameterError, match="covariance is a"):
+            theorem_2(other, 1.0, BUDGET)  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameterError, match="covariance is a"):
+            theorem_1(np.ones((2, 3)), other, BUDGET)  # type: ignore[arg-type]
+    tiny = theorem_1([[5e-324]], Kronecker([[1e100]], [[1.0]]), BUDGET)
+    assert 0.0 < tiny.mu < 1e-300

@@ -9,9 +9,9 @@ import numpy as np
 import typer
 
 from matrixdp.cli.options import AsJson, Figure, Force, number_option, whole_number_option
-from matrixdp.cli.output import print_json, print_table
+from matrixdp.cli.output import check_file, print_json, print_table
 from matrixdp.errors import InvalidParameterError
-from matrixdp.mechanisms.matrix_files import check_target, write_all
+from matrixdp.mechanisms.matrix_files import write_all
 from matrixdp.parameters import DELTA, EPSILON, MU, real_number
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.rounding import shown_up
@@ -45,8 +45,8 @@ def curve(
     as_json: AsJson = False,
 ) -> None:
     """Show the delta that a mechanism has at each epsilon: its whole privacy curve."""
-    _check_file(csv_file, ".csv", force=force)
-    _check_file(figure, ".png", force=force)
+    check_file(csv_file, ".csv", force=force)
+    check_file(figure, ".png", force=force)
     mu = _chosen_mu(mu, epsilon, delta)
     epsilons = _epsilons(mu, start, stop, points)
     deltas = np.asarray(privacy_delta(mu, epsilons))
@@ -101,14 +101,6 @@ def _named_epsilon(value: float, name: str) -> float:
             f"{name}={number!r} is no epsilon: it must be from 0 to {EPSILON.largest!r}"
         )
     return number
-
-
-def _check_file(path: Path | None, suffix: str, *, force: bool) -> None:
-    if path is None:
-        return
-    if path.suffix.lower() != suffix:
-        raise InvalidParameterError(f"{path} does not end in {suffix}: name such a file")
-    check_target(path, force=force)
 
 
 def _csv_bytes(epsilons: "FloatArray", deltas: "FloatArray") -> bytes:

@@ -11,7 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from matrixdp import __version__
-from matrixdp.cli import bound, budget, curve, demo, plan, release
+from matrixdp.cli import account, audit, bound, budget, compare, curve, demo, plan, release
 from matrixdp.errors import BudgetExceededError, MatrixDPError
 
 __all__ = ["app", "main"]
@@ -30,9 +30,12 @@ app = typer.Typer(
 app.command("bound")(bound.bound)
 app.command("curve")(curve.curve)
 app.command("plan")(plan.plan)
+app.command("account")(account.account)
+app.command("compare")(compare.compare)
 app.command("release")(release.release)
 app.command("demo")(demo.demo)
 app.add_typer(budget.app, name="budget")
+app.add_typer(audit.app, name="audit")
 
 
 def _show_version(value: bool) -> None:

@@ -2,12 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["print_json", "print_table"]
+from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.matrix_files import check_target
+
+__all__ = ["check_file", "print_json", "print_table"]
 
 _ANY_WIDTH = 10_000
 
@@ -28,3 +32,14 @@ def print_table(
         table.add_row(*row)
     needed = Console(width=_ANY_WIDTH).measure(table).maximum
     Console(width=max(needed, Console().width)).print(table)
+
+
+def check_file(path: Path | None, *suffixes: str, force: bool) -> None:
+    """Refuse a target of another kind, or one that exists already, before any work is done."""
+    if path is None:
+        return
+    if path.suffix.lower() not in suffixes:
+        raise InvalidParameterError(
+            f"{path} does not end in {' or '.join(suffixes)}: name such a file"
+        )
+    check_target(path, force=force)

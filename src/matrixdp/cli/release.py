@@ -139,11 +139,14 @@ def _vector(text: str) -> Any:
 def _suffix(path: str, given: str | None, side: str) -> str:
     if path == _STREAM and given is None:
         raise InvalidParameterError(f"say --{side}-format npy, npz or csv for {side} {path!r}")
+    if path != _STREAM and given is not None:
+        raise InvalidParameterError(
+            f"--{side}-format is for standard streams: the name of {path!r} says its format"
+        )
     suffix = Path(path).suffix if given is None else f".{given}"
     if suffix not in FORMATS:
         raise InvalidParameterError(
-            f"{side} {path!r} is of format {suffix!r}: use one of {', '.join(FORMATS)}, or say "
-            f"--{side}-format"
+            f"{side} {path!r} is of format {suffix!r}: use one of {', '.join(FORMATS)}"
         )
     return suffix
 
@@ -212,6 +215,8 @@ def _report(
             }
         )
         return
-    scales = shown_up(smallest) if smallest == largest else f"{smallest:.6g} to {largest:.6g}"
+    scales = shown_up(smallest)
+    if largest > smallest:
+        scales += f" to {shown_up(largest)}"
     typer.echo(f"{guarantee}", err=True)
     typer.echo(f"noise scale {scales}; wrote {target} and {beside}", err=True)

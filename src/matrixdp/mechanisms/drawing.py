@@ -18,6 +18,9 @@ from matrixdp.sensitivity.sets import FrobeniusBall, SensitivitySet
 
 __all__ = ["draw"]
 
+# With these, noise overflows with a probability below 2**-1000.
+_LARGEST_SCALE = {"float64": 2.0**900, "float32": 2.0**100}
+
 
 def draw(
     matrix: NDArray[Any],
@@ -89,6 +92,12 @@ def _draw_directional(
     halves of a matrix of twice the rows.
     """
     rows = len(matrix)
+    largest = float(np.max(covariance.entry_scales((rows, matrix.shape[1]))))
+    if not largest <= _LARGEST_SCALE[matrix.dtype.name]:
+        raise InvalidParameterError(
+            f"covariance has a standard deviation of {largest!r}, beyond what {matrix.dtype.name} "
+            "can hold: rescale the query"
+        )
     both = np.concatenate([matrix, np.zeros_like(matrix)])
     scales = np.concatenate([np.full((rows, 1), floor), np.ones((rows, 1))])
     drawn = add_noise(both, scales, key)

@@ -1,14 +1,13 @@
 """Releases of ``.npy`` files larger than memory, read and written block by block."""
 
 import hashlib
-import secrets
 from os import PathLike
 from pathlib import Path
 
 from matrixdp.covariance import Diagonal, Isotropic
-from matrixdp.errors import InvalidParameterError
+from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.matrix_files import check_target, write_all
+from matrixdp.mechanisms.matrix_files import check_target, hidden_name, write_all
 from matrixdp.mechanisms.statement import Statement, statement_path
 from matrixdp.noise import ReleaseKey, add_noise_to_npy
 from matrixdp.noise.npy_layout import read_layout
@@ -53,12 +52,47 @@ def release_npy(
         If the disk fills up; the target is untouched.
     """
     path, beside = Path(target), statement_path(Path(target))
+    shape, dtype = _checked(mechanism, Path(source), path)
+    for made in (path, beside):
+        check_target(made, force=force)
+    guarantee, noise = mechanism.guarantee, mechanism.covariance
+    scale = noise.scale if isinstance(noise, Isotropic) else getattr(noise, "scales", None)
+    fresh = hidden_name(path)
+    try:
+        add_noise_to_npy(source, fresh, scale, ReleaseKey.generate(), progress=progress)
+        statement = Statement(
+            mechanism=type(mechanism).__name__,
+            sensitivity=mechanism.sensitivity,
+            covariance=noise,
+            guarantee=guarantee,
+            file={
+                "name": path.name,
+                "sha256": _digest(fresh),
+                "shape": list(shape),
+                "dtype": dtype,
+                "header": False,
+                "index": False,
+            },
+        )
+        # The statement first: a matrix never lies there without what it guarantees.
+        write_all([(beside, statement.to_json().encode()), (path, fresh)], force=force)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return guarantee
+
+
+def _checked(mechanism: IMGM, source: Path, target: Path) -> tuple[tuple[int, int], str]:
+    """Return shape and dtype of a file that can be released in parts, or refuse it."""
     if not isinstance(mechanism.covariance, Isotropic | Diagonal):
         raise InvalidParameterError(
             f"{type(mechanism.covariance).__name__} noise cannot be drawn in parts: load the "
             "matrix and use mechanism.release"
         )
-    layout = read_layout(Path(source))
+    if target.suffix != ".npy":
+        raise InvalidParameterError(f"{target} does not end in .npy: name such a file")
+    if not source.is_file():
+        raise FileFormatError(f"{source} is not a file: name a matrix to release")
+    layout = read_layout(source)
     if len(layout.shape) != 2 or layout.size == 0:
         raise InvalidParameterError(
             f"{source} has shape {layout.shape}: it must have two axes and not be empty"
@@ -66,33 +100,7 @@ def release_npy(
     shape = (layout.shape[0], layout.shape[1])
     mechanism.sensitivity.check_shape(shape)
     mechanism.covariance.check_shape(shape)
-    check_target(path, force=force)
-    check_target(beside, force=force)
-    guarantee = mechanism.guarantee
-    noise = mechanism.covariance
-    scale = noise.scale if isinstance(noise, Isotropic) else noise.scales
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new") if force else path
-    try:
-        add_noise_to_npy(source, fresh, scale, ReleaseKey.generate(), progress=progress)
-        statement = Statement(
-            mechanism="IMGM",
-            sensitivity=mechanism.sensitivity,
-            covariance=mechanism.covariance,
-            guarantee=guarantee,
-            file={
-                "name": path.name,
-                "sha256": _digest(fresh),
-                "shape": list(shape),
-                "dtype": str(layout.dtype.name),
-            },
-        )
-        if force:
-            fresh.replace(path)
-    finally:
-        if force:
-            fresh.unlink(missing_ok=True)
-    write_all([(beside, statement.to_json().encode())], force=force)
-    return guarantee
+    return shape, str(layout.dtype.name)
 
 
 def _digest(path: Path) -> str:

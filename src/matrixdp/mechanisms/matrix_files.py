@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
-from matrixdp.noise.unfinished import check_new_file, unfinished_file
+from matrixdp.noise.unfinished import check_new_file, publish, unfinished_file
 
 __all__ = [
     "FORMATS",
     "MatrixFile",
     "check_target",
+    "hidden_name",
     "read_matrix",
     "write_all",
     "write_matrix",
@@ -57,39 +58,57 @@ def check_target(path: Path, *, force: bool) -> None:
     check_new_file(path)
 
 
-def write_all(contents: Sequence[tuple[Path, bytes]], *, force: bool = False) -> None:
-    """Write several files, each whole; if one cannot be written, take back those made before it."""
-    made: list[Path] = []
+def write_all(contents: Sequence[tuple[Path, bytes | Path]], *, force: bool = False) -> None:
+    """Make several files appear, each complete, all of them or none.
+
+    Everything is first written under hidden names beside the targets, so that a full disk changes
+    nothing; then the files get their names in the order given. A content may also be the path of a
+    hidden file that is complete already; it is taken. Existing targets are replaced only if forced.
+    """
+    hidden: list[tuple[Path, Path]] = []
+    published: list[Path] = []
     try:
         for path, content in contents:
-            new = not path.exists()
-            _write_whole(path, content, force=force)
-            if new:
-                made.append(path)
+            fresh = hidden_name(path) if isinstance(content, bytes) else content
+            hidden.append((fresh, path))
+            if isinstance(content, bytes):
+                _write_hidden(fresh, content, path)
+        for fresh, path in hidden:
+            _give_name(fresh, path, force=force)
+            if not force:
+                published.append(path)
     except BaseException:
-        for path in made:
+        for path in published:
             path.unlink(missing_ok=True)
         raise
+    finally:
+        for fresh, _ in hidden:
+            fresh.unlink(missing_ok=True)
 
 
-def _write_whole(path: Path, content: bytes, *, force: bool) -> None:
-    """Write a file that appears complete or not at all.
+def hidden_name(path: Path) -> Path:
+    """Return a fresh hidden name beside a target."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
 
-    An existing file is replaced only when forced, and then in one step.
-    """
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new") if force else path
+
+def _write_hidden(fresh: Path, content: bytes, path: Path) -> None:
     try:
         with unfinished_file(fresh, b"") as file:
             file.write(content)
-        if force:
-            fresh.replace(path)
-    except StorageError:
-        raise
+    except StorageError as error:
+        raise StorageError(f"no space left for {path}: nothing was written") from error
     except OSError as error:
         raise StorageError(f"{path} could not be written: {error.strerror}") from error
-    finally:
+
+
+def _give_name(fresh: Path, path: Path, *, force: bool) -> None:
+    try:
         if force:
-            fresh.unlink(missing_ok=True)
+            fresh.replace(path)
+        else:
+            publish(fresh, path)
+    except OSError as error:
+        raise StorageError(f"{path} could not be written: {error.strerror}") from error
 
 
 def write_matrix(file: BinaryIO, matrix: MatrixFile, suffix: str) -> None:

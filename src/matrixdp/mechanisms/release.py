@@ -3,6 +3,7 @@
 import hashlib
 import io
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -139,7 +140,8 @@ class Release:
         check_target(target, force=force)
         check_target(beside, force=force)
         data, statement = self.encode(target.name)
-        write_all([(target, data), (beside, statement.encode())], force=force)
+        # The statement first: a matrix never lies there without what it guarantees.
+        write_all([(beside, statement.encode()), (target, data)], force=force)
 
     def encode(self, name: str) -> tuple[bytes, str]:
         """Return the contents of the two files that `save` would write under a name."""
@@ -182,6 +184,8 @@ class Release:
             raise FileFormatError(
                 f"{error.filename} is missing: a saved release is a file and its .json statement"
             ) from error
+        except UnicodeDecodeError:
+            raise FileFormatError(f"{source}.json is not a statement of a release") from None
         statement = read_statement(text, statement_path(source).name)
         facts = statement.file
         if hashlib.sha256(data).hexdigest() != facts.get("sha256"):
@@ -195,8 +199,11 @@ class Release:
             header=bool(facts.get("header")),
             index=bool(facts.get("index")),
         )
+        _check_facts(matrix.array, facts, source)
+        for part in (statement.sensitivity, statement.covariance):
+            part.check_shape((matrix.array.shape[0], matrix.array.shape[1]))
         return cls(
-            value=matrix.array.astype(str(facts.get("dtype", "float64"))),
+            value=matrix.array.astype(str(facts["dtype"])),
             sensitivity=statement.sensitivity,
             covariance=statement.covariance,
             guarantee=statement.guarantee,
@@ -206,13 +213,24 @@ class Release:
     @classmethod
     def verify(cls, path: str | PathLike[str]) -> Guarantee:
         """Check a saved release and return the guarantee that it proves; see `load`."""
-        release = cls.load(path)
-        release.covariance.check_shape(release.shape)
-        return release.guarantee
+        return cls.load(path).guarantee
 
     def __repr__(self) -> str:
         """Say what it is and what it promises."""
         return f"Release(shape={self.shape}, mechanism={self.mechanism!r}: {self.guarantee})"
+
+
+def _check_facts(array: NDArray[Any], facts: Mapping[str, Any], source: Path) -> None:
+    """Refuse a matrix that is not what its statement says: its shape, its type, its numbers."""
+    own = "float64" if source.suffix == ".csv" else array.dtype.name
+    if (
+        array.ndim != 2
+        or list(array.shape) != facts.get("shape")
+        or facts.get("dtype") not in {"float64", "float32"}
+        or (own != facts.get("dtype") and source.suffix != ".csv")
+        or not np.isfinite(array).all()
+    ):
+        raise FileFormatError(f"{source} does not hold the matrix that its statement speaks of")
 
 
 def _as_file(value: Any) -> MatrixFile:

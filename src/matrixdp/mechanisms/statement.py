@@ -58,6 +58,10 @@ class Statement:
 
     def check(self, name: str) -> None:
         """Refuse a guarantee that does not follow from the sensitivity and the covariance."""
+        if self.guarantee.records != 1:
+            raise FileFormatError(
+                f"{name} claims records={self.guarantee.records}: a release speaks of one record"
+            )
         radius = self.sensitivity.radius(self.covariance).value
         if not radius <= self.guarantee.mu:
             raise FileFormatError(
@@ -82,6 +86,11 @@ def read_statement(text: str, name: str) -> Statement:
     try:
         record = json.loads(text)
         schema = record["schema"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise FileFormatError(f"{name} is not a statement of a release") from None
+    if schema != SCHEMA:
+        raise FileFormatError(f"{name} has schema {schema!r}: this version reads {SCHEMA!r}")
+    try:
         statement = Statement(
             mechanism=str(record["mechanism"]),
             sensitivity=_sensitivity_of(record["sensitivity"]),
@@ -89,11 +98,14 @@ def read_statement(text: str, name: str) -> Statement:
             guarantee=Guarantee(**record["guarantee"]),
             file=dict(record["file"]),
         )
-    except (KeyError, TypeError, ValueError, MatrixDPError) as error:
+        statement.check(name)
+        said = (record["noise"], record["in_words"])
+    except FileFormatError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, MatrixDPError) as error:
         raise FileFormatError(f"{name} is not a statement of a release ({error})") from error
-    if schema != SCHEMA:
-        raise FileFormatError(f"{name} has schema {schema!r}: this version reads {SCHEMA!r}")
-    statement.check(name)
+    if said != (NOISE_VERSION, str(statement.guarantee)):
+        raise FileFormatError(f"{name} says other words or other noise than it proves: altered")
     return statement
 
 

@@ -344,7 +344,7 @@ def _check_ball(ball: FrobeniusBall | SymmetricBall) -> None:
 
 
 def _checked_bounds(bounds: ArrayLike, name: str = "bounds") -> FloatArray:
-    array = np.asarray(bounds)
+    array = bounds if isinstance(bounds, np.ma.MaskedArray) else np.asarray(bounds)
     if array.ndim != 1:
         raise ShapeError(f"{name} has shape {array.shape}: pass a vector")
     array = np.asarray(checked_matrix(array[None, :], name)[0])

@@ -1,0 +1,266 @@
+"""Every mechanism and composition rule side by side: the noise each needs for the same promise.
+
+All noise here is i.i.d., so one number describes it, the noise scale of each step; what it really
+guarantees is another, its true epsilon. The distance between that and the promise is what a rule
+wastes.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from matrixdp.errors import CalibrationError, InvalidParameterError
+from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_number
+from matrixdp.privacy.accountants import (
+    Accountant,
+    SampledPlan,
+    noise_multiplier_for,
+    plan_epsilon,
+)
+from matrixdp.privacy.amplification import before_amplification, checked_sampling_rate
+from matrixdp.privacy.bound import privacy_bound, privacy_epsilon
+from matrixdp.privacy.claims import best_equal_claims
+from matrixdp.privacy.classic import classic_noise_scale
+from matrixdp.privacy.mvg import Zeta, mvg_precision_budget
+from matrixdp.privacy.planner import ErrorMeasure
+from matrixdp.rounding import product_up, quotient_up, sqrt_up
+
+__all__ = ["Comparison", "Contender", "claimed_noise", "compare"]
+
+# Stands for "refused" inside a search for the least noise.
+_REFUSED = 1e100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What all contenders promise, and about what.
+
+    Parameters
+    ----------
+    rows, columns : int
+        The shape of the released matrix.
+    epsilon, delta : float
+        What all steps are to guarantee together; epsilon above 0.
+    sensitivity : float, optional
+        The largest Frobenius norm by which one record changes the matrix.
+    norm_bound : float, optional
+        The largest Frobenius norm of a matrix, which MVG needs; by default the sensitivity.
+    steps : int, optional
+        How many matrices are released.
+    sampling_rate : float, optional
+        The probability of a record to be in a step. Below 1 everything is for adding or removing
+        a record.
+    """
+
+    rows: int
+    columns: int
+    epsilon: float
+    delta: float
+    sensitivity: float = 1.0
+    norm_bound: float | None = None
+    steps: int = 1
+    sampling_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is outside its domain."""
+        positive_integer(self.rows, "rows")
+        positive_integer(self.columns, "columns")
+        positive_integer(self.steps, "steps")
+        positive_number(EPSILON.number(self.epsilon), "epsilon")
+        DELTA.number(self.delta)
+        positive_number(self.sensitivity, "sensitivity")
+        checked_sampling_rate(self.sampling_rate)
+        if self.norm_bound is None:
+            object.__setattr__(self, "norm_bound", self.sensitivity)
+        if not 2.0 * positive_number(self.norm_bound, "norm_bound") >= self.sensitivity:
+            raise InvalidParameterError(
+                f"norm_bound={self.norm_bound!r} is below half of sensitivity="
+                f"{self.sensitivity!r}: matrices within it cannot differ by so much"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A mechanism under a composition rule: its noise, and what that noise really guarantees.
+
+    The mechanisms are IMGM, the analytic and the classic Gaussian, and MVG with either zeta. The
+    rules are ``exact`` (mu squared adds up), ``Theorem 3.4`` of Kairouz et al. at the best split of
+    delta, ``RDP`` and ``moments`` (Rényi divergences with the improved and the original
+    conversion); where something is sampled also ``PLD`` (tight), ``exact, unsampled`` (sampling not
+    credited) and ``amplified`` (amplification by sampling, then Theorem 3.4).
+
+    ``noise_scale``, ``frobenius_error`` (root mean square, of each step) and ``true_epsilon`` are
+    None where the mechanism refuses.
+    """
+
+    mechanism: str
+    rule: str
+    noise_scale: float | None
+    frobenius_error: float | None
+    true_epsilon: float | None
+
+    @property
+    def name(self) -> str:
+        """The mechanism and its rule."""
+        return f"{self.mechanism}, {self.rule}"
+
+
+def compare(setting: Comparison) -> list[Contender]:
+    """Return all contenders in a fixed order, IMGM first.
+
+    Raises
+    ------
+    MissingExtraError
+        If something is sampled and dp-accounting is not installed.
+
+    Examples
+    --------
+    >>> from matrixdp.audit.comparison import Comparison, compare
+    >>> found = compare(Comparison(rows=10, columns=10, epsilon=1.0, delta=1e-5, steps=10))
+    >>> for one in found:
+    ...     print(f"{one.name}: {one.noise_scale / found[0].noise_scale:.3g}")
+    IMGM, exact: 1
+    analytic, exact: 1
+    analytic, RDP: 1.08
+    analytic, moments: 1.31
+    analytic, Theorem 3.4: 3.08
+    classic, Theorem 3.4: 4.49
+    MVG sharp, Theorem 3.4: 353
+    MVG paper, Theorem 3.4: 5.01e+03
+    """
+    return [
+        _contender(setting, mechanism, rule, noise) for mechanism, rule, noise in _scales(setting)
+    ]
+
+
+def claimed_noise(setting: Comparison, mechanism: str) -> float | None:
+    """Return the noise scale of a mechanism whose steps compose by their claims alone.
+
+    Each step is calibrated to the claim that, amplified by sampling and composed by Theorem 3.4 at
+    the best split of delta, gives what is promised. None where the mechanism refuses such a claim.
+    """
+    formula = _FORMULAS.get(mechanism)
+    if formula is None:
+        raise InvalidParameterError(
+            f"mechanism={mechanism!r} is not known: use one of {', '.join(_FORMULAS)}"
+        )
+
+    def noise(epsilon: float, delta: float) -> float:
+        base = before_amplification(
+            epsilon, delta, sampling_rate=setting.sampling_rate, sampling="poisson"
+        )
+        try:
+            return formula(setting, base.epsilon, base.delta)
+        except InvalidParameterError:
+            return _REFUSED
+
+    each = best_equal_claims(setting.epsilon, setting.delta, setting.steps, noise)
+    scale = noise(each.epsilon, each.delta)
+    return scale if scale < _REFUSED else None
+
+
+def _analytic(setting: Comparison, epsilon: float, delta: float) -> float:
+    return quotient_up(setting.sensitivity, privacy_bound(epsilon, delta))
+
+
+def _classic(setting: Comparison, epsilon: float, delta: float) -> float:
+    return classic_noise_scale(setting.sensitivity, epsilon, delta)
+
+
+def _mvg(setting: Comparison, epsilon: float, delta: float, zeta: Zeta) -> float:
+    """Return the scale of MVG's i.i.d. noise, ``sqrt(sqrt(m n) / budget)``, rounded up."""
+    budget = mvg_precision_budget(
+        setting.rows,
+        setting.columns,
+        norm_bound=setting.norm_bound or setting.sensitivity,
+        sensitivity=setting.sensitivity,
+        epsilon=epsilon,
+        delta=delta,
+        zeta=zeta,
+    )
+    return math.sqrt(math.sqrt(setting.rows * setting.columns) / budget) * (1.0 + 1e-15)
+
+
+_FORMULAS: dict[str, Callable[[Comparison, float, float], float]] = {
+    "analytic": _analytic,
+    "classic": _classic,
+    "MVG sharp": lambda setting, epsilon, delta: _mvg(setting, epsilon, delta, Zeta.SHARP),
+    "MVG paper": lambda setting, epsilon, delta: _mvg(setting, epsilon, delta, Zeta.PAPER),
+}
+
+
+def _scales(setting: Comparison) -> Iterator[tuple[str, str, float | None]]:
+    """Yield mechanism, rule and noise scale of every contender."""
+    once, sampled = setting.steps == 1, setting.sampling_rate < 1.0
+    if sampled:
+        yield "IMGM", "PLD", _accounted(setting, Accountant.PLD)
+        yield "IMGM", "exact, unsampled", _exact(setting)
+        rule = "amplified"
+    else:
+        for mechanism in ("IMGM", "analytic"):
+            yield mechanism, "one release" if once else "exact", _exact(setting)
+        rule = "one release" if once else "Theorem 3.4"
+    yield "analytic", "RDP", _accounted(setting, Accountant.RDP)
+    yield "analytic", "moments", _accounted(setting, Accountant.MOMENTS)
+    for mechanism in _FORMULAS:
+        if rule != "one release" or mechanism != "analytic":  # that one is there already
+            yield mechanism, rule, claimed_noise(setting, mechanism)
+
+
+def _exact(setting: Comparison) -> float:
+    """Return ``s2 sqrt(T) / B``, Theorem 3 of the IMGM paper."""
+    whole = quotient_up(setting.sensitivity, privacy_bound(setting.epsilon, setting.delta))
+    return product_up(whole, sqrt_up(Fraction(setting.steps)))
+
+
+def _accounted(setting: Comparison, accountant: Accountant) -> float | None:
+    try:
+        multiplier = noise_multiplier_for(
+            setting.epsilon,
+            setting.delta,
+            sampling_rate=setting.sampling_rate,
+            steps=setting.steps,
+            neighbouring="add-remove",
+            accountant=accountant,
+        )
+    except CalibrationError:
+        return None
+    return product_up(setting.sensitivity, multiplier)
+
+
+def _contender(
+    setting: Comparison, mechanism: str, rule: str, noise_scale: float | None
+) -> Contender:
+    if noise_scale is None:
+        return Contender(mechanism, rule, None, None, None)
+    per_unit = ErrorMeasure.FROBENIUS.per_unit_noise(setting.rows, setting.columns)
+    return Contender(
+        mechanism,
+        rule,
+        noise_scale,
+        noise_scale * per_unit,
+        _true_epsilon(setting, noise_scale),
+    )
+
+
+def _true_epsilon(setting: Comparison, noise_scale: float) -> float:
+    """Return what noise of this scale in every step guarantees at the delta, rounded up.
+
+    The exact curve holds with or without sampling; where something is sampled the loss
+    distribution is smaller, except for noise so large that its discretisation shows.
+    """
+    each = quotient_up(setting.sensitivity, noise_scale)
+    mu = product_up(each, sqrt_up(Fraction(setting.steps)))
+    whole = privacy_epsilon(mu, setting.delta)
+    if noise_scale >= _exact(setting):
+        whole = min(whole, setting.epsilon)
+    if setting.sampling_rate == 1.0 or whole == 0.0:
+        return whole
+    plan = SampledPlan(
+        noise_multiplier=noise_scale / setting.sensitivity * (1.0 - 1e-15),
+        sampling_rate=setting.sampling_rate,
+        steps=setting.steps,
+        neighbouring="add-remove",
+    )
+    return min(whole, plan_epsilon(plan, setting.delta))

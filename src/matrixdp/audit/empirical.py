@@ -1,0 +1,274 @@
+r"""Lower bounds on the privacy loss of a mechanism, from samples of it on two neighbouring inputs.
+
+If a mechanism is (epsilon, delta)-DP, every event E has ``P(E) <= e^epsilon Q(E) + delta``, with P
+and Q its output on neighbouring inputs; if it is mu-Gaussian-DP, ``Phi^-1(P(E)) <= Phi^-1(Q(E)) +
+mu`` as well. So an event that is likely under one input and unlikely under the other refutes a
+claim. The events here are half-spaces: a quarter of the samples chooses a direction to project the
+outputs on, and a threshold; the others then bound both probabilities (Clopper and Pearson 1934), so
+that the choice costs no confidence.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, special
+
+from matrixdp.covariance import Kronecker
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.mechanism import Mechanism
+from matrixdp.parameters import positive_integer, real_number
+from matrixdp.privacy.bound import privacy_epsilon
+from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.sets import FrobeniusBall
+from matrixdp.spectra import checked_matrix
+
+__all__ = ["EmpiricalAudit", "audit_mechanism", "exposed_difference", "released", "simulated"]
+
+FloatArray = NDArray[np.float64]
+Draw = Callable[[FloatArray], FloatArray]
+
+_FEWEST_SAMPLES = 100
+_MOST_NUMBERS = 50_000_000  # of one input's samples: 400 MB
+_THRESHOLDS = 400
+# Two events, and for each of them two probabilities, are bounded at once.
+_BOUNDS = 4
+# Against directions without any noise, whose precision would be infinite.
+_RIDGE = 1e-12
+# How much of an exposed difference lies everywhere, so that it meets noise forgotten anywhere.
+_SPREAD = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmpiricalAudit:
+    """What samples prove of a mechanism, at a confidence, beside what it claims.
+
+    Attributes
+    ----------
+    epsilon : float
+        The mechanism has at least this epsilon at ``guarantee.delta``; whatever its noise is.
+    mu : float
+        It has at least this mu: it is not mu-Gaussian-DP for any smaller one.
+    guarantee : Guarantee
+        What it claims.
+    confidence : float
+        The probability that both bounds hold, before the samples were drawn.
+    samples : int
+        How many were drawn of each input.
+    """
+
+    epsilon: float
+    mu: float
+    guarantee: Guarantee
+    confidence: float
+    samples: int
+
+    @property
+    def gaussian_epsilon(self) -> float:
+        """The epsilon at ``guarantee.delta`` of Gaussian noise with that mu: usually closer."""
+        return privacy_epsilon(self.mu, self.guarantee.delta)
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the samples contradict the claim."""
+        return self.epsilon > self.guarantee.epsilon or self.mu > self.guarantee.mu
+
+
+def simulated(mechanism: Mechanism, generator: np.random.Generator) -> Draw:
+    """Return how to draw from a mechanism's simulation: fast, and the same for the same seed."""
+    return lambda matrix: np.asarray(mechanism.simulate(matrix, generator).array)
+
+
+def released(mechanism: Mechanism) -> Draw:
+    """Return how to draw exact releases with fresh keys: what really leaves the mechanism."""
+    return lambda matrix: np.asarray(mechanism.release(matrix).value)
+
+
+def audit_mechanism(
+    mechanism: Mechanism,
+    matrix: Any,
+    neighbour: Any,
+    draw: Draw,
+    *,
+    samples: int = 50_000,
+    confidence: float = 0.999,
+) -> EmpiricalAudit:
+    """Lower-bound the epsilon and the mu of a mechanism from samples on two neighbouring inputs.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Its guarantee is what is audited.
+    matrix, neighbour : array_like
+        Two answers that the mechanism's relation allows to be neighbours; the further apart, the
+        more is found. See `exposed_difference`.
+    draw : callable
+        ``draw(matrix)`` returns one output: `simulated` or `released` of the mechanism.
+    samples : int, optional
+        How many outputs of each input.
+    confidence : float, optional
+        The probability with which a mechanism that keeps its claim passes; above 0, below 1.
+
+    Notes
+    -----
+    A mechanism that passes is not proven private: bounds from samples are below the truth, by about
+    ``10 / sqrt(samples)`` in mu at the default confidence, and one pair of inputs says nothing of
+    others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import matrixdp as mdp
+    >>> ball = mdp.FrobeniusBall(1.0, neighbouring="replace")
+    >>> mechanism = mdp.IMGM(ball, mdp.Budget(1.0, 1e-5))
+    >>> matrix = np.zeros((2, 2))
+    >>> found = mdp.audit_mechanism(
+    ...     mechanism, matrix, matrix + mdp.exposed_difference(mechanism, (2, 2)),
+    ...     mdp.simulated(mechanism, np.random.default_rng(1)), samples=4000,
+    ... )
+    >>> found.refuted, 0 < found.mu < mechanism.mu
+    (False, True)
+    """
+    first, second = checked_matrix(matrix, "matrix"), checked_matrix(neighbour, "neighbour")
+    if first.shape != second.shape or np.array_equal(first, second):
+        raise ShapeError(
+            f"matrix of shape {first.shape} and neighbour of shape {second.shape} must have one "
+            "shape and not be equal"
+        )
+    count, level = _checked_count(samples, first.size), _checked_confidence(confidence)
+    before = np.array([draw(first).ravel() for _ in range(count)]) - first.ravel()
+    after = np.array([draw(second).ravel() for _ in range(count)]) - first.ravel()
+    choosing = count // 4
+    direction = _direction(before[:choosing], after[:choosing], (second - first).ravel())
+    scores = _Scores(before @ direction, after @ direction)
+    miss = (1.0 - level) / _BOUNDS
+    guarantee = mechanism.guarantee
+    return EmpiricalAudit(
+        epsilon=_best_bound(scores, choosing, miss, _epsilon_bound(guarantee.delta)),
+        mu=_best_bound(scores, choosing, miss, _mu_bound),
+        guarantee=guarantee,
+        confidence=level,
+        samples=count,
+    )
+
+
+def exposed_difference(mechanism: Mechanism, shape: tuple[int, int]) -> FloatArray:
+    """Return a difference that a mechanism on the Frobenius ball protects about least.
+
+    It lies in the direction of the weakest noise, and a little everywhere, so that an audit with it
+    also meets noise that was forgotten somewhere else.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the mechanism's set is not the Frobenius ball: choose a member of the set oneself.
+    """
+    if not isinstance(mechanism.sensitivity, FrobeniusBall):
+        raise InvalidParameterError(
+            f"sensitivity is a {type(mechanism.sensitivity).__name__}: choose a neighbour oneself, "
+            "off the Frobenius ball"
+        )
+    covariance = mechanism.covariance
+    covariance.check_shape(shape)
+    if isinstance(covariance, Kronecker):
+        rows, columns = covariance.row_eigen.vectors, covariance.column_eigen.vectors
+        weakest = np.outer(rows[:, 0], columns[:, 0])
+    else:
+        scales = covariance.entry_scales(shape)
+        weakest = (scales <= scales.min()).astype(np.float64)
+    difference = weakest / np.linalg.norm(weakest) + _SPREAD / math.sqrt(math.prod(shape))
+    length = mechanism.sensitivity.bound * (1.0 - 1e-12)  # inside the ball, however it is rounded
+    return np.asarray(difference * (length / np.linalg.norm(difference)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Projections of the outputs of both inputs; the second input's tend to be larger."""
+
+    before: FloatArray
+    after: FloatArray
+
+
+_Bound = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+def _direction(before: FloatArray, after: FloatArray, difference: FloatArray) -> FloatArray:
+    """Return Fisher's discriminant: the difference, weighted by the precision found in samples."""
+    residuals = np.concatenate([before - before.mean(axis=0), after - after.mean(axis=0)])
+    covariance = residuals.T @ residuals / len(residuals)
+    largest = max(float(np.max(np.diagonal(covariance))), float(np.max(np.abs(difference))) ** 2)
+    covariance[np.diag_indices_from(covariance)] += _RIDGE * largest
+    return np.asarray(linalg.solve(covariance, difference, assume_a="pos"))
+
+
+def _best_bound(scores: _Scores, choosing: int, miss: float, bound: _Bound) -> float:
+    """Choose an event on the first scores and bound it on the others."""
+    first = _Scores(scores.before[:choosing], scores.after[:choosing])
+    second = _Scores(scores.before[choosing:], scores.after[choosing:])
+    levels = np.linspace(0.0, 1.0, _THRESHOLDS + 2)[1:-1]
+    thresholds = np.quantile(np.concatenate([first.before, first.after]), levels)
+    found = {above: _bounds(first, thresholds, miss, bound, above=above) for above in (True, False)}
+    above = bool(found[True].max() >= found[False].max())
+    chosen = thresholds[[int(np.argmax(found[above]))]]
+    return max(0.0, float(_bounds(second, chosen, miss, bound, above=above)[0]))
+
+
+def _bounds(
+    scores: _Scores, thresholds: FloatArray, miss: float, bound: _Bound, *, above: bool
+) -> FloatArray:
+    """Return the bounds of the events that a score is above a threshold, or those below it.
+
+    Scores above one are likelier after the change, scores below it before. ``bound(p, q)`` gets a
+    lower bound of the likelier and an upper bound of the other probability.
+    """
+    count = len(scores.before)
+    counts = [_count(side, thresholds, above=above) for side in (scores.after, scores.before)]
+    likely, unlikely = counts if above else counts[::-1]
+    rest = count - unlikely
+    lower = special.betaincinv(np.maximum(likely, 1), count - likely + 1, miss)
+    upper = special.betaincinv(unlikely + 1, np.maximum(rest, 1), 1.0 - miss)
+    return bound(np.where(likely > 0, lower, 0.0), np.where(rest > 0, upper, 1.0))
+
+
+def _count(values: FloatArray, thresholds: FloatArray, *, above: bool) -> NDArray[np.intp]:
+    """Return how many values lie above, or below, each threshold."""
+    ordered = np.sort(values)
+    if above:
+        return len(ordered) - np.searchsorted(ordered, thresholds, side="right")
+    return np.searchsorted(ordered, thresholds, side="left")
+
+
+def _epsilon_bound(delta: float) -> _Bound:
+    """Return the bound ``log((p - delta) / q)``, which is -inf where p is below delta."""
+
+    def bound(lower: FloatArray, upper: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(lower - delta, 0.0) / upper)
+
+    return bound
+
+
+def _mu_bound(lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Return ``Phi^-1(p) - Phi^-1(q)``."""
+    return np.asarray(special.ndtri(lower) - special.ndtri(upper))
+
+
+def _checked_count(samples: int, entries: int) -> int:
+    count = positive_integer(samples, "samples")
+    fewest, most = max(_FEWEST_SAMPLES, 8 * entries), _MOST_NUMBERS // entries
+    if not fewest <= count <= most:
+        raise InvalidParameterError(
+            f"samples={count} must be from {fewest} to {most} for a matrix of {entries} entries, "
+            "to learn its noise from: audit a small matrix"
+        )
+    return count
+
+
+def _checked_confidence(confidence: float) -> float:
+    level = real_number(confidence, "confidence")
+    if not 0.0 < level < 1.0:
+        raise InvalidParameterError(f"confidence={level!r} must be above 0 and below 1")
+    return level

@@ -1,0 +1,81 @@
+"""Directions for MVG's noise, estimated privately from the matrix itself."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.mvg import Side, checked_side
+from matrixdp.mechanisms.statement import AnySet
+from matrixdp.noise import ReleaseKey
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.guarantee import Guarantee
+
+__all__ = ["PrivateDirections", "private_directions"]
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateDirections:
+    """Orthonormal directions, as columns, the strongest first; and what estimating them cost."""
+
+    directions: NDArray[np.float64]
+    guarantee: Guarantee
+
+
+def private_directions(
+    matrix: Any,
+    sensitivity: AnySet,
+    budget: Budget,
+    *,
+    side: Side = "rows",
+    key: ReleaseKey | None = None,
+) -> PrivateDirections:
+    """Return the singular vectors of a private release of the matrix.
+
+    The matrix is released with `IMGM`; its left (rows) or right (columns) singular vectors are
+    post-processing. To direct MVG's noise by them, split the budget and pay for both.
+
+    Parameters
+    ----------
+    matrix : ndarray, list of lists, pandas or polars DataFrame
+        As for `IMGM.release`.
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box
+        What one record can change.
+    budget : Budget
+        What the estimate may cost.
+    side : {"rows", "columns"}, optional
+        Which side of the matrix the directions are for.
+    key : ReleaseKey, optional
+        By default a fresh one from the operating system; a given one is spent.
+
+    Notes
+    -----
+    *Guarantee:* the directions are (budget.epsilon, budget.delta)-DP under the set's relation, as
+    post-processing of an exact release. Together with a release of the other part of a split
+    budget they cost the whole budget, since mu squared adds up whatever the second release makes
+    of the first (see `Budget.split`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import matrixdp as mdp
+    >>> matrix = np.outer([3.0, 4.0], [1.0, 0.0, 0.0])
+    >>> ball = mdp.FrobeniusBall(0.01, neighbouring="replace")
+    >>> first, second = mdp.Budget(1.0, 1e-5).split([1, 4])
+    >>> found = mdp.private_directions(matrix, ball, first)
+    >>> mechanism = mdp.MVG(
+    ...     ball, second, shape=(2, 3), norm_bound=5.0, directions=found.directions,
+    ...     precision=mdp.binary_precision(2, important=[0], share=0.9),
+    ... )
+    >>> release = mechanism.release(matrix)
+    >>> mdp.composed_mu([found.guarantee.mu, release.guarantee.mu]) <= mdp.Budget(1.0, 1e-5).mu
+    True
+    """
+    left = checked_side(side) == "rows"
+    release = IMGM(sensitivity, budget).release(matrix, key=key)
+    noisy = np.asarray(release.value, dtype=np.float64)
+    vectors, _, _ = linalg.svd(noisy if left else noisy.T, full_matrices=True)
+    return PrivateDirections(np.asarray(vectors), release.guarantee)

@@ -1,0 +1,352 @@
+"""Accounting of Gaussian steps on Poisson samples, by loss distributions and Rényi divergences.
+
+A step that sees each record with probability q has another privacy curve than a Gaussian one, so it
+is not described by a mu. Two ways to account for a plan of T equal steps, fixed in advance:
+
+- the *privacy loss distribution* (PLD), discretised pessimistically and composed by Fourier
+  transform (Koskela, Jälkö and Honkela 2020; Doroshenko et al. 2022): tight;
+- *Rényi divergences* of the subsampled step (Mironov, Talwar and Zhang 2019), which add up. With
+  the original conversion this is the moments accountant (Abadi et al. 2016, Theorem 2); with the
+  improved one of `renyi_to_epsilon` it is today's RDP accountant.
+
+Both come from dp-accounting, the extra ``accounting``. With q = 1 nothing is sampled and all are
+known in closed form. For comparison there is also the account of who knows only the claims of the
+steps: amplification and Theorem 3.4 (`sampled_gaussian_epsilon`).
+"""
+
+import contextlib
+import enum
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from matrixdp.errors import CalibrationError, InvalidParameterError, MissingExtraError
+from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
+from matrixdp.privacy.amplification import checked_sampling_rate
+from matrixdp.privacy.bound import privacy_bound, privacy_epsilon
+from matrixdp.privacy.claims import sampled_gaussian_epsilon
+from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.privacy.renyi import renyi_epsilon, renyi_to_epsilon
+from matrixdp.rounding import quotient_up, sqrt_up
+
+__all__ = ["Accountant", "SampledPlan", "noise_multiplier_for", "plan_epsilon"]
+
+_PLD_INTERVAL = 1e-4
+# Of a composed distribution, about; the most take a few hundred megabytes.
+_FEWEST_PLD_POINTS, _MOST_PLD_POINTS = 200_000, 5_000_000
+_PLD_TAIL = 1e-15  # what the library cuts off a distribution, and counts as lost
+# The Fourier transform of T steps is good to about T units of 2**-53 in absolute mass; a delta
+# below ten times that is refused.
+_PLD_RESOLUTION = 1e-15
+# dp-accounting's series and transforms are good to about 1e-12; this gives away a thousand times
+# as much.
+_ALLOWANCE = 1e-9
+_SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.05, 1e7
+_TOLERANCE = 1e-6  # how close a multiplier comes to the least that would do
+
+
+class Accountant(enum.Enum):
+    """A way to turn a plan into an epsilon.
+
+    ``PLD``: the privacy loss distribution, tight. ``RDP``: Rényi divergences with the improved
+    conversion. ``MOMENTS``: the same with the original one. ``CLAIMS``: the exact (epsilon, delta)
+    of each step, amplified by sampling and composed by Theorem 3.4 of Kairouz et al.
+    """
+
+    PLD = "pld"
+    RDP = "rdp"
+    MOMENTS = "moments"
+    CLAIMS = "claims"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledPlan:
+    """A number of equal Gaussian steps, each on a Poisson sample, fixed in advance.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Noise scale over sensitivity, *under the relation named here*.
+    sampling_rate : float
+        The probability of each record to be in a step, above 0 and at most 1.
+    steps : int
+        How many.
+    neighbouring : {"add-remove", "replace"}
+        With a sampling rate below 1 only ``"add-remove"``: the steps of data sets that differ in
+        one replaced record are another pair of mixtures, whose cost is not that of a doubled
+        sensitivity, so such plans are refused.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is outside its domain, or the relation does not go with the sampling.
+
+    Examples
+    --------
+    >>> from matrixdp import SampledPlan
+    >>> SampledPlan(noise_multiplier=1.0, sampling_rate=0.01, steps=100, neighbouring="replace")
+    Traceback (most recent call last):
+    ...
+    matrixdp.errors.InvalidParameterError: neighbouring='replace' with sampling_rate=0.01 ...
+    """
+
+    noise_multiplier: float
+    sampling_rate: float
+    steps: int
+    neighbouring: Neighbouring
+
+    def __post_init__(self) -> None:
+        """Refuse what is outside its domain."""
+        multiplier = positive_number(self.noise_multiplier, "noise_multiplier")
+        rate = checked_sampling_rate(self.sampling_rate)
+        object.__setattr__(self, "noise_multiplier", multiplier)
+        object.__setattr__(self, "sampling_rate", rate)
+        object.__setattr__(self, "steps", positive_integer(self.steps, "steps"))
+        object.__setattr__(self, "neighbouring", checked_neighbouring(self.neighbouring))
+        if rate < 1.0 and self.neighbouring != "add-remove":
+            raise InvalidParameterError(
+                f"neighbouring={self.neighbouring!r} with sampling_rate={rate!r} is not accounted "
+                "for: Poisson-sampled steps have their tight account under 'add-remove' only; "
+                "state the multiplier for that relation, or do not sample"
+            )
+
+    @property
+    def whole_mu(self) -> float:
+        """The mu of all steps if each saw all of the data, rounded up."""
+        return MU.number(quotient_up(sqrt_up(Fraction(self.steps)), self.noise_multiplier))
+
+
+def plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant = Accountant.PLD) -> float:
+    """Return the epsilon of a plan at a delta, by one accountant, on the safe side.
+
+    Parameters
+    ----------
+    plan : SampledPlan
+        What is to be done.
+    delta : float
+        From the smallest normal double to 1 - 1e-12.
+    accountant : Accountant, optional
+        By default the tight one.
+
+    Raises
+    ------
+    MissingExtraError
+        If something is sampled and dp-accounting is not installed.
+
+    Notes
+    -----
+    *Guarantee:* the plan is (epsilon, delta)-DP under its relation. The loss distribution is
+    rounded pessimistically; every Rényi order and every split of delta is valid, so that a grid or
+    a search costs tightness only.
+
+    Examples
+    --------
+    >>> from matrixdp import SampledPlan, plan_epsilon
+    >>> plan = SampledPlan(
+    ...     noise_multiplier=20.0, sampling_rate=1.0, steps=25, neighbouring="replace"
+    ... )
+    >>> round(plan_epsilon(plan, 1e-5), 4)
+    0.9263
+    """
+    delta = DELTA.number(delta)
+    if accountant is Accountant.CLAIMS:
+        return sampled_gaussian_epsilon(
+            plan.noise_multiplier, delta, steps=plan.steps, sampling_rate=plan.sampling_rate
+        )
+    if plan.sampling_rate == 1.0:
+        return _whole_epsilon(plan.whole_mu, delta, accountant)
+    if accountant is Accountant.PLD:
+        return _pld_epsilon(plan, delta)
+    return _renyi_plan_epsilon(plan, delta, accountant)
+
+
+def noise_multiplier_for(
+    epsilon: float,
+    delta: float,
+    *,
+    sampling_rate: float,
+    steps: int,
+    neighbouring: Neighbouring,
+    accountant: Accountant = Accountant.PLD,
+) -> float:
+    """Return the least noise multiplier, to five digits, whose plan keeps (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0.
+    delta : float
+        From the smallest normal double to 1 - 1e-12.
+    sampling_rate, steps, neighbouring
+        As in `SampledPlan`.
+    accountant : Accountant, optional
+        Which account is to be kept.
+
+    Returns
+    -------
+    float
+        Never too small: `plan_epsilon` of it was computed and is at most epsilon.
+
+    Raises
+    ------
+    CalibrationError
+        If the multiplier would be below 0.05 or above 1e7.
+
+    Examples
+    --------
+    >>> from matrixdp import noise_multiplier_for
+    >>> multiplier = noise_multiplier_for(
+    ...     1.0, 1e-5, sampling_rate=1.0, steps=25, neighbouring="replace"
+    ... )
+    >>> round(multiplier, 3)
+    18.653
+    """
+    target = positive_number(EPSILON.number(epsilon), "epsilon")
+    plan = SampledPlan(
+        noise_multiplier=1.0, sampling_rate=sampling_rate, steps=steps, neighbouring=neighbouring
+    )
+    if plan.sampling_rate == 1.0 and accountant is Accountant.PLD:
+        return quotient_up(sqrt_up(Fraction(plan.steps)), privacy_bound(target, delta))
+
+    def excess(multiplier: float) -> float:
+        changed = replace(plan, noise_multiplier=multiplier)
+        return plan_epsilon(changed, delta, accountant) - target
+
+    start = max(1.0, plan.sampling_rate * math.sqrt(plan.steps))
+    low, high = _bracket(excess, start)
+    found = float(optimize.brentq(excess, low, high, rtol=_TOLERANCE, xtol=_TOLERANCE * low))
+    while not excess(found) <= 0.0:
+        found *= 1.0 + _TOLERANCE
+    return found
+
+
+def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float]:
+    """Return two multipliers a factor of two apart: the first too small, the second not."""
+    high = start
+    while not excess(high) <= 0.0:
+        high *= 2.0
+        if not high <= _LARGEST_MULTIPLIER:
+            raise CalibrationError(
+                f"no noise multiplier up to {_LARGEST_MULTIPLIER:g} keeps this epsilon: allow a "
+                "larger epsilon, fewer steps or a smaller sampling rate"
+            )
+    low = high / 2.0
+    while excess(low) <= 0.0:
+        low, high = low / 2.0, low
+        if not low >= _SMALLEST_MULTIPLIER:
+            raise CalibrationError(
+                f"this epsilon is kept by noise multipliers below {2 * _SMALLEST_MULTIPLIER:g}, "
+                "which protect nothing to speak of: ask for a smaller epsilon"
+            )
+    return low, high
+
+
+def _whole_epsilon(mu: float, delta: float, accountant: Accountant) -> float:
+    """Return the epsilon where nothing is sampled: the exact curve, or Rényi's two conversions."""
+    if accountant is Accountant.PLD:
+        return privacy_epsilon(mu, delta)
+    if accountant is Accountant.RDP:
+        return renyi_epsilon(mu, delta)
+    # Moments: the least of order mu^2/2 + log(1/delta)/(order - 1), at its best order.
+    return (0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(delta))) * (1.0 + 1e-14)
+
+
+def _pld_epsilon(plan: SampledPlan, delta: float) -> float:
+    resolved = _PLD_RESOLUTION * max(1000, plan.steps)
+    if not delta >= resolved:
+        raise InvalidParameterError(
+            f"delta={delta!r} is below what float arithmetic resolves in a privacy loss "
+            f"distribution of {plan.steps} steps, {resolved!r}: use a larger delta or RDP"
+        )
+    distributions = _dp_accounting().pld.privacy_loss_distribution
+    one = distributions.from_gaussian_mechanism(
+        standard_deviation=plan.noise_multiplier,
+        sampling_prob=plan.sampling_rate,
+        pessimistic_estimate=True,
+        value_discretization_interval=_interval(plan),
+    )
+    found = float(one.self_compose(plan.steps).get_epsilon_for_delta(delta))
+    if not math.isfinite(found):
+        raise CalibrationError(
+            f"noise_multiplier={plan.noise_multiplier!r} in {plan.steps} steps protects too little "
+            "for a privacy loss distribution: use more noise"
+        )
+    return found * (1.0 + _ALLOWANCE)
+
+
+def _interval(plan: SampledPlan) -> float:
+    """Return how finely losses are told apart: by how far those of the whole plan spread.
+
+    Finer where they spread little, or rounding them up in every step would show in the sum; wider
+    where they would fill too many intervals.
+    """
+    mu = min(math.sqrt(plan.steps) / plan.noise_multiplier, MU.largest)
+    spread = privacy_epsilon(mu, _PLD_TAIL)
+    if spread > _MOST_PLD_POINTS * _PLD_INTERVAL:  # perhaps: sampling may make it far smaller
+        spread = _renyi_plan_epsilon(plan, _PLD_TAIL, Accountant.RDP)
+        return max(_PLD_INTERVAL, spread / _MOST_PLD_POINTS)
+    return min(_PLD_INTERVAL, spread / _FEWEST_PLD_POINTS)
+
+
+def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant) -> float:
+    library = _dp_accounting()
+    orders = _orders()
+    account = library.rdp.RdpAccountant(orders)
+    step = library.PoissonSampledDpEvent(
+        plan.sampling_rate, library.GaussianDpEvent(plan.noise_multiplier)
+    )
+    with _without_warnings_of_excluded_orders():
+        account.compose(step, plan.steps)
+    # The divergences themselves have no public name in the pinned version.
+    divergences = np.asarray(account._rdp) * (1.0 + _ALLOWANCE)  # noqa: SLF001
+    usable = [
+        (order, float(divergence))
+        for order, divergence in zip(orders, divergences, strict=True)
+        if 0.0 < divergence < math.inf
+    ]
+    if not usable:
+        raise CalibrationError(
+            f"noise_multiplier={plan.noise_multiplier!r} is too small for Rényi accounting: no "
+            "order has a finite divergence"
+        )
+    if accountant is Accountant.RDP:
+        return min(renyi_to_epsilon(order, found, delta) for order, found in usable)
+    surprise = -math.log(delta)
+    return min(found + surprise / (order - 1.0) for order, found in usable) * (1.0 + 1e-14)
+
+
+@contextlib.contextmanager
+def _without_warnings_of_excluded_orders() -> Iterator[None]:
+    """Keep quiet about orders that the library could not evaluate: they are left out below."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _orders() -> list[float]:
+    """Return Rényi orders: tenths, then whole numbers, then every eighth of an octave."""
+    tenths = [1.0 + tenth / 10.0 for tenth in range(1, 100)]
+    wide = {round(64.0 * 2.0 ** (step / 8.0)) for step in range(41)}
+    return [*tenths, *map(float, range(11, 64)), *map(float, sorted(wide))]
+
+
+def _dp_accounting() -> Any:
+    try:
+        import dp_accounting  # noqa: PLC0415
+        import dp_accounting.pld  # noqa: PLC0415
+        import dp_accounting.rdp  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtraError(
+            "accounting for sampled steps needs dp-accounting: pip install 'matrixdp[accounting]'"
+        ) from None
+    return dp_accounting

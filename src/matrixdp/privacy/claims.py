@@ -1,0 +1,261 @@
+r"""Composition of mere (epsilon, delta) claims, whatever mechanism made them.
+
+Who knows of each release only that it is (epsilon, delta)-DP composes by Theorem 3.4 of Kairouz, Oh
+and Viswanath (2017): T of them are ``(eps, 1 - (1 - delta)^T (1 - slack))``-DP for every slack in
+[0, 1), with eps the least of
+
+    T epsilon,
+    T epsilon tanh(epsilon/2) + epsilon sqrt(2 T log(e + sqrt(T epsilon^2)/slack)),
+    T epsilon tanh(epsilon/2) + epsilon sqrt(2 T log(1/slack)),
+
+where ``tanh(epsilon/2) = (e^epsilon - 1)/(e^epsilon + 1)`` and a slack of 0 leaves the first. For
+Gaussian releases `composed_mu` is exact and needs far less noise; this is what others pay.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scipy import optimize, special
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.parameters import (
+    DELTA,
+    EPSILON,
+    MU,
+    positive_integer,
+    positive_number,
+    real_number,
+)
+from matrixdp.privacy.amplification import amplified, checked_sampling_rate
+from matrixdp.privacy.bound import privacy_epsilon
+from matrixdp.rounding import product_up, quotient_down, quotient_up
+
+__all__ = [
+    "Claim",
+    "best_equal_claims",
+    "composed_delta",
+    "composed_epsilon",
+    "equal_claims",
+    "sampled_gaussian_epsilon",
+]
+
+# Each formula is some ten float operations; this rounds their result to the private side.
+_MARGIN = 1e-14
+_WIDEST_LOGIT = 15.0  # of a share of delta that is worth trying
+_MOST_BISECTIONS = 2200  # halving the exponent range of a float, then its digits
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An (epsilon, delta) claim of each of several equal releases, and the slack of their sum."""
+
+    epsilon: float
+    delta: float
+    slack: float = 0.0
+
+
+def composed_epsilon(epsilon: float, steps: int, slack: float) -> float:
+    """Return the epsilon of T releases of epsilon each by Theorem 3.4, rounded up.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of each release, from 0 to 1e6.
+    steps : int
+        The number of releases.
+    slack : float
+        The part of the total delta that composition itself takes, from 0 to below 1.
+
+    Notes
+    -----
+    *Guarantee:* T releases that are each (epsilon, delta)-DP, adaptively chosen, are together DP
+    with this epsilon and the `composed_delta` of the same slack, under the relation of the claims.
+
+    Examples
+    --------
+    >>> from matrixdp import composed_epsilon
+    >>> round(composed_epsilon(0.1, 1000, 1e-6), 3), composed_epsilon(0.25, 4, 0.0)
+    (21.618, 1.0)
+    """
+    loss, count = EPSILON.number(epsilon), positive_integer(steps, "steps")
+    return _composed_epsilon(loss, count, _checked_slack(slack))
+
+
+def composed_delta(delta: float, steps: int, slack: float) -> float:
+    """Return the delta of T releases by Theorem 3.4, ``1 - (1 - delta)^T (1 - slack)``, rounded up.
+
+    Examples
+    --------
+    >>> from matrixdp import composed_delta
+    >>> round(composed_delta(1e-8, 100, 1e-6), 12)
+    1.999999e-06
+    """
+    each, count = DELTA.number(delta), positive_integer(steps, "steps")
+    log_kept = count * math.log1p(-each) + math.log1p(-_checked_slack(slack))
+    return min(1.0, -math.expm1(log_kept) * (1.0 + _MARGIN))
+
+
+def equal_claims(epsilon: float, delta: float, steps: int, slack_share: float) -> Claim:
+    """Return the largest claim that each of T releases may make so that all keep a promise.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What all releases are to guarantee together; epsilon above 0.
+    steps : int
+        The number of releases.
+    slack_share : float
+        The share s of ``log(1 - delta)`` that goes to the slack of Theorem 3.4, from 0 to below 1;
+        the releases share the rest. One half splits a small delta half and half.
+
+    Returns
+    -------
+    Claim
+        Rounded down: composing it gives at most (epsilon, delta).
+
+    Notes
+    -----
+    *Guarantee:* releases that keep this claim are (epsilon, delta)-DP together, under the relation
+    of the claims.
+
+    Examples
+    --------
+    >>> from matrixdp import equal_claims
+    >>> each = equal_claims(1.0, 1e-5, 100, slack_share=0.5)
+    >>> round(each.epsilon, 5), round(each.delta, 10)
+    (0.02118, 5e-08)
+    """
+    loss, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
+    count, share = positive_integer(steps, "steps"), real_number(slack_share, "slack_share")
+    if not 0.0 <= share < 1.0:
+        raise InvalidParameterError(f"slack_share={share!r} must be from 0 to below 1")
+    if share == 0.0 and count == 1:
+        return Claim(loss, delta)
+    slack, each = _shares_of_delta(delta, count, share)
+    return Claim(_epsilon_of_each(loss, count, slack), DELTA.number(each), slack)
+
+
+def best_equal_claims(
+    epsilon: float, delta: float, steps: int, noise: Callable[[float, float], float]
+) -> Claim:
+    """Return the claims of T releases whose noise is least over all splits of delta.
+
+    Every split is valid, so a search that stops early costs tightness, never privacy.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What all releases are to guarantee together; epsilon above 0.
+    steps : int
+        The number of releases.
+    noise : callable
+        ``noise(epsilon, delta)``: the noise of one release that makes such a claim.
+
+    Examples
+    --------
+    >>> from matrixdp import best_equal_claims, privacy_bound
+    >>> each = best_equal_claims(1.0, 1e-5, 10, lambda e, d: 1 / privacy_bound(e, d))
+    >>> round(each.epsilon, 5), each.slack  # ten releases are best added up
+    (0.1, 0.0)
+    """
+
+    def noise_at(share: float) -> float:
+        each = equal_claims(epsilon, delta, steps, share)
+        return noise(each.epsilon, each.delta)
+
+    if steps == 1:
+        return equal_claims(epsilon, delta, steps, 0.0)
+    share = _best_share(noise_at, DELTA.number(delta), positive_integer(steps, "steps"))
+    return equal_claims(epsilon, delta, steps, share)
+
+
+def sampled_gaussian_epsilon(
+    noise_multiplier: float, delta: float, *, steps: int, sampling_rate: float
+) -> float:
+    """Return the epsilon of T Gaussian steps on Poisson samples by their claims alone, rounded up.
+
+    Each step makes its exact claim at the best delta, is `amplified` and composed by Theorem 3.4.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Noise scale over sensitivity, under adding or removing a record if anything is sampled.
+    delta : float
+        Of all steps together.
+    steps : int
+        The number of steps.
+    sampling_rate : float
+        Above 0 and at most 1.
+    """
+    delta, count = DELTA.number(delta), positive_integer(steps, "steps")
+    rate = checked_sampling_rate(sampling_rate)
+    mu = MU.number(quotient_up(1.0, positive_number(noise_multiplier, "noise_multiplier")))
+
+    def epsilon_at(share: float) -> float:
+        slack, each = _shares_of_delta(delta, count, share)
+        base = DELTA.number(min(each / rate * (1.0 - _MARGIN), DELTA.largest))
+        step = amplified(privacy_epsilon(mu, base), base, sampling_rate=rate, sampling="poisson")
+        return _composed_epsilon(step.epsilon, count, slack)
+
+    return epsilon_at(_best_share(epsilon_at, delta, count))
+
+
+def _best_share(cost: Callable[[float], float], delta: float, count: int) -> float:
+    """Return the share of the slack with the least cost, or 0 if that is no dearer."""
+    # A share closer to 1 would leave the releases less delta than a float can hold.
+    left = 4.0 * DELTA.smallest * count / delta
+    if not left < 0.5:
+        return 0.0
+    found = optimize.minimize_scalar(
+        lambda logit: cost(float(special.expit(logit))),
+        bounds=(-_WIDEST_LOGIT, min(_WIDEST_LOGIT, -float(special.logit(left)))),
+        method="bounded",
+        options={"xatol": 1e-6},
+    )
+    return min(0.0, float(special.expit(found.x)), key=cost)
+
+
+def _shares_of_delta(delta: float, count: int, share: float) -> tuple[float, float]:
+    """Return the slack and the delta of each release whose composition is delta, rounded down."""
+    log_kept = math.log1p(-delta)
+    slack = -math.expm1(share * log_kept) * (1.0 - _MARGIN)
+    if not slack >= DELTA.smallest:
+        slack = 0.0
+    return slack, -math.expm1((1.0 - share) * log_kept / count) * (1.0 - _MARGIN)
+
+
+def _checked_slack(slack: float) -> float:
+    number = real_number(slack, "slack")
+    if not 0.0 <= number < 1.0:
+        raise InvalidParameterError(f"slack={number!r} must be from 0 to below 1")
+    return number
+
+
+def _composed_epsilon(loss: float, count: int, slack: float) -> float:
+    plain = count * loss
+    if slack == 0.0:
+        return product_up(count, loss)
+    drift = count * loss * math.tanh(loss / 2.0)
+    spread = math.sqrt(count) * loss
+    # log(e + x/slack) without overflow where the slack is tiny.
+    first = math.log(math.e * slack + spread) - math.log(slack)
+    logs = (max(1.0, first), -math.log(slack))
+    least = min(plain, *(drift + spread * math.sqrt(2.0 * log) for log in logs))
+    return least * (1.0 + _MARGIN)
+
+
+def _epsilon_of_each(loss: float, count: int, slack: float) -> float:
+    """Return the largest epsilon, to a few digits of the last place, whose composition fits."""
+    low, high = quotient_down(loss, count), loss
+    if slack == 0.0:
+        return low
+    for _ in range(_MOST_BISECTIONS):
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        if _composed_epsilon(middle, count, slack) <= loss:
+            low = middle
+        else:
+            high = middle
+    return low

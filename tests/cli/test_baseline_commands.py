@@ -1,0 +1,220 @@
+"""``matrixdp account``, ``compare`` and ``audit``, driven as a user would."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from matrixdp import IMGM, audit_claim
+from matrixdp.audit.comparison import Comparison, compare
+from matrixdp.cli.main import main
+
+PLAN = ["--sampling-rate", "1", "--steps", "100", "--delta", "1e-5"]
+SHAPE = ["--rows", "10", "--columns", "20", "--epsilon", "1", "--delta", "1e-5"]
+CLAIM = ["--noise-scale", "2", "--sensitivity", "1", "--epsilon", "1", "--delta", "1e-5"]
+SMALL = ["--rows", "2", "--columns", "2", "--epsilon", "4", "--delta", "1e-5"]
+
+needs_accounting = pytest.mark.skipif(
+    importlib.util.find_spec("dp_accounting") is None,
+    reason="dp-accounting is not installed: pip install 'matrixdp[accounting]'",
+)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert main([*arguments, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert isinstance(record, dict)
+    return record
+
+
+@pytest.mark.parametrize(
+    "command", ["account", "compare", "audit claim", "audit run", "audit curves"]
+)
+def test_every_command_offers_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    assert "--json" in capsys.readouterr().out
+
+
+def test_audit_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit"]) == 0
+    assert "claim" in capsys.readouterr().out
+
+
+@needs_accounting
+def test_account_of_a_sampled_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(
+        capsys, "account", "--noise-multiplier", "1", "--sampling-rate", "0.01",
+        "--steps", "1000", "--delta", "1e-5",
+    )  # fmt: skip
+    epsilon = record["epsilon"]
+    assert isinstance(epsilon, dict)
+    assert epsilon["pld"] == pytest.approx(1.82824, abs=1e-4)
+    assert epsilon["rdp"] == pytest.approx(2.1014, abs=1e-3)
+    assert set(epsilon) == {"pld", "rdp", "moments", "claims"}
+    assert record["neighbouring"] == "add-remove"
+
+
+def test_account_without_sampling_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(capsys, "account", *PLAN, "--target-epsilon", "1")
+    multipliers = record["noise_multiplier"]
+    assert isinstance(multipliers, dict)
+    for name, multiplier in multipliers.items():
+        back = answer(capsys, "account", *PLAN, "--noise-multiplier", repr(multiplier))
+        epsilons = back["epsilon"]
+        assert isinstance(epsilons, dict)
+        assert epsilons[name] == pytest.approx(1.0, abs=1e-4)
+    assert main(["account", *PLAN, "--noise-multiplier", "40", "--neighbouring", "replace"]) == 0
+    assert "moments accountant" in capsys.readouterr().out
+
+
+def test_account_without_the_extra_names_it() -> None:
+    code = (
+        "import sys; sys.modules['dp_accounting'] = None\n"
+        "from matrixdp.cli.main import main\n"
+        "sys.exit(main(['account', '--noise-multiplier', '1', '--sampling-rate', '0.5', "
+        "'--steps', '2', '--delta', '1e-5']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'matrixdp[accounting]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_compare(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    figures = [tmp_path / "bars.png", tmp_path / "bars.svg"]
+    for figure in figures:
+        record = answer(
+            capsys, "compare", *SHAPE, "--steps", "30", "--gamma", "5", "--figure", str(figure)
+        )
+    setting = Comparison(rows=10, columns=20, epsilon=1.0, delta=1e-5, steps=30, norm_bound=5.0)
+    contenders = record["contenders"]
+    assert isinstance(contenders, list)
+    assert [one["noise_scale"] for one in contenders] == [
+        one.noise_scale for one in compare(setting)
+    ]
+    assert record["gamma"] == 5.0
+    assert figures[0].read_bytes().startswith(b"\x89PNG")
+    assert figures[1].read_bytes().startswith(b"<?xml")
+    first = figures[1].read_bytes()
+    assert main(["compare", *SHAPE, "--steps", "30", "--gamma", "5", "--figure",
+                 str(figures[1]), "--force"]) == 0  # fmt: skip
+    assert figures[1].read_bytes() == first  # the same figure, the same bytes
+    assert "what parts them is the" in capsys.readouterr().out
+
+
+def test_compare_fits_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["compare", *SHAPE, "--steps", "100000", "--sensitivity", "1e-7"]) == 0
+    assert "…" not in capsys.readouterr().out
+    assert main(["compare", "--rows", "3", "--columns", "3", "--epsilon", "9", "--delta", "1e-5"]
+                ) == 0  # fmt: skip
+    told = capsys.readouterr().out
+    assert "refused" in told
+    assert "the same noise" in told
+
+
+def test_audit_claim(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(capsys, "audit", "claim", *CLAIM, "--releases", "4")
+    found = audit_claim(2.0, 1.0, epsilon=1.0, delta=1e-5, releases=4)
+    assert record["true_epsilon"] == found.true_epsilon
+    assert record["true_delta"] == found.true_delta
+    assert record["needed_noise_scale"] == found.needed_noise_scale
+    assert record["holds"] is False
+    assert main(["audit", "claim", *CLAIM]) == 0
+    assert "is FALSE" in capsys.readouterr().out
+    assert main(["audit", "claim", *CLAIM, "--noise-scale", "4"]) == 0
+    assert "the claim holds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mechanism", ["imgm", "analytic", "classic", "mvg"])
+def test_audit_run(mechanism: str, capsys: pytest.CaptureFixture[str]) -> None:
+    small = [*SMALL, "--epsilon", "1"] if mechanism == "classic" else SMALL
+    run = ["audit", "run", "--mechanism", mechanism, *small, "--samples", "1000", "--seed", "3"]
+    record = answer(capsys, *run)
+    assert record["refuted"] is False
+    assert record == answer(capsys, *run)  # the same seed, the same answer
+    assert main(run) == 0
+    assert "not refuted" in capsys.readouterr().out
+
+
+def test_audit_run_on_exact_releases(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(
+        capsys, "audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "200", "--exact",
+        "--confidence", "0.999999999",
+    )  # fmt: skip
+    assert record["samples"] == 200
+
+
+def test_a_refuted_mechanism_is_a_defect(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The mechanism audited is calibrated for half of the sensitivity that it is said to have.
+    class Careless(IMGM):
+        def simulate(self, matrix: object, generator: object) -> object:  # type: ignore[override]
+            return super().simulate(2.0 * matrix, generator)  # type: ignore[operator,arg-type]
+
+    monkeypatch.setattr("matrixdp.cli.audit.IMGM", Careless)
+    assert main(["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "2000"]) == 1
+    output = capsys.readouterr()
+    assert "REFUTED" in output.out
+    assert output.err == "matrixdp: Careless does not keep its claim\n"
+
+
+def test_audit_curves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folders = ["--tables", str(tmp_path), "--figures", str(tmp_path)]
+    record = answer(capsys, "audit", "curves", *folders)
+    assert set(record) == {"dimension", "epsilon", "steps"}
+    assert len(list(tmp_path.iterdir())) == 6
+    capsys.readouterr()
+    assert main(["audit", "curves", *folders]) == 2
+    assert "--force" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["account", *PLAN], "--noise-multiplier"),
+        (["account", *PLAN, "--noise-multiplier", "1", "--target-epsilon", "1"], "--target"),
+        (["account", *PLAN, "--noise-multiplier", "0"], "noise_multiplier=0.0"),
+        (["account", *PLAN, "--noise-multiplier", "nan"], "noise_multiplier=nan"),
+        (["account", *PLAN, "--noise-multiplier", "1", "--neighbouring", "x"], "neighbouring='x'"),
+        (["account", *PLAN, "--target-epsilon", "0"], "epsilon=0.0"),
+        (["account", "--noise-multiplier", "1", "--sampling-rate", "0.1", "--steps", "5",
+          "--delta", "1e-5", "--neighbouring", "replace"], "neighbouring='replace'"),
+        (["compare", *SHAPE, "--rows", "0"], "rows=0"),
+        (["compare", *SHAPE, "--epsilon", "0"], "epsilon=0.0"),
+        (["compare", *SHAPE, "--gamma", "-1"], "norm_bound=-1.0"),
+        (["compare", *SHAPE, "--sampling-rate", "1.5"], "sampling_rate=1.5"),
+        (["compare", *SHAPE, "--figure", "bars.gif"], "bars.gif"),
+        (["compare", *SHAPE, "--figure", "no/bars.png"], "does not exist; make it first"),
+        (["audit", "claim", *CLAIM, "--noise-scale", "0"], "noise_scale=0.0"),
+        (["audit", "claim", *CLAIM, "--releases", "0"], "releases=0"),
+        (["audit", "run", "--mechanism", "magic", *SMALL], "mechanism='magic'"),
+        (["audit", "run", "--mechanism", "classic", *SMALL], "above 1"),
+        (["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "1"], "samples=1"),
+        (["audit", "run", "--mechanism", "imgm", *SMALL, "--confidence", "2"], "confidence=2.0"),
+        (["audit", "run", "--mechanism", "imgm", *SMALL, "--rows", "0"], "rows=0"),
+        (["audit", "curves", "--tables", "no", "--figures", "no"], "does not exist; make it first"),
+        (["audit", "dance"], "dance"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_code_2(
+    arguments: list[str],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert list(tmp_path.iterdir()) == []
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert told in output.err
+    assert output.err.count("\n") == 1
+    assert output.err.startswith("matrixdp: ")
