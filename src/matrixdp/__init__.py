@@ -25,6 +25,7 @@ from matrixdp.errors import (
     StorageError,
 )
 from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
 from matrixdp.mechanisms.release import ConfidenceBounds, Release
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
@@ -36,6 +37,7 @@ from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_f
 from matrixdp.privacy.renyi import renyi_divergence, renyi_epsilon, renyi_to_epsilon
 from matrixdp.sensitivity.sets import Box, FrobeniusBall, Radius, RowBounds, SymmetricBall
 from matrixdp.sensitivity.theorems import Verdict, theorem_1, theorem_2, theorem_3
+from matrixdp.workloads import OptimalStrategy, Strategy, optimal_strategy
 
 __all__ = [
     "IMGM",
@@ -56,7 +58,9 @@ __all__ = [
     "KeyStateError",
     "Kronecker",
     "MatrixDPError",
+    "MatrixMechanism",
     "NotPositiveDefiniteError",
+    "OptimalStrategy",
     "Plan",
     "Radius",
     "Release",
@@ -64,11 +68,14 @@ __all__ = [
     "RowBounds",
     "ShapeError",
     "StorageError",
+    "Strategy",
     "SymmetricBall",
     "SymmetricIsotropic",
     "Verdict",
+    "WorkloadRelease",
     "composed_mu",
     "group_mu",
+    "optimal_strategy",
     "plan_for_budget",
     "plan_for_error",
     "privacy_bound",

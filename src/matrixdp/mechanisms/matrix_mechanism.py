@@ -166,8 +166,7 @@ class MatrixMechanism:
 
     @cached_property
     def _noise(self) -> IMGM:
-        bound = measured_sensitivity(self.strategy, self.neighbouring)
-        return IMGM(FrobeniusBall(bound, self.neighbouring), self.budget)
+        return IMGM(self.sensitivity, self.budget)
 
     @property
     def sensitivity(self) -> FrobeniusBall:

@@ -5,14 +5,16 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import linalg
 
 from matrixdp.spectra import semidefinite_eigenvalue_bounds
-from matrixdp.workloads.dual import DualPoint, dual_point
+from matrixdp.workloads.dual import DualPoint
 from matrixdp.workloads.operator import FloatArray, Workload
 
 __all__ = ["Certificate", "certified_bound", "svd_bound"]
 
 _UNIT = sys.float_info.epsilon / 2
+_RANK_TOLERANCE = 2.0**-48
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def certified_bound(gram: FloatArray, gram_error: float, point: DualPoint) -> fl
     # Two roundings per entry of K, whose Frobenius norm is at most its trace; and G's own.
     spread = float(np.max(point.weights))
     error = (3 * _UNIT * trace + gram_error * spread * float(np.trace(gram))) * (1.0 + 1e-12)
-    bounds = semidefinite_eigenvalue_bounds(scaled, point.values, point.vectors, error)
+    bounds = semidefinite_eigenvalue_bounds(scaled, np.square(point.roots), point.vectors, error)
     roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * _UNIT)
     return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * _UNIT)
 
@@ -79,4 +81,6 @@ def svd_bound(workload: Workload) -> float:
 
 
 def _factor_bound(gram: FloatArray) -> float:
-    return dual_point(gram, np.ones(len(gram))).bound
+    values = linalg.eigvalsh(gram)
+    certain = values[values > len(values) * _RANK_TOLERANCE * values[-1]]
+    return float(np.sum(np.sqrt(certain))) ** 2 / len(gram)

@@ -53,7 +53,7 @@ class Dense(Factor):
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return self.matrix.shape[0]
+        return int(self.matrix.shape[0])
 
     def along(self, array: FloatArray) -> FloatArray:
         """Return the matrix product over the first axis."""

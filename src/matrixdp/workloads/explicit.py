@@ -6,7 +6,7 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.workloads.certificate import Certificate, certified_bound
-from matrixdp.workloads.dual import DualPoint, Progress, ascend
+from matrixdp.workloads.dual import DualPoint, Problem, Progress, ascend
 from matrixdp.workloads.operator import FloatArray
 from matrixdp.workloads.strategy import Strategy
 
@@ -27,34 +27,26 @@ def optimal_factor(
 
     Cells that no query asks about are left out of the problem, and not measured. If the Gram matrix
     has full rank the strategy is upper triangular with columns of norm 1; otherwise it has as many
-    rows as the rank, ``A = diag(s)^(-3/2) V^T D^(1/2) G`` in the terms of `dual`, whose rows lie in
-    the range of G whatever the rounding of the rest.
+    rows as the rank, all of them in the range of G.
     """
     asked = np.flatnonzero(np.diagonal(gram) > 0.0)
     scale = float(np.max(np.diagonal(gram)))
     part = gram[np.ix_(asked, asked)] / scale
-    point = ascend(part, progress)
-    matrix = np.zeros((int(np.count_nonzero(point.roots)), len(gram)))
-    matrix[:, asked] = _full_factor(point) if point.full_rank else _thin_factor(part, point)
+    point = ascend(Problem.of(part), progress)
+    matrix = np.zeros((len(point.roots), len(gram)))
+    matrix[:, asked] = _measurements(point)
     strategy = Strategy([matrix])
     response = strategy.inverses[0]
     error = float(np.einsum("ij,ij->", response, gram @ response))
     # The division by the scale rounds once more per entry, by less than u times the trace.
     bound = certified_bound(part, gram_error + 2.0**-52, point) * scale * (1.0 - 2.0**-52)
-    return Certified(
-        matrix, Certificate(strategy.sensitivity("add-remove") ** 2 * error, bound)
-    )
+    return Certified(matrix, Certificate(strategy.sensitivity("add-remove") ** 2 * error, bound))
 
 
-def _full_factor(point: DualPoint) -> FloatArray:
-    """Return the triangular A with ``A^T A = Q_ij / sqrt(q_i q_j)``."""
+def _measurements(point: DualPoint) -> FloatArray:
+    """Return A with ``A^T A = Q_ij / sqrt(q_i q_j)``, or ``Q / max(q)`` where the rank is less."""
     half = np.sqrt(point.roots)[:, None] * point.vectors.T
-    half /= np.sqrt(point.weights * point.diagonal)
-    return np.asarray(linalg.qr(half, mode="r", overwrite_a=True, check_finite=False)[0])
-
-
-def _thin_factor(gram: FloatArray, point: DualPoint) -> FloatArray:
-    kept = point.roots > 0.0
-    turned = point.vectors[:, kept].T * np.sqrt(point.weights)
-    matrix = (turned @ gram) / point.roots[kept, None] ** 1.5
-    return np.asarray(matrix / np.sqrt(np.max(np.sum(np.square(matrix), axis=0))))
+    if point.full_rank:
+        half /= np.sqrt(point.weights * point.diagonal)
+        return np.asarray(linalg.qr(half, mode="r", overwrite_a=True, check_finite=False)[0])
+    return np.asarray(half / np.sqrt(point.weights * np.max(point.diagonal)))

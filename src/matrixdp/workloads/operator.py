@@ -99,9 +99,9 @@ class Workload(abc.ABC):
             )
         total = np.zeros((self.cells, self.cells))
         for term in self.terms():
-            product = np.ones((1, 1))
+            product: FloatArray = np.ones((1, 1))
             for factor in term:
-                product = np.kron(product, factor.gram())
+                product = np.asarray(np.kron(product, factor.gram()), dtype=np.float64)
             total += product
         return total
 
@@ -197,9 +197,7 @@ class Factor(Workload):
         return self.dimensions[0]
 
 
-def along_axes(
-    maps: Sequence[Callable[[FloatArray], FloatArray]], array: FloatArray
-) -> FloatArray:
+def along_axes(maps: Sequence[Callable[[FloatArray], FloatArray]], array: FloatArray) -> FloatArray:
     """Return a Kronecker product applied to an array: each map along its own axis."""
     for axis, apply in enumerate(maps):
         array = np.moveaxis(apply(np.moveaxis(array, axis, 0)), 0, axis)

@@ -22,8 +22,8 @@ class _Ordered(Factor):
         object.__setattr__(self, "size", positive_integer(self.size, "size"))
         if not self.size <= LARGEST_EXPLICIT:
             raise InvalidParameterError(
-                f"size={self.size} is more than the {LARGEST_EXPLICIT} cells that one attribute may "
-                "have: merge cells, or split the attribute into a Product"
+                f"size={self.size} is more than the {LARGEST_EXPLICIT} cells that one attribute "
+                "may have: merge cells, or split the attribute into a Product"
             )
 
     @property
@@ -68,7 +68,7 @@ class Total(_Ordered):
 
     def along(self, array: FloatArray) -> FloatArray:
         """Return the sum."""
-        return np.sum(array, axis=0, keepdims=True)
+        return np.asarray(np.sum(array, axis=0, keepdims=True))
 
     def transpose_along(self, array: FloatArray) -> FloatArray:
         """Return the answer for every cell."""

@@ -121,9 +121,7 @@ def _pair_point(basis: FloatArray, reduced: FloatArray, pairs: FloatArray) -> _P
     values, vectors = linalg.eigh(lower.T @ reduced @ lower, driver="evd")
     kept = values > len(values) * _RANK_TOLERANCE * values[-1]
     roots = np.sqrt(values[kept])
-    half = linalg.solve_triangular(
-        lower, vectors[:, kept] * np.sqrt(roots), lower=True, trans="T"
-    )
+    half = linalg.solve_triangular(lower, vectors[:, kept] * np.sqrt(roots), lower=True, trans="T")
     contrasts = basis @ half
     gram = contrasts @ contrasts.T
     squares = np.diagonal(gram)

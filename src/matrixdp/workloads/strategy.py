@@ -101,13 +101,12 @@ class Strategy:
     def measurement_error(self) -> float:
         """A bound on the error of `measure`, entry by entry, over ``|A| x``.
 
-        Each factor multiplies the error so far by ``1 + e``, e that of its compensated product, and
-        the weights by ``1 + u``.
+        With e the errors of the compensated products, and u for the weights, it is
+        ``prod(1 + e) - 1 <= sum(e) + sum(e)^2``.
         """
-        growth = math.prod(1.0 + compensated_error(factor.shape[1]) for factor in self.factors)
-        errors = growth - 1.0 + (0.0 if self.weights is None else 2 * _UNIT)
-        # The subtraction is exact; the products lose one unit each at most.
-        return errors + 2 * (len(self.factors) + 2) * _UNIT
+        errors = [compensated_error(factor.shape[1]) for factor in self.factors]
+        total = sum(errors) + (0.0 if self.weights is None else _UNIT)
+        return (total + total**2) * (1.0 + (len(errors) + 4) * _UNIT)
 
     def reconstruct(self, measurements: FloatArray) -> FloatArray:
         """Return the least-squares estimate ``A^+ y`` of the histogram, as a vector of cells."""
@@ -170,9 +169,9 @@ class Strategy:
         return low - 8 * len(self.factors) * _UNIT * max(abs(low), abs(high))
 
     def _written_out(self) -> FloatArray:
-        matrix = np.ones((1, 1))
+        matrix: FloatArray = np.ones((1, 1))
         for factor in self.factors:
-            matrix = np.kron(matrix, factor)
+            matrix = np.asarray(np.kron(matrix, factor), dtype=np.float64)
         return matrix if self.weights is None else self.weights.reshape(-1, 1) * matrix
 
     def _weighted(self, values: FloatArray) -> FloatArray:
@@ -191,7 +190,9 @@ def _pairwise_diameter(matrix: FloatArray) -> float:
     distances = squares[:, None] + squares - 2.0 * gram
     # The entries and the written-out product are off by a few u, the inner products by rows * u.
     margin = 8 * (len(matrix) + 16) * _UNIT * float(squares.max())
-    shared = 16 * _UNIT * math.sqrt(float(squares.max())) * float(np.linalg.norm(matrix, axis=0).max())
+    shared = (
+        16 * _UNIT * math.sqrt(float(squares.max())) * float(np.linalg.norm(matrix, axis=0).max())
+    )
     return math.sqrt(max(float(distances.max()), 0.0) + margin) * (1.0 + 4 * _UNIT) + shared
 
 
