@@ -161,25 +161,27 @@ def _moved(problem: Problem, point: DualPoint, step: FloatArray) -> DualPoint:
 def _newton_direction(point: DualPoint) -> FloatArray:
     """Return the change of log d, by conjugate gradients preconditioned with ``d q / 2``.
 
-    Below full rank some q stay below 1 and their d go to zero. There the slack ``d (1 - q)`` is
-    added to the equation, as in the Hessian of ``sum(d) - 2 tr K^(1/2)``, and weights that are tiny
-    already are sent on directly.
+    Below full rank some q stay below 1 and their d go to zero. There the equation is that of
+    Newton's method on ``2 tr K^(1/2) - sum(d)``, with gradient ``d (q - 1)`` and the slack
+    ``d (1 - q)`` in its Hessian; what is far from 1, or tiny already, is sent on directly.
     """
     weights, vectors, roots, diagonal = point
-    share = 0.0 if point.full_rank else 1.0
-    slack = share * weights * np.maximum(1.0 - diagonal, 0.0)
     kernel = 1.0 / (1.0 / roots[:, None] + 1.0 / roots)
+    slack = np.zeros_like(weights)
+    target = weights * diagonal * np.log(np.maximum(diagonal, 1e-300))
+    vanishing = np.zeros(len(weights), dtype=bool)
+    if not point.full_rank:
+        slack = weights * np.maximum(1.0 - diagonal, 0.0)
+        target = np.where(diagonal < 1.0, -slack, target)
+        tiny = weights < 1e-3 * float(np.mean(weights))
+        vanishing = (diagonal < 0.5) | ((diagonal < 0.99) & tiny)
 
     def image(direction: FloatArray) -> FloatArray:
         inner = ((vectors.T * direction) @ vectors) * kernel
         return np.asarray(np.einsum("ij,ij->i", vectors @ inner, vectors) + slack * direction)
 
     conditioner = 1.0 / (0.5 * weights * diagonal + slack)
-    logs = np.log(np.maximum(diagonal, 1e-300))
-    found = _conjugate_gradients(image, weights * diagonal * logs, conditioner)
-    vanishing = (
-        (share * diagonal > 0.0) & (diagonal < 0.99) & (weights < 1e-3 * float(np.mean(weights)))
-    )
+    found = _conjugate_gradients(image, target, conditioner)
     return np.where(vanishing, -_LONGEST_STEP, found)
 
 
