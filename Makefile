@@ -5,9 +5,11 @@ DEV := .venv/.dev-installed
 BARE := .venv-core/.installed
 BENCH := .venv-bench/.installed
 NOISE_BENCH := .venv-opendp/.installed
+WORKLOAD_BENCH := .venv-jax/.installed
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test core-test lint types format benchmark benchmark-noise noise-statistics clean
+.PHONY: demo test core-test lint types format benchmark benchmark-noise \
+	benchmark-workloads noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -38,6 +40,9 @@ benchmark: $(BENCH)
 benchmark-noise: $(NOISE_BENCH)
 	.venv-opendp/bin/python benchmarks/noise_speed.py
 	.venv-opendp/bin/python benchmarks/noise_memory.py
+
+benchmark-workloads: $(WORKLOAD_BENCH)
+	.venv-jax/bin/python benchmarks/workload_strategies.py
 
 # A thousand million samples: some minutes.
 noise-statistics: $(DEV)
@@ -71,5 +76,10 @@ $(NOISE_BENCH): pyproject.toml constraints.txt benchmarks/requirements-opendp.tx
 	.venv-opendp/bin/python $(INSTALL) --editable '.[fast]' --requirement benchmarks/requirements-opendp.txt
 	@touch $@
 
+$(WORKLOAD_BENCH): pyproject.toml constraints.txt benchmarks/requirements-workloads.txt
+	$(PYTHON) -m venv .venv-jax
+	.venv-jax/bin/python $(INSTALL) --editable . --requirement benchmarks/requirements-workloads.txt
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-core .venv-bench .venv-opendp demo-output
+	rm -rf .venv .venv-core .venv-bench .venv-opendp .venv-jax demo-output

@@ -38,18 +38,18 @@ def dense(workload: Workload) -> FloatArray:
     """Return the whole matrix of a workload."""
     blocks = []
     for term in workload.terms():
-        block = np.ones((1, 1))
+        block: FloatArray = np.ones((1, 1))
         for factor in term:
-            block = np.kron(block, dense_factor(factor))
+            block = np.asarray(np.kron(block, dense_factor(factor)), dtype=np.float64)
         blocks.append(block)
     return np.concatenate(blocks)
 
 
 def dense_strategy(strategy: Strategy) -> FloatArray:
     """Return the whole matrix of a strategy."""
-    matrix = np.ones((1, 1))
+    matrix: FloatArray = np.ones((1, 1))
     for factor in strategy.factors:
-        matrix = np.kron(matrix, factor)
+        matrix = np.asarray(np.kron(matrix, factor), dtype=np.float64)
     return matrix if strategy.weights is None else strategy.weights.reshape(-1, 1) * matrix
 
 

@@ -89,15 +89,27 @@ def test_large_structures_are_never_written_out() -> None:
         (lambda: Dense([[1.0, 2.0], [0.0, 0.0]]), "row of zeros at index 1"),
         (lambda: Dense([["a"]]), "dtype"),
         (lambda: Prefix(0), "size=0"),
-        (lambda: Prefix(2.5), "size=2.5"),
+        (
+            lambda: Prefix(2.5),  # type: ignore[arg-type]
+            "size=2.5",
+        ),
         (lambda: Prefix(8193), "merge cells"),
         (lambda: Ranges(5, longest=6), "longest=6"),
         (lambda: Ranges(5, longest=0), "longest=0"),
         (lambda: Product([]), "empty"),
-        (lambda: Product([np.eye(2)]), "ndarray"),
-        (lambda: Product([Union([Prefix(2), Total(2)])]), "Union of Products"),
+        (
+            lambda: Product([np.eye(2)]),  # type: ignore[list-item]
+            "ndarray",
+        ),
+        (
+            lambda: Product([Union([Prefix(2), Total(2)])]),  # type: ignore[list-item]
+            "Union of Products",
+        ),
         (lambda: Union([]), "empty"),
-        (lambda: Union([np.eye(2)]), "Dense"),
+        (
+            lambda: Union([np.eye(2)]),  # type: ignore[list-item]
+            "Dense",
+        ),
         (lambda: Union([Prefix(3), Prefix(4)]), "one layout"),
         (lambda: marginals([2, 3], [(2,)]), "numbered from 0 to 1"),
         (lambda: Prefix(3).apply([1, 2]), "3 cells"),

@@ -56,7 +56,7 @@ EXPLICIT: list[Workload] = [
     Dense(np.random.default_rng(4).standard_normal((5, 12))),
     Dense([[1.0, 0.5]]),
     Dense([[3, 0, 1], [0, 0, 2]]),
-    Dense([[1, 1, 0, 0], [0, 1, 1, 0], [1, 2, 1, 0], [0, 0, 1, 1e-3]]),
+    Dense(np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 2, 1, 0], [0, 0, 1, 0.001]])),
     Union([Product([Prefix(4), Total(3)]), Product([Total(4), Ranges(3)])]),
 ]
 

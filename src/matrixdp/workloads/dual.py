@@ -78,7 +78,7 @@ class DualPoint(NamedTuple):
     @property
     def full_rank(self) -> bool:
         """Whether there are as many vectors as cells."""
-        return self.vectors.shape[0] == self.vectors.shape[1]
+        return len(self.weights) == len(self.roots)
 
 
 def dual_point(problem: Problem, weights: FloatArray) -> DualPoint:
