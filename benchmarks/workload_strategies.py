@@ -12,6 +12,7 @@ optimum is another one.
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -21,7 +22,7 @@ from rich.table import Table
 
 from matrixdp.workloads import Prefix, optimal_strategy
 
-SIZES = (64, 256, 1024)
+SIZES = (32, 64, 128, 256)
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -42,20 +43,21 @@ def rmse(strategy: np.ndarray[Any, Any]) -> float:
 def main() -> None:
     """Measure and print."""
     peer = _peer()
+    console = Console(width=100)
     table = Table(title="Prefix sums: jax-privacy's dense factorisation and matrixdp")
     for heading in ("cells", "their r.m.s. error", "ours", "proven bound", "gap", "times as fast"):
         table.add_column(heading, justify="right")
     for size in SIZES:
-        best, ours = timed(lambda n=size: optimal_strategy(Prefix(n), neighbouring="add-remove"))
+        best, ours = timed(partial(optimal_strategy, Prefix(size), neighbouring="add-remove"))
         found = best.certificate
         row = [str(size), "not installed", f"{best.rmse:.8f}"]
         row += [f"{math.sqrt(found.lower_bound / size):.8f}", f"{found.gap:.1e}", ""]
         if peer is not None:
             peer(size)
-            strategy, theirs = timed(lambda n=size: np.asarray(peer(n)))
-            row[1], row[5] = f"{rmse(strategy):.8f}", f"{theirs / ours:.1f}"
+            strategy, theirs = timed(partial(peer, size))
+            row[1], row[5] = f"{rmse(np.asarray(strategy)):.8f}", f"{theirs / ours:.1f}"
         table.add_row(*row)
-    Console(width=100).print(table)
+    console.print(table)
 
 
 def _peer() -> Callable[[int], Any] | None:

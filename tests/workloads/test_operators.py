@@ -88,6 +88,7 @@ def test_large_structures_are_never_written_out() -> None:
         (lambda: Dense([[1.0, np.nan]]), "NaN"),
         (lambda: Dense([[1.0, 2.0], [0.0, 0.0]]), "row of zeros at index 1"),
         (lambda: Dense([["a"]]), "dtype"),
+        (lambda: Dense(np.ones((1, 8193))), "Product of smaller"),
         (lambda: Prefix(0), "size=0"),
         (
             lambda: Prefix(2.5),  # type: ignore[arg-type]

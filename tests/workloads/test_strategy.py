@@ -132,7 +132,7 @@ def test_measurements_and_reconstruction(name: str) -> None:
         ([], None, "empty"),
         ([np.zeros((0, 2))], None, "not empty"),
         ([[[np.nan]]], None, "NaN"),
-        ([[[2.0**61]]], None, "scale the strategy down"),
+        ([[[2.0**21]]], None, "scale the strategy down"),
         ([np.eye(2)], [1.0], "one weight"),
         ([np.eye(2)], [1.0, -1.0], "from 0"),
         ([np.eye(2)], [0.0, 0.0], "not all"),
@@ -148,3 +148,9 @@ def test_products_of_strategies_measure_products() -> None:
     best = optimal_strategy(Product([Prefix(3), Prefix(4)]), neighbouring="add-remove")
     assert best.strategy.dimensions == (3, 4)
     assert best.strategy.shape == (12, 12)
+
+
+def test_strategies_too_small_to_square_are_refused() -> None:
+    tiny = Strategy([np.full((2, 2), 1e-170)])
+    with pytest.raises(InvalidParameterError, match="scale it up"):
+        tiny.sensitivity("add-remove")

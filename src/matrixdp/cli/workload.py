@@ -9,21 +9,37 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 
 from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force
 from matrixdp.cli.output import print_json, print_table
+from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload
 from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.mechanisms.matrix_files import (
+    FORMATS,
+    MatrixFile,
+    check_target,
+    read_matrix,
+    write_matrix,
+    write_whole,
+)
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
+from matrixdp.mechanisms.statement import statement_path
+from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
+from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.rounding import shown_down, shown_up
+from matrixdp.workloads import optimal_strategy, svd_bound
+from matrixdp.workloads.accuracy import check_answers, squared_error
+from matrixdp.workloads.comparison import compared_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
     from matrixdp.workloads.dual import Progress
 
 __all__ = ["app"]
@@ -36,11 +52,7 @@ app = typer.Typer(
 
 _Workload = Annotated[
     str,
-    typer.Option(
-        "--workload",
-        help="prefix:N, ranges:N, ranges:N:LONGEST, identity:N, total:N or a matrix file; * "
-        "between attributes, + between parts.",
-    ),
+    typer.Option("--workload", help=WORKLOAD_HELP),
 ]
 _Neighbouring = Annotated[
     str, typer.Option("--neighbouring", help="What a record's change is: add-remove, replace.")
@@ -61,11 +73,6 @@ def optimise(
     as_json: AsJson = False,
 ) -> None:
     """Find the strategy with the least error, and prove how close to the best it is."""
-    from matrixdp.cli.workload_text import read_workload  # noqa: PLC0415
-    from matrixdp.mechanisms.matrix_files import check_target  # noqa: PLC0415
-    from matrixdp.mechanisms.strategy_file import save_strategy  # noqa: PLC0415
-    from matrixdp.workloads import optimal_strategy  # noqa: PLC0415
-
     relation = checked_neighbouring(neighbouring)
     queries = read_workload(workload)
     if output is not None:
@@ -111,12 +118,6 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Compare the errors of strategies on a workload, before anything is spent."""
-    from matrixdp.cli.workload_text import read_workload  # noqa: PLC0415
-    from matrixdp.mechanisms.strategy_file import load_strategy  # noqa: PLC0415
-    from matrixdp.workloads import optimal_strategy, svd_bound  # noqa: PLC0415
-    from matrixdp.workloads.accuracy import check_answers, squared_error  # noqa: PLC0415
-    from matrixdp.workloads.comparison import compared_errors  # noqa: PLC0415
-
     relation = checked_neighbouring(neighbouring)
     queries = read_workload(workload)
     errors = compared_errors(queries, relation)
@@ -169,17 +170,11 @@ def answer(
     as_json: AsJson = False,
 ) -> None:
     """Answer the queries with exact noise, and state beside them (OUT.json) what is guaranteed."""
-    from matrixdp.cli.workload_text import read_workload  # noqa: PLC0415
-    from matrixdp.mechanisms.matrix_files import check_target  # noqa: PLC0415
-    from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism  # noqa: PLC0415
-    from matrixdp.mechanisms.strategy_file import load_strategy  # noqa: PLC0415
-    from matrixdp.privacy.budget import Budget  # noqa: PLC0415
-    from matrixdp.workloads import optimal_strategy  # noqa: PLC0415
-
     relation = checked_neighbouring(neighbouring)
     budget = Budget(epsilon, delta)
     queries = read_workload(workload)
-    beside = target.with_name(target.name + ".json")
+    beside = statement_path(target)
+    _check_format(target)
     check_target(target, force=force)
     check_target(beside, force=force)
     counts = _read_counts(source)
@@ -190,7 +185,6 @@ def answer(
     else:
         chosen = load_strategy(strategy).strategy
     mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
-    _encode([0.0], target)  # an unknown format is refused before anything is spent
     release = mechanism.release(counts)
     _write(mechanism, release, target, beside, nonnegative=nonnegative, whole=whole, force=force)
     _report(mechanism, target, beside, as_json=as_json)
@@ -209,10 +203,8 @@ def _progress() -> "Iterator[Progress]":
 
 
 def _read_counts(source: Path) -> "NDArray[Any]":
-    from matrixdp.mechanisms.matrix_files import FORMATS, read_matrix  # noqa: PLC0415
 
-    if source.suffix not in FORMATS:
-        raise InvalidParameterError(f"{source} is of no known format: use {', '.join(FORMATS)}")
+    _check_format(source)
     try:
         with source.open("rb") as file:
             counts = read_matrix(file, source.suffix, str(source)).array
@@ -221,10 +213,12 @@ def _read_counts(source: Path) -> "NDArray[Any]":
     return counts.ravel() if 1 in counts.shape else counts
 
 
-def _encode(answers: Any, target: Path) -> bytes:
-    import numpy as np  # noqa: PLC0415
+def _check_format(path: Path) -> None:
+    if path.suffix not in FORMATS:
+        raise InvalidParameterError(f"{path} is of no known format: use {', '.join(FORMATS)}")
 
-    from matrixdp.mechanisms.matrix_files import MatrixFile, write_matrix  # noqa: PLC0415
+
+def _encode(answers: Any, target: Path) -> bytes:
 
     content = io.BytesIO()
     write_matrix(content, MatrixFile(np.asarray(answers).reshape(-1, 1)), target.suffix)
@@ -232,8 +226,8 @@ def _encode(answers: Any, target: Path) -> bytes:
 
 
 def _write(
-    mechanism: "MatrixMechanism",
-    release: "WorkloadRelease",
+    mechanism: MatrixMechanism,
+    release: WorkloadRelease,
     target: Path,
     beside: Path,
     *,
@@ -241,7 +235,7 @@ def _write(
     whole: bool,
     force: bool,
 ) -> None:
-    from matrixdp.mechanisms.matrix_files import write_whole  # noqa: PLC0415
+
     from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts  # noqa: PLC0415
 
     estimate = nonnegative_estimate(release) if nonnegative else release.estimate
@@ -266,7 +260,7 @@ def _write(
     write_whole(beside, lambda file: file.write(text.encode()), force=force)
 
 
-def _report(mechanism: "MatrixMechanism", target: Path, beside: Path, *, as_json: bool) -> None:
+def _report(mechanism: MatrixMechanism, target: Path, beside: Path, *, as_json: bool) -> None:
     guarantee = mechanism.guarantee
     if as_json:
         print_json(

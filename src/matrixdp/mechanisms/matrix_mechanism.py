@@ -120,7 +120,7 @@ class MatrixMechanism:
     >>> budget = mdp.Budget(epsilon=1.0, delta=1e-5)
     >>> mechanism = mdp.MatrixMechanism(Prefix(64), budget, neighbouring="add-remove")
     >>> round(mechanism.expected_error, 3)
-    7.82
+    7.834
     >>> release = mechanism.release([10] * 64)
     >>> release.answers.shape
     (64,)

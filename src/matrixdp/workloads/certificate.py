@@ -15,6 +15,7 @@ __all__ = ["Certificate", "certified_bound", "svd_bound"]
 
 _UNIT = sys.float_info.epsilon / 2
 _RANK_TOLERANCE = 2.0**-48
+_WRITTEN_OUT = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ def certified_bound(gram: FloatArray, gram_error: float, point: DualPoint) -> fl
 def svd_bound(workload: Workload) -> float:
     """Return ``(sum of singular values)^2 / cells``, below the error of every strategy.
 
-    For a product of factors it is the product of theirs; for a union, the sum over its terms or,
-    where the cells are few enough to write the Gram matrix out, the bound of the whole.
+    For a product of factors it is the product of theirs. For a union of products of more than 2,048
+    cells it is not computed; the sum of the parts' bounds stands for it, also a lower bound.
 
     References
     ----------
@@ -75,7 +76,7 @@ def svd_bound(workload: Workload) -> float:
     terms = workload.terms()
     if len(terms) == 1:
         return math.prod(_factor_bound(factor.gram()) for factor in terms[0])
-    if len(workload.dimensions) == 1:
+    if len(workload.dimensions) == 1 or workload.cells <= _WRITTEN_OUT:
         return _factor_bound(workload.gram())
     return sum(math.prod(_factor_bound(factor.gram()) for factor in term) for term in terms)
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.spectra import checked_matrix
-from matrixdp.workloads.operator import Factor, FloatArray, product_rounding
+from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray, product_rounding
 
 __all__ = ["Dense"]
 
@@ -19,7 +19,7 @@ class Dense(Factor):
     Parameters
     ----------
     matrix : array_like, shape (queries, cells)
-        Finite; no row may be all zeros.
+        Finite, at most 8,192 columns; no row may be all zeros.
 
     Examples
     --------
@@ -32,6 +32,11 @@ class Dense(Factor):
 
     def __init__(self, matrix: ArrayLike) -> None:
         array = checked_matrix(matrix, "matrix")
+        if not array.shape[1] <= LARGEST_EXPLICIT:
+            raise InvalidParameterError(
+                f"matrix has {array.shape[1]} columns, more than the {LARGEST_EXPLICIT} cells that "
+                "one attribute may have: merge cells, or make it a Product of smaller attributes"
+            )
         empty = ~np.any(array, axis=1)
         if empty.any():
             raise InvalidParameterError(

@@ -9,7 +9,7 @@ by the Cauchy-Schwarz inequality of nuclear norms. With ``K = V diag(s^2) V^T`` 
 ``Q(d) = D^(-1/2) V diag(s) V^T D^(-1/2)`` attains it once its diagonal q is 1 wherever d > 0 and at
 most 1 elsewhere. At uniform d it is the SVD bound of Li and Miklau (2013). In ``x = log d``,
 
-    d (log q) = -diag(d q)^-1 M dx,
+    d(log q) = -diag(d q)^-1 M dx,
     (M y)_i = sum_ab V_ia V_ib (s_a s_b / (s_a + s_b)) (V^T diag(y) V)_ab,
 
 M positive semidefinite, so that Newton's equation for ``log q = 0`` is ``M y = d q log q``, solved
@@ -29,7 +29,7 @@ __all__ = ["DualPoint", "Problem", "Progress", "ascend", "dual_point", "primal_v
 Progress = Callable[[int, float], None]
 """Told the number of steps and the relative gap after each."""
 
-_TARGET_GAP = 1e-11
+_TARGET_GAP = 1e-10
 _MOST_STEPS = 60
 _MOST_INNER_STEPS = 40
 _INNER_TOLERANCE = 1e-2

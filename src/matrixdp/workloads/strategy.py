@@ -22,7 +22,9 @@ LARGEST_TOTAL = 2**30
 """The most records that a measured histogram may hold."""
 
 _UNIT = sys.float_info.epsilon / 2
-_LARGEST_ENTRY = 2.0**60
+# Within these no square or product underflows by more than the bounds below are rounded up.
+_LARGEST_ENTRY = 2.0**20
+_SMALLEST_NORM = 2.0**-100
 _MOST_PAIRS = 4096
 
 
@@ -147,12 +149,18 @@ class Strategy:
         else:
             maps = [lambda array, m=part: np.tensordot(m.T, array, 1) for part in squares]
             square = float(along_axes(maps, np.square(self.weights)).max())
-        return math.sqrt(square * slack) * (1.0 + 2 * _UNIT)
+        norm = math.sqrt(square * slack) * (1.0 + 2 * _UNIT)
+        if not norm >= _SMALLEST_NORM:
+            raise InvalidParameterError(
+                f"the strategy's columns have norms of at most {norm!r}: scale it up, which "
+                "changes nothing about it"
+            )
+        return norm
 
     @cached_property
     def _diameter(self) -> float:
         if self.shape[1] <= _MOST_PAIRS:
-            return _pairwise_diameter(self._written_out())
+            return _pairwise_diameter(self._written_out(), len(self.factors))
         largest = self._largest_norm**2 * (1.0 + 4 * _UNIT)
         smallest = -largest if self.weights is not None else self._smallest_inner_product()
         return math.sqrt(2.0 * (largest - smallest)) * (1.0 + 8 * _UNIT)
@@ -178,7 +186,7 @@ class Strategy:
         return values if self.weights is None else self.weights * values
 
 
-def _pairwise_diameter(matrix: FloatArray) -> float:
+def _pairwise_diameter(matrix: FloatArray, factors: int) -> float:
     """Return an upper bound of the largest distance of two columns.
 
     Distances are taken after subtracting the first column, so that what all columns share cancels:
@@ -188,12 +196,11 @@ def _pairwise_diameter(matrix: FloatArray) -> float:
     gram = differences.T @ differences
     squares = np.diagonal(gram)
     distances = squares[:, None] + squares - 2.0 * gram
-    # The entries and the written-out product are off by a few u, the inner products by rows * u.
+    # Inner products are off by rows * u of the norms; the entries, products of the factors and a
+    # weight, and their differences by a few u of the columns.
     margin = 8 * (len(matrix) + 16) * _UNIT * float(squares.max())
-    shared = (
-        16 * _UNIT * math.sqrt(float(squares.max())) * float(np.linalg.norm(matrix, axis=0).max())
-    )
-    return math.sqrt(max(float(distances.max()), 0.0) + margin) * (1.0 + 4 * _UNIT) + shared
+    entries = 8 * (factors + 2) * _UNIT * float(np.linalg.norm(matrix, axis=0).max())
+    return math.sqrt(max(float(distances.max()), 0.0) + margin) * (1.0 + 4 * _UNIT) + entries
 
 
 def _pseudo_inverse(matrix: FloatArray) -> FloatArray:
