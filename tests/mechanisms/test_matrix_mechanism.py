@@ -171,6 +171,10 @@ def test_a_given_strategy_is_used_if_it_answers_the_workload() -> None:
     assert mechanism.expected_error == pytest.approx(
         math.sqrt(3.5) * mechanism.covariance.scale, rel=1e-12
     )
+    twice = Strategy([np.ones((2, 2))])  # singular, but the total is in it
+    assert MatrixMechanism(Total(2), BUDGET, neighbouring="add-remove", strategy=twice)
+    with pytest.raises(InvalidParameterError, match="does not answer"):
+        MatrixMechanism(Prefix(2), BUDGET, neighbouring="add-remove", strategy=twice)
     with pytest.raises(InvalidParameterError, match="does not answer"):
         MatrixMechanism(
             Prefix(6), BUDGET, neighbouring="add-remove", strategy=Strategy([np.eye(6)[:5]])

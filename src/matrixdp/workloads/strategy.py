@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -205,7 +206,8 @@ def _pairwise_diameter(matrix: FloatArray, factors: int) -> float:
 
 def _pseudo_inverse(matrix: FloatArray) -> FloatArray:
     if matrix.shape[0] == matrix.shape[1]:
-        return np.asarray(linalg.inv(matrix))
+        with suppress(np.linalg.LinAlgError):
+            return np.asarray(np.linalg.inv(matrix))
     return np.asarray(linalg.pinv(matrix))
 
 
