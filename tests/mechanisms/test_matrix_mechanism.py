@@ -172,7 +172,8 @@ def test_a_given_strategy_is_used_if_it_answers_the_workload() -> None:
         math.sqrt(3.5) * mechanism.covariance.scale, rel=1e-12
     )
     twice = Strategy([np.ones((2, 2))])  # singular, but the total is in it
-    assert MatrixMechanism(Total(2), BUDGET, neighbouring="add-remove", strategy=twice)
+    total = MatrixMechanism(Total(2), BUDGET, neighbouring="add-remove", strategy=twice)
+    assert total.expected_error == pytest.approx(total.covariance.scale / math.sqrt(2), rel=1e-9)
     with pytest.raises(InvalidParameterError, match="does not answer"):
         MatrixMechanism(Prefix(2), BUDGET, neighbouring="add-remove", strategy=twice)
     with pytest.raises(InvalidParameterError, match="does not answer"):

@@ -82,8 +82,8 @@ def optimal_strategy(
     bound is then the sum of the parts' optima, and the gap may be wide.
 
     *Replacing a record.* Up to 1,024 cells a strategy is sought for the pairs of cells (see
-    `replacement`) to a gap of one or two 1e-3. Beyond, the strategy for adding and removing is used with
-    its sensitivity for replacing, which may be far from the best, as its gap says.
+    `replacement`) to a gap of one or two 1e-3. Beyond, the strategy for adding and removing is used
+    with its sensitivity for replacing, which may be far from the best, as its gap says.
 
     References
     ----------
