@@ -5,11 +5,13 @@ DEV := .venv/.dev-installed
 BARE := .venv-core/.installed
 BENCH := .venv-bench/.installed
 NOISE_BENCH := .venv-opendp/.installed
+WORKLOAD_BENCH := .venv-jax/.installed
 # make benchmark SAVE=--save keeps the figures in results/, which the README quotes.
 SAVE ?=
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test core-test lint types format figures benchmark benchmark-noise noise-statistics clean
+.PHONY: demo test core-test lint types format figures benchmark benchmark-noise \
+	benchmark-workloads noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -45,6 +47,9 @@ benchmark-noise: $(NOISE_BENCH)
 	.venv-opendp/bin/python benchmarks/noise_speed.py $(SAVE)
 	.venv-opendp/bin/python benchmarks/noise_memory.py $(SAVE)
 
+benchmark-workloads: $(WORKLOAD_BENCH)
+	.venv-jax/bin/python benchmarks/workload_strategies.py
+
 # A thousand million samples: some minutes.
 noise-statistics: $(DEV)
 	PYTHONPATH=tests .venv/bin/python benchmarks/noise_statistics.py
@@ -77,5 +82,10 @@ $(NOISE_BENCH): pyproject.toml constraints.txt benchmarks/requirements-opendp.tx
 	.venv-opendp/bin/python $(INSTALL) --editable '.[fast]' --requirement benchmarks/requirements-opendp.txt
 	@touch $@
 
+$(WORKLOAD_BENCH): pyproject.toml constraints.txt benchmarks/requirements-workloads.txt
+	$(PYTHON) -m venv .venv-jax
+	.venv-jax/bin/python $(INSTALL) --editable . --requirement benchmarks/requirements-workloads.txt
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-core .venv-bench .venv-opendp demo-output
+	rm -rf .venv .venv-core .venv-bench .venv-opendp .venv-jax demo-output

@@ -36,6 +36,7 @@ from matrixdp.errors import (
 from matrixdp.mechanisms.analytic import AnalyticGaussian
 from matrixdp.mechanisms.classic import ClassicGaussian
 from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.mvg import MVG, binary_precision
 from matrixdp.mechanisms.private_directions import PrivateDirections, private_directions
@@ -65,6 +66,7 @@ from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_f
 from matrixdp.privacy.renyi import renyi_divergence, renyi_epsilon, renyi_to_epsilon
 from matrixdp.sensitivity.sets import Box, FrobeniusBall, Radius, RowBounds, SymmetricBall
 from matrixdp.sensitivity.theorems import Verdict, theorem_1, theorem_2, theorem_3
+from matrixdp.workloads import OptimalStrategy, Strategy, optimal_strategy
 
 __all__ = [
     "IMGM",
@@ -92,9 +94,11 @@ __all__ = [
     "KeyStateError",
     "Kronecker",
     "MatrixDPError",
+    "MatrixMechanism",
     "Mechanism",
     "MissingExtraError",
     "NotPositiveDefiniteError",
+    "OptimalStrategy",
     "Plan",
     "PrivateDirections",
     "Radius",
@@ -105,9 +109,11 @@ __all__ = [
     "SampledPlan",
     "ShapeError",
     "StorageError",
+    "Strategy",
     "SymmetricBall",
     "SymmetricIsotropic",
     "Verdict",
+    "WorkloadRelease",
     "Zeta",
     "amplified",
     "audit_claim",
@@ -123,6 +129,7 @@ __all__ = [
     "group_mu",
     "mvg_precision_budget",
     "noise_multiplier_for",
+    "optimal_strategy",
     "plan_epsilon",
     "plan_for_budget",
     "plan_for_error",

@@ -21,6 +21,7 @@ __all__ = [
     "checked_symmetric",
     "eigenvalue_lower_bounds",
     "inverse_enclosure",
+    "semidefinite_eigenvalue_bounds",
     "singular_value_upper_bounds",
 ]
 
@@ -28,6 +29,7 @@ FloatArray = NDArray[np.float64]
 
 _UNIT = sys.float_info.epsilon / 2
 _UNDERFLOW = 2.0**-1070
+_SUMMED_TOGETHER = 256
 
 
 def checked_matrix(matrix: object, name: str) -> FloatArray:
@@ -90,6 +92,21 @@ def eigenvalue_lower_bounds(matrix: FloatArray, name: str) -> FloatArray:
     return np.asarray(bounds)
 
 
+def semidefinite_eigenvalue_bounds(
+    matrix: FloatArray, values: FloatArray, vectors: FloatArray, error: float
+) -> FloatArray:
+    """Return lower bounds, none below 0, of the eigenvalues of a positive semidefinite matrix.
+
+    The matrix is known up to an error in Frobenius norm; values and vectors are what a float
+    eigendecomposition says of it, and are verified as in `eigenvalue_lower_bounds`.
+    """
+    clipped = np.maximum(values, 0.0)
+    defect = _orthonormality_defect(vectors)
+    residual = _residual_norm(matrix, vectors * clipped, vectors.T) + error
+    bounds = (clipped * (1.0 - defect) - residual) * (1.0 - 4 * _UNIT)
+    return np.asarray(np.maximum(bounds, 0.0))
+
+
 def singular_value_upper_bounds(matrix: FloatArray) -> FloatArray:
     """Return upper bounds of the singular values of a matrix, descending.
 
@@ -130,13 +147,19 @@ def _orthonormality_defect(vectors: FloatArray) -> float:
 def _residual_norm(matrix: FloatArray, left: FloatArray, right: FloatArray) -> float:
     """Return an upper bound of ``||A - L R||_F``.
 
-    The float product of k terms per entry is off by at most ``(k + 2) u |L| |R|`` entrywise, in any
-    order of summation (Higham 2002, section 3.5); the rounding of the columns scaled by the caller
-    and of the subtraction is within twice that, and what underflows within ``k`` tiny numbers.
+    A float product of k terms per entry is off by at most ``(k + 2) u |L| |R|`` entrywise, in any
+    order of summation (Higham 2002, section 3.5). Summed in blocks, k is the size of a block plus
+    the number of blocks. The rounding of the columns scaled by the caller and of the subtraction is
+    within twice that, and what underflows within as many tiny numbers as there are terms.
     """
-    terms = left.shape[1]
+    length = left.shape[1]
+    terms = min(length, _SUMMED_TOGETHER) + -(-length // _SUMMED_TOGETHER)
+    rest = matrix.copy()
+    for start in range(0, length, _SUMMED_TOGETHER):
+        block = slice(start, start + _SUMMED_TOGETHER)
+        rest -= left[:, block] @ right[block]
     rounding = 2 * (terms + 2) * _UNIT * (np.abs(left) @ np.abs(right) + np.abs(matrix))
-    error = np.abs(matrix - left @ right) + rounding + terms * _UNDERFLOW
+    error = np.abs(rest) + rounding + length * _UNDERFLOW
     largest = float(np.max(error))
     norm = largest * math.sqrt(float(np.sum(np.square(error / largest))))
     return float(norm * (1.0 + (error.size + 8) * _UNIT))

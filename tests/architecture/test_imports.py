@@ -17,7 +17,7 @@ TIERS = [
     {"parameters", "rounding"},
     {"spectra"},
     {"covariance", "privacy", "noise"},
-    {"sensitivity"},
+    {"sensitivity", "workloads"},
     {"mechanisms"},
     {"queries", "postprocess", "audit"},
     {"estimators", "training", "ledger", "scale"},

@@ -11,7 +11,18 @@ import typer
 from typer.exceptions import TyperException
 
 from matrixdp import __version__
-from matrixdp.cli import account, audit, bound, budget, compare, curve, demo, plan, release
+from matrixdp.cli import (
+    account,
+    audit,
+    bound,
+    budget,
+    compare,
+    curve,
+    demo,
+    plan,
+    release,
+    workload,
+)
 from matrixdp.errors import BudgetExceededError, MatrixDPError
 
 __all__ = ["app", "main"]
@@ -36,6 +47,7 @@ app.command("release")(release.release)
 app.command("demo")(demo.demo)
 app.add_typer(budget.app, name="budget")
 app.add_typer(audit.app, name="audit")
+app.add_typer(workload.app, name="workload")
 
 
 def _show_version(value: bool) -> None:

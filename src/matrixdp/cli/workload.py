@@ -1,0 +1,279 @@
+"""``matrixdp workload``: the best way to answer linear queries, its error, and the answers."""
+
+import hashlib
+import io
+import json
+import math
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force
+from matrixdp.cli.output import print_json, print_table
+from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload
+from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.mechanisms.matrix_files import (
+    FORMATS,
+    MatrixFile,
+    check_target,
+    read_matrix,
+    write_all,
+    write_matrix,
+)
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
+from matrixdp.mechanisms.statement import statement_path
+from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.guarantee import checked_neighbouring
+from matrixdp.rounding import shown_down, shown_up
+from matrixdp.workloads import optimal_strategy, svd_bound
+from matrixdp.workloads.accuracy import check_answers, squared_error
+from matrixdp.workloads.comparison import compared_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from matrixdp.workloads.dual import Progress
+
+__all__ = ["app"]
+
+SCHEMA = "matrixdp-answers/1"
+
+app = typer.Typer(
+    help="Linear queries on a histogram: optimise, evaluate, answer.", no_args_is_help=True
+)
+
+_Workload = Annotated[
+    str,
+    typer.Option("--workload", help=WORKLOAD_HELP),
+]
+_Neighbouring = Annotated[
+    str, typer.Option("--neighbouring", help="What a record's change is: add-remove, replace.")
+]
+_Saved = Annotated[
+    Path | None, typer.Option("--strategy", help="A strategy saved by workload optimise.")
+]
+
+
+@app.command()
+def optimise(
+    workload: _Workload,
+    neighbouring: _Neighbouring,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Save the strategy in this .npz file.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the strategy with the least error, and prove how close to the best it is."""
+    relation = checked_neighbouring(neighbouring)
+    queries = read_workload(workload)
+    if output is not None:
+        if output.suffix != ".npz":
+            raise InvalidParameterError(f"{output} does not end in .npz: name such a file")
+        check_target(output, force=force)
+    with _progress() as progress:
+        found = optimal_strategy(queries, neighbouring=relation, progress=progress)
+    if output is not None:
+        save_strategy(found, output, force=force)
+        typer.echo(f"wrote {output} and {output}.json", err=True)
+    bound = math.sqrt(found.certificate.lower_bound / queries.rows)
+    if as_json:
+        print_json(
+            {
+                "workload": repr(queries),
+                "queries": queries.rows,
+                "cells": queries.cells,
+                "neighbouring": relation,
+                "rmse": found.rmse,
+                "rmse_lower_bound": bound,
+                "gap": found.certificate.gap,
+                "strategy": None if output is None else str(output),
+            }
+        )
+        return
+    print_table(
+        ["", "r.m.s. error per query at mu = 1"],
+        [
+            ["this strategy", shown_up(found.rmse, 8)],
+            ["no strategy is below", shown_down(bound, 8)],
+            ["relative gap of the squares", shown_up(found.certificate.gap, 2)],
+        ],
+        title=f"{queries!r}: {queries.rows} queries on {queries.cells} cells, {relation}",
+    )
+
+
+@app.command()
+def evaluate(
+    workload: _Workload,
+    neighbouring: _Neighbouring,
+    strategy: _Saved = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the errors of strategies on a workload, before anything is spent."""
+    relation = checked_neighbouring(neighbouring)
+    queries = read_workload(workload)
+    errors = compared_errors(queries, relation)
+    if strategy is None:
+        with _progress() as progress:
+            best = optimal_strategy(queries, neighbouring=relation, progress=progress)
+        errors["optimal"] = best.rmse
+        errors["lower bound"] = math.sqrt(best.certificate.lower_bound / queries.rows)
+    else:
+        saved = load_strategy(strategy).strategy
+        check_answers(queries, saved)
+        total = squared_error(queries, saved) / queries.rows
+        errors[strategy.name] = saved.sensitivity(relation) * math.sqrt(total)
+    if relation == "add-remove":
+        errors["SVD bound"] = math.sqrt(svd_bound(queries) / queries.rows)
+    if as_json:
+        print_json({"workload": repr(queries), "neighbouring": relation, "rmse": errors})
+        return
+    least = min(error for name, error in errors.items() if not name.endswith("bound"))
+    print_table(
+        ["strategy", "r.m.s. error per query at mu = 1", "over the least"],
+        [
+            [name, shown_up(error, 7), f"{error / least:.3f}"]
+            if not name.endswith("bound")
+            else [name, shown_down(error, 7), f"{error / least:.3f}"]
+            for name, error in sorted(errors.items(), key=lambda item: -item[1])
+        ],
+        title=f"{queries!r}: {queries.rows} queries on {queries.cells} cells, {relation}",
+    )
+
+
+@app.command()
+def answer(
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="Counts of records: .npy, .npz or .csv.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file for the answers.")],
+    workload: _Workload,
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    neighbouring: _Neighbouring,
+    strategy: _Saved = None,
+    nonnegative: Annotated[
+        bool, typer.Option("--nonnegative", help="Answers of a histogram without negative counts.")
+    ] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Answers of a histogram of whole counts.")
+    ] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Answer the queries with exact noise, and state beside them (OUT.json) what is guaranteed."""
+    relation = checked_neighbouring(neighbouring)
+    budget = Budget(epsilon, delta)
+    queries = read_workload(workload)
+    beside = statement_path(target)
+    _check_format(target)
+    check_target(target, force=force)
+    check_target(beside, force=force)
+    counts = _read_counts(source)
+    queries.checked_cells(counts)
+    if strategy is None:
+        with _progress() as progress:
+            chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
+    else:
+        chosen = load_strategy(strategy).strategy
+    mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
+    release = mechanism.release(counts)
+    _write(mechanism, release, target, beside, nonnegative=nonnegative, whole=whole, force=force)
+    _report(mechanism, target, beside, as_json=as_json)
+
+
+@contextmanager
+def _progress() -> "Iterator[Progress]":
+    """Show the gap as it closes, on a terminal."""
+    console = Console(stderr=True)
+    with console.status("optimising") as status:
+
+        def told(steps: int, gap: float) -> None:
+            status.update(f"optimising: relative gap {gap:.1e} after {steps} steps")
+
+        yield told
+
+
+def _read_counts(source: Path) -> "NDArray[Any]":
+
+    _check_format(source)
+    try:
+        with source.open("rb") as file:
+            counts = read_matrix(file, source.suffix, str(source)).array
+    except FileNotFoundError:
+        raise FileFormatError(f"{source} does not exist: name a file with counts") from None
+    return counts.ravel() if 1 in counts.shape else counts
+
+
+def _check_format(path: Path) -> None:
+    if path.suffix not in FORMATS:
+        raise InvalidParameterError(f"{path} is of no known format: use {', '.join(FORMATS)}")
+
+
+def _encode(answers: Any, target: Path) -> bytes:
+
+    content = io.BytesIO()
+    write_matrix(content, MatrixFile(np.asarray(answers).reshape(-1, 1)), target.suffix)
+    return content.getvalue()
+
+
+def _write(
+    mechanism: MatrixMechanism,
+    release: WorkloadRelease,
+    target: Path,
+    beside: Path,
+    *,
+    nonnegative: bool,
+    whole: bool,
+    force: bool,
+) -> None:
+
+    from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts  # noqa: PLC0415
+
+    estimate = nonnegative_estimate(release) if nonnegative else release.estimate
+    if whole:
+        estimate = whole_counts(estimate).astype(float)
+    data = _encode(mechanism.workload.apply(estimate), target)
+    record: Mapping[str, Any] = {
+        "schema": SCHEMA,
+        "mechanism": "MatrixMechanism",
+        "guarantee": asdict(release.guarantee),
+        "in_words": str(release.guarantee),
+        "workload": repr(mechanism.workload),
+        "queries": mechanism.workload.rows,
+        "noise_scale": mechanism.covariance.scale,
+        "expected_rmse": mechanism.expected_error,
+        "nonnegative": nonnegative,
+        "whole": whole,
+        "file": {"name": target.name, "sha256": hashlib.sha256(data).hexdigest()},
+    }
+    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
+    write_all([(beside, text.encode()), (target, data)], force=force)
+
+
+def _report(mechanism: MatrixMechanism, target: Path, beside: Path, *, as_json: bool) -> None:
+    guarantee = mechanism.guarantee
+    if as_json:
+        print_json(
+            {
+                "output": str(target),
+                "statement": str(beside),
+                "queries": mechanism.workload.rows,
+                "expected_rmse": mechanism.expected_error,
+                **asdict(guarantee),
+            }
+        )
+        return
+    typer.echo(f"{guarantee}", err=True)
+    typer.echo(
+        f"r.m.s. error per query {shown_up(mechanism.expected_error)}; wrote {target} and {beside}",
+        err=True,
+    )

@@ -1,0 +1,128 @@
+"""Strategies in files: the matrices as ``.npz``, and a JSON statement of what they are for."""
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
+from matrixdp.mechanisms.matrix_files import check_target, write_all
+from matrixdp.mechanisms.statement import statement_path
+from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.workloads.certificate import Certificate
+from matrixdp.workloads.optimal import OptimalStrategy
+from matrixdp.workloads.strategy import Strategy
+
+__all__ = ["SCHEMA", "SavedStrategy", "load_strategy", "save_strategy"]
+
+SCHEMA = "matrixdp-strategy/1"
+
+
+@dataclass(frozen=True, eq=False)
+class SavedStrategy:
+    """A strategy read from a file, and what the file says of it.
+
+    The sensitivity of the strategy is never read but computed again; what is said of its error is
+    the word of whoever saved it.
+    """
+
+    strategy: Strategy
+    workload: str
+    neighbouring: Neighbouring
+    certificate: Certificate
+
+
+def save_strategy(
+    optimum: OptimalStrategy, path: str | PathLike[str], *, force: bool = False
+) -> None:
+    """Write a strategy to a ``.npz`` file, and its statement to ``<path>.json``.
+
+    Parameters
+    ----------
+    optimum : OptimalStrategy
+        From `optimal_strategy`.
+    path : path
+        Ending in ``.npz``.
+    force : bool, optional
+        Whether to replace existing files.
+    """
+    target = Path(path)
+    if target.suffix != ".npz":
+        raise InvalidParameterError(f"{target} does not end in .npz: name such a file")
+    beside = statement_path(target)
+    check_target(target, force=force)
+    check_target(beside, force=force)
+    arrays = {f"factor_{place}": part for place, part in enumerate(optimum.strategy.factors)}
+    if optimum.strategy.weights is not None:
+        arrays["weights"] = optimum.strategy.weights
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type]
+    data = content.getvalue()
+    record = {
+        "schema": SCHEMA,
+        "workload": repr(optimum.workload),
+        "neighbouring": optimum.neighbouring,
+        "value": optimum.certificate.value,
+        "lower_bound": optimum.certificate.lower_bound,
+        "gap": optimum.certificate.gap,
+        "file": {"name": target.name, "sha256": hashlib.sha256(data).hexdigest()},
+    }
+    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
+    write_all([(beside, text.encode()), (target, data)], force=force)
+
+
+def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
+    """Read a saved strategy.
+
+    Raises
+    ------
+    FileFormatError
+        If a file is missing, cut short, foreign, or not the one that the statement speaks of.
+    """
+    source = Path(path)
+    try:
+        data = source.read_bytes()
+        text = statement_path(source).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise FileFormatError(
+            f"{error.filename} is missing: a saved strategy is a file and its .json statement"
+        ) from error
+    record = _read_statement(text, f"{source}.json")
+    if hashlib.sha256(data).hexdigest() != record["file"]["sha256"]:
+        raise FileFormatError(
+            f"{source} is not the file that its statement speaks of: its digest differs"
+        )
+    try:
+        return SavedStrategy(
+            _read_arrays(data),
+            str(record["workload"]),
+            checked_neighbouring(record["neighbouring"]),
+            Certificate(float(record["value"]), float(record["lower_bound"])),
+        )
+    except (KeyError, TypeError, ValueError, OSError, BadZipFile, MatrixDPError) as error:
+        raise FileFormatError(f"{source} is not a saved strategy ({error})") from error
+
+
+def _read_statement(text: str, name: str) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads(text)
+        schema, _ = record["schema"], record["file"]["sha256"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{name} is not a statement of a strategy ({error})") from error
+    if schema != SCHEMA:
+        raise FileFormatError(f"{name} has schema {schema!r}: this version reads {SCHEMA!r}")
+    return record
+
+
+def _read_arrays(data: bytes) -> Strategy:
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        count = sum(name.startswith("factor_") for name in archive.files)
+        factors = [archive[f"factor_{place}"] for place in range(count)]
+        weights = archive["weights"] if "weights" in archive.files else None
+        return Strategy(factors, weights)

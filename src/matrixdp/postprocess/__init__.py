@@ -1,0 +1,1 @@
+"""What may be done with a release for free."""

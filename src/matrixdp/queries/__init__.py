@@ -1,0 +1,1 @@
+"""Queries: from records to a value whose change by one record is known."""

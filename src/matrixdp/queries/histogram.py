@@ -1,0 +1,64 @@
+"""Counting records in cells."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import positive_integer
+
+__all__ = ["histogram"]
+
+_MOST_CELLS = 2**27
+
+
+def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64]:
+    """Return how many records fall into each cell.
+
+    Parameters
+    ----------
+    records : array_like of int, shape (records, attributes) or (records,)
+        The number of the cell along each attribute, from 0.
+    dimensions : sequence of int
+        The number of cells along each attribute; fixed in advance, not read off the records.
+
+    Returns
+    -------
+    ndarray of int64, of shape dimensions
+
+    Notes
+    -----
+    *Guarantee:* one record more or less changes one count by one; a record replaced moves one count
+    from a cell to another. That is what `MatrixMechanism` takes for granted.
+
+    Examples
+    --------
+    >>> histogram([[0, 1], [2, 1], [0, 1]], [3, 2]).tolist()
+    [[0, 2], [0, 0], [0, 1]]
+    """
+    sizes = tuple(positive_integer(size, "dimensions") for size in dimensions)
+    if not sizes or not int(np.prod(sizes, dtype=object)) <= _MOST_CELLS:
+        raise InvalidParameterError(
+            f"dimensions={sizes} must have from 1 to {_MOST_CELLS} cells: merge cells"
+        )
+    array = np.asarray(records)
+    if array.ndim == 1 and len(sizes) == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] != len(sizes):
+        raise ShapeError(
+            f"records has shape {array.shape}: pass one row per record and {len(sizes)} columns"
+        )
+    if array.size > 0 and array.dtype.kind not in "iu":
+        raise InvalidParameterError(
+            f"records has dtype {array.dtype}: number the cells of every attribute from 0"
+        )
+    columns = [np.asarray(array[:, place], dtype=np.int64) for place in range(len(sizes))]
+    for place, (column, size) in enumerate(zip(columns, sizes, strict=True)):
+        if not bool(np.all((column >= 0) & (column < size))):
+            raise InvalidParameterError(
+                f"records has a value outside 0 .. {size - 1} in column {place}: give every value "
+                "a cell, by a rule that does not depend on the data"
+            )
+    flat = np.ravel_multi_index(tuple(columns), sizes)
+    return np.bincount(flat, minlength=int(np.prod(sizes))).reshape(sizes).astype(np.int64)

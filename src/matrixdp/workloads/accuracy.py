@@ -1,0 +1,120 @@
+"""The error of a strategy on a workload, before anything is measured."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.workloads.operator import Factor, FloatArray, Workload, along_axes
+from matrixdp.workloads.strategy import Strategy
+
+__all__ = ["check_answers", "query_variances", "squared_error"]
+
+_ANSWERED = 1e-9
+_TRIALS = 2
+_TOGETHER = 2**22
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Flat(Factor):
+    """A workload on several attributes, seen as one attribute of as many cells."""
+
+    whole: Workload
+
+    @property
+    def name(self) -> str:
+        return repr(self.whole)
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        return (self.whole.cells,)
+
+    @property
+    def rows(self) -> int:
+        return self.whole.rows
+
+    def along(self, array: FloatArray) -> FloatArray:
+        columns = array.reshape(self.cells, -1)
+        answers = [self.whole.apply(columns[:, place]) for place in range(columns.shape[1])]
+        return np.stack(answers, axis=1).reshape(self.rows, *array.shape[1:])
+
+    def transpose_along(self, array: FloatArray) -> FloatArray:
+        columns = array.reshape(self.rows, -1)
+        cells = [self.whole.apply_transpose(columns[:, place]) for place in range(columns.shape[1])]
+        return np.stack(cells, axis=1).reshape(self.cells, *array.shape[1:])
+
+    def gram(self) -> FloatArray:
+        return self.whole.gram()
+
+
+def squared_error(workload: Workload, strategy: Strategy) -> float:
+    """Return ``||W A^+||_F^2``: the sum of the queries' variances at unit noise.
+
+    For a product it is ``prod_i tr(G_i F_i^+ F_i^+T)``; weights enter as their inverse squares.
+    """
+    precisions = np.square(strategy.inverse_weights)
+    total = 0.0
+    for term in _terms(workload, strategy):
+        array = precisions
+        for factor, inverse in zip(term, strategy.inverses, strict=True):
+            shares = np.einsum("ij,ij->j", inverse, factor.gram() @ inverse)
+            array = np.tensordot(shares, array, 1)
+        total += float(array)
+    return total
+
+
+def query_variances(workload: Workload, strategy: Strategy) -> FloatArray:
+    """Return the variance of each answer at unit noise on each measurement."""
+    precisions = np.square(strategy.inverse_weights)
+    return np.concatenate(
+        [
+            along_axes(
+                [
+                    partial(_squared_response, factor, inverse)
+                    for factor, inverse in zip(term, strategy.inverses, strict=True)
+                ],
+                precisions,
+            ).ravel()
+            for term in _terms(workload, strategy)
+        ]
+    )
+
+
+def check_answers(workload: Workload, strategy: Strategy) -> None:
+    """Refuse a strategy from which the workload cannot be answered: ``W A^+ A`` must be W.
+
+    That is tried, factor by factor, on two fixed random vectors.
+    """
+    for term in _terms(workload, strategy):
+        for factor, matrix, inverse in zip(term, strategy.factors, strategy.inverses, strict=True):
+            tried = np.random.default_rng(0).standard_normal((factor.cells, _TRIALS))
+            lost = factor.along(tried - inverse @ (matrix @ tried))
+            largest = float(np.max(np.abs(factor.along(np.abs(tried)))))
+            if not float(np.max(np.abs(lost))) <= _ANSWERED * largest:
+                raise InvalidParameterError(
+                    f"the strategy does not answer {factor.name}: some queries are not "
+                    "combinations of its measurements; measure more, or use optimal_strategy"
+                )
+
+
+def _terms(workload: Workload, strategy: Strategy) -> tuple[tuple[Factor, ...], ...]:
+    """Return the terms in the strategy's layout: by attribute, or all cells in one."""
+    if strategy.dimensions == workload.dimensions:
+        return workload.terms()
+    if strategy.dimensions == (workload.cells,):
+        return ((_Flat(workload),),)
+    raise ShapeError(
+        f"the strategy is for cells laid out as {strategy.dimensions} and the workload for "
+        f"{workload.dimensions}: make the strategy for this workload"
+    )
+
+
+def _squared_response(factor: Factor, inverse: FloatArray, array: FloatArray) -> FloatArray:
+    """Return ``(W F^+)^2 X``, squared entry by entry, without ever holding all of ``W F^+``."""
+    step = max(1, _TOGETHER // factor.rows)
+    total = np.zeros((factor.rows, *array.shape[1:]))
+    for start in range(0, inverse.shape[1], step):
+        block = np.ascontiguousarray(inverse[:, start : start + step])
+        total += np.tensordot(np.square(factor.along(block)), array[start : start + step], 1)
+    return total

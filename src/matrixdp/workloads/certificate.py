@@ -1,0 +1,87 @@
+"""How good a strategy is, and how good any could be."""
+
+import math
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from matrixdp.spectra import semidefinite_eigenvalue_bounds
+from matrixdp.workloads.dual import DualPoint
+from matrixdp.workloads.operator import FloatArray, Workload
+
+__all__ = ["Certificate", "certified_bound", "svd_bound"]
+
+_UNIT = sys.float_info.epsilon / 2
+_RANK_TOLERANCE = 2.0**-48
+_WRITTEN_OUT = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The total squared error of a strategy and a bound that no strategy is below.
+
+    Both are at unit noise: the sum over all queries of the variances that a release with mu = 1
+    has. `lower_bound` is proven, rounding included; `value` is that of the strategy as it stands in
+    memory, computed in float64.
+    """
+
+    value: float
+    lower_bound: float
+
+    @property
+    def gap(self) -> float:
+        """By what share the strategy could at most be improved, relative to the bound."""
+        return max(self.value / self.lower_bound - 1.0, 0.0)
+
+
+def certified_bound(gram: FloatArray, gram_error: float, point: DualPoint) -> float:
+    """Return a proven lower bound of ``tr(G Q^+)`` over all Q with ``diag(Q) <= 1``.
+
+    It is ``(tr K^(1/2))^2 / sum(d)`` of the dual, with the eigenvalues of K bounded from below by
+    the residual of their float decomposition.
+
+    Parameters
+    ----------
+    gram : ndarray
+        G, as floats.
+    gram_error : float
+        How far that is from the workload's own Gram matrix in Frobenius norm, over the trace.
+    point : DualPoint
+        Any.
+    """
+    sides = np.sqrt(point.weights)
+    scaled = sides[:, None] * gram * sides
+    trace = float(np.trace(scaled))
+    # Two roundings per entry of K, whose Frobenius norm is at most its trace; and G's own.
+    spread = float(np.max(point.weights))
+    error = (3 * _UNIT * trace + gram_error * spread * float(np.trace(gram))) * (1.0 + 1e-12)
+    bounds = semidefinite_eigenvalue_bounds(scaled, np.square(point.roots), point.vectors, error)
+    roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * _UNIT)
+    return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * _UNIT)
+
+
+def svd_bound(workload: Workload) -> float:
+    """Return ``(sum of singular values)^2 / cells``, below the error of every strategy.
+
+    For a product of factors it is the product of theirs. For a union of products of more than 2,048
+    cells it is not computed; the sum of the parts' bounds stands for it, also a lower bound.
+
+    References
+    ----------
+    Li and Miklau, *Optimal error of query sets under the differentially-private matrix mechanism*,
+    ICDT 2013, Theorem 1.
+    """
+    terms = workload.terms()
+    if len(terms) == 1:
+        return math.prod(_factor_bound(factor.gram()) for factor in terms[0])
+    if len(workload.dimensions) == 1 or workload.cells <= _WRITTEN_OUT:
+        return _factor_bound(workload.gram())
+    return sum(math.prod(_factor_bound(factor.gram()) for factor in term) for term in terms)
+
+
+def _factor_bound(gram: FloatArray) -> float:
+    values = linalg.eigvalsh(gram)
+    certain = values[values > len(values) * _RANK_TOLERANCE * values[-1]]
+    return float(np.sum(np.sqrt(certain))) ** 2 / len(gram)

@@ -1,0 +1,126 @@
+"""Workloads made of workloads: Kronecker products, unions, marginals."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.workloads.operator import Factor, Workload
+from matrixdp.workloads.ranges import Identity, Total
+
+__all__ = ["Product", "Union", "marginals"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Product(Workload):
+    """Every combination of one query on each attribute: the Kronecker product.
+
+    Parameters
+    ----------
+    factors : sequence of Factor
+        One for each attribute.
+
+    Examples
+    --------
+    >>> from matrixdp.workloads import Prefix, Product, Total
+    >>> Product([Prefix(100), Total(7), Prefix(50)]).shape
+    (5000, 35000)
+    """
+
+    factors: tuple[Factor, ...]
+
+    def __init__(self, factors: Sequence[Factor]) -> None:
+        parts = tuple(factors)
+        if not parts:
+            raise InvalidParameterError("factors=() is empty: pass one workload per attribute")
+        for part in parts:
+            if not isinstance(part, Factor):
+                raise InvalidParameterError(
+                    f"factors holds a {type(part).__name__}: pass workloads on one attribute "
+                    "(Dense, Identity, Total, Prefix, Ranges); write a product of unions as a "
+                    "Union of Products"
+                )
+        object.__setattr__(self, "factors", parts)
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The number of cells along each attribute."""
+        return tuple(factor.cells for factor in self.factors)
+
+    def terms(self) -> tuple[tuple[Factor, ...], ...]:
+        """Return the one product."""
+        return (self.factors,)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Union(Workload):
+    """The queries of several workloads on one histogram.
+
+    Parameters
+    ----------
+    parts : sequence of Workload
+        All of the same dimensions.
+    """
+
+    parts: tuple[Workload, ...]
+
+    def __init__(self, parts: Sequence[Workload]) -> None:
+        members = tuple(parts)
+        if not members:
+            raise InvalidParameterError("parts=() is empty: pass at least one workload")
+        for member in members:
+            if not isinstance(member, Workload):
+                raise InvalidParameterError(
+                    f"parts holds a {type(member).__name__}: pass workloads; a matrix is a Dense"
+                )
+            if member.dimensions != members[0].dimensions:
+                raise ShapeError(
+                    f"parts are about cells laid out as {members[0].dimensions} and as "
+                    f"{member.dimensions}: use one layout; Total or Identity stand for an "
+                    "attribute that a part sums over or keeps"
+                )
+        object.__setattr__(self, "parts", members)
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The number of cells along each attribute."""
+        return self.parts[0].dimensions
+
+    def terms(self) -> tuple[tuple[Factor, ...], ...]:
+        """Return the products of all parts."""
+        return tuple(term for part in self.parts for term in part.terms())
+
+
+def marginals(dimensions: Sequence[int], kept: Iterable[Sequence[int]]) -> Union:
+    """Return contingency tables: for each group of attributes, the counts of their combinations.
+
+    Parameters
+    ----------
+    dimensions : sequence of int
+        The number of cells along each attribute.
+    kept : iterable of sequences of int
+        The attributes of each table, by number; the others are summed over.
+
+    Examples
+    --------
+    >>> from itertools import combinations
+    >>> from matrixdp.workloads import marginals
+    >>> marginals([10, 20, 30], combinations(range(3), 2)).rows
+    1100
+    """
+    sizes = tuple(dimensions)
+    tables = []
+    for group in kept:
+        wanted = set(group)
+        if not wanted <= set(range(len(sizes))):
+            raise InvalidParameterError(
+                f"kept holds {tuple(group)!r}: attributes are numbered from 0 to {len(sizes) - 1}"
+            )
+        tables.append(
+            Product(
+                [
+                    Identity(size) if place in wanted else Total(size)
+                    for place, size in enumerate(sizes)
+                ]
+            )
+        )
+    return Union(tables)

@@ -1,0 +1,81 @@
+"""Queries given as a matrix."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.spectra import checked_matrix
+from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray, product_rounding
+
+__all__ = ["Dense"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dense(Factor):
+    """The rows of a matrix as queries.
+
+    Parameters
+    ----------
+    matrix : array_like, shape (queries, cells)
+        Finite, at most 8,192 columns; no row may be all zeros.
+
+    Examples
+    --------
+    >>> from matrixdp.workloads import Dense
+    >>> Dense([[1, 1, 0], [0, 1, 1]]).apply([5, 2, 1]).tolist()
+    [7.0, 3.0]
+    """
+
+    matrix: FloatArray
+
+    def __init__(self, matrix: ArrayLike) -> None:
+        array = checked_matrix(matrix, "matrix")
+        if not array.shape[1] <= LARGEST_EXPLICIT:
+            raise InvalidParameterError(
+                f"matrix has {array.shape[1]} columns, more than the {LARGEST_EXPLICIT} cells that "
+                "one attribute may have: merge cells, or make it a Product of smaller attributes"
+            )
+        empty = ~np.any(array, axis=1)
+        if empty.any():
+            raise InvalidParameterError(
+                f"matrix has a row of zeros at index {int(np.argmax(empty))}: it asks nothing; "
+                "leave it out"
+            )
+        object.__setattr__(self, "matrix", array)
+
+    @property
+    def name(self) -> str:
+        """The kind and the shape."""
+        return f"Dense({self.rows}, {self.cells})"
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The number of columns."""
+        return (self.matrix.shape[1],)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return int(self.matrix.shape[0])
+
+    def along(self, array: FloatArray) -> FloatArray:
+        """Return the matrix product over the first axis."""
+        return np.tensordot(self.matrix, array, axes=1)
+
+    def transpose_along(self, array: FloatArray) -> FloatArray:
+        """Return the product with the transpose over the first axis."""
+        return np.tensordot(self.matrix.T, array, axes=1)
+
+    def gram(self) -> FloatArray:
+        """Return ``M^T M``; exact for whole numbers."""
+        product = self.matrix.T @ self.matrix
+        return np.asarray((product + product.T) / 2)
+
+    @property
+    def gram_error(self) -> float:
+        """Of the float product; nothing for whole numbers."""
+        whole = bool(np.array_equal(self.matrix, np.rint(self.matrix)))
+        squares = float(np.sum(np.square(self.matrix)))
+        return product_rounding(self.rows, squares, whole=whole)

@@ -1,0 +1,209 @@
+r"""The dual of the strategy problem, climbed by Newton's method.
+
+For a Gram matrix G the best strategy has ``Q = A^T A`` that minimises ``tr(G Q^+)`` over Q with
+``diag(Q) <= 1``. For every ``d >= 0`` with ``D = diag(d)``, ``K = D^(1/2) G D^(1/2)``,
+
+    tr(G Q^+) >= (tr K^(1/2))^2 / sum(d)                                                  (bound)
+
+by the Cauchy-Schwarz inequality of nuclear norms. With ``K = V diag(s^2) V^T`` over its rank,
+``Q(d) = D^(-1/2) V diag(s) V^T D^(-1/2)`` attains it once its diagonal q is 1 wherever d > 0 and at
+most 1 elsewhere. At uniform d it is the SVD bound of Li and Miklau (2013). In ``x = log d``,
+
+    d(log q) = -diag(d q)^-1 M dx,
+    (M y)_i = sum_ab V_ia V_ib (s_a s_b / (s_a + s_b)) (V^T diag(y) V)_ab,
+
+M positive semidefinite, so that Newton's equation for ``log q = 0`` is ``M y = d q log q``, solved
+by conjugate gradients at two matrix products a step.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from matrixdp.workloads.operator import FloatArray
+
+__all__ = ["DualPoint", "Problem", "Progress", "ascend", "dual_point", "primal_value"]
+
+Progress = Callable[[int, float], None]
+"""Told the number of steps and the relative gap after each."""
+
+_TARGET_GAP = 1e-10
+_MOST_STEPS = 60
+_MOST_INNER_STEPS = 40
+_INNER_TOLERANCE = 1e-2
+_LONGEST_STEP = 4.0
+_LOWEST_LOG = -60.0
+_SMALLEST_PIVOT = 1e-5
+_RANK_TOLERANCE = 2.0**-48
+_ROUNDING_OF_VALUES = 2.0**-60
+
+
+class Problem(NamedTuple):
+    """A Gram matrix, and where it is singular a B of full column rank with ``B B^T = G``."""
+
+    gram: FloatArray
+    basis: FloatArray | None
+
+    @classmethod
+    def of(cls, gram: FloatArray) -> "Problem":
+        """Tell the rank of a Gram matrix with a positive diagonal, brought to ones first."""
+        sides = np.sqrt(np.diagonal(gram))
+        scaled = gram / sides[:, None] / sides
+        try:
+            pivots = np.diagonal(linalg.cholesky(scaled, check_finite=False))
+        except linalg.LinAlgError:
+            pivots = np.zeros(1)
+        if float(pivots.min()) > _SMALLEST_PIVOT:
+            return cls(gram, None)
+        values, vectors = linalg.eigh(scaled, driver="evd", check_finite=False)
+        kept = values > len(values) * _RANK_TOLERANCE * values[-1]
+        return cls(gram, sides[:, None] * vectors[:, kept] * np.sqrt(values[kept]))
+
+
+class DualPoint(NamedTuple):
+    """A point of the dual, scaled so that the mean of q, weighted by d, is 1."""
+
+    weights: FloatArray  # d
+    vectors: FloatArray  # V
+    roots: FloatArray  # s, all positive
+    diagonal: FloatArray  # q
+
+    @property
+    def bound(self) -> float:
+        """The lower bound, to float accuracy."""
+        return float(np.sum(self.roots)) ** 2 / float(np.sum(self.weights))
+
+    @property
+    def full_rank(self) -> bool:
+        """Whether there are as many vectors as cells."""
+        return len(self.weights) == len(self.roots)
+
+
+def dual_point(problem: Problem, weights: FloatArray) -> DualPoint:
+    """Return what there is to know at d > 0, with d rescaled to make the mean of q one.
+
+    Where G is singular the decomposition is that of ``B^T D B = U diag(s^2) U^T``, which gives
+    ``V = D^(1/2) B U diag(1/s)`` accurately however small some of d are.
+    """
+    sides = np.sqrt(weights)
+    if problem.basis is None:
+        small = sides[:, None] * problem.gram * sides
+    else:
+        half = sides[:, None] * problem.basis
+        small = half.T @ half
+    values, vectors = linalg.eigh(small, driver="evd", overwrite_a=True, check_finite=False)
+    roots = np.sqrt(np.maximum(values, _ROUNDING_OF_VALUES * values[-1]))
+    if problem.basis is not None:
+        vectors = (half @ vectors) / roots
+    diagonal = np.square(vectors) @ roots / weights
+    mean = float(np.sum(roots) / np.sum(weights))
+    return DualPoint(weights * mean**2, vectors, roots * mean, diagonal / mean)
+
+
+def ascend(problem: Problem, progress: Progress | None = None) -> DualPoint:
+    """Return the point at which the gap is closed, or the best that was found.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a positive diagonal.
+    progress : callable, optional
+        Told of every step.
+    """
+    point = dual_point(problem, np.ones(len(problem.gram)))
+    best, smallest = point, np.inf
+    for step in range(_MOST_STEPS):
+        gap = primal_value(problem, point) / point.bound - 1.0
+        stalled = gap > 0.5 * smallest and smallest < 1e-8  # rounding ends what Newton would halve
+        if gap < smallest:
+            best, smallest = point, gap
+        if progress is not None:
+            progress(step, smallest)
+        if not gap > _TARGET_GAP or stalled:
+            break
+        point = _next_point(problem, point)
+    return best
+
+
+def primal_value(problem: Problem, point: DualPoint) -> float:
+    """Return the value of the feasible strategy that is made from a point.
+
+    With full rank the columns are rescaled, ``Q_ij / sqrt(q_i q_j)``, so that the value is off by
+    the square of what q is off. Otherwise that would leave the queries' range, and all of Q is
+    divided by the largest q.
+    """
+    if not point.full_rank:
+        return float(np.sum(point.roots) * np.max(point.diagonal))
+    turned = point.vectors.T * np.sqrt(point.weights * point.diagonal)
+    return float(np.sum(np.einsum("ij,ij->i", turned @ problem.gram, turned) / point.roots))
+
+
+def _next_point(problem: Problem, point: DualPoint) -> DualPoint:
+    """Return the Newton step, shortened if the bound falls; at last the plain fixed point.
+
+    The fixed point ``d q`` is that of Denisov et al. (2022).
+    """
+    direction = np.clip(_newton_direction(point), -_LONGEST_STEP, _LONGEST_STEP)
+    for factor in (1.0, 0.25):
+        found = _moved(problem, point, factor * direction)
+        if found.bound >= point.bound * (1.0 - 1e-14):
+            return found
+    return _moved(problem, point, np.log(np.maximum(point.diagonal, 1e-300)))
+
+
+def _moved(problem: Problem, point: DualPoint, step: FloatArray) -> DualPoint:
+    logs = np.log(point.weights) + step
+    return dual_point(problem, np.exp(np.maximum(logs - logs.max(), _LOWEST_LOG)))
+
+
+def _newton_direction(point: DualPoint) -> FloatArray:
+    """Return the change of log d, by conjugate gradients preconditioned with ``d q / 2``.
+
+    Below full rank some q stay below 1 and their d go to zero. There the equation is that of
+    Newton's method on ``2 tr K^(1/2) - sum(d)``, with gradient ``d (q - 1)`` and the slack
+    ``d (1 - q)`` in its Hessian; what is far from 1, or tiny already, is sent on directly.
+    """
+    weights, vectors, roots, diagonal = point
+    kernel = 1.0 / (1.0 / roots[:, None] + 1.0 / roots)
+    slack = np.zeros_like(weights)
+    target = weights * diagonal * np.log(np.maximum(diagonal, 1e-300))
+    vanishing = np.zeros(len(weights), dtype=bool)
+    if not point.full_rank:
+        slack = weights * np.maximum(1.0 - diagonal, 0.0)
+        target = np.where(diagonal < 1.0, -slack, target)
+        tiny = weights < 1e-3 * float(np.mean(weights))
+        vanishing = (diagonal < 0.5) | ((diagonal < 0.99) & tiny)
+
+    def image(direction: FloatArray) -> FloatArray:
+        inner = ((vectors.T * direction) @ vectors) * kernel
+        return np.asarray(np.einsum("ij,ij->i", vectors @ inner, vectors) + slack * direction)
+
+    conditioner = 1.0 / (0.5 * weights * diagonal + slack)
+    found = _conjugate_gradients(image, target, conditioner)
+    return np.where(vanishing, -_LONGEST_STEP, found)
+
+
+def _conjugate_gradients(
+    image: Callable[[FloatArray], FloatArray], residual: FloatArray, conditioner: FloatArray
+) -> FloatArray:
+    """Return the solution of a symmetric, positive semidefinite equation to two digits or so."""
+    solution = np.zeros_like(residual)
+    direction = conditioner * residual
+    product = first = float(residual @ direction)
+    for _ in range(_MOST_INNER_STEPS):
+        moved = image(direction)
+        curvature = float(direction @ moved)
+        if not curvature > 0.0:
+            break
+        length = product / curvature
+        solution = solution + length * direction
+        residual = residual - length * moved
+        preconditioned = conditioner * residual
+        following = float(residual @ preconditioned)
+        if not following > _INNER_TOLERANCE**2 * first:
+            break
+        direction = preconditioned + (following / product) * direction
+        product = following
+    return solution

@@ -1,0 +1,213 @@
+"""What a workload is: linear counting queries on a histogram, as an operator and not as a matrix.
+
+A histogram counts records in cells that are laid out along one or more attributes. A workload W
+asks for fixed linear combinations of the counts. It is a union of *terms*, each term a Kronecker
+product of one `Factor` per attribute, and everything here is computed through the factors.
+"""
+
+import abc
+import math
+import sys
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+
+__all__ = ["LARGEST_EXPLICIT", "Factor", "FloatArray", "Workload", "along_axes", "product_rounding"]
+
+FloatArray = NDArray[np.float64]
+
+LARGEST_EXPLICIT = 8192
+"""The most cells whose Gram matrix is ever written out: half a gigabyte."""
+
+_UNIT = sys.float_info.epsilon / 2
+_LARGEST_EXACT = 2.0**53
+
+
+class Workload(abc.ABC):
+    """Linear queries on a histogram.
+
+    Whole counts give exact answers as long as these stay below 2**53.
+    """
+
+    @property
+    @abc.abstractmethod
+    def dimensions(self) -> tuple[int, ...]:
+        """The number of cells along each attribute."""
+
+    @abc.abstractmethod
+    def terms(self) -> tuple[tuple["Factor", ...], ...]:
+        """Return the products that the workload is a union of, one factor per attribute each."""
+
+    @property
+    def cells(self) -> int:
+        """The number of cells of the histogram."""
+        return math.prod(self.dimensions)
+
+    @property
+    def rows(self) -> int:
+        """The number of queries."""
+        return sum(math.prod(factor.rows for factor in term) for term in self.terms())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Queries and cells."""
+        return (self.rows, self.cells)
+
+    def apply(self, values: ArrayLike) -> FloatArray:
+        """Return ``W x``, the answers on a histogram, term by term.
+
+        Parameters
+        ----------
+        values : array_like, shape (cells,) or dimensions
+            Finite numbers.
+        """
+        array = self.checked_cells(values)
+        answers = [
+            along_axes([factor.along for factor in term], array).ravel() for term in self.terms()
+        ]
+        return np.concatenate(answers)
+
+    def apply_transpose(self, answers: ArrayLike) -> FloatArray:
+        """Return ``W^T y``, one number for each cell, from one number for each query."""
+        array = np.asarray(answers, dtype=np.float64)
+        if array.shape != (self.rows,):
+            raise ShapeError(f"answers has shape {array.shape}: pass {self.rows} numbers")
+        sizes = [math.prod(factor.rows for factor in term) for term in self.terms()]
+        ends = np.cumsum([0, *sizes])
+        total = np.zeros(self.dimensions)
+        for term, (start, stop) in zip(self.terms(), pairwise(ends.tolist()), strict=True):
+            part = array[start:stop].reshape([factor.rows for factor in term])
+            total += along_axes([factor.transpose_along for factor in term], part)
+        return total.ravel()
+
+    def gram(self) -> FloatArray:
+        """Return ``W^T W``, written out.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are more than 8,192 cells.
+        """
+        if not self.cells <= LARGEST_EXPLICIT:
+            raise InvalidParameterError(
+                f"the workload has {self.cells} cells, and W.T @ W is written out for at most "
+                f"{LARGEST_EXPLICIT}: merge cells, or make it a Product of smaller attributes"
+            )
+        total = np.zeros((self.cells, self.cells))
+        for term in self.terms():
+            product: FloatArray = np.ones((1, 1))
+            for factor in term:
+                product = np.asarray(np.kron(product, factor.gram()), dtype=np.float64)
+            total += product
+        return total
+
+    @property
+    def gram_error(self) -> float:
+        """A bound on the rounding error of the Gram matrix in Frobenius norm, over its trace.
+
+        The factors' errors compound, and every product and sum of entries rounds once; where all is
+        whole and below 2**53 nothing is lost.
+        """
+        terms = self.terms()
+        worst = max(math.prod(1.0 + factor.gram_error for factor in term) for term in terms) - 1.0
+        if worst == 0.0 and self.frobenius_squared() < _LARGEST_EXACT:
+            return 0.0
+        return worst + (len(terms) + len(self.dimensions) + 2) * _UNIT
+
+    def column_norms_squared(self) -> FloatArray:
+        """Return the squared norm of every column of W: what one record changes, squared."""
+        total = np.zeros(self.dimensions)
+        for term in self.terms():
+            product = np.ones(())
+            for factor in term:
+                product = np.multiply.outer(product, np.diagonal(factor.gram()))
+            total += product
+        return total.ravel()
+
+    def frobenius_squared(self) -> float:
+        """Return the sum of all squared entries of W."""
+        return float(
+            sum(
+                math.prod(float(np.trace(factor.gram())) for factor in term)
+                for term in self.terms()
+            )
+        )
+
+    def checked_cells(self, values: ArrayLike) -> FloatArray:
+        """Return finite numbers, one for each cell, laid out along the attributes."""
+        array = np.asarray(values)
+        if array.dtype.kind not in "iufb":
+            raise InvalidParameterError(f"the values have dtype {array.dtype}: pass real numbers")
+        if array.shape not in ((self.cells,), self.dimensions):
+            raise ShapeError(
+                f"the values have shape {array.shape}: the workload is about {self.cells} cells, "
+                f"laid out as {self.dimensions}"
+            )
+        array = array.astype(np.float64).reshape(self.dimensions)
+        if not np.isfinite(array).all():
+            raise InvalidParameterError("the values contain NaN or infinity: pass finite numbers")
+        return array
+
+    def __repr__(self) -> str:
+        """Name the terms."""
+        return " + ".join(" x ".join(factor.name for factor in term) for term in self.terms())
+
+
+class Factor(Workload):
+    """A workload on one attribute; what products are made of."""
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """What it is called, with its sizes."""
+
+    @property
+    @abc.abstractmethod
+    def rows(self) -> int:
+        """The number of queries."""
+
+    @abc.abstractmethod
+    def along(self, array: FloatArray) -> FloatArray:
+        """Return ``W X`` for an array whose first axis is the cells."""
+
+    @abc.abstractmethod
+    def transpose_along(self, array: FloatArray) -> FloatArray:
+        """Return ``W^T Y`` for an array whose first axis is the queries."""
+
+    @abc.abstractmethod
+    def gram(self) -> FloatArray:
+        """Return ``W^T W``."""
+
+    @property
+    def gram_error(self) -> float:
+        """Nothing, unless a factor says otherwise: the counts below are whole and small."""
+        return 0.0
+
+    def terms(self) -> tuple[tuple["Factor", ...], ...]:
+        """Return the factor itself."""
+        return ((self,),)
+
+    @property
+    def cells(self) -> int:
+        """The number of cells."""
+        return self.dimensions[0]
+
+
+def along_axes(maps: Sequence[Callable[[FloatArray], FloatArray]], array: FloatArray) -> FloatArray:
+    """Return a Kronecker product applied to an array: each map along its own axis."""
+    for axis, apply in enumerate(maps):
+        array = np.moveaxis(apply(np.moveaxis(array, axis, 0)), 0, axis)
+    return array
+
+
+def product_rounding(rows: int, squares: float, *, whole: bool) -> float:
+    """Return a bound of the rounding of ``W^T W`` over its trace, for W with so many rows.
+
+    Entry (i, j) is off by at most ``(rows + 2) u |w_i|^T |w_j|``, and the Frobenius norm of
+    ``|W|^T |W|`` is at most the trace. Whole numbers below 2**53 have no error.
+    """
+    return 0.0 if whole and squares < _LARGEST_EXACT else (rows + 2) * _UNIT

@@ -1,0 +1,236 @@
+"""Strategies: what is measured with noise, and how histograms are estimated from it."""
+
+import math
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.spectra import checked_matrix
+from matrixdp.workloads.compensated import compensated_error, compensated_product
+from matrixdp.workloads.operator import FloatArray, along_axes
+
+__all__ = ["LARGEST_TOTAL", "Strategy"]
+
+LARGEST_TOTAL = 2**30
+"""The most records that a measured histogram may hold."""
+
+_UNIT = sys.float_info.epsilon / 2
+# Within these no square or product underflows by more than the bounds below are rounded up.
+_LARGEST_ENTRY = 2.0**20
+_SMALLEST_NORM = 2.0**-100
+_MOST_PAIRS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Strategy:
+    """Linear measurements ``A = diag(weights) (F_1 x .. x F_k)`` of a histogram.
+
+    Parameters
+    ----------
+    factors : sequence of array_like
+        One matrix for each attribute, of full row or column rank.
+    weights : array_like, optional
+        A number for each measurement, laid out along the factors' rows; by default ones. What has
+        weight 0 is not measured.
+
+    Examples
+    --------
+    >>> from matrixdp.workloads import Strategy
+    >>> strategy = Strategy([[[1.0, 1.0], [1.0, -1.0]]])
+    >>> round(strategy.sensitivity("add-remove"), 12), round(strategy.sensitivity("replace"), 12)
+    (1.414213562373, 2.0)
+    """
+
+    factors: tuple[FloatArray, ...]
+    weights: FloatArray | None
+
+    def __init__(self, factors: Sequence[ArrayLike], weights: ArrayLike | None = None) -> None:
+        matrices = tuple(_checked_factor(factor) for factor in factors)
+        if not matrices:
+            raise InvalidParameterError("factors=() is empty: pass one matrix per attribute")
+        object.__setattr__(self, "factors", matrices)
+        object.__setattr__(self, "weights", None)
+        if weights is not None:
+            object.__setattr__(self, "weights", _checked_weights(weights, self.layout))
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The number of cells along each attribute."""
+        return tuple(factor.shape[1] for factor in self.factors)
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """The number of measurements along each attribute."""
+        return tuple(factor.shape[0] for factor in self.factors)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Measurements and cells."""
+        return (math.prod(self.layout), math.prod(self.dimensions))
+
+    def apply(self, values: FloatArray) -> FloatArray:
+        """Return ``A x``, laid out along the attributes, to ordinary float accuracy."""
+        maps = [lambda array, m=factor: np.tensordot(m, array, 1) for factor in self.factors]
+        return self._weighted(along_axes(maps, values.reshape(self.dimensions)))
+
+    def apply_transpose(self, values: FloatArray) -> FloatArray:
+        """Return ``A^T y``, laid out along the attributes."""
+        maps = [lambda array, m=factor: np.tensordot(m.T, array, 1) for factor in self.factors]
+        return along_axes(maps, self._weighted(values.reshape(self.layout)))
+
+    def measure(self, histogram: FloatArray) -> FloatArray:
+        """Return ``A x`` with an error of at most `measurement_error` over ``|A| x``.
+
+        Parameters
+        ----------
+        histogram : ndarray
+            Counts, laid out along the attributes.
+        """
+        maps = [
+            lambda array, m=factor: compensated_product(m, np.ascontiguousarray(array))
+            for factor in self.factors
+        ]
+        return self._weighted(along_axes(maps, histogram.reshape(self.dimensions)))
+
+    @property
+    def measurement_error(self) -> float:
+        """A bound on the error of `measure`, entry by entry, over ``|A| x``.
+
+        With e the errors of the compensated products, and u for the weights, it is
+        ``prod(1 + e) - 1 <= sum(e) + sum(e)^2``.
+        """
+        errors = [compensated_error(factor.shape[1]) for factor in self.factors]
+        total = sum(errors) + (0.0 if self.weights is None else _UNIT)
+        return (total + total**2) * (1.0 + (len(errors) + 4) * _UNIT)
+
+    def reconstruct(self, measurements: FloatArray) -> FloatArray:
+        """Return the least-squares estimate ``A^+ y`` of the histogram, as a vector of cells."""
+        values = measurements.reshape(self.layout)
+        if self.weights is not None:
+            values = values * self.inverse_weights
+        maps = [lambda array, m=inverse: np.tensordot(m, array, 1) for inverse in self.inverses]
+        return along_axes(maps, values).ravel()
+
+    @cached_property
+    def inverses(self) -> tuple[FloatArray, ...]:
+        """The pseudo-inverses of the factors."""
+        return tuple(_pseudo_inverse(factor) for factor in self.factors)
+
+    @cached_property
+    def inverse_weights(self) -> FloatArray:
+        """The pseudo-inverse of the weights: one over each, 0 for what is not measured."""
+        weights = np.ones(self.layout) if self.weights is None else self.weights
+        return np.asarray(np.where(weights > 0.0, 1.0 / np.where(weights > 0.0, weights, 1.0), 0.0))
+
+    def sensitivity(self, neighbouring: Neighbouring) -> float:
+        """Return an upper bound on how far neighbouring histograms are apart under ``A``.
+
+        The largest norm of a column for adding or removing a record, the largest distance of two
+        columns for replacing one; both rounded up. With more than 4,096 cells the latter is bounded
+        by ``|a_j - a_k|^2 <= 2 max |a|^2 - 2 min a_j . a_k``, through the factors.
+        """
+        if checked_neighbouring(neighbouring) == "add-remove":
+            return self._largest_norm
+        return self._diameter
+
+    @cached_property
+    def _largest_norm(self) -> float:
+        squares = [np.square(factor) for factor in self.factors]
+        slack = 1.0 + (2 * sum(self.layout) + 8 * len(squares) + 8) * _UNIT
+        if self.weights is None:
+            square = math.prod(float(part.sum(axis=0).max()) for part in squares)
+        else:
+            maps = [lambda array, m=part: np.tensordot(m.T, array, 1) for part in squares]
+            square = float(along_axes(maps, np.square(self.weights)).max())
+        norm = math.sqrt(square * slack) * (1.0 + 2 * _UNIT)
+        if not norm >= _SMALLEST_NORM:
+            raise InvalidParameterError(
+                f"the strategy's columns have norms of at most {norm!r}: scale it up, which "
+                "changes nothing about it"
+            )
+        return norm
+
+    @cached_property
+    def _diameter(self) -> float:
+        if self.shape[1] <= _MOST_PAIRS:
+            return _pairwise_diameter(self._written_out(), len(self.factors))
+        largest = self._largest_norm**2 * (1.0 + 4 * _UNIT)
+        smallest = -largest if self.weights is not None else self._smallest_inner_product()
+        return math.sqrt(2.0 * (largest - smallest)) * (1.0 + 8 * _UNIT)
+
+    def _smallest_inner_product(self) -> float:
+        """Return a lower bound of ``a_j . a_k``: products of extremes of the factors' Grams."""
+        low = high = 1.0
+        for factor in self.factors:
+            gram = factor.T @ factor
+            margin = 4 * (len(factor) + 4) * _UNIT * float(np.max(np.sum(np.square(factor), 0)))
+            ends = (float(gram.min()) - margin, float(gram.max()) + margin)
+            corners = [bound * end for bound in (low, high) for end in ends]
+            low, high = min(corners), max(corners)
+        return low - 8 * len(self.factors) * _UNIT * max(abs(low), abs(high))
+
+    def _written_out(self) -> FloatArray:
+        matrix: FloatArray = np.ones((1, 1))
+        for factor in self.factors:
+            matrix = np.asarray(np.kron(matrix, factor), dtype=np.float64)
+        return matrix if self.weights is None else self.weights.reshape(-1, 1) * matrix
+
+    def _weighted(self, values: FloatArray) -> FloatArray:
+        return values if self.weights is None else self.weights * values
+
+
+def _pairwise_diameter(matrix: FloatArray, factors: int) -> float:
+    """Return an upper bound of the largest distance of two columns.
+
+    Distances are taken after subtracting the first column, so that what all columns share cancels:
+    ``|d_j - d_k|^2 = D_jj + D_kk - 2 D_jk`` for the Gram matrix D of the differences.
+    """
+    differences = matrix - matrix[:, :1]
+    gram = differences.T @ differences
+    squares = np.diagonal(gram)
+    distances = squares[:, None] + squares - 2.0 * gram
+    # Inner products are off by rows * u of the norms; the entries, products of the factors and a
+    # weight, and their differences by a few u of the columns.
+    margin = 8 * (len(matrix) + 16) * _UNIT * float(squares.max())
+    entries = 8 * (factors + 2) * _UNIT * float(np.linalg.norm(matrix, axis=0).max())
+    return math.sqrt(max(float(distances.max()), 0.0) + margin) * (1.0 + 4 * _UNIT) + entries
+
+
+def _pseudo_inverse(matrix: FloatArray) -> FloatArray:
+    if matrix.shape[0] == matrix.shape[1]:
+        with suppress(np.linalg.LinAlgError):
+            return np.asarray(np.linalg.inv(matrix))
+    return np.asarray(linalg.pinv(matrix))
+
+
+def _checked_factor(factor: ArrayLike) -> FloatArray:
+    matrix = checked_matrix(factor, "factor")
+    if not float(np.max(np.abs(matrix))) <= _LARGEST_ENTRY:
+        raise InvalidParameterError(
+            f"factor holds an entry above {_LARGEST_ENTRY:g} in size: scale the strategy down, "
+            "which changes nothing about it"
+        )
+    return matrix
+
+
+def _checked_weights(weights: ArrayLike, layout: tuple[int, ...]) -> FloatArray:
+    array = np.array(weights, dtype=np.float64)
+    if array.shape != layout:
+        raise ShapeError(
+            f"weights has shape {array.shape}: the factors measure along {layout}; pass one weight "
+            "for each measurement"
+        )
+    if not bool(np.all((array >= 0.0) & (array <= _LARGEST_ENTRY))) or not array.any():
+        raise InvalidParameterError(
+            f"weights must be from 0 to {_LARGEST_ENTRY:g}, and not all of them 0"
+        )
+    array.setflags(write=False)
+    return array

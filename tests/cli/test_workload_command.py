@@ -1,0 +1,114 @@
+"""``matrixdp workload``, driven as a user would."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from matrixdp.cli.main import main
+
+PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
+BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder with a histogram and a matrix of queries."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    np.save("counts.npy", np.full((16, 1), 20))
+    np.savetxt("counts.csv", np.full((4, 4), 20), delimiter=",", fmt="%d")
+    np.save("queries.npy", np.tril(np.ones((16, 16))))
+    return tmp_path
+
+
+def test_optimise_saves_what_the_others_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workload", "optimise", *PREFIX, "--output", "s.npz", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["gap"] < 1e-9
+    assert found["queries"] == 16
+    assert main(["workload", "evaluate", *PREFIX, "--strategy", "s.npz", "--json"]) == 0
+    errors = json.loads(capsys.readouterr().out)["rmse"]
+    assert errors["s.npz"] == pytest.approx(found["rmse"])
+    assert main(["workload", "evaluate", *PREFIX, "--json"]) == 0
+    errors = json.loads(capsys.readouterr().out)["rmse"]
+    assert errors["optimal"] == pytest.approx(found["rmse"])
+    assert errors["SVD bound"] < errors["lower bound"] <= errors["optimal"] < errors["wavelet"]
+    assert set(errors) >= {"identity", "direct", "hierarchical", "wavelet"}
+    answer = ["workload", "answer", "counts.npy", "out.npy", *PREFIX, *BUDGET]
+    assert main([*answer, "--strategy", "s.npz"]) == 0
+    assert np.load("out.npy").shape == (16, 1)
+
+
+def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workload", "optimise", *PREFIX]) == 0
+    assert "no strategy is below" in capsys.readouterr().out
+    assert (
+        main(["workload", "evaluate", "--workload", "prefix:8", "--neighbouring", "replace"]) == 0
+    )
+    assert "hierarchical" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["out.npy", "out.npz", "out.csv"])
+def test_answers_and_their_statement(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workload", "answer", "counts.npy", target, *PREFIX, *BUDGET, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    statement = json.loads(Path(f"{target}.json").read_text())
+    assert statement["guarantee"]["epsilon"] == said["epsilon"] == 1.0
+    assert statement["file"]["sha256"] == hashlib.sha256(Path(target).read_bytes()).hexdigest()
+    assert said["expected_rmse"] == statement["expected_rmse"] < 10
+
+
+def test_a_matrix_of_queries_and_several_attributes() -> None:
+    queries = ["--workload", "queries.npy", "--neighbouring", "replace"]
+    assert main(["workload", "answer", "counts.npy", "out.npy", *queries, *BUDGET]) == 0
+    union = ["--workload", "prefix:4*total:4 + identity:4*ranges:4:2", "--neighbouring", "replace"]
+    assert main(["workload", "answer", "counts.csv", "two.csv", *union, *BUDGET]) == 0
+    assert len(Path("two.csv").read_text().splitlines()) == 4 + 4 * 7
+
+
+def test_post_processing() -> None:
+    options = [*PREFIX, *BUDGET, "--nonnegative", "--whole"]
+    assert main(["workload", "answer", "counts.npy", "out.npy", *options]) == 0
+    answers = np.load("out.npy").ravel()
+    np.testing.assert_array_equal(answers, np.rint(answers))
+    assert np.all(np.diff(answers) >= 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["optimise", "--workload", "prefix:x", "--neighbouring", "replace"], "'prefix:x'"),
+        (["optimise", "--workload", "prefix", "--neighbouring", "replace"], "'prefix'"),
+        (["optimise", "--workload", "total:4", "--neighbouring", "replace"], "publish them"),
+        (["optimise", "--workload", "prefix:0", "--neighbouring", "replace"], "size=0"),
+        (["optimise", "--workload", "prefix:9999", "--neighbouring", "replace"], "merge cells"),
+        (["optimise", "--workload", "no.npy", "--neighbouring", "replace"], "no.npy"),
+        (["optimise", "--workload", "prefix:4+prefix:5", "--neighbouring", "replace"], "layout"),
+        (["optimise", "--workload", "prefix:4", "--neighbouring", "swap"], "swap"),
+        (["optimise", *PREFIX, "--output", "s.txt"], "s.txt"),
+        (["optimise", *PREFIX, "--output", "no/s.npz"], "no/s.npz"),
+        (["evaluate", *PREFIX, "--strategy", "no.npz"], "no.npz"),
+        (["answer", "no.npy", "out.npy", *PREFIX, *BUDGET], "no.npy"),
+        (["answer", "counts.txt", "out.npy", *PREFIX, *BUDGET], "counts.txt"),
+        (["answer", "counts.npy", "out.txt", *PREFIX, *BUDGET], ".txt"),
+        (["answer", "counts.npy", "counts.npy", *PREFIX, *BUDGET], "exists"),
+        (["answer", "counts.csv", "out.npy", *PREFIX, *BUDGET], "16 cells"),
+        (["answer", "halves.npy", "out.npy", *PREFIX, *BUDGET], "whole numbers"),
+        (["answer", "counts.npy", "out.npy", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
+        (["answer", "counts.npy", "out.npy", *PREFIX], "--epsilon"),
+    ],
+)
+def test_bad_input_writes_nothing(
+    arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("halves.npy", np.full(16, 0.5))
+    before = sorted(path.name for path in folder.iterdir())
+    assert main(["workload", *arguments]) == 2
+    output = capsys.readouterr()
+    assert told in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
+    assert sorted(path.name for path in folder.iterdir()) == before

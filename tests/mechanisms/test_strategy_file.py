@@ -1,0 +1,63 @@
+"""Saved strategies: read back whole, or refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from matrixdp import FileFormatError, InvalidParameterError, optimal_strategy
+from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
+from matrixdp.workloads import Prefix, Product, marginals
+
+
+@pytest.mark.parametrize(
+    "workload", [Prefix(9), Product([Prefix(3), Prefix(4)]), marginals([2, 3], [(0,), (1,)])]
+)
+def test_round_trip(workload: Prefix, tmp_path: Path) -> None:
+    best = optimal_strategy(workload, neighbouring="add-remove")
+    save_strategy(best, tmp_path / "s.npz")
+    saved = load_strategy(tmp_path / "s.npz")
+    assert saved.certificate == best.certificate
+    assert (saved.neighbouring, saved.workload) == ("add-remove", repr(workload))
+    for one, other in zip(saved.strategy.factors, best.strategy.factors, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert saved.strategy.sensitivity("replace") == best.strategy.sensitivity("replace")
+    with pytest.raises(InvalidParameterError, match="exists"):
+        save_strategy(best, tmp_path / "s.npz")
+    save_strategy(best, tmp_path / "s.npz", force=True)
+
+
+def edit(field: str, value: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "s.npz.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda folder: (folder / "s.npz").unlink(), "missing"),
+        (lambda folder: (folder / "s.npz.json").unlink(), "missing"),
+        (lambda folder: (folder / "s.npz").write_bytes(b"PK"), "digest"),
+        (lambda folder: (folder / "s.npz.json").write_text("{"), "not a statement"),
+        (edit("schema", "other/1"), "schema"),
+        (edit("file", None), "not a statement"),
+        (edit("neighbouring", "swap"), "not a saved strategy"),
+        (edit("value", "much"), "not a saved strategy"),
+    ],
+)
+def test_damage_is_told(damage: Callable[[Path], None], told: str, tmp_path: Path) -> None:
+    save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
+    damage(tmp_path)
+    with pytest.raises(FileFormatError, match=told):
+        load_strategy(tmp_path / "s.npz")
+
+
+def test_only_npz(tmp_path: Path) -> None:
+    best = optimal_strategy(Prefix(4), neighbouring="add-remove")
+    with pytest.raises(InvalidParameterError, match=r"\.npz"):
+        save_strategy(best, tmp_path / "s.npy")

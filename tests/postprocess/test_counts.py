@@ -1,0 +1,44 @@
+"""Post-processing of estimates: the closest histogram without negative counts, whole counts."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import optimize
+
+from matrixdp import Budget, InvalidParameterError, MatrixMechanism, ReleaseKey
+from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts
+from matrixdp.workloads import Prefix, Product, Workload, marginals
+from reference import workloads as oracle
+
+
+@pytest.mark.parametrize(
+    "workload", [Prefix(10), Product([Prefix(3), Prefix(4)]), marginals([3, 4], [(0,), (0, 1)])]
+)
+def test_nonnegative_estimates_solve_their_problem(workload: Workload) -> None:
+    mechanism = MatrixMechanism(workload, Budget(0.5, 1e-5), neighbouring="add-remove")
+    counts = np.arange(workload.cells) % 3
+    release = mechanism.release(counts, key=ReleaseKey.from_bytes(bytes(32)))
+    assert release.estimate.min() < 0
+    found = nonnegative_estimate(release)
+    assert found.min() >= 0
+    matrix = oracle.dense_strategy(mechanism.strategy)
+    measured = np.asarray(release.measurements.value).ravel()
+    expected, distance = optimize.nnls(matrix, measured)
+    assert np.linalg.norm(matrix @ found - measured) == pytest.approx(distance, rel=1e-5)
+    np.testing.assert_allclose(found, expected, atol=0.05)
+
+
+@given(hnp.arrays(np.float64, st.integers(1, 30), elements=st.floats(-1e6, 1e6)))
+def test_whole_counts_keep_the_total_and_stay_close(estimate: np.ndarray) -> None:
+    whole = whole_counts(estimate)
+    assert np.all(np.abs(whole - estimate) < 1)
+    assert abs(int(whole.sum()) - float(estimate.sum())) <= 0.5 + 1e-6
+    assert np.all(whole[estimate >= 0] >= 0)
+    np.testing.assert_array_equal(whole_counts(whole.astype(float)), whole)
+
+
+def test_bad_estimates_are_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="finite"):
+        whole_counts(np.array([np.nan]))

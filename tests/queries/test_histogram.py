@@ -1,0 +1,42 @@
+"""Counting records in cells."""
+
+import numpy as np
+import pytest
+
+from matrixdp import InvalidParameterError, ShapeError
+from matrixdp.queries.histogram import histogram
+
+
+def test_counts_are_those_of_numpy() -> None:
+    records = np.random.default_rng(0).integers(0, [3, 4, 5], (1000, 3))
+    expected, _ = np.histogramdd(records, bins=[np.arange(size + 1) for size in (3, 4, 5)])
+    np.testing.assert_array_equal(histogram(records, [3, 4, 5]), expected)
+    np.testing.assert_array_equal(histogram(records[:, 0], [3]), expected.sum(axis=(1, 2)))
+    assert histogram(np.zeros((0, 2), int), [2, 2]).sum() == 0
+
+
+def test_one_record_changes_one_count_by_one() -> None:
+    records = np.random.default_rng(1).integers(0, 6, (50, 2))
+    changes = [
+        np.abs(histogram(records, [6, 6]) - histogram(np.delete(records, place, 0), [6, 6])).sum()
+        for place in range(50)
+    ]
+    assert changes == [1] * 50
+
+
+@pytest.mark.parametrize(
+    ("records", "dimensions", "told"),
+    [
+        ([[0, 3]], [2, 3], r"outside 0 \.\. 2 in column 1"),
+        ([[-1, 0]], [2, 3], "column 0"),
+        ([[0.5, 1.0]], [2, 3], "dtype"),
+        ([[0, 1, 2]], [2, 3], "2 columns"),
+        ([0, 1], [2, 3], "2 columns"),
+        ([[0]], [], "cells"),
+        ([[0]], [0], "dimensions=0"),
+        ([[0, 0]], [2**20, 2**20], "merge cells"),
+    ],
+)
+def test_bad_records_are_refused(records: list[object], dimensions: list[int], told: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=told):
+        histogram(records, dimensions)  # type: ignore[arg-type]

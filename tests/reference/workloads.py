@@ -1,0 +1,82 @@
+"""Dense oracles for workloads and strategies: every query written out, every optimum re-derived."""
+
+import itertools
+
+import numpy as np
+from flint import acb_mat, arb, arb_mat, ctx
+from numpy.typing import NDArray
+
+from matrixdp.workloads import Dense, Factor, Identity, Prefix, Ranges, Strategy, Total, Workload
+
+FloatArray = NDArray[np.float64]
+
+
+def dense_factor(factor: Factor) -> FloatArray:
+    """Return a factor's matrix from what its name means, not from its code."""
+    size = factor.cells
+    match factor:
+        case Dense():
+            return np.array(factor.matrix)
+        case Identity():
+            return np.eye(size)
+        case Total():
+            return np.ones((1, size))
+        case Prefix():
+            return np.tril(np.ones((size, size)))
+        case Ranges():
+            runs = [
+                (start, start + length)
+                for length in range(1, factor.longest + 1)
+                for start in range(size - length + 1)
+            ]
+            cells = np.arange(size)
+            return np.array([(cells >= low) & (cells < high) for low, high in runs], dtype=float)
+    raise NotImplementedError(type(factor).__name__)
+
+
+def dense(workload: Workload) -> FloatArray:
+    """Return the whole matrix of a workload."""
+    blocks = []
+    for term in workload.terms():
+        block: FloatArray = np.ones((1, 1))
+        for factor in term:
+            block = np.asarray(np.kron(block, dense_factor(factor)), dtype=np.float64)
+        blocks.append(block)
+    return np.concatenate(blocks)
+
+
+def dense_strategy(strategy: Strategy) -> FloatArray:
+    """Return the whole matrix of a strategy."""
+    matrix: FloatArray = np.ones((1, 1))
+    for factor in strategy.factors:
+        matrix = np.asarray(np.kron(matrix, factor), dtype=np.float64)
+    return matrix if strategy.weights is None else strategy.weights.reshape(-1, 1) * matrix
+
+
+def column_norm(matrix: FloatArray) -> float:
+    return float(np.linalg.norm(matrix, axis=0).max())
+
+
+def diameter(matrix: FloatArray) -> float:
+    pairs = itertools.combinations(range(matrix.shape[1]), 2)
+    return max(float(np.linalg.norm(matrix[:, j] - matrix[:, k])) for j, k in pairs)
+
+
+def total_error(workload: FloatArray, strategy: FloatArray, sensitivity: float) -> float:
+    """Return ``s^2 ||W A^+||_F^2``, by a singular value decomposition."""
+    return float(sensitivity**2 * np.linalg.norm(workload @ np.linalg.pinv(strategy)) ** 2)
+
+
+def dual_value(gram: FloatArray, weights: FloatArray) -> arb:
+    """Return ``(tr (D^1/2 G D^1/2)^1/2)^2 / sum(d)`` in ball arithmetic: a bound for any d >= 0.
+
+    D G has the same eigenvalues as D^1/2 G D^1/2 and needs no roots.
+    """
+    saved, ctx.prec = ctx.prec, 400
+    try:
+        product = arb_mat(np.diag(weights).tolist()) * arb_mat(gram.tolist())
+        values = acb_mat(product).eig(nonstop=True)
+        roots = sum((value.real.sqrt() for value in values), start=arb(0))
+        return roots**2 / sum((arb(float(weight)) for weight in weights), start=arb(0))
+    finally:
+        ctx.prec = saved

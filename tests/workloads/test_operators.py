@@ -1,0 +1,124 @@
+"""Workloads as operators, against the same queries written out."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from matrixdp import InvalidParameterError, ShapeError
+from matrixdp.workloads import (
+    Dense,
+    Identity,
+    Prefix,
+    Product,
+    Ranges,
+    Total,
+    Union,
+    Workload,
+    marginals,
+)
+from reference import workloads as oracle
+
+CASES: list[Workload] = [
+    Identity(5),
+    Total(4),
+    Prefix(1),
+    Prefix(7),
+    Ranges(1),
+    Ranges(6),
+    Ranges(9, longest=1),
+    Ranges(9, longest=4),
+    Ranges(9, longest=8),
+    Dense([[1.0, -2.5, 0.0], [0.25, 1.0, 3.0]]),
+    Product([Prefix(3), Ranges(4), Total(2)]),
+    Product([Dense([[1, 2], [3, 4], [0, 1]]), Identity(3)]),
+    Union([Prefix(5), Identity(5), Ranges(5, longest=2)]),
+    Union([Product([Prefix(3), Total(4)]), Product([Total(3), Ranges(4)])]),
+    marginals([2, 3, 4], [(0,), (1, 2), ()]),
+]
+
+
+@pytest.mark.parametrize("workload", CASES, ids=repr)
+def test_operators_are_their_matrices(workload: Workload) -> None:
+    matrix = oracle.dense(workload)
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 1000, workload.cells)
+    answers = rng.integers(-9, 9, workload.rows)
+    assert workload.shape == matrix.shape
+    np.testing.assert_array_equal(workload.apply(counts), matrix @ counts)
+    np.testing.assert_array_equal(
+        workload.apply(counts.reshape(workload.dimensions)), matrix @ counts
+    )
+    np.testing.assert_array_equal(workload.apply_transpose(answers), matrix.T @ answers)
+    np.testing.assert_array_equal(workload.gram(), matrix.T @ matrix)
+    np.testing.assert_array_equal(workload.column_norms_squared(), np.sum(matrix**2, axis=0))
+    assert workload.frobenius_squared() == np.sum(matrix**2)
+
+
+@given(st.integers(1, 40), st.data())
+def test_limited_ranges_of_any_size(size: int, data: st.DataObject) -> None:
+    longest = data.draw(st.integers(1, size))
+    workload = Ranges(size, longest=longest)
+    matrix = oracle.dense(workload)
+    assert workload.rows == len(matrix)
+    np.testing.assert_array_equal(workload.gram(), matrix.T @ matrix)
+
+
+def test_the_gram_matrix_of_floats_is_as_far_off_as_it_says() -> None:
+    rough = Dense(np.random.default_rng(1).standard_normal((40, 6)))
+    exact = np.array(rough.matrix, dtype=np.longdouble)
+    off = np.linalg.norm((exact.T @ exact - rough.gram()).astype(float))
+    assert 0.0 < off <= rough.gram_error * np.trace(rough.gram())
+    assert Dense([[1, 2], [3, 4]]).gram_error == 0.0
+    assert Union([Product([rough, Prefix(3)])]).gram_error > rough.gram_error
+
+
+def test_large_structures_are_never_written_out() -> None:
+    workload = Product([Prefix(4096), Total(1000), Prefix(4096)])
+    assert workload.shape == (4096**2, 4096**2 * 1000)
+    assert workload.frobenius_squared() == (4096 * 4097 // 2) ** 2 * 1000
+    with pytest.raises(InvalidParameterError, match="Product of smaller attributes"):
+        workload.gram()
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Dense(np.zeros((0, 3))), "not empty"),
+        (lambda: Dense([[1.0, np.nan]]), "NaN"),
+        (lambda: Dense([[1.0, 2.0], [0.0, 0.0]]), "row of zeros at index 1"),
+        (lambda: Dense([["a"]]), "dtype"),
+        (lambda: Dense(np.ones((1, 8193))), "Product of smaller"),
+        (lambda: Prefix(0), "size=0"),
+        (
+            lambda: Prefix(2.5),  # type: ignore[arg-type]
+            "size=2.5",
+        ),
+        (lambda: Prefix(8193), "merge cells"),
+        (lambda: Ranges(5, longest=6), "longest=6"),
+        (lambda: Ranges(5, longest=0), "longest=0"),
+        (lambda: Product([]), "empty"),
+        (
+            lambda: Product([np.eye(2)]),  # type: ignore[list-item]
+            "ndarray",
+        ),
+        (
+            lambda: Product([Union([Prefix(2), Total(2)])]),  # type: ignore[list-item]
+            "Union of Products",
+        ),
+        (lambda: Union([]), "empty"),
+        (
+            lambda: Union([np.eye(2)]),  # type: ignore[list-item]
+            "Dense",
+        ),
+        (lambda: Union([Prefix(3), Prefix(4)]), "one layout"),
+        (lambda: marginals([2, 3], [(2,)]), "numbered from 0 to 1"),
+        (lambda: Prefix(3).apply([1, 2]), "3 cells"),
+        (lambda: Prefix(3).apply([1, 2, np.inf]), "NaN or infinity"),
+        (lambda: Prefix(3).apply(["a", "b", "c"]), "dtype"),
+        (lambda: Prefix(3).apply_transpose([1, 2]), "pass 3 numbers"),
+    ],
+)
+def test_bad_workloads_are_refused_with_the_remedy(make: object, told: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=told):
+        make()  # type: ignore[operator]

@@ -1,0 +1,276 @@
+"""Optimal strategies: the optimality conditions re-derived outside the solver."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from matrixdp import CalibrationError, InvalidParameterError
+from matrixdp.workloads import (
+    Dense,
+    Identity,
+    Prefix,
+    Product,
+    Ranges,
+    Total,
+    Union,
+    Workload,
+    marginals,
+    optimal_strategy,
+    svd_bound,
+)
+from matrixdp.workloads.certificate import certified_bound
+from matrixdp.workloads.comparison import compared_errors, haar_wavelet, hierarchy
+from matrixdp.workloads.dual import Problem, ascend, dual_point
+from reference import workloads as oracle
+
+
+@pytest.mark.parametrize(
+    ("workload", "identity", "svd", "optimum"),
+    [
+        (Ranges(128), math.sqrt(130 / 3), 2.5734725, 2.5989908),
+        (Prefix(128), math.sqrt(64.5), 2.2544140, 2.3110012),
+    ],
+)
+def test_known_errors(workload: Workload, identity: float, svd: float, optimum: float) -> None:
+    best = optimal_strategy(workload, neighbouring="add-remove")
+    assert best.rmse == pytest.approx(optimum, abs=5e-8)
+    assert best.certificate.gap < 1e-8
+    assert math.sqrt(svd_bound(workload) / workload.rows) == pytest.approx(svd, abs=5e-8)
+    errors = compared_errors(workload, "add-remove")
+    assert errors["identity"] == pytest.approx(identity, rel=1e-14)
+
+
+EXPLICIT: list[Workload] = [
+    Prefix(24),
+    Ranges(17),
+    Ranges(20, longest=3),
+    Identity(6),
+    Total(9),
+    Union([Prefix(8), Total(8), Identity(8)]),
+    Dense(np.random.default_rng(3).standard_normal((30, 12))),
+    Dense(np.random.default_rng(4).standard_normal((5, 12))),
+    Dense([[1.0, 0.5]]),
+    Dense([[3, 0, 1], [0, 0, 2]]),
+    Dense(np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 2, 1, 0], [0, 0, 1, 0.001]])),
+    Union([Product([Prefix(4), Total(3)]), Product([Total(4), Ranges(3)])]),
+]
+
+
+@pytest.mark.parametrize("workload", EXPLICIT, ids=repr)
+def test_certificates_hold_in_dense_arithmetic(workload: Workload) -> None:
+    best = optimal_strategy(workload, neighbouring="add-remove")
+    matrix, measured = oracle.dense(workload), oracle.dense_strategy(best.strategy)
+    norm = oracle.column_norm(measured)
+    assert best.certificate.value == pytest.approx(
+        oracle.total_error(matrix, measured, norm), rel=1e-9
+    )
+    assert best.certificate.gap < 1e-6
+    assert best.certificate.lower_bound < best.certificate.value
+    np.testing.assert_allclose(
+        matrix @ np.linalg.pinv(measured) @ measured, matrix, atol=1e-9 * np.abs(matrix).max()
+    )
+
+
+@pytest.mark.parametrize("workload", [Prefix(24), Ranges(17), Ranges(20, longest=3)], ids=repr)
+def test_optimality_conditions(workload: Workload) -> None:
+    # Q G^-1 Q = D^-1 ... : at the optimum Q^-1 G Q^-1 is diagonal, and where it is positive the
+    # diagonal of Q is 1. Both follow from the strategy alone.
+    best = optimal_strategy(workload, neighbouring="add-remove")
+    measured = oracle.dense_strategy(best.strategy)
+    square = measured.T @ measured
+    np.testing.assert_allclose(np.diagonal(square), 1.0, atol=1e-12)
+    multipliers = np.linalg.inv(square) @ workload.gram() @ np.linalg.inv(square)
+    weights = np.diagonal(multipliers)
+    assert np.all(weights > 0)
+    np.testing.assert_allclose(multipliers, np.diag(weights), atol=1e-3 * weights.max())
+    # And the multipliers are a dual point whose value closes the gap, in ball arithmetic.
+    bound = oracle.dual_value(workload.gram(), weights)
+    assert bool(bound > best.certificate.value * (1 - 1e-6))
+    # A strategy that is not optimal fails both.
+    wrong = np.linalg.inv(np.eye(len(square))) @ workload.gram()
+    assert np.abs(wrong - np.diag(np.diagonal(wrong))).max() > 0.5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_are_proven(seed: int) -> None:
+    # At any dual point the certified bound is below the value in ball arithmetic, and close to it.
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(-3, 4, (9, 7)).astype(float)
+    gram = matrix.T @ matrix
+    point = dual_point(Problem.of(gram), rng.uniform(0.1, 2.0, 7))
+    truth = oracle.dual_value(gram, np.sqrt(point.weights) ** 2)
+    bound = certified_bound(gram, 0.0, point)
+    assert bool(truth > bound)
+    assert bool(truth * (1 - 1e-6) < bound)
+    # Were the eigenvalues a little too large, the residual would show it.
+    wrong = point._replace(roots=point.roots * (1 + 1e-3))
+    assert bool(truth > certified_bound(gram, 0.0, wrong))
+
+
+whole_matrices = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(1, 8), st.integers(1, 8)),
+    elements=st.integers(-3, 3).map(float),
+).filter(lambda matrix: bool(np.all(np.any(matrix, axis=1))))
+
+
+@given(whole_matrices)
+@settings(max_examples=150)
+def test_never_worse_than_identity_or_direct_answering(matrix: np.ndarray) -> None:
+    workload = Dense(matrix)
+    best = optimal_strategy(workload, neighbouring="add-remove")
+    errors = compared_errors(workload, "add-remove")
+    assert best.rmse <= errors["identity"] * (1 + 1e-6)
+    assert best.rmse <= errors["direct"] * (1 + 1e-6)
+    assert best.certificate.gap < 1e-4
+    measured = oracle.dense_strategy(best.strategy)
+    np.testing.assert_allclose(matrix @ np.linalg.pinv(measured) @ measured, matrix, atol=1e-7)
+
+
+@given(whole_matrices.filter(lambda matrix: matrix.shape[1] > 1))
+@settings(max_examples=40)
+def test_replacement_is_never_worse_either(matrix: np.ndarray) -> None:
+    workload = Dense(matrix)
+    if not np.ptp(matrix, axis=1).any():
+        with pytest.raises(InvalidParameterError, match="do not change"):
+            optimal_strategy(workload, neighbouring="replace")
+        return
+    best = optimal_strategy(workload, neighbouring="replace")
+    errors = compared_errors(workload, "replace")
+    # The search stops at a gap of 1e-3, and the noise of the public total adds its share.
+    assert best.rmse <= errors["identity"] * 1.01
+    assert best.rmse <= errors["direct"] * 1.01
+    measured = oracle.dense_strategy(best.strategy)
+    distance = oracle.diameter(measured)
+    assert best.certificate.value == pytest.approx(
+        oracle.total_error(matrix, measured, distance), rel=1e-6
+    )
+    assert best.certificate.lower_bound <= best.certificate.value
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [[Prefix(6), Ranges(5)], [Total(4), Prefix(7)], [Dense([[1, 2, 0], [0, 1, 1]]), Prefix(4)]],
+    ids=repr,
+)
+def test_products_equal_dense(factors: list[Prefix]) -> None:
+    structured = optimal_strategy(Product(factors), neighbouring="add-remove")
+    flat = optimal_strategy(Dense(oracle.dense(Product(factors))), neighbouring="add-remove")
+    assert structured.certificate.value == pytest.approx(flat.certificate.value, rel=1e-6)
+    assert structured.certificate.gap < 1e-6
+    assert svd_bound(Product(factors)) == pytest.approx(
+        svd_bound(Dense(oracle.dense(Product(factors)))), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    "kept", [[(0,), (1,), (2,)], [(0, 1), (1, 2)], [()], [(0, 1, 2), (), (2,)], [(0,), (0,)]]
+)
+def test_marginals_equal_dense(kept: list[tuple[int, ...]]) -> None:
+    workload = marginals([2, 3, 4], kept)
+    closed = optimal_strategy(workload, neighbouring="add-remove")
+    flat = optimal_strategy(Dense(oracle.dense(workload)), neighbouring="add-remove")
+    assert closed.certificate.value == pytest.approx(flat.certificate.value, rel=1e-6)
+    assert closed.certificate.gap < 1e-12
+    measured = oracle.dense_strategy(closed.strategy)
+    expected = oracle.total_error(oracle.dense(workload), measured, oracle.column_norm(measured))
+    assert closed.certificate.value == pytest.approx(expected, rel=1e-9)
+
+
+def test_marginals_of_a_million_cells() -> None:
+    workload = marginals([10] * 6, combinations(range(6), 2))
+    best = optimal_strategy(workload, neighbouring="add-remove")
+    assert best.certificate.gap < 1e-9
+
+
+def test_large_unions_report_their_gap_as_it_is() -> None:
+    union = Union([Product([Prefix(50), Total(60)]), Product([Total(50), Ranges(60)])])
+    best = optimal_strategy(union, neighbouring="add-remove")
+    errors = compared_errors(union, "add-remove")
+    assert best.rmse < min(errors["identity"], errors["direct"])
+    assert best.strategy.dimensions == (50, 60)
+    parts = sum(
+        optimal_strategy(part, neighbouring="add-remove").certificate.lower_bound
+        for part in union.parts
+    )
+    assert best.certificate.lower_bound == pytest.approx(parts, rel=1e-9)
+    small = Union([Product([Prefix(5), Total(6)]), Product([Total(5), Ranges(6)])])
+    whole = optimal_strategy(small, neighbouring="add-remove")
+    assert whole.certificate.gap < 1e-6
+
+
+@pytest.mark.parametrize("size", [2, 9, 40])
+def test_replacement_improves_on_the_other_relation(size: int) -> None:
+    workload = Prefix(size)
+    other = optimal_strategy(workload, neighbouring="add-remove")
+    best = optimal_strategy(workload, neighbouring="replace")
+    distance = other.strategy.sensitivity("replace")
+    alone = distance * other.rmse / other.strategy.sensitivity("add-remove")
+    assert best.rmse < alone
+    assert best.certificate.gap < 5e-3
+
+
+def test_replacement_beyond_pairs_is_bounded_all_the_same() -> None:
+    workload = Product([Prefix(40), Prefix(30)])
+    best = optimal_strategy(workload, neighbouring="replace")
+    assert 0.0 < best.certificate.gap < 1.0
+    table = optimal_strategy(marginals([9] * 4, [(0, 1), (2, 3)]), neighbouring="replace")
+    assert 0.0 < table.certificate.gap < 4.0
+    # The same bound on a workload small enough to optimise is below its optimum.
+    small = optimal_strategy(Product([Prefix(6), Prefix(5)]), neighbouring="replace")
+    values = np.linalg.svd(oracle.dense(Product([Prefix(6), Prefix(5)])), compute_uv=False)
+    assert 2 * (values.sum() - values[0]) ** 2 / 29 < small.certificate.lower_bound * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("tree", [hierarchy, haar_wavelet])
+@pytest.mark.parametrize("size", [1, 2, 7, 16])
+def test_compared_trees(tree: object, size: int) -> None:
+    matrix = tree(size)  # type: ignore[operator]
+    assert np.linalg.matrix_rank(matrix) == size
+    assert np.all(matrix[0] == 1.0)
+    name = "hierarchical" if tree is hierarchy else "wavelet"
+    if size > 1:
+        for relation, reach in (
+            ("add-remove", oracle.column_norm(matrix)),
+            ("replace", oracle.diameter(matrix)),
+        ):
+            workload = oracle.dense(Prefix(size))
+            expected = math.sqrt(oracle.total_error(workload, matrix, reach) / size)
+            found = compared_errors(Prefix(size), relation)[name]  # type: ignore[arg-type]
+            assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[int, float]] = []
+    optimal_strategy(
+        Prefix(30), neighbouring="add-remove", progress=lambda *step: told.append(step)
+    )
+    assert [step for step, _ in told] == list(range(len(told)))
+    assert told[-1][1] < 1e-9 < told[0][1]
+
+
+def test_nearly_dependent_queries_are_refused_rather_than_answered_wrongly() -> None:
+    rows = np.array([[1.0, 1.0, 0.0], [1.0, 1.0 + 3e-8, 0.0], [0.0, 0.0, 1.0]])
+    with pytest.raises(CalibrationError, match="nearly imply"):
+        optimal_strategy(Dense(rows), neighbouring="add-remove")
+
+
+def test_what_is_no_workload_is_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="Dense"):
+        optimal_strategy(np.eye(3), neighbouring="add-remove")  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="neighbouring='swap'"):
+        optimal_strategy(Prefix(3), neighbouring="swap")  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="leave out attributes"):
+        optimal_strategy(marginals([100] * 5, [(0, 1)]), neighbouring="add-remove")
+    with pytest.raises(InvalidParameterError, match="publish them"):
+        optimal_strategy(Total(5), neighbouring="replace")
+
+
+def test_the_solver_climbs_from_the_svd_bound() -> None:
+    problem = Problem.of(Prefix(64).gram())
+    assert ascend(problem).bound > dual_point(problem, np.ones(64)).bound

@@ -1,0 +1,156 @@
+"""Strategies: proven sensitivities, and measurements that are as exact as they claim."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from matrixdp import InvalidParameterError, ShapeError
+from matrixdp.rounding import sqrt_down, sqrt_up
+from matrixdp.workloads import Prefix, Product, Strategy, marginals, optimal_strategy
+from matrixdp.workloads.compensated import compensated_error, compensated_product
+from reference import workloads as oracle
+
+RNG = np.random.default_rng(8)
+
+
+def exact_columns(strategy: Strategy) -> list[list[Fraction]]:
+    """Return the columns of a strategy without any rounding."""
+    rows = [[Fraction(1)]]
+    for factor in strategy.factors:
+        rows = [
+            [left * Fraction(right) for left in row for right in other]
+            for row in rows
+            for other in factor.tolist()
+        ]
+    if strategy.weights is not None:
+        flat = strategy.weights.ravel().tolist()
+        rows = [[Fraction(w) * x for x in row] for w, row in zip(flat, rows, strict=True)]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+STRATEGIES = {
+    "dense": Strategy([RNG.standard_normal((5, 4))]),
+    "triangular": optimal_strategy(Prefix(7), neighbouring="add-remove").strategy,
+    "with the total": optimal_strategy(Prefix(7), neighbouring="replace").strategy,
+    "product": Strategy([RNG.standard_normal((2, 3)), RNG.standard_normal((3, 2))]),
+    "weighted": optimal_strategy(
+        marginals([2, 3], [(0,), (1,)]), neighbouring="add-remove"
+    ).strategy,
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_sensitivities_are_above_the_truth_and_close(name: str) -> None:
+    strategy = STRATEGIES[name]
+    columns = exact_columns(strategy)
+    norm = max(sum((x * x for x in column), Fraction(0)) for column in columns)
+    distance = max(
+        sum(((x - y) ** 2 for x, y in zip(one, other, strict=True)), Fraction(0))
+        for one in columns
+        for other in columns
+    )
+    for truth, claimed in (
+        (norm, strategy.sensitivity("add-remove")),
+        (distance, strategy.sensitivity("replace")),
+    ):
+        assert Fraction(claimed) ** 2 >= truth
+        assert claimed <= sqrt_up(truth) * (1 + 1e-12)
+        assert sqrt_down(truth) * (1 - 1e-9) < claimed  # so that a claim of nothing would fail
+
+
+def test_many_cells_are_bounded_through_the_factors() -> None:
+    factors = [RNG.standard_normal((3, 65)), RNG.standard_normal((2, 64))]
+    strategy = Strategy(factors)
+    matrix = oracle.dense_strategy(strategy)
+    gram = matrix.T @ matrix
+    squares = np.diagonal(gram)
+    truth = np.sqrt(np.max(squares[:, None] + squares - 2 * gram))
+    claimed = strategy.sensitivity("replace")
+    assert truth <= claimed <= 2 * strategy.sensitivity("add-remove") * (1 + 1e-12)
+    weighted = Strategy(factors, np.ones((3, 2)))
+    assert weighted.sensitivity("replace") >= truth
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60))
+@settings(max_examples=40)
+def test_compensated_products_are_as_exact_as_they_claim(seed: int, terms: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = rng.standard_normal((3, terms)) * 10.0 ** rng.integers(-6, 6, (3, terms))
+    vector = np.rint(10.0 ** rng.uniform(0, 9, (terms, 1)))
+    found = compensated_product(matrix, vector)[:, 0].tolist()
+    for value, row in zip(found, matrix.tolist(), strict=True):
+        products = [Fraction(a) * Fraction(x) for a, x in zip(row, vector[:, 0], strict=True)]
+        size = sum((abs(product) for product in products), Fraction(0))
+        off = abs(Fraction(value) - sum(products, Fraction(0)))
+        assert off <= Fraction(compensated_error(terms)) * size
+
+
+def test_ordinary_products_would_not_keep_that_claim() -> None:
+    matrix = RNG.standard_normal((200, 4000))
+    vector = np.rint(RNG.uniform(0, 1e9, (4000, 1)))
+    ordinary = (matrix @ vector)[:, 0]
+    careful = compensated_product(matrix, vector)[:, 0]
+    allowed = compensated_error(4000) * (np.abs(matrix) @ vector)[:, 0]
+    exact = [
+        sum((Fraction(a) * Fraction(x) for a, x in zip(row, vector[:, 0], strict=True)), Fraction())
+        for row in matrix[:5].tolist()
+    ]
+    for place, truth in enumerate(exact):
+        assert abs(Fraction(careful[place].item()) - truth) <= Fraction(allowed[place].item())
+    assert np.any(np.abs(ordinary - careful) > np.abs(careful) * 2.0**-52)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_measurements_and_reconstruction(name: str) -> None:
+    strategy = STRATEGIES[name]
+    matrix = oracle.dense_strategy(strategy)
+    counts = RNG.integers(0, 10**6, strategy.shape[1]).astype(float)
+    columns = exact_columns(strategy)
+    measured = strategy.measure(counts).ravel()
+    for place, value in enumerate(measured.tolist()):
+        parts = [column[place] * Fraction(x) for column, x in zip(columns, counts, strict=True)]
+        size = sum((abs(part) for part in parts), Fraction(0))
+        assert abs(Fraction(value) - sum(parts, Fraction(0))) <= size * Fraction(
+            strategy.measurement_error
+        )
+    np.testing.assert_allclose(strategy.apply(counts).ravel(), matrix @ counts, rtol=1e-9)
+    answers = RNG.standard_normal(strategy.shape[0])
+    np.testing.assert_allclose(
+        strategy.apply_transpose(answers).ravel(), matrix.T @ answers, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        strategy.reconstruct(answers), np.linalg.pinv(matrix) @ answers, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    ("factors", "weights", "told"),
+    [
+        ([], None, "empty"),
+        ([np.zeros((0, 2))], None, "not empty"),
+        ([[[np.nan]]], None, "NaN"),
+        ([[[2.0**21]]], None, "scale the strategy down"),
+        ([np.eye(2)], [1.0], "one weight"),
+        ([np.eye(2)], [1.0, -1.0], "from 0"),
+        ([np.eye(2)], [0.0, 0.0], "not all"),
+        ([np.eye(2)], [1.0, np.nan], "from 0"),
+    ],
+)
+def test_bad_strategies_are_refused(factors: list[object], weights: object, told: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=told):
+        Strategy(factors, weights)  # type: ignore[arg-type]
+
+
+def test_products_of_strategies_measure_products() -> None:
+    best = optimal_strategy(Product([Prefix(3), Prefix(4)]), neighbouring="add-remove")
+    assert best.strategy.dimensions == (3, 4)
+    assert best.strategy.shape == (12, 12)
+
+
+def test_strategies_too_small_to_square_are_refused() -> None:
+    tiny = Strategy([np.full((2, 2), 1e-170)])
+    with pytest.raises(InvalidParameterError, match="scale it up"):
+        tiny.sensitivity("add-remove")
