@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import optimize, special
 
 from matrixdp.errors import InvalidParameterError
@@ -42,6 +43,7 @@ __all__ = [
 
 # Each formula is some ten float operations; this rounds their result to the private side.
 _MARGIN = 1e-14
+_LOOKS = 49
 _WIDEST_LOGIT = 15.0  # of a share of delta that is worth trying
 _MOST_BISECTIONS = 2200  # halving the exponent range of a float, then its digits
 
@@ -207,11 +209,16 @@ def _best_share(cost: Callable[[float], float], delta: float, count: int) -> flo
     left = 4.0 * DELTA.smallest * count / delta
     if not left < 0.5:
         return 0.0
+
+    def cost_at(logit: float) -> float:
+        return cost(float(special.expit(logit)))
+
+    # Where adding epsilons up wins the cost is flat, so a coarse look comes before the search.
+    widest = min(_WIDEST_LOGIT, -float(special.logit(left)))
+    grid = np.linspace(-_WIDEST_LOGIT, widest, _LOOKS).tolist()
+    near = min(range(1, _LOOKS - 1), key=lambda place: cost_at(grid[place]))
     found = optimize.minimize_scalar(
-        lambda logit: cost(float(special.expit(logit))),
-        bounds=(-_WIDEST_LOGIT, min(_WIDEST_LOGIT, -float(special.logit(left)))),
-        method="bounded",
-        options={"xatol": 1e-6},
+        cost_at, bounds=(grid[near - 1], grid[near + 1]), method="bounded", options={"xatol": 1e-6}
     )
     return min(0.0, float(special.expit(found.x)), key=cost)
 
