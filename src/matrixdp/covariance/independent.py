@@ -1,0 +1,175 @@
+"""Independent entries: one scale for all, one for every entry, or one for every mirrored pair."""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import positive_number
+from matrixdp.rounding import product_up
+from matrixdp.spectra import checked_matrix
+
+__all__ = ["Diagonal", "Isotropic", "SymmetricIsotropic"]
+
+_SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)  # rounded up
+
+
+@dataclass(frozen=True, slots=True)
+class Isotropic(Covariance):
+    """Independent noise of one scale on every entry; fits every shape.
+
+    Parameters
+    ----------
+    scale : float
+        The standard deviation of every entry.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        """Refuse a scale that is not positive and finite."""
+        object.__setattr__(self, "scale", positive_number(self.scale, "scale"))
+
+    @property
+    def smallest_singular_value(self) -> float:
+        """The scale."""
+        return self.scale
+
+    @property
+    def largest_singular_value(self) -> float:
+        """The scale."""
+        return self.scale
+
+    def check_shape(self, shape: Shape) -> None:
+        """Accept every shape."""
+
+    def colour(self, standard: FloatArray) -> FloatArray:
+        """Return ``scale * N``."""
+        return self.scale * standard
+
+    def whiten(self, difference: FloatArray) -> FloatArray:
+        """Return ``D / scale``."""
+        return difference / self.scale
+
+    def entry_scales(self, shape: Shape) -> FloatArray:
+        """Return the scale for every entry."""
+        return np.full(shape, self.scale)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the covariance whose scale is a factor larger."""
+        return type(self)(product_up(self.scale, factor))
+
+
+@dataclass(frozen=True, slots=True)
+class SymmetricIsotropic(Covariance):
+    """Symmetric noise: ``scale`` on the diagonal, ``scale / sqrt(2)`` on each mirrored pair.
+
+    It is i.i.d. noise in the isometric embedding of symmetric matrices, which weights each
+    off-diagonal entry by sqrt(2); each pair is drawn once, so the noisy matrix stays symmetric.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        """Refuse a scale that is not positive and finite."""
+        object.__setattr__(self, "scale", positive_number(self.scale, "scale"))
+
+    @property
+    def smallest_singular_value(self) -> float:
+        """The scale, over symmetric matrices with their Frobenius norm."""
+        return self.scale
+
+    @property
+    def largest_singular_value(self) -> float:
+        """The scale, over symmetric matrices with their Frobenius norm."""
+        return self.scale
+
+    def check_shape(self, shape: Shape) -> None:
+        """Refuse what is not square."""
+        if shape[0] != shape[1]:
+            raise ShapeError(
+                f"symmetric noise does not fit a matrix of shape {shape}: it must be square"
+            )
+
+    def colour(self, standard: FloatArray) -> FloatArray:
+        """Return symmetric noise; the entries below the diagonal of the input are not used."""
+        self.check_shape((standard.shape[0], standard.shape[1]))
+        upper = np.triu(standard, 1) * (self.scale * _SQRT_HALF)
+        return upper + upper.T + np.diag(np.diagonal(standard) * self.scale)
+
+    def whiten(self, difference: FloatArray) -> FloatArray:
+        """Return the difference with diagonal and upper triangle in noise units, zeros below."""
+        upper = np.triu(difference, 1) / (self.scale * _SQRT_HALF)
+        return upper + np.diag(np.diagonal(difference) / self.scale)
+
+    def entry_scales(self, shape: Shape) -> FloatArray:
+        """Return the scale on the diagonal and scale / sqrt(2) elsewhere."""
+        self.check_shape(shape)
+        scales = np.full(shape, product_up(self.scale, _SQRT_HALF))
+        np.fill_diagonal(scales, self.scale)
+        return scales
+
+    def scaled(self, factor: float) -> Self:
+        """Return the covariance whose scale is a factor larger."""
+        return type(self)(product_up(self.scale, factor))
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal(Covariance):
+    """Independent noise with a scale of its own for every row, column or entry.
+
+    Parameters
+    ----------
+    scales : array_like
+        Standard deviations, all positive: of shape (m, 1) for rows, (1, n) for columns, (m, n) for
+        entries.
+    """
+
+    scales: FloatArray
+
+    def __init__(self, scales: ArrayLike) -> None:
+        array = checked_matrix(scales, "scales")
+        if not bool(np.all(array > 0.0)):
+            raise InvalidParameterError(
+                f"scales must all be positive, and the smallest is {float(array.min())!r}"
+            )
+        object.__setattr__(self, "scales", array)
+
+    @property
+    def smallest_singular_value(self) -> float:
+        """The smallest scale."""
+        return float(self.scales.min())
+
+    @property
+    def largest_singular_value(self) -> float:
+        """The largest scale."""
+        return float(self.scales.max())
+
+    def check_shape(self, shape: Shape) -> None:
+        """Refuse a shape that the scales do not broadcast to."""
+        fits = all(have in (1, want) for have, want in zip(self.scales.shape, shape, strict=True))
+        if not fits:
+            raise ShapeError(
+                f"scales of shape {self.scales.shape} do not fit a matrix of shape {shape}"
+            )
+
+    def colour(self, standard: FloatArray) -> FloatArray:
+        """Return ``scales * N``."""
+        return self.scales * standard
+
+    def whiten(self, difference: FloatArray) -> FloatArray:
+        """Return ``D / scales``."""
+        return difference / self.scales
+
+    def entry_scales(self, shape: Shape) -> FloatArray:
+        """Return the scales, spread over the shape."""
+        self.check_shape(shape)
+        return np.array(np.broadcast_to(self.scales, shape))
+
+    def scaled(self, factor: float) -> Self:
+        """Return the covariance whose scales are a factor larger."""
+        return type(self)(np.nextafter(self.scales * factor, math.inf))

@@ -1,0 +1,188 @@
+"""Matrix Gaussian noise: a covariance of the rows times a covariance of the columns."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import positive_number
+from matrixdp.rounding import product_down
+from matrixdp.spectra import (
+    InverseEnclosure,
+    checked_matrix,
+    checked_symmetric,
+    eigenvalue_lower_bounds,
+    inverse_enclosure,
+)
+
+__all__ = ["Kronecker"]
+
+_ORTHONORMAL_TOLERANCE = 1e-8
+
+
+class _Eigen(NamedTuple):
+    values: FloatArray
+    vectors: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Kronecker(Covariance):
+    """Matrix Gaussian noise MN(0, row_covariance, column_covariance).
+
+    The noise is ``U1 N U2^T`` with ``U1 U1^T = row_covariance``, ``U2 U2^T = column_covariance``.
+
+    Parameters
+    ----------
+    row_covariance : array_like, shape (m, m)
+        Symmetric and positive definite.
+    column_covariance : array_like, shape (n, n)
+        Symmetric and positive definite.
+
+    Raises
+    ------
+    NotPositiveDefiniteError
+        If float64 cannot prove a covariance positive definite.
+    """
+
+    row_covariance: FloatArray
+    column_covariance: FloatArray
+
+    def __init__(self, row_covariance: ArrayLike, column_covariance: ArrayLike) -> None:
+        object.__setattr__(
+            self, "row_covariance", checked_symmetric(row_covariance, "row_covariance")
+        )
+        object.__setattr__(
+            self, "column_covariance", checked_symmetric(column_covariance, "column_covariance")
+        )
+        _ = self.row_eigenvalues, self.column_eigenvalues  # proven positive, or refused
+
+    @classmethod
+    def from_factors(cls, row_factor: ArrayLike, column_factor: ArrayLike) -> Self:
+        """Return the covariance of ``U1 N U2^T`` from U1 and U2; their products are rounded."""
+        return cls(
+            _gram(checked_matrix(row_factor, "row_factor")),
+            _gram(checked_matrix(column_factor, "column_factor")),
+        )
+
+    @classmethod
+    def from_directions(
+        cls,
+        row_directions: ArrayLike,
+        row_scales: ArrayLike,
+        column_directions: ArrayLike,
+        column_scales: ArrayLike,
+    ) -> Self:
+        """Return directional noise: orthonormal directions (as columns) and their scales.
+
+        The directions must come from public or already private data: singular vectors of the
+        private matrix itself leak it.
+        """
+        return cls.from_factors(
+            _directional_factor(row_directions, row_scales, "row"),
+            _directional_factor(column_directions, column_scales, "column"),
+        )
+
+    @cached_property
+    def row_eigenvalues(self) -> FloatArray:
+        """Proven lower bounds of the eigenvalues of the row covariance, ascending."""
+        return eigenvalue_lower_bounds(self.row_covariance, "row_covariance")
+
+    @cached_property
+    def column_eigenvalues(self) -> FloatArray:
+        """Proven lower bounds of the eigenvalues of the column covariance, ascending."""
+        return eigenvalue_lower_bounds(self.column_covariance, "column_covariance")
+
+    @cached_property
+    def row_inverse(self) -> InverseEnclosure:
+        """The inverse of the row covariance, enclosed."""
+        return inverse_enclosure(self.row_covariance, float(self.row_eigenvalues[0]))
+
+    @cached_property
+    def column_inverse(self) -> InverseEnclosure:
+        """The inverse of the column covariance, enclosed."""
+        return inverse_enclosure(self.column_covariance, float(self.column_eigenvalues[0]))
+
+    @cached_property
+    def row_eigen(self) -> _Eigen:
+        """Eigenvalues and eigenvectors of the row covariance, to float accuracy."""
+        return _Eigen(*linalg.eigh(self.row_covariance))
+
+    @cached_property
+    def column_eigen(self) -> _Eigen:
+        """Eigenvalues and eigenvectors of the column covariance, to float accuracy."""
+        return _Eigen(*linalg.eigh(self.column_covariance))
+
+    @property
+    def smallest_singular_value(self) -> float:
+        """A proven lower bound of ``sigma_min(U1) sigma_min(U2)``."""
+        rows, columns = float(self.row_eigenvalues[0]), float(self.column_eigenvalues[0])
+        return product_down(
+            math.nextafter(math.sqrt(rows), 0.0), math.nextafter(math.sqrt(columns), 0.0)
+        )
+
+    @property
+    def largest_singular_value(self) -> float:
+        """``sigma_max(U1) sigma_max(U2)``, to float accuracy."""
+        return math.sqrt(float(self.row_eigen.values[-1] * self.column_eigen.values[-1]))
+
+    def check_shape(self, shape: Shape) -> None:
+        """Refuse a shape other than (m, n)."""
+        own = (self.row_covariance.shape[0], self.column_covariance.shape[0])
+        if shape != own:
+            raise ShapeError(
+                f"row_covariance {self.row_covariance.shape} and column_covariance "
+                f"{self.column_covariance.shape} are for a matrix of shape {own}, not {shape}"
+            )
+
+    def colour(self, standard: FloatArray) -> FloatArray:
+        """Return ``U1 N U2^T`` with the factors ``V sqrt(Lambda)`` of the eigendecompositions."""
+        rows, columns = self.row_eigen, self.column_eigen
+        inner = np.sqrt(rows.values)[:, None] * standard * np.sqrt(columns.values)
+        return rows.vectors @ inner @ columns.vectors.T
+
+    def whiten(self, difference: FloatArray) -> FloatArray:
+        """Return ``U1^-1 D U2^-T``."""
+        rows, columns = self.row_eigen, self.column_eigen
+        inner = rows.vectors.T @ difference @ columns.vectors
+        return inner / np.sqrt(rows.values)[:, None] / np.sqrt(columns.values)
+
+    def entry_scales(self, shape: Shape) -> FloatArray:
+        """Return ``sqrt((Sigma1)_ii (Sigma2)_jj)``."""
+        self.check_shape(shape)
+        variances = np.outer(np.diagonal(self.row_covariance), np.diagonal(self.column_covariance))
+        return np.sqrt(variances)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the covariance whose noise is about a factor larger; judge it again."""
+        factor = positive_number(factor, "factor")
+        return type(self)(self.row_covariance * factor * factor, self.column_covariance)
+
+
+def _gram(factor: FloatArray) -> FloatArray:
+    product = factor @ factor.T
+    return np.asarray((product + product.T) / 2)
+
+
+def _directional_factor(directions: ArrayLike, scales: ArrayLike, side: str) -> FloatArray:
+    basis = checked_matrix(directions, f"{side}_directions")
+    lengths = np.asarray(scales)
+    if basis.shape[0] != basis.shape[1] or lengths.shape != (basis.shape[0],):
+        raise ShapeError(
+            f"{side}_directions of shape {basis.shape} and {side}_scales of shape {lengths.shape} "
+            "do not fit: pass a square matrix of directions and one scale for each"
+        )
+    if lengths.dtype.kind not in "iuf" or not bool(np.all((lengths > 0) & (lengths < math.inf))):
+        raise InvalidParameterError(f"{side}_scales must all be positive, finite numbers")
+    defect = float(np.max(np.abs(basis.T @ basis - np.eye(len(basis)))))
+    if not defect <= _ORTHONORMAL_TOLERANCE:
+        raise InvalidParameterError(
+            f"{side}_directions are not orthonormal (off by {defect:.3g}): pass unit vectors at "
+            "right angles, for instance the Q of a QR decomposition"
+        )
+    return np.asarray(basis * lengths)

@@ -1,0 +1,99 @@
+"""What every covariance is: a linear map of independent standard normal entries."""
+
+import abc
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import CalibrationError
+from matrixdp.rounding import quotient_up
+
+__all__ = ["Covariance", "FloatArray", "Shape"]
+
+FloatArray = NDArray[np.float64]
+Shape = tuple[int, int]
+
+_MOST_TIGHTENINGS = 40
+
+
+class _Radius(Protocol):
+    @property
+    def value(self) -> float: ...
+
+
+class _Set(Protocol):
+    def radius(self, covariance: Any, /) -> _Radius: ...
+
+
+class _Budget(Protocol):
+    @property
+    def mu(self) -> float: ...
+
+
+class Covariance(abc.ABC):
+    """The covariance of matrix noise, as a linear map of independent standard normal entries."""
+
+    @property
+    @abc.abstractmethod
+    def smallest_singular_value(self) -> float:
+        """A lower bound of the smallest singular value of the colouring map, as a map of vec(N)."""
+
+    @property
+    @abc.abstractmethod
+    def largest_singular_value(self) -> float:
+        """The largest singular value of the colouring map, to float accuracy."""
+
+    @abc.abstractmethod
+    def check_shape(self, shape: Shape) -> None:
+        """Refuse a matrix shape that the covariance does not fit."""
+
+    @abc.abstractmethod
+    def colour(self, standard: FloatArray) -> FloatArray:
+        """Return noise of this covariance from independent standard normal entries."""
+
+    @abc.abstractmethod
+    def whiten(self, difference: FloatArray) -> FloatArray:
+        """Return the difference measured in noise: the inverse of `colour`."""
+
+    @abc.abstractmethod
+    def entry_scales(self, shape: Shape) -> FloatArray:
+        """Return the standard deviation of every entry of the noise."""
+
+    @abc.abstractmethod
+    def scaled(self, factor: float) -> Self:
+        """Return the covariance whose noise is a positive factor larger, to float accuracy."""
+
+    def total_variance(self, shape: Shape) -> float:
+        """Return the expected squared Frobenius norm of the noise."""
+        return float(np.sum(np.square(self.entry_scales(shape))))
+
+    def rescaled_for(self, sensitivity: _Set, budget: _Budget) -> Self:
+        """Return the covariance of this shape that a budget just allows for a sensitivity set.
+
+        Parameters
+        ----------
+        sensitivity : a sensitivity set
+            Judges how far neighbours are apart under this covariance.
+        budget : Budget
+            Its mu is what they may be apart.
+
+        Examples
+        --------
+        >>> from matrixdp import Budget, Diagonal, FrobeniusBall
+        >>> ball, budget = FrobeniusBall(1.0, neighbouring="replace"), Budget(1.0, 1e-5)
+        >>> tight = Diagonal([[1.0, 2.0]]).rescaled_for(ball, budget)
+        >>> tight.scales.round(4)
+        array([[3.7306, 7.4613]])
+        """
+        tight = self.scaled(quotient_up(sensitivity.radius(self).value, budget.mu))
+        excess = 2.0**-52
+        for _ in range(_MOST_TIGHTENINGS):
+            if sensitivity.radius(tight).value <= budget.mu:
+                return tight
+            tight = tight.scaled(1.0 + excess)
+            excess *= 2.0
+        raise CalibrationError(
+            "the covariance could not be made tight: it is too close to singular for float64; add "
+            "variance in its weakest direction"
+        )
