@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from matrixdp.errors import InvalidParameterError, StorageError
 
-__all__ = ["check_new_file", "unfinished_file"]
+__all__ = ["check_new_file", "publish", "unfinished_file"]
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -53,7 +53,7 @@ def unfinished_file(target: Path, header: bytes) -> Iterator[BinaryIO]:
             file.seek(0)
             file.write(header)
             _force(file)
-        _publish(temporary, target)
+        publish(temporary, target)
     except OSError as error:
         if error.errno in _FULL:
             raise StorageError(
@@ -71,7 +71,7 @@ def _force(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def _publish(temporary: Path, target: Path) -> None:
+def publish(temporary: Path, target: Path) -> None:
     """Give the finished file its name, without ever replacing another."""
     try:
         os.link(temporary, target)
