@@ -318,5 +318,15 @@ def test_contexts_refuse_what_they_cannot_serve() -> None:
         NoiseContext.describe(shape=(2,), dtype="float64", scale=1.0, grid_bits=21)
     with pytest.raises(InvalidParameterError, match="at least one axis"):
         NoiseContext.describe(shape=(), dtype="float64", scale=1.0)
+    for grid_bits in (19.5, 19.0, True, "19", None):
+        with pytest.raises(InvalidParameterError, match="grid_bits must be an integer"):
+            NoiseContext.describe(shape=(2,), dtype="float64", scale=1.0, grid_bits=grid_bits)  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameterError, match="grid_bits must be an integer"):
+            replace(CONTEXT, grid_bits=grid_bits)  # type: ignore[arg-type]
+    for length in (2.0, True, np.True_, "2"):
+        with pytest.raises(InvalidParameterError, match="shape must be an integer"):
+            NoiseContext.describe(shape=(2, length), dtype="float64", scale=1.0)  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameterError, match="shape must be an integer"):
+            replace(CONTEXT, shape=(length,))  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="dtype='<i8'"):
         NoiseContext.describe(shape=(2,), dtype="int64", scale=1.0)

@@ -51,7 +51,6 @@ def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: Kernel
     def fill(first: int, last: int) -> None:
         _Worker(tile, stream, make_kernel()).fill(first, last)
 
-    make_kernel()
     over_ranges(fill, prod(tile.shape), threads, BLOCK_ELEMENTS)
 
 
