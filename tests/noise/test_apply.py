@@ -243,6 +243,7 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], type[MatrixDPError], str]] = {
     ),
     "odd unsigned scale": (ZEROS, np.uint64(2**64 - 1), {}, InvalidParameterError, "exactly"),
     "odd integer in a list": (ZEROS, [[0.5], [2**53 + 1]], {}, InvalidParameterError, "exactly"),
+    "ragged scale": (ZEROS, [[1.0], [1.0, 2.0]], {}, ShapeError, "different lengths"),
     "masked scale": (ZEROS, np.ma.ones((2, 5)), {}, InvalidParameterError, "masked"),
 }
 

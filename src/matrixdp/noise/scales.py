@@ -107,7 +107,13 @@ def _as_real_array(scale: Any) -> NDArray[Any]:
         raise InvalidParameterError(
             "scale must not be a masked array; fill its gaps, for example by scale.filled(...)"
         )
-    array = np.asarray(scale)
+    try:
+        array = np.asarray(scale)
+    except ValueError as error:
+        raise ShapeError(
+            "scale must be one number or an array, got lists of different lengths; give every row "
+            "as many entries"
+        ) from error
     if array.dtype.kind not in "fiu":
         raise InvalidParameterError(
             f"scale must be a real number or an array of them, got dtype={array.dtype.str!r}; "
