@@ -20,7 +20,7 @@ from matrixdp.noise.keys import ReleaseKey
 from matrixdp.noise.npy_layout import NpyLayout, npy_header, read_layout
 from matrixdp.noise.scales import checked_scale, value_limit
 from matrixdp.noise.threads import checked_threads
-from matrixdp.noise.unfinished import check_new_file, unfinished_file
+from matrixdp.noise.unfinished import check_new_file, storage_errors, unfinished_file
 
 __all__ = ["add_noise_to_npy"]
 
@@ -97,7 +97,11 @@ def add_noise_to_npy(
             check_finite(values, limit, workers)
             advance(values.size)
         fastest_kernel()  # what fails to compile, or to open, does so before the key is spent
-        with unfinished_file(result, npy_header(layout)) as file, key.bind(context) as stream:
+        with (
+            storage_errors(result),
+            unfinished_file(result, npy_header(layout)) as file,
+            key.bind(context) as stream,
+        ):
             noise = ExactNoise(stream, scales)
             for start, values in _chunks(path, layout):
                 noise.add_range(values, start, out=values, threads=workers)

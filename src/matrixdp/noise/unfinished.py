@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from matrixdp.errors import InvalidParameterError, MatrixDPError, StorageError
 
-__all__ = ["check_new_file", "publish", "unfinished_file"]
+__all__ = ["check_new_file", "publish", "storage_errors", "unfinished_file"]
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_FOLDER_SYNC = {errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
@@ -19,10 +19,8 @@ _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 def check_new_file(target: Path) -> None:
     """Refuse a target that exists, whose folder does not, or whose name the system refuses."""
-    try:
+    with storage_errors(target):
         taken = target.exists() or target.is_symlink()
-    except OSError as error:
-        raise _not_made(target, error) from error
     if taken:
         raise InvalidParameterError(
             f"target={str(target)!r} exists and is never overwritten; choose another name"
@@ -46,8 +44,10 @@ def unfinished_file(target: Path, header: bytes) -> Iterator[BinaryIO]:
     Raises
     ------
     StorageError
-        If the file cannot be opened (then the block is never entered), the disk is full, or
-        the system reports any other error; the target is not made.
+        If the disk is full.
+    OSError
+        If the file cannot be opened (then the block is never entered), or the system reports any
+        other error; the target is not made. See ``storage_errors``.
     InvalidParameterError
         If the target has come into being meanwhile.
     """
@@ -63,20 +63,35 @@ def unfinished_file(target: Path, header: bytes) -> Iterator[BinaryIO]:
             file.write(header)
             _force(file)
         publish(temporary, target)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise _not_made(target, error) from error
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def storage_errors(target: Path) -> Iterator[None]:
+    """Turn an error of the system on the way to the target into one that says what became of it.
+
+    Raises
+    ------
+    StorageError
+        Which says that the target was not made, and why.
+    """
+    try:
+        yield
     except MatrixDPError:
         raise
     except OSError as error:
         raise _not_made(target, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _create(temporary: Path, target: Path) -> BinaryIO:
     """Open the hidden file, which must be new."""
     try:
         return temporary.open("xb")
-    except OSError as error:
-        raise _not_made(target, error) from error
     except ValueError as error:  # a name with a zero byte
         raise InvalidParameterError(
             f"target={str(target)!r} is no name of a file; choose another"
