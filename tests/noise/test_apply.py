@@ -232,6 +232,19 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], type[MatrixDPError], str]] = {
         "overlaps the value",
     ),
     "no threads": (ZEROS, 1.0, {"threads": 0}, InvalidParameterError, "threads=0"),
+    "a thread and a half": (ZEROS, 1.0, {"threads": 1.5}, InvalidParameterError, "threads=1.5"),
+    "endless threads": (ZEROS, 1.0, {"threads": np.inf}, InvalidParameterError, "threads=inf"),
+    "threads in words": (ZEROS, 1.0, {"threads": "2"}, InvalidParameterError, "threads='2'"),
+    "true for threads": (ZEROS, 1.0, {"threads": True}, InvalidParameterError, "threads=True"),
+    "odd integer scale": (ZEROS, 2**53 + 1, {}, InvalidParameterError, "exactly"),
+    "odd integer scales": (
+        *(ZEROS, np.array([[1], [2**60 + 1]]), {}, InvalidParameterError),
+        "exactly",
+    ),
+    "odd unsigned scale": (ZEROS, np.uint64(2**64 - 1), {}, InvalidParameterError, "exactly"),
+    "odd integer in a list": (ZEROS, [[0.5], [2**53 + 1]], {}, InvalidParameterError, "exactly"),
+    "ragged scale": (ZEROS, [[1.0], [1.0, 2.0]], {}, ShapeError, "different lengths"),
+    "masked scale": (ZEROS, np.ma.ones((2, 5)), {}, InvalidParameterError, "masked"),
 }
 
 
@@ -249,6 +262,80 @@ def test_bad_input_is_refused_before_anything_is_drawn(case: Any) -> None:
     assert repr(key) == "ReleaseKey(unbound)"
     if before is not None:
         assert np.array_equal(out, before)
+
+
+def test_scales_that_float64_holds_are_taken() -> None:
+    expected = add_noise(ZEROS, 2.0**53, test_key(32))
+    for scale in (2**53, np.uint64(2**53), np.float32(2**53), np.longdouble(2**53), [[2**53]]):
+        assert np.array_equal(add_noise(ZEROS, scale, test_key(32)), expected)
+    assert np.isfinite(add_noise(ZEROS, 2**62 + 2**11, test_key(32))).all()
+    assert np.isfinite(add_noise(ZEROS, [[1, 0.5, 2**60, 4, 3]], test_key(32))).all()
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="long doubles are doubles here")
+@pytest.mark.parametrize("base", ["1", "3e200"])
+def test_long_doubles_are_never_rounded(base: str) -> None:
+    key = ReleaseKey.generate()
+    number = np.nextafter(np.longdouble(base), np.longdouble("inf"))
+    for scale in (number, np.full((2, 1), number), np.longdouble("1e4000")):
+        with pytest.raises(InvalidParameterError, match="exactly"):
+            add_noise(ZEROS, scale, key)
+    with pytest.raises(InvalidParameterError, match="scale must be a finite"):
+        add_noise(ZEROS, np.longdouble("nan"), key)
+    assert repr(key) == "ReleaseKey(unbound)"
+
+
+class Fickle:
+    """An array-like that answers something else every time."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    def __array__(self, *_: Any, **__: Any) -> NDArray[np.float64]:
+        self.answers += 1
+        return np.full((2, 1), 2.0**self.answers)
+
+
+def test_the_scale_is_asked_for_once() -> None:
+    fickle = Fickle()
+    noisy = add_noise(ZEROS, fickle, test_key(33))
+    assert fickle.answers == 1
+    assert np.array_equal(noisy, add_noise(ZEROS, np.full((2, 1), 2.0), test_key(33)))
+
+
+@pytest.mark.parametrize("error", [ImportError, OSError])
+def test_a_broken_numba_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def broken(name: str) -> None:
+        raise error(f"{name} needs another numpy")
+
+    available_kernels.cache_clear()
+    monkeypatch.setattr("importlib.import_module", broken)
+    try:
+        assert list(available_kernels()) == ["numpy"]
+        assert np.array_equal(add_noise(VALUE, 3.0, test_key(20)), EXPECTED)
+    finally:
+        available_kernels.cache_clear()
+
+
+def test_a_kernel_that_cannot_be_made_spends_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("the compiler is broken")
+
+    monkeypatch.setattr("matrixdp.noise.apply.fastest_kernel", fail)
+    key = ReleaseKey.generate()
+    with pytest.raises(RuntimeError, match="compiler"):
+        add_noise(VALUE, 3.0, key)
+    assert repr(key) == "ReleaseKey(unbound)"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_signalling_nan_is_refused_like_any_other(threads: int) -> None:
+    value = np.zeros((2, 1 << 22), dtype=np.float32)
+    value.view(np.uint32)[1, 5] = 0x7FA00000
+    with np.errstate(all="raise"), pytest.raises(InvalidParameterError, match="finite"):
+        add_noise(value, 1.0, test_key(34), threads=threads)
 
 
 def test_threads_find_a_bad_element_too() -> None:
@@ -299,6 +386,9 @@ def test_a_stream_serves_its_own_context_only() -> None:
     for count, start in [(1, 10), (11, 0), (1, -1)]:
         with pytest.raises(ShapeError, match="do not lie within"):
             noise.add_range(np.zeros(count), start)
+    for bad in (np.nan, np.inf):
+        with pytest.raises(InvalidParameterError, match="finite"):
+            noise.add_range(np.array([0.0, bad]), 3)
     stream.close()
     with pytest.raises(KeyStateError, match="closed"):
         noise.add(np.zeros((2, 5)))

@@ -1,11 +1,15 @@
 """The shipped table is the proven one, and the proof can fail."""
 
 import hashlib
+import subprocess
+import sys
+from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
+from flint import arb
 
 from matrixdp.errors import MatrixDPError
 from matrixdp.noise import certificate
@@ -89,6 +93,72 @@ def test_a_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_module, "TABLE_DIGEST", "0" * 64)
     with pytest.raises(MatrixDPError, match="not the proven one"):
         table_module.load_table.__wrapped__()
+
+
+def coordinates(rng: np.random.Generator) -> list[float]:
+    """Return coordinates t as the fast path makes them: both ends, the centre, and random ones."""
+    low_bits = [0, FRACTION_MASK, 1 << 43, *(int(k) for k in rng.integers(0, 1 << 44, 40))]
+    return [float(np.int64(k | ONE_BITS).view(np.float64)) - CENTRE for k in low_bits]
+
+
+def horner(column: list[float], t: float) -> tuple[Fraction, float, float]:
+    """Evaluate a polynomial exactly, with two roundings a step, and with one (fused)."""
+    exact, plain, fused = Fraction(column[-1]), column[-1], column[-1]
+    for c in reversed(column[:-1]):
+        exact = exact * Fraction(t) + Fraction(c)
+        plain = plain * t + c
+        fused = float(Fraction(fused) * Fraction(t) + Fraction(c))
+    return exact, plain, fused
+
+
+def worst_rounding(share: Fraction) -> Fraction:
+    """Return the largest rounding error of Horner's rule as a part of a share of its bound."""
+    rng = np.random.default_rng(8)
+    table, worst = coefficients(load_table()), Fraction(0)
+    for column in rng.integers(1, table.shape[1] - 1, 200):
+        powers = [float(c) for c in table[:, column]]
+        bounds = certificate._horner_error([arb(c) for c in powers])
+        error, magnitude = (Fraction(float(bound.lower())) for bound in bounds)
+        for t in coordinates(rng):
+            exact, plain, fused = horner(powers, t)
+            assert max(abs(plain), abs(fused)) <= magnitude
+            found = max(abs(Fraction(plain) - exact), abs(Fraction(fused) - exact))
+            worst = max(worst, found / (error * share))
+    return worst
+
+
+def test_horners_rule_stays_within_its_bound() -> None:
+    assert worst_rounding(Fraction(1)) <= 1
+    assert worst_rounding(Fraction(2, 5)) > 1
+
+
+@pytest.mark.parametrize("exponent", range(-BINADES, 0))
+def test_the_distance_of_a_segment_is_reached_at_ties(exponent: int) -> None:
+    spacing = 1 << max(0, UNIFORM_BITS + exponent - 52)
+    width = 1 << (UNIFORM_BITS + exponent - SEGMENT_BITS)
+    for index in (0, 1, 77, 255):
+        left = width * ((1 << SEGMENT_BITS) + index)
+        uniforms = [left + k * spacing + spacing // 2 for k in (0, 1, 2, 1001)]
+        conversion = max(abs(Fraction(u) - Fraction(float(u))) for u in uniforms)
+        assert conversion == (Fraction(spacing, 2) if spacing > 1 else 0)
+        distance = Segment(exponent, index).distance
+        reached = (conversion + Fraction(1, 2)) / 2**UNIFORM_BITS
+        assert Fraction(int(distance.p), int(distance.q)) == reached
+
+
+WITHOUT_FLINT = """
+import sys
+sys.modules["flint"] = None
+import matrixdp.noise.certificate
+"""
+
+
+def test_a_missing_flint_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_FLINT], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "pip install 'matrixdp[dev]'" in done.stderr
 
 
 def fast_normal(uniform: int) -> float:

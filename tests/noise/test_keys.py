@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, KeyStateError
-from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise
+from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise, keys
 from matrixdp.noise.keys import RANGE_ELEMENTS
 from reference.noise import test_key
 
@@ -152,12 +153,11 @@ def test_binding_and_closing_erase() -> None:
     key = test_key(9)
     kept = key._secret
     stream = key.bind(CONTEXT)
-    assert kept == b""
-    stream.words(0, 1)
-    secrets = [stream._first_key, stream._further_key, stream._range_key[1]]
+    assert kept == bytes(32)
+    secrets = [stream._first_key, stream._further_key]
     assert all(any(secret) for secret in secrets)
     stream.close()
-    assert secrets == [b"", b"", b""]
+    assert secrets == [bytes(32), bytes(32)]
     for use in (lambda: stream.words(0, 1), stream.export_secret, lambda: stream.further_words(0)):
         with pytest.raises(KeyStateError, match="closed"):
             use()
@@ -168,11 +168,47 @@ def test_dropping_erases() -> None:
     key = test_key(10)
     kept = key._secret
     del key
-    assert kept == b""
+    assert kept == bytes(32)
     stream = test_key(11).bind(CONTEXT)
     kept = stream._first_key
     del stream
-    assert kept == b""
+    assert kept == bytes(32)
+
+
+def test_a_stream_closes_while_its_secret_is_being_read() -> None:
+    # A reader holds the buffer of a key as long as it derives from it; a resize would fail.
+    stream = test_key(16).bind(CONTEXT)
+    with memoryview(stream._first_key) as first, memoryview(stream._further_key) as further:
+        stream.close()
+        assert bytes(first) == bytes(further) == bytes(32)
+    key = test_key(16)
+    with memoryview(key._secret) as secret:
+        key.close()
+        assert bytes(secret) == bytes(32)
+
+
+def test_the_keys_of_ranges_are_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    real = keys._keystream
+
+    def watch(key: bytearray, counter: int) -> Any:
+        assert any(key)
+        seen.append(key)
+        return real(key, counter)
+
+    monkeypatch.setattr(keys, "_keystream", watch)
+    stream = test_key(17).bind(CONTEXT)
+    stream.words(RANGE_ELEMENTS - 1, 2)
+    stream.words(5 * RANGE_ELEMENTS, 1)
+    assert len({id(key) for key in seen}) == len(seen) >= 3
+    assert all(key == bytes(32) for key in seen)
+
+
+def test_a_context_cannot_be_exchanged() -> None:
+    stream = test_key(18).bind(CONTEXT)
+    with pytest.raises(AttributeError):
+        stream.context = replace(CONTEXT, shape=(10,))  # type: ignore[misc]
+    assert stream.context is CONTEXT
 
 
 def test_closing_under_a_reader_never_gives_words_of_an_erased_key() -> None:
@@ -185,7 +221,9 @@ def test_closing_under_a_reader_never_gives_words_of_an_erased_key() -> None:
         stream = test_key(15).bind(CONTEXT)
         with ThreadPoolExecutor(2) as pool:
             reading = pool.submit(read, stream)
-            pool.submit(stream.close)
+            closing = pool.submit(stream.close)
+        closing.result()
+        assert not any(stream._first_key + stream._further_key)
         try:
             assert all(np.array_equal(words, expected) for words in reading.result())
         except KeyStateError:
@@ -203,6 +241,14 @@ def test_an_erased_key_is_refused() -> None:
 def test_a_key_of_the_wrong_length_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="32 bytes, got 31"):
         ReleaseKey.from_bytes(bytes(31))
+    with pytest.raises(InvalidParameterError, match="32 bytes, got 0"):
+        ReleaseKey(bytearray())
+
+
+@pytest.mark.parametrize("secret", [32, "k" * 32, [0] * 32, memoryview(bytes(32)), np.zeros(32)])
+def test_a_key_is_made_from_bytes_alone(secret: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="bytes or bytearray"):
+        ReleaseKey.from_bytes(secret)
 
 
 FORK = """
@@ -272,5 +318,15 @@ def test_contexts_refuse_what_they_cannot_serve() -> None:
         NoiseContext.describe(shape=(2,), dtype="float64", scale=1.0, grid_bits=21)
     with pytest.raises(InvalidParameterError, match="at least one axis"):
         NoiseContext.describe(shape=(), dtype="float64", scale=1.0)
+    for grid_bits in (19.5, 19.0, True, "19", None):
+        with pytest.raises(InvalidParameterError, match="grid_bits must be an integer"):
+            NoiseContext.describe(shape=(2,), dtype="float64", scale=1.0, grid_bits=grid_bits)  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameterError, match="grid_bits must be an integer"):
+            replace(CONTEXT, grid_bits=grid_bits)  # type: ignore[arg-type]
+    for length in (2.0, True, np.True_, "2"):
+        with pytest.raises(InvalidParameterError, match="shape must be an integer"):
+            NoiseContext.describe(shape=(2, length), dtype="float64", scale=1.0)  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameterError, match="shape must be an integer"):
+            replace(CONTEXT, shape=(length,))  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="dtype='<i8'"):
         NoiseContext.describe(shape=(2,), dtype="int64", scale=1.0)

@@ -15,7 +15,7 @@ from matrixdp.noise.flat import FlatView, rectangles
 from matrixdp.noise.kernels import KernelFactory, fastest_kernel
 from matrixdp.noise.keys import NoiseStream, ReleaseKey
 from matrixdp.noise.scales import checked_scale, scale_digest, value_limit
-from matrixdp.noise.threads import check_threads
+from matrixdp.noise.threads import checked_threads
 
 __all__ = ["ExactNoise", "add_noise"]
 
@@ -71,16 +71,17 @@ def add_noise(
            [3.58790398, 3.56068087]])
     """
     array = checked_value(value)
-    context = NoiseContext.describe(shape=array.shape, dtype=array.dtype, scale=scale)
     scales = checked_scale(scale, array.shape, array.dtype)
+    context = NoiseContext.describe(shape=array.shape, dtype=array.dtype, scale=scales)
     target = checked_output(out, array, scales)
-    check_threads(threads)
-    check_finite(array, value_limit(context.grid_exponents[0], array.dtype), threads)
+    workers = checked_threads(threads)
+    check_finite(array, value_limit(context.grid_exponents[0], array.dtype), workers)
+    fastest_kernel()  # what fails to compile does so before the key is spent
     with key.bind(context) as stream:
         _fill(
             *(stream, scales, array, target),
             origin=(0,) * array.ndim,
-            threads=threads,
+            threads=workers,
             make_kernel=fastest_kernel,
         )
     return target
@@ -129,6 +130,7 @@ class ExactNoise:
             )
         self._stream = stream
         self._make_kernel = make_kernel
+        make_kernel()  # what is compiled is compiled here, not by several threads at once
         self._limit = value_limit(context.grid_exponents[0], context.dtype)
 
     @property
@@ -185,9 +187,9 @@ class ExactNoise:
                 f"of shape {self.context.shape}"
             )
         target = checked_output(out, array, self._scales)
-        check_threads(threads)
-        check_finite(array, self._limit, threads)
-        self._fill_part(array, target, corner, threads)
+        workers = checked_threads(threads)
+        check_finite(array, self._limit, workers)
+        self._fill_part(array, target, corner, workers)
         return target
 
     def add_range(
@@ -215,15 +217,15 @@ class ExactNoise:
                 "elements of the whole"
             )
         target = checked_output(out, array, self._scales)
-        check_threads(threads)
-        check_finite(array, self._limit, threads)
+        workers = checked_threads(threads)
+        check_finite(array, self._limit, workers)
         position = 0
         for rectangle in rectangles(self.context.shape, first, first + array.size):
             shape = tuple(part.stop - part.start for part in rectangle)
             piece = slice(position, position + prod(shape))
             corner = tuple(part.start for part in rectangle)
             self._fill_part(
-                array[piece].reshape(shape), target[piece].reshape(shape), corner, threads
+                array[piece].reshape(shape), target[piece].reshape(shape), corner, workers
             )
             position = piece.stop
         return target

@@ -98,17 +98,26 @@ def check_finite(value: NDArray[Any], limit: float, threads: int = 1) -> None:
     flat = FlatView(value)
 
     def check(first: int, last: int) -> None:
-        buffer = np.empty(min(_CHECKED_TOGETHER, last - first), dtype=np.float64)
-        for start in range(first, last, _CHECKED_TOGETHER):
-            size = min(_CHECKED_TOGETHER, last - start)
-            values = flat.view(start, size)
-            if values is None:
-                values = buffer[:size]
-                flat.read(start, values)
-            if not (values.max() < limit and values.min() > -limit):  # NaN fails both
-                raise InvalidParameterError(
-                    f"value must be finite and smaller than {limit!r} in every element (the limit "
-                    "follows from the smallest scale); it holds NaN, infinity or a larger number"
-                )
+        with np.errstate(all="ignore"):  # a signalling NaN is reported like any other
+            within = _all_within(flat, first, last, limit)
+        if not within:
+            raise InvalidParameterError(
+                f"value must be finite and smaller than {limit!r} in every element (the limit "
+                "follows from the smallest scale); it holds NaN, infinity or a larger number"
+            )
 
     over_ranges(check, value.size, threads, _WORTH_A_THREAD)
+
+
+def _all_within(flat: FlatView, first: int, last: int, limit: float) -> bool:
+    """Return whether the elements ``first .. last - 1`` are below the limit in absolute value."""
+    buffer = np.empty(min(_CHECKED_TOGETHER, last - first), dtype=np.float64)
+    for start in range(first, last, _CHECKED_TOGETHER):
+        size = min(_CHECKED_TOGETHER, last - start)
+        values = flat.view(start, size)
+        if values is None:
+            values = buffer[:size]
+            flat.read(start, values)
+        if not (values.max() < limit and values.min() > -limit):  # NaN fails both
+            return False
+    return True

@@ -47,6 +47,11 @@ class Block:
             undecided=np.empty(length, dtype=np.bool_),
         )
 
+    def wipe(self) -> None:
+        """Overwrite the words, and the values before and after the noise."""
+        for space in (self.words, self.values, self.noisy):
+            space.fill(0)
+
 
 class Kernel(Protocol):
     """The fast path over one block.
@@ -55,6 +60,10 @@ class Kernel(Protocol):
     are left to the exact path. Which elements are undecided may differ. A kernel owns work space
     and serves one thread.
     """
+
+    def wipe(self, length: int) -> None:
+        """Overwrite what calls with at most ``length`` elements left of the noise."""
+        ...
 
     def __call__(self, block: Block, grid_bits: int) -> int:
         """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided."""

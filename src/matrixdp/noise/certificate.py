@@ -19,7 +19,7 @@ The proof, for one segment. Let ``x`` be the double nearest to the 63-bit intege
 3. *Horner's rule.* Each step multiplies and adds, with two roundings or, where the compiler fuses
    them, one; the bound for two covers both.
 4. *Scaling and rounding.* ``r = f + s * z`` with ``|f| <= 1/2`` exact and
-   ``s < 2**(GRID_BITS + 1)``: two more roundings (or one), and ``2**-1000`` for a value that
+   ``s < 2**(GRID_BITS + 1)``: two more roundings (or one), and ``2**-100`` for a value that
    underflowed when it was scaled.
 
 The sum is a bound on the error of r, in grid steps; the largest one must not exceed ``STEP_ERROR``.
@@ -35,7 +35,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
 from matrixdp.errors import MatrixDPError
@@ -51,6 +50,14 @@ from matrixdp.noise.table import (
     load_table,
     table_digest,
 )
+
+try:
+    from flint import arb, ctx, fmpq
+except ImportError as error:
+    raise ImportError(
+        "the certificate of the noise table needs python-flint; install it with "
+        "pip install 'matrixdp[dev]'"
+    ) from error
 
 __all__ = ["Segment", "make_table", "prove_table", "segments"]
 
@@ -308,7 +315,7 @@ def _segment_error(segment: Segment, column: NDArray[np.float64]) -> Any:
     largest_scale = arb(2) ** (GRID_BITS + 1)
     product = largest_scale * magnitude
     rounding = _UNIT_ROUNDOFF * (product + product * (1 + _UNIT_ROUNDOFF) + fmpq(1, 2))
-    return largest_scale * inverse + rounding + fmpq(1, 2**1000)
+    return largest_scale * inverse + rounding + fmpq(1, 2**100)
 
 
 def prove_table(table: NDArray[np.int64]) -> float:

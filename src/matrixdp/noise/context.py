@@ -3,10 +3,10 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from operator import index
 from typing import Any, Self
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.noise.integers import checked_integer
 from matrixdp.noise.scales import (
     checked_dtype,
     checked_grid_bits,
@@ -67,7 +67,7 @@ class NoiseContext:
             )
         checked_dtype(self.dtype)
         checked_grid_bits(self.grid_bits)
-        if not self.shape or not all(n >= 0 for n in self.shape):
+        if not self.shape or not all(checked_integer(n, "shape") >= 0 for n in self.shape):
             raise InvalidParameterError(
                 f"shape must have at least one axis, of whole lengths, got shape={self.shape!r}"
             )
@@ -95,14 +95,15 @@ class NoiseContext:
         InvalidParameterError, ShapeError
             If anything is outside what is supported.
         """
-        lengths = tuple(index(n) for n in shape)
+        lengths = tuple(checked_integer(n, "shape") for n in shape)
         kind = checked_dtype(dtype)
         scales = checked_scale(scale, lengths, kind)
+        bits = checked_grid_bits(grid_bits)
         return cls(
             shape=lengths,
             dtype=kind.str,
-            grid_bits=checked_grid_bits(grid_bits),
-            grid_exponents=grid_exponents(scales, grid_bits),
+            grid_bits=bits,
+            grid_exponents=grid_exponents(scales, bits),
             scale_digest=scale_digest(scales),
         )
 

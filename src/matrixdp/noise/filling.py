@@ -51,7 +51,6 @@ def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: Kernel
     def fill(first: int, last: int) -> None:
         _Worker(tile, stream, make_kernel()).fill(first, last)
 
-    make_kernel()
     over_ranges(fill, prod(tile.shape), threads, BLOCK_ELEMENTS)
 
 
@@ -72,7 +71,8 @@ class _Worker:
                 for run in runs_of_tile(tile.whole, tile.origin, tile.shape, first, last):
                     self._fill_run(*run)
         finally:
-            self._space.words.fill(0)
+            self._space.wipe()
+            self._kernel.wipe(self._space.words.size)
 
     def _fill_run(self, begin: int, end: int, offset: int) -> None:
         """Fill consecutive elements; element i of the tile is ``i + offset`` of the whole."""

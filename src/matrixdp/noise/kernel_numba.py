@@ -109,6 +109,9 @@ class NumbaKernel:
         self._loop = _compile(np.ascontiguousarray(table).tobytes(), table.shape[1])
         self._scales = np.full(block_length, np.nan)
 
+    def wipe(self, length: int) -> None:
+        """Do nothing: the work space holds scales alone, which are public."""
+
     def __call__(self, block: Block, grid_bits: int) -> int:
         """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided."""
         scales = block.scales

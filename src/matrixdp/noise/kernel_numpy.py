@@ -37,8 +37,13 @@ class NumpyKernel:
     def __init__(self, table: NDArray[np.int64], block_length: int) -> None:
         self._c0, self._c1 = table.view(np.float64)[:2]
         self._packed = table[2]
-        self._integers = np.empty((2, block_length), dtype=np.int64)
-        self._floats = np.empty((3, block_length), dtype=np.float64)
+        self._integers = np.zeros((2, block_length), dtype=np.int64)
+        self._floats = np.zeros((3, block_length), dtype=np.float64)
+
+    def wipe(self, length: int) -> None:
+        """Overwrite what calls with at most ``length`` elements left of the noise."""
+        self._integers[:, :length] = 0
+        self._floats[:, :length] = 0.0
 
     def __call__(self, block: Block, grid_bits: int) -> int:
         """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided.

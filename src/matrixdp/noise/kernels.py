@@ -1,8 +1,8 @@
-"""Which fast path runs: numba where it is installed, numpy everywhere else."""
+"""Which fast path runs: numba where it works, numpy everywhere else."""
 
+import importlib
 from collections.abc import Callable
 from functools import lru_cache
-from importlib.util import find_spec
 
 from matrixdp.noise.block import BLOCK_ELEMENTS, Kernel
 from matrixdp.noise.kernel_numba import NumbaKernel
@@ -32,10 +32,19 @@ def available_kernels() -> dict[str, KernelFactory]:
     >>> "numpy" in available_kernels()
     True
     """
-    fast: dict[str, KernelFactory] = {"numba": _numba_kernel} if find_spec("numba") else {}
+    fast: dict[str, KernelFactory] = {"numba": _numba_kernel} if _numba_works() else {}
     return fast | {"numpy": _numpy_kernel}
 
 
+def _numba_works() -> bool:
+    """Return whether numba can be imported: installed, and fit for this numpy and system."""
+    try:
+        importlib.import_module("numba")
+    except (ImportError, OSError):  # the latter for a compiler library that cannot be loaded
+        return False
+    return True
+
+
 def fastest_kernel() -> Kernel:
-    """Make a kernel of the fastest kind that is installed."""
+    """Make a kernel of the fastest kind that works here."""
     return next(iter(available_kernels().values()))()

@@ -60,10 +60,12 @@ class ReleaseKey:
     ReleaseKey(bound)
     """
 
-    __slots__ = ("_context", "_lock", "_process", "_secret")
+    __slots__ = ("_context", "_erased", "_lock", "_process", "_secret")
 
     def __init__(self, secret: bytearray) -> None:
+        _check_key_length(secret)
         self._secret = secret
+        self._erased = False
         self._process = os.getpid()
         self._context: NoiseContext | None = None
         self._lock = Lock()
@@ -74,17 +76,18 @@ class ReleaseKey:
         return cls(bytearray(os.urandom(_KEY_BYTES)))
 
     @classmethod
-    def from_bytes(cls, secret: bytes) -> Self:
+    def from_bytes(cls, secret: bytes | bytearray) -> Self:
         """Make a key from 32 given bytes, for tests: a known key protects nothing.
 
         Raises
         ------
         InvalidParameterError
-            If there are not exactly 32 bytes.
+            If these are not exactly 32 bytes, as bytes or bytearray.
         """
-        if len(secret) != _KEY_BYTES:
+        if not isinstance(secret, bytes | bytearray):
             raise InvalidParameterError(
-                f"a release key is made from {_KEY_BYTES} bytes, got {len(secret)} of them"
+                f"secret must be bytes or bytearray, got {type(secret).__name__}; convert it with "
+                "bytes()"
             )
         return cls(bytearray(secret))
 
@@ -109,7 +112,7 @@ class ReleaseKey:
             kdf = HKDF(SHA256(), _STREAM_BYTES, salt=None, info=context.encode())
             kdf.derive_into(self._secret, derived)
             self._context = context
-            _erase(self._secret)
+            self._erase()
         return NoiseStream(context, derived)
 
     def check_unbound(self) -> None:
@@ -120,7 +123,7 @@ class ReleaseKey:
                 "this release key is already bound to a context; a key serves one release, make "
                 "another with ReleaseKey.generate(), or read the stream that bind returned"
             )
-        if not self._secret:
+        if self._erased:
             raise KeyStateError("this release key is erased; use ReleaseKey.generate()")
 
     def _check_process(self) -> None:
@@ -134,18 +137,23 @@ class ReleaseKey:
     def close(self) -> None:
         """Overwrite the key; it cannot be bound any more."""
         with self._lock:
-            _erase(self._secret)
+            self._erase()
+
+    def _erase(self) -> None:
+        """Mark the key as erased, then overwrite it."""
+        self._erased = True
+        _overwrite(self._secret)
 
     def __del__(self) -> None:
         """Overwrite the key."""
         if hasattr(self, "_secret"):
-            _erase(self._secret)
+            self._erase()
 
     def __repr__(self) -> str:
         """Say whether the key is bound, never what it is."""
         if self._context is not None:
             return "ReleaseKey(bound)"
-        return "ReleaseKey(unbound)" if self._secret else "ReleaseKey(erased)"
+        return "ReleaseKey(erased)" if self._erased else "ReleaseKey(unbound)"
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied."""
@@ -169,14 +177,18 @@ class NoiseStream:
     True
     """
 
-    __slots__ = ("_closed", "_first_key", "_further_key", "_range_key", "context")
+    __slots__ = ("_closed", "_context", "_first_key", "_further_key")
 
     def __init__(self, context: NoiseContext, secret: bytearray) -> None:
-        self.context = context
+        self._context = context
         self._closed = False
         self._first_key, self._further_key = secret[:_KEY_BYTES], secret[_KEY_BYTES:]
-        self._range_key: tuple[int, bytearray] = (-1, bytearray())
-        _erase(secret)
+        _overwrite(secret)
+
+    @property
+    def context(self) -> NoiseContext:
+        """What the stream is bound to; it cannot be changed."""
+        return self._context
 
     @classmethod
     def from_secret(cls, secret: bytes, context: NoiseContext) -> Self:
@@ -229,21 +241,21 @@ class NoiseStream:
     def open_range(self, number: int, offset: int) -> CipherContext:
         """Return the keystream of a range of elements, at an even offset into it."""
         self._check_open()
-        known, key = self._range_key
-        if known != number:
-            key = bytearray(_KEY_BYTES)
-            kdf = HKDFExpand(SHA256(), _KEY_BYTES, b"first words" + number.to_bytes(8, "little"))
+        key = bytearray(_KEY_BYTES)
+        kdf = HKDFExpand(SHA256(), _KEY_BYTES, b"first words" + number.to_bytes(8, "little"))
+        try:
             kdf.derive_into(self._first_key, key)
-            self._range_key = (number, key)
-        keystream = _keystream(key, offset // 2)
+            keystream = _keystream(key, offset // 2)
+        finally:
+            _overwrite(key)
         self._check_open()
         return keystream
 
     def close(self) -> None:
         """Overwrite the stream's secret; it cannot be read any more."""
         self._closed = True
-        for secret in (self._first_key, self._further_key, self._range_key[1]):
-            _erase(secret)
+        for secret in (self._first_key, self._further_key):
+            _overwrite(secret)
 
     def _check_open(self) -> None:
         """Refuse a closed stream.
@@ -270,7 +282,7 @@ class NoiseStream:
 
     def __del__(self) -> None:
         """Overwrite the secret."""
-        if hasattr(self, "_range_key"):
+        if hasattr(self, "_further_key"):
             self.close()
 
     def __repr__(self) -> str:
@@ -325,7 +337,14 @@ def _keystream(key: bytes | bytearray, counter: int) -> CipherContext:
     return Cipher(algorithms.AES(key), modes.CTR(counter.to_bytes(16, "big"))).encryptor()
 
 
-def _erase(secret: bytearray) -> None:
-    """Overwrite with zeros, then empty; an empty secret means erased."""
+def _check_key_length(secret: bytearray) -> None:
+    """Refuse a secret that is not as long as a key."""
+    if len(secret) != _KEY_BYTES:
+        raise InvalidParameterError(
+            f"a release key is made from {_KEY_BYTES} bytes, got {len(secret)} of them"
+        )
+
+
+def _overwrite(secret: bytearray) -> None:
+    """Overwrite with zeros, in place: never resized, which fails while another thread reads it."""
     secret[:] = bytes(len(secret))
-    secret.clear()

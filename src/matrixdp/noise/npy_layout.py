@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -15,6 +16,14 @@ from matrixdp.noise.scales import LARGEST_SCALE_EXPONENT
 __all__ = ["NpyLayout", "npy_header", "read_layout"]
 
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_NO_HEADER = (
+    *(ValueError, KeyError, TypeError, SyntaxError, TokenError),
+    *(OverflowError, RecursionError, MemoryError),
+)
+"""What numpy's parser raises for damaged headers, many brackets within each other among them."""
+
+_MOST_AXES = 64
+_LONGEST_AXIS = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -70,16 +79,27 @@ def _parse(file: BinaryIO, path: Path) -> NpyLayout:
     try:
         version = npy.read_magic(file)
         shape, fortran_order, dtype = _READERS[version](file)
-    except (ValueError, KeyError) as error:
+    except _NO_HEADER as error:
         raise FileFormatError(
             f"{path} is not a .npy file of numbers; write one with numpy.save"
         ) from error
+    if not _is_shape(shape):
+        raise FileFormatError(
+            f"the header of {path} gives a shape that no array has; write the file with numpy.save"
+        )
     if dtype.str not in LARGEST_SCALE_EXPONENT or not shape:
         raise FileFormatError(
             f"{path} holds an array of dtype {dtype.str!r} and shape {shape}; it must be float64 "
             "or float32, little-endian, with at least one axis"
         )
     return NpyLayout(shape, dtype, fortran_order, file.tell())
+
+
+def _is_shape(shape: tuple[Any, ...]) -> bool:
+    """Return whether these are lengths that an array can have; a truth value is none."""
+    return len(shape) <= _MOST_AXES and all(
+        type(length) is int and 0 <= length < _LONGEST_AXIS for length in shape
+    )
 
 
 def npy_header(layout: NpyLayout) -> bytes:

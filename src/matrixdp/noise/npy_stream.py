@@ -15,11 +15,12 @@ from matrixdp.errors import FileFormatError
 from matrixdp.noise.apply import ExactNoise
 from matrixdp.noise.arrays import check_finite
 from matrixdp.noise.context import NoiseContext
+from matrixdp.noise.kernels import fastest_kernel
 from matrixdp.noise.keys import ReleaseKey
 from matrixdp.noise.npy_layout import NpyLayout, npy_header, read_layout
 from matrixdp.noise.scales import checked_scale, value_limit
-from matrixdp.noise.threads import check_threads
-from matrixdp.noise.unfinished import check_new_file, unfinished_file
+from matrixdp.noise.threads import checked_threads
+from matrixdp.noise.unfinished import check_new_file, storage_errors, unfinished_file
 
 __all__ = ["add_noise_to_npy"]
 
@@ -39,8 +40,9 @@ def add_noise_to_npy(
 
     The file is read twice: once to see that every element is finite and within range, before
     anything is drawn, and once to add the noise. The target appears only when it is complete, and
-    is never overwritten; a run that is killed leaves at most a hidden file ending in
-    ``.unfinished`` without a header.
+    is never overwritten; a run that is killed leaves at most a hidden file whose name ends in
+    ``.unfinished``, which is to be deleted: it holds noisy values, and all of them with a header
+    if the run was killed in its last moment.
 
     Parameters
     ----------
@@ -66,7 +68,8 @@ def add_noise_to_npy(
     InvalidParameterError, ShapeError, KeyStateError
         Before anything is drawn, and before the key is spent.
     StorageError
-        If the disk fills up; the target is not made.
+        If the target cannot be opened, before the key is spent; or if the disk fills up or fails
+        later. The target is not made.
 
     Examples
     --------
@@ -85,18 +88,23 @@ def add_noise_to_npy(
     if layout.fortran_order:
         scales, shape = scales.T, shape[::-1]
     context = NoiseContext.describe(shape=shape, dtype=layout.dtype, scale=scales)
-    check_threads(threads)
+    workers = checked_threads(threads)
     check_new_file(result)
     key.check_unbound()
     limit = value_limit(context.grid_exponents[0], layout.dtype)
     with _progress_bar(2 * layout.size, shown=progress) as advance:
         for _, values in _chunks(path, layout):
-            check_finite(values, limit, threads)
+            check_finite(values, limit, workers)
             advance(values.size)
-        with key.bind(context) as stream, unfinished_file(result, npy_header(layout)) as file:
+        fastest_kernel()  # what fails to compile, or to open, does so before the key is spent
+        with (
+            storage_errors(result),
+            unfinished_file(result, npy_header(layout)) as file,
+            key.bind(context) as stream,
+        ):
             noise = ExactNoise(stream, scales)
             for start, values in _chunks(path, layout):
-                noise.add_range(values, start, out=values, threads=threads)
+                noise.add_range(values, start, out=values, threads=workers)
                 file.write(values.data)
                 advance(values.size)
 

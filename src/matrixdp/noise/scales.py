@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.noise.exact import grid_exponent
+from matrixdp.noise.integers import checked_integer
 from matrixdp.noise.table import GRID_BITS
 
 __all__ = [
@@ -26,6 +27,7 @@ LARGEST_SCALE_EXPONENT = {"<f8": 900, "<f4": 100}
 
 _LARGEST_STEPS_EXPONENT = 1000
 _LARGEST_FLOAT32_EXPONENT = 127
+_LARGEST_CERTAIN_INTEGER = 1 << 53
 
 
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
@@ -47,11 +49,12 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
 
 def checked_grid_bits(grid_bits: int) -> int:
     """Return grid_bits if it is an integer from 0 to GRID_BITS."""
-    if not 0 <= grid_bits <= GRID_BITS:
+    bits = checked_integer(grid_bits, "grid_bits")
+    if not 0 <= bits <= GRID_BITS:
         raise InvalidParameterError(
-            f"grid_bits must be an integer from 0 to {GRID_BITS}, got grid_bits={grid_bits!r}"
+            f"grid_bits must be an integer from 0 to {GRID_BITS}, got grid_bits={bits!r}"
         )
-    return grid_bits
+    return bits
 
 
 def checked_scale(scale: Any, shape: tuple[int, ...], dtype: Any) -> NDArray[np.float64]:
@@ -70,7 +73,8 @@ def checked_scale(scale: Any, shape: tuple[int, ...], dtype: Any) -> NDArray[np.
     Raises
     ------
     InvalidParameterError
-        If a scale is not a finite positive number within the supported range.
+        If a scale is not a finite positive number within the supported range, if float64 does not
+        hold it exactly (it might be rounded down), or if the array is masked.
     ShapeError
         If the scales cannot be laid over the value.
 
@@ -79,12 +83,10 @@ def checked_scale(scale: Any, shape: tuple[int, ...], dtype: Any) -> NDArray[np.
     >>> checked_scale(2, (3, 4), "float64").shape
     (1, 1)
     """
-    array = np.asarray(scale)
-    if array.dtype.kind not in "fiu":
-        raise InvalidParameterError(
-            f"scale must be a real number or an array of them, got dtype={array.dtype.str!r}"
-        )
-    scales = array.astype(np.float64, copy=False)
+    array = _as_real_array(scale)
+    scales = _as_doubles(array)
+    if isinstance(scale, list | tuple):  # numpy may have rounded integers that stand among floats
+        _check_exact(np.asarray(scale, dtype=object), scales)
     if scales.ndim == 0:
         scales = scales.reshape((1,) * len(shape))
     fits = scales.ndim == len(shape) and all(
@@ -97,6 +99,50 @@ def checked_scale(scale: Any, shape: tuple[int, ...], dtype: Any) -> NDArray[np.
         )
     _check_range(scales, LARGEST_SCALE_EXPONENT[checked_dtype(dtype).str])
     return scales
+
+
+def _as_real_array(scale: Any) -> NDArray[Any]:
+    """Return the scale as an array of integers or floats; refuse other kinds and masks."""
+    if isinstance(scale, np.ma.MaskedArray):
+        raise InvalidParameterError(
+            "scale must not be a masked array; fill its gaps, for example by scale.filled(...)"
+        )
+    try:
+        array = np.asarray(scale)
+    except ValueError as error:
+        raise ShapeError(
+            "scale must be one number or an array, got lists of different lengths; give every row "
+            "as many entries"
+        ) from error
+    if array.dtype.kind not in "fiu":
+        raise InvalidParameterError(
+            f"scale must be a real number or an array of them, got dtype={array.dtype.str!r}; "
+            "convert it with float() or np.asarray(..., dtype=np.float64)"
+        )
+    return array
+
+
+def _as_doubles(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return an array as float64; refuse a number that float64 does not hold exactly."""
+    if np.can_cast(array.dtype, np.float64, "safe") and array.dtype.kind == "f":
+        return array.astype(np.float64, copy=False)
+    with np.errstate(all="ignore"):
+        doubles = array.astype(np.float64)
+        if array.dtype.kind == "f":
+            _check_exact(array, doubles.astype(array.dtype))
+        elif array.size and int(array.max()) > _LARGEST_CERTAIN_INTEGER:
+            _check_exact(array.astype(object), doubles)
+    return doubles
+
+
+def _check_exact(given: NDArray[Any], held: NDArray[Any]) -> None:
+    """Refuse if what is held differs from what was given; NaN is left to the check of the range."""
+    objects = held.astype(object) if given.dtype == object else held
+    if not bool(np.all((given == objects) | (held != held))):  # noqa: PLR0124 - NaN alone
+        raise InvalidParameterError(
+            "scale must be a number that float64 holds exactly, got one that would be rounded, "
+            "perhaps down; round it up to a float first"
+        )
 
 
 def _check_range(scales: NDArray[np.float64], exponent: int) -> None:

@@ -5,14 +5,23 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.noise.integers import checked_integer
 
-__all__ = ["check_threads", "even_ranges", "over_ranges"]
+__all__ = ["checked_threads", "even_ranges", "over_ranges"]
 
 
-def check_threads(threads: int) -> None:
-    """Refuse anything but a positive number of threads."""
-    if not threads >= 1:
-        raise InvalidParameterError(f"threads must be at least 1, got threads={threads!r}")
+def checked_threads(threads: int) -> int:
+    """Return the number of threads if it is a positive integer.
+
+    Examples
+    --------
+    >>> checked_threads(2)
+    2
+    """
+    number = checked_integer(threads, "threads")
+    if not number >= 1:
+        raise InvalidParameterError(f"threads must be at least 1, got threads={number!r}")
+    return number
 
 
 def even_ranges(size: int, parts: int) -> list[tuple[int, int]]:

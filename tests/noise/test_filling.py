@@ -1,0 +1,138 @@
+"""The exact path is asked for the right elements: by their numbers in the whole, from any part."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from matrixdp.noise import ExactNoise, NoiseContext, NoiseStream
+from matrixdp.noise.block import BLOCK_ELEMENTS, Block
+from matrixdp.noise.filling import Tile
+from matrixdp.noise.kernel_numpy import NumpyKernel
+from matrixdp.noise.kernels import available_kernels
+from matrixdp.noise.table import load_table
+from reference.noise import test_key
+
+SHAPE = (70, 1000)
+EVERY = 997
+VALUE = np.random.default_rng(80).uniform(-9.0, 9.0, SHAPE)
+CONTEXT = NoiseContext.describe(shape=SHAPE, dtype="float64", scale=1.5)
+
+
+class UnsureKernel(NumpyKernel):
+    """A kernel that leaves every 997th element of a block to the exact path, and spoils it."""
+
+    def __call__(self, block: Block, grid_bits: int) -> int:
+        super().__call__(block, grid_bits)
+        block.undecided[::EVERY] = True
+        block.noisy[block.undecided] = np.nan
+        return int(np.count_nonzero(block.undecided))
+
+
+class WatchedStream(NoiseStream):
+    """A stream that keeps the numbers of the elements whose further words were asked for."""
+
+    def __init__(self, context: NoiseContext, secret: bytearray) -> None:
+        super().__init__(context, secret)
+        self.asked: list[int] = []
+
+    def further_words(self, element: int) -> Callable[[int], int]:
+        self.asked.append(element)
+        return super().further_words(element)
+
+
+def watched() -> WatchedStream:
+    return WatchedStream.from_secret(test_key(81).bind(CONTEXT).export_secret(), CONTEXT)
+
+
+def unsure(stream: NoiseStream) -> ExactNoise:
+    return ExactNoise(stream, 1.5, make_kernel=lambda: UnsureKernel(load_table(), BLOCK_ELEMENTS))
+
+
+def marked(first: int, length: int) -> Iterator[int]:
+    """Yield every 997th number of each block of a run of elements of the whole."""
+    for start in range(first, first + length, BLOCK_ELEMENTS):
+        yield from range(start, min(start + BLOCK_ELEMENTS, first + length), EVERY)
+
+
+def undecided_anyway() -> set[int]:
+    """Return what the numpy kernel leaves undecided by itself."""
+    stream = watched()
+    ExactNoise(stream, 1.5, make_kernel=available_kernels()["numpy"]).add(VALUE)
+    return set(stream.asked)
+
+
+PLAIN = ExactNoise(watched(), 1.5).add(VALUE)
+PARTS = {
+    "whole": ((0, 0), SHAPE),
+    "whole rows, two blocks": ((5, 0), (60, 1000)),
+    "parts of rows": ((3, 17), (40, 950)),
+}
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["other output", "in place"])
+@pytest.mark.parametrize(("origin", "shape"), PARTS.values(), ids=PARTS)
+def test_further_words_belong_to_the_element(
+    origin: tuple[int, int], shape: tuple[int, int], *, in_place: bool
+) -> None:
+    part = tuple(slice(a, a + n) for a, n in zip(origin, shape, strict=True))
+    stream, tile = watched(), VALUE[part].copy()
+    noisy = unsure(stream).add_tile(tile, origin, out=tile if in_place else None)
+    assert np.array_equal(noisy, PLAIN[part])
+    if shape[1] == SHAPE[1]:
+        expected = list(marked(origin[0] * SHAPE[1], shape[0] * SHAPE[1]))
+    else:
+        rows = range(origin[0], origin[0] + shape[0])
+        expected = [n for row in rows for n in marked(row * SHAPE[1] + origin[1], shape[1])]
+    anyway = undecided_anyway()
+    assert [n for n in stream.asked if n not in anyway - set(expected)] == expected
+    assert len(expected) >= 40
+
+
+def test_further_words_of_a_range_belong_to_the_element() -> None:
+    stream = watched()
+    noisy = unsure(stream).add_range(VALUE.ravel()[2000:69_000], 2000)
+    assert np.array_equal(noisy, PLAIN.ravel()[2000:69_000])
+    assert set(marked(2000, 67_000)) <= set(stream.asked)
+
+
+def test_threads_ask_for_the_same_numbers() -> None:
+    stream, value = watched(), VALUE.copy()
+    assert np.array_equal(unsure(stream).add(value, out=value, threads=2), PLAIN)
+    expected = {*marked(0, 35_000), *marked(35_000, 35_000)}
+    assert expected <= set(stream.asked) <= expected | undecided_anyway()
+
+
+def test_a_value_that_is_not_set_aside_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(**fields: Any) -> Tile:
+        return Tile(**{**fields, "in_place": False})
+
+    value = VALUE.copy()
+    monkeypatch.setattr("matrixdp.noise.apply.Tile", careless)
+    with pytest.raises(ValueError, match="NaN"):
+        unsure(watched()).add(value, out=value)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_the_work_space_is_wiped(monkeypatch: pytest.MonkeyPatch, *, in_place: bool) -> None:
+    kernels: list[Any] = []
+    blocks: list[Block] = []
+    real = Block.allocate
+
+    def allocate(length: int) -> Block:
+        blocks.append(real(length))
+        return blocks[-1]
+
+    def make() -> Any:
+        kernels.append(UnsureKernel(load_table(), BLOCK_ELEMENTS))
+        return kernels[-1]
+
+    monkeypatch.setattr(Block, "allocate", allocate)
+    value = VALUE[:, ::2].copy().T  # neither values nor results lie as they are read
+    context = NoiseContext.describe(shape=value.shape, dtype="float64", scale=1.5)
+    noise = ExactNoise(test_key(82).bind(context), 1.5, make_kernel=make)
+    noise.add(value, out=value if in_place else None)
+    (block,) = blocks
+    assert not any(space.any() for space in (block.words, block.values, block.noisy))
+    assert not any(kernel._floats.any() or kernel._integers.any() for kernel in kernels)
