@@ -134,7 +134,8 @@ def test_caution_with_floating_point_warnings_changes_nothing() -> None:
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("error")
         value = np.full(200_000, 1e-300)
-        add_noise(value, 2.0**890, test_key(27), out=value)
+        noisy = add_noise(value, 2.0**890, test_key(27), out=value)
+    assert np.isfinite(noisy).all()
 
 
 def numbers_of(shape: tuple[int, ...]) -> NDArray[np.int64]:

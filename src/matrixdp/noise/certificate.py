@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.errors import MatrixDPError
+from matrixdp.errors import MatrixDPError, MissingExtraError
 from matrixdp.noise.table import (
     BINADES,
     DEGREE,
@@ -54,7 +54,7 @@ from matrixdp.noise.table import (
 try:
     from flint import arb, ctx, fmpq
 except ImportError as error:
-    raise ImportError(
+    raise MissingExtraError(
         "the certificate of the noise table needs python-flint; install it with "
         "pip install 'matrixdp[dev]'"
     ) from error
