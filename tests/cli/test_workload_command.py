@@ -82,7 +82,7 @@ def test_post_processing() -> None:
     [
         (["optimise", "--workload", "prefix:x", "--neighbouring", "replace"], "'prefix:x'"),
         (["optimise", "--workload", "prefix", "--neighbouring", "replace"], "'prefix'"),
-        (["optimise", "--workload", "total:4", "--neighbouring", "replace"], "publish them"),
+        (["optimise", "--workload", "total:4", "--neighbouring", "replace"], "subtract"),
         (["optimise", "--workload", "prefix:0", "--neighbouring", "replace"], "size=0"),
         (["optimise", "--workload", "prefix:9999", "--neighbouring", "replace"], "merge cells"),
         (["optimise", "--workload", "no.npy", "--neighbouring", "replace"], "no.npy"),

@@ -20,6 +20,7 @@ from matrixdp import (
     noise_multiplier_for,
     plan_epsilon,
     privacy_bound,
+    privacy_delta,
     privacy_epsilon,
     renyi_epsilon,
 )
@@ -227,7 +228,7 @@ def test_bad_plans(change: dict[str, object], told: str) -> None:
 
 @needs_accounting
 def test_a_delta_that_cannot_be_resolved_is_refused() -> None:
-    with pytest.raises(InvalidParameterError, match="resolves"):
+    with pytest.raises(CalibrationError, match="resolves"):
         plan_epsilon(sampled(1.0, 0.1, 10), 1e-13)
     assert plan_epsilon(sampled(1.0, 0.1, 10), 1e-13, Accountant.RDP) > 0
 
@@ -273,3 +274,31 @@ def test_a_missing_extra_is_told_with_the_install_line() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'matrixdp[accounting]'" in done.stdout
     assert issubclass(MissingExtraError, ImportError)
+
+
+@needs_accounting
+@pytest.mark.parametrize(
+    ("multiplier", "steps", "delta"),
+    [(30.0, 1000, 1e-12), (100.0, 10_000, 1.1e-11), (100.0, 10_000, 1e-9)],
+)
+def test_composed_losses_are_on_the_safe_side_at_small_deltas(
+    multiplier: float, steps: int, delta: float
+) -> None:
+    # At a sampling rate of 1 - 1e-12 the truth is the exact curve, less at most 1e-8 of delta.
+    plan = SampledPlan(
+        noise_multiplier=multiplier,
+        sampling_rate=1.0 - 1e-12,
+        steps=steps,
+        neighbouring="add-remove",
+    )
+    epsilon = plan_epsilon(plan, delta, Accountant.PLD)
+    mu = math.sqrt(steps) / multiplier
+    assert privacy_delta(mu, epsilon) * (1 - 1e-7) <= delta
+
+
+def test_an_accountant_is_not_a_string() -> None:
+    plan = SampledPlan(
+        noise_multiplier=20.0, sampling_rate=1.0, steps=25, neighbouring="add-remove"
+    )
+    with pytest.raises(InvalidParameterError, match="accountant='pld'"):
+        plan_epsilon(plan, 1e-5, "pld")  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from matrixdp import CalibrationError, InvalidParameterError
 from matrixdp.workloads import (
+    Certificate,
     Dense,
     Identity,
     Prefix,
@@ -267,10 +268,21 @@ def test_what_is_no_workload_is_refused() -> None:
         optimal_strategy(Prefix(3), neighbouring="swap")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="leave out attributes"):
         optimal_strategy(marginals([100] * 5, [(0, 1)]), neighbouring="add-remove")
-    with pytest.raises(InvalidParameterError, match="publish them"):
+    with pytest.raises(InvalidParameterError, match="subtract"):
         optimal_strategy(Total(5), neighbouring="replace")
 
 
 def test_the_solver_climbs_from_the_svd_bound() -> None:
     problem = Problem.of(Prefix(64).gram())
     assert ascend(problem).bound > dual_point(problem, np.ones(64)).bound
+
+
+def test_a_certificate_without_a_bound_says_so() -> None:
+    assert Certificate(1.0, 0.0).gap == math.inf
+
+
+def test_nothing_is_advised_to_be_published() -> None:
+    for rows in ([[1.7e9, 1.7e9 + 60, 1.7e9 + 120]], [[1, 1.0000005]], [[1.0, 1.0]]):
+        with pytest.raises(InvalidParameterError, match="subtract") as refusal:
+            optimal_strategy(Dense(rows), neighbouring="replace")
+        assert "publish" not in str(refusal.value)

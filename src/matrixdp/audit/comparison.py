@@ -147,10 +147,10 @@ def claimed_noise(setting: Comparison, mechanism: str) -> float | None:
         )
 
     def noise(epsilon: float, delta: float) -> float:
-        base = before_amplification(
-            epsilon, delta, sampling_rate=setting.sampling_rate, sampling="poisson"
-        )
         try:
+            base = before_amplification(
+                epsilon, delta, sampling_rate=setting.sampling_rate, sampling="poisson"
+            )
             return formula(setting, base.epsilon, base.delta)
         except InvalidParameterError:
             return _REFUSED

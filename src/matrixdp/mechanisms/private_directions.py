@@ -77,5 +77,6 @@ def private_directions(
     left = checked_side(side) == "rows"
     release = IMGM(sensitivity, budget).release(matrix, key=key)
     noisy = np.asarray(release.value, dtype=np.float64)
-    vectors, _, _ = linalg.svd(noisy if left else noisy.T, full_matrices=True)
+    sided = noisy if left else noisy.T
+    vectors, _, _ = linalg.svd(sided, full_matrices=sided.shape[0] > sided.shape[1])
     return PrivateDirections(np.asarray(vectors), release.guarantee)

@@ -246,7 +246,8 @@ def _composed_epsilon(loss: float, count: int, slack: float) -> float:
     drift = count * loss * math.tanh(loss / 2.0)
     spread = math.sqrt(count) * loss
     # log(e + x/slack) without overflow where the slack is tiny.
-    first = math.log(math.e * slack + spread) - math.log(slack)
+    ratio = spread / slack
+    first = math.log(math.e + ratio) if ratio < 1e300 else math.log(spread) - math.log(slack)
     logs = (max(1.0, first), -math.log(slack))
     least = min(plain, *(drift + spread * math.sqrt(2.0 * log) for log in logs))
     return least * (1.0 + _MARGIN)

@@ -84,8 +84,11 @@ def query_variances(workload: Workload, strategy: Strategy) -> FloatArray:
 def check_answers(workload: Workload, strategy: Strategy) -> None:
     """Refuse a strategy from which the workload cannot be answered: ``W A^+ A`` must be W.
 
-    That is tried, factor by factor, on two fixed random vectors.
+    That is tried, factor by factor, on two fixed random vectors; with weights, which may leave
+    measurements out, on the whole.
     """
+    if strategy.weights is not None:
+        _check_weighted_answers(workload, strategy)
     for term in _terms(workload, strategy):
         for factor, matrix, inverse in zip(term, strategy.factors, strategy.inverses, strict=True):
             tried = np.random.default_rng(0).standard_normal((factor.cells, _TRIALS))
@@ -96,6 +99,19 @@ def check_answers(workload: Workload, strategy: Strategy) -> None:
                     f"the strategy does not answer {factor.name}: some queries are not "
                     "combinations of its measurements; measure more, or use optimal_strategy"
                 )
+
+
+def _check_weighted_answers(workload: Workload, strategy: Strategy) -> None:
+    tried = np.random.default_rng(0).standard_normal(strategy.dimensions)
+    estimate = strategy.reconstruct(strategy.apply(tried)).reshape(strategy.dimensions)
+    lost = workload.apply((tried - estimate).ravel())
+    if not float(np.max(np.abs(lost))) <= _ANSWERED * float(
+        np.max(np.abs(workload.apply(np.abs(tried).ravel())))
+    ):
+        raise InvalidParameterError(
+            "the weights leave out measurements that the workload needs: give them weight, or use "
+            "optimal_strategy"
+        )
 
 
 def _terms(workload: Workload, strategy: Strategy) -> tuple[tuple[Factor, ...], ...]:

@@ -33,6 +33,8 @@ class Certificate:
     @property
     def gap(self) -> float:
         """By what share the strategy could at most be improved, relative to the bound."""
+        if not self.lower_bound > 0.0:
+            return math.inf
         return max(self.value / self.lower_bound - 1.0, 0.0)
 
 

@@ -11,6 +11,10 @@ from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray, pr
 
 __all__ = ["Dense"]
 
+# Squares of such entries, and their sums, stay far within the range of a float.
+_SMALLEST_SIZE = 2.0**-100
+_LARGEST_SIZE = 2.0**100
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dense(Factor):
@@ -36,6 +40,12 @@ class Dense(Factor):
             raise InvalidParameterError(
                 f"matrix has {array.shape[1]} columns, more than the {LARGEST_EXPLICIT} cells that "
                 "one attribute may have: merge cells, or make it a Product of smaller attributes"
+            )
+        sizes = np.abs(array[array != 0.0])
+        if sizes.size and not (sizes.min() >= _SMALLEST_SIZE and sizes.max() <= _LARGEST_SIZE):
+            raise InvalidParameterError(
+                f"matrix has entries from {sizes.min():.3g} to {sizes.max():.3g} in size: scale "
+                f"them into {_SMALLEST_SIZE:.3g} to {_LARGEST_SIZE:.3g}, or leave tiny ones out"
             )
         empty = ~np.any(array, axis=1)
         if empty.any():

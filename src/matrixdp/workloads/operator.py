@@ -139,6 +139,8 @@ class Workload(abc.ABC):
 
     def checked_cells(self, values: ArrayLike) -> FloatArray:
         """Return finite numbers, one for each cell, laid out along the attributes."""
+        if isinstance(values, np.ma.MaskedArray):
+            raise InvalidParameterError("the values are a masked array: fill its gaps first")
         array = np.asarray(values)
         if array.dtype.kind not in "iufb":
             raise InvalidParameterError(f"the values have dtype {array.dtype}: pass real numbers")

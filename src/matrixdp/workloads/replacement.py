@@ -105,9 +105,9 @@ def _contrast_basis(gram: FloatArray) -> FloatArray:
         if float(np.trace(basis.T @ gram @ basis)) > 1e-12 * float(np.trace(gram)):
             return basis
     raise InvalidParameterError(
-        "neighbouring='replace' with a workload whose answers do not change when a record is "
-        "replaced: they follow from the number of records, which is public then; publish them as "
-        "they are"
+        "neighbouring='replace' with a workload whose answers hardly change, or not at all, when a "
+        "record is replaced, beside what they owe to the number of records: subtract a multiple of "
+        "that public number from each query first, and leave out queries that are then zero"
     )
 
 

@@ -26,6 +26,8 @@ _UNIT = sys.float_info.epsilon / 2
 # Within these no square or product underflows by more than the bounds below are rounded up.
 _LARGEST_ENTRY = 2.0**20
 _SMALLEST_NORM = 2.0**-100
+_SMALLEST_FACTOR = 2.0**-30
+_LARGEST_LOG_SIZE = 200.0
 _MOST_PAIRS = 4096
 
 
@@ -56,9 +58,17 @@ class Strategy:
         matrices = tuple(_checked_factor(factor) for factor in factors)
         if not matrices:
             raise InvalidParameterError("factors=() is empty: pass one matrix per attribute")
+        size = sum(math.log2(float(np.max(np.abs(matrix)))) for matrix in matrices)
+        if not abs(size) <= _LARGEST_LOG_SIZE:
+            raise InvalidParameterError(
+                f"the factors together have entries of about 2**{size:.0f}: scale them towards 1, "
+                "which changes nothing about the strategy"
+            )
         object.__setattr__(self, "factors", matrices)
         object.__setattr__(self, "weights", None)
         if weights is not None:
+            if any(matrix.shape[0] != matrix.shape[1] for matrix in matrices):
+                raise ShapeError("weights need square factors, whose inverse undoes them")
             object.__setattr__(self, "weights", _checked_weights(weights, self.layout))
 
     @property
@@ -213,24 +223,27 @@ def _pseudo_inverse(matrix: FloatArray) -> FloatArray:
 
 def _checked_factor(factor: ArrayLike) -> FloatArray:
     matrix = checked_matrix(factor, "factor")
-    if not float(np.max(np.abs(matrix))) <= _LARGEST_ENTRY:
+    largest = float(np.max(np.abs(matrix)))
+    if not _SMALLEST_FACTOR <= largest <= _LARGEST_ENTRY:
         raise InvalidParameterError(
-            f"factor holds an entry above {_LARGEST_ENTRY:g} in size: scale the strategy down, "
-            "which changes nothing about it"
+            f"the largest entry of a factor is {largest:.3g} in size: scale it into "
+            f"{_SMALLEST_FACTOR:.3g} to {_LARGEST_ENTRY:g}, which changes nothing about it"
         )
     return matrix
 
 
 def _checked_weights(weights: ArrayLike, layout: tuple[int, ...]) -> FloatArray:
-    array = np.array(weights, dtype=np.float64)
+    array = np.array(checked_matrix(np.atleast_2d(weights).reshape(1, -1), "weights"))
+    array = array.reshape(np.shape(weights))
     if array.shape != layout:
         raise ShapeError(
             f"weights has shape {array.shape}: the factors measure along {layout}; pass one weight "
             "for each measurement"
         )
-    if not bool(np.all((array >= 0.0) & (array <= _LARGEST_ENTRY))) or not array.any():
+    inside = (array >= _SMALLEST_FACTOR) & (array <= _LARGEST_ENTRY)
+    if not bool(np.all(inside | (array == 0.0))) or not array.any():
         raise InvalidParameterError(
-            f"weights must be from 0 to {_LARGEST_ENTRY:g}, and not all of them 0"
+            f"weights must be 0 or from {_SMALLEST_FACTOR:.3g} to {_LARGEST_ENTRY:g}, not all 0"
         )
     array.setflags(write=False)
     return array
