@@ -134,6 +134,8 @@ def damaged(name: str, content: bytes) -> str:
         (["foreign.npy", "out.npy", *BALL], "foreign.npy"),
         (["object.npy", "out.npy", *BALL], "object.npy"),
         (["flat.npy", "out.npy", *BALL], "two axes"),
+        (["longer.npy", "out.npy", *BALL], "goes on after"),
+        (["in.npy", "out.npy", *PROMISE, "--box", "in.npy"], "bounds has shape (3, 2)"),
         (["ragged.csv", "out.npy", *BALL], "one length"),
         (["empty.csv", "out.npy", *BALL], "empty.csv"),
         (["binary.csv", "out.npy", *BALL], "binary.csv"),
@@ -151,6 +153,7 @@ def test_bad_input_writes_nothing(
     np.save("flat.npy", np.zeros(3))
     np.save("object.npy", np.array([[None]]), allow_pickle=True)
     damaged("cut.npy", Path("in.npy").read_bytes()[:-8])
+    damaged("longer.npy", Path("in.npy").read_bytes() + b"junk")
     damaged("cut.npz", Path("in.npz").read_bytes()[:-30])
     damaged("foreign.npy", b"PK\x03\x04 not numpy at all")
     damaged("ragged.csv", b"1,2\n3\n")

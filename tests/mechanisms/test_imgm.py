@@ -258,6 +258,11 @@ def test_bad_matrices_cost_nothing(matrix: object, error: type[Exception], told:
     key.check_unbound()  # nothing was drawn with it
 
 
+def test_a_key_is_a_key() -> None:
+    with pytest.raises(InvalidParameterError, match="key is a str"):
+        IMGM(BALL, BUDGET).release(np.zeros((2, 2)), key="x")  # type: ignore[arg-type]
+
+
 def test_shapes_that_do_not_fit() -> None:
     with pytest.raises(ShapeError, match="3 rows"):
         IMGM(CASES["rows"][0], BUDGET).release(np.zeros((2, 3)))

@@ -127,7 +127,8 @@ def _sensitivity_set(
 def _vector(text: str) -> Any:
     """Return the numbers of a list with commas, or of a file."""
     if Path(text).suffix in FORMATS:
-        return _read(text, Path(text).suffix, header=False, index=False).array.ravel()
+        array = _read(text, Path(text).suffix, header=False, index=False).array
+        return array[0] if array.ndim == 2 and len(array) == 1 else array
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:

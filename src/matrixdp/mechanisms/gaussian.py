@@ -112,6 +112,10 @@ class GaussianMechanism:
             Before anything is drawn.
         """
         labelled = self.checked(matrix)
+        if key is not None and not isinstance(key, ReleaseKey):
+            raise InvalidParameterError(
+                f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
+            )
         guarantee = self.guarantee
         noisy = draw(
             labelled.array,

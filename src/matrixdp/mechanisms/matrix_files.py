@@ -147,7 +147,10 @@ def read_matrix(
     """
     match suffix:
         case ".npy":
-            return MatrixFile(_load(file, name, np.ndarray))
+            loaded = MatrixFile(_load(file, name, np.ndarray))
+            if file.read(1):
+                raise FileFormatError(f"{name} goes on after its array: save it again")
+            return loaded
         case ".npz":
             with _load(file, name, np.lib.npyio.NpzFile) as archive:
                 if len(archive.files) != 1:
