@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from matrixdp.noise import ExactNoise, NoiseContext, NoiseStream
-from matrixdp.noise.block import BLOCK_ELEMENTS, Block
+from matrixdp.noise.block import Block
 from matrixdp.noise.filling import Tile
 from matrixdp.noise.kernel_numpy import NumpyKernel
 from matrixdp.noise.kernels import available_kernels
 from matrixdp.noise.table import load_table
+from matrixdp.noise.workspace import WorkSpace
 from reference.noise import test_key
 
 SHAPE = (70, 1000)
@@ -47,13 +48,13 @@ def watched() -> WatchedStream:
 
 
 def unsure(stream: NoiseStream) -> ExactNoise:
-    return ExactNoise(stream, 1.5, make_kernel=lambda: UnsureKernel(load_table(), BLOCK_ELEMENTS))
+    return ExactNoise(stream, 1.5, make_kernel=lambda: UnsureKernel(load_table()))
 
 
 def marked(first: int, length: int) -> Iterator[int]:
     """Yield every 997th number of each block of a run of elements of the whole."""
-    for start in range(first, first + length, BLOCK_ELEMENTS):
-        yield from range(start, min(start + BLOCK_ELEMENTS, first + length), EVERY)
+    for start in range(first, first + length, NumpyKernel.block_length):
+        yield from range(start, min(start + NumpyKernel.block_length, first + length), EVERY)
 
 
 def undecided_anyway() -> set[int]:
@@ -117,22 +118,23 @@ def test_a_value_that_is_not_set_aside_is_caught(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("in_place", [False, True])
 def test_the_work_space_is_wiped(monkeypatch: pytest.MonkeyPatch, *, in_place: bool) -> None:
     kernels: list[Any] = []
-    blocks: list[Block] = []
-    real = Block.allocate
+    spaces: list[WorkSpace] = []
 
-    def allocate(length: int) -> Block:
-        blocks.append(real(length))
-        return blocks[-1]
+    def allocate(length: int) -> WorkSpace:
+        spaces.append(WorkSpace(length))
+        return spaces[-1]
 
     def make() -> Any:
-        kernels.append(UnsureKernel(load_table(), BLOCK_ELEMENTS))
+        kernels.append(UnsureKernel(load_table()))
         return kernels[-1]
 
-    monkeypatch.setattr(Block, "allocate", allocate)
+    monkeypatch.setattr("matrixdp.noise.filling.WorkSpace", allocate)
     value = VALUE[:, ::2].copy().T  # neither values nor results lie as they are read
     context = NoiseContext.describe(shape=value.shape, dtype="float64", scale=1.5)
     noise = ExactNoise(test_key(82).bind(context), 1.5, make_kernel=make)
     noise.add(value, out=value if in_place else None)
-    (block,) = blocks
-    assert not any(space.any() for space in (block.words, block.values, block.noisy))
+    (space,) = spaces
+    used = {"words", "values", "noisy"} if in_place else {"words", "values"}
+    assert used <= vars(space).keys()
+    assert not any(np.any(room) for name, room in vars(space).items() if name != "length")
     assert not any(kernel._floats.any() or kernel._integers.any() for kernel in kernels)

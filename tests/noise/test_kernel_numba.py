@@ -1,20 +1,21 @@
 """What is particular to the compiled kernel: its cache."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import matrixdp.noise.kernel_numba as module
-from matrixdp.noise.block import Block
 from matrixdp.noise.kernel_numba import NumbaKernel
 from matrixdp.noise.table import DECIDED_BELOW, GRID_BITS, load_table
+from reference.noise import empty_block
 
 numba: Any = pytest.importorskip("numba")
 
 
 def noisy(kernel: NumbaKernel) -> float:
-    block = Block.allocate(1)
+    block = empty_block(1)
     block.values[:], block.words[:], block.scales[:] = 0.0, 1 << 62, 1.0
     kernel(block, GRID_BITS)
     return float(block.noisy[0])
@@ -26,23 +27,37 @@ def test_another_table_is_never_served_by_cached_code() -> None:
     table = load_table()
     other = table.copy()
     other[0, :] = (other[0, :].view(np.float64) + 1.0).view(np.int64)
-    assert noisy(NumbaKernel(table, 8)) == pytest.approx(0.67449, abs=1e-5)
-    assert noisy(NumbaKernel(other, 8)) == pytest.approx(1.67449, abs=1e-5)
+    assert noisy(NumbaKernel(table)) == pytest.approx(0.67449, abs=1e-5)
+    assert noisy(NumbaKernel(other)) == pytest.approx(1.67449, abs=1e-5)
     module._compile.cache_clear()
-    assert noisy(NumbaKernel(other, 8)) == pytest.approx(1.67449, abs=1e-5)
-    assert noisy(NumbaKernel(table, 8)) == pytest.approx(0.67449, abs=1e-5)
+    assert noisy(NumbaKernel(other)) == pytest.approx(1.67449, abs=1e-5)
+    assert noisy(NumbaKernel(table)) == pytest.approx(0.67449, abs=1e-5)
 
 
 def test_another_error_bound_is_never_served_by_cached_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    block = Block.allocate(1)
+    block = empty_block(1)
     block.values[:], block.words[:], block.scales[:] = 0.0, 1 << 62, 1.0
     for bound, undecided in [(DECIDED_BELOW, 0), (0.0, 1), (DECIDED_BELOW, 0)]:
         module._compile.cache_clear()
         monkeypatch.setattr(module, "DECIDED_BELOW", bound)
-        assert NumbaKernel(load_table(), 8)(block, GRID_BITS) == undecided
+        assert NumbaKernel(load_table())(block, GRID_BITS) == undecided
     module._compile.cache_clear()
+
+
+def test_code_for_one_scale_is_never_served_for_a_scale_each() -> None:
+    block = empty_block(2)
+    block.values[:], block.words[:], block.scales[:] = 0.0, 1 << 62, [1.0, 2.0]
+    one = replace(block, scales=np.array([2.0]))
+    for first, second in [(block, one), (one, block)]:
+        module._compile.cache_clear()
+        found = {}
+        for given in (first, second):
+            NumbaKernel(load_table())(given, GRID_BITS)
+            found[given.scales.size] = given.noisy.copy()
+        assert found[2] == pytest.approx([0.67449, 1.34898], abs=1e-5)
+        assert found[1] == pytest.approx([1.34898, 1.34898], abs=1e-5)
 
 
 def test_a_machine_without_a_cache_folder_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,5 +70,5 @@ def test_a_machine_without_a_cache_folder_is_served(monkeypatch: pytest.MonkeyPa
 
     module._compile.cache_clear()
     monkeypatch.setattr(numba, "njit", without_cache)
-    assert noisy(NumbaKernel(load_table(), 8)) == pytest.approx(0.67449, abs=1e-5)
+    assert noisy(NumbaKernel(load_table())) == pytest.approx(0.67449, abs=1e-5)
     module._compile.cache_clear()

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from matrixdp.noise import ExactNoise, NoiseContext
 from matrixdp.noise import exact as exact_module
 from matrixdp.noise import kernel_numpy as kernel_numpy_module
-from matrixdp.noise.block import BLOCK_ELEMENTS, Block
 from matrixdp.noise.certificate import segments
 from matrixdp.noise.exact import exact_element, grid_exponent, grid_index
 from matrixdp.noise.kernel_numpy import NumpyKernel
@@ -27,7 +26,14 @@ from matrixdp.noise.table import (
     UNIFORM_BITS,
     load_table,
 )
-from reference.noise import ScriptedStream, by_pipeline, by_specification, inverse_tail, test_key
+from reference.noise import (
+    ScriptedStream,
+    by_pipeline,
+    by_specification,
+    empty_block,
+    inverse_tail,
+    test_key,
+)
 
 KERNELS = available_kernels()
 every_kernel = pytest.mark.parametrize("make_kernel", KERNELS.values(), ids=KERNELS)
@@ -271,13 +277,13 @@ def test_a_wrong_table_is_caught(name: str) -> None:
     values = np.zeros(words.size)
     assert_agreement(values, 1.75, words, KERNELS[name])
     with pytest.raises(AssertionError):
-        assert_agreement(values, 1.75, words, lambda: kind(wrong, BLOCK_ELEMENTS))
+        assert_agreement(values, 1.75, words, lambda: kind(wrong))
 
 
 def test_the_fast_path_decides_nearly_everything() -> None:
-    words = random_words(14, BLOCK_ELEMENTS)
+    words = random_words(14, NumpyKernel.block_length)
     for make_kernel in KERNELS.values():
-        block = Block.allocate(BLOCK_ELEMENTS)
+        block = empty_block(NumpyKernel.block_length)
         block.values.fill(0.25)
         block.words[:] = words
         block.scales.fill(1.99)
@@ -288,7 +294,7 @@ def test_the_fast_path_decides_nearly_everything() -> None:
 def test_what_the_table_does_not_cover_is_undecided() -> None:
     outside = [(1 << (63 - BINADES)) - 1, 1, (1 << 63) - 1, (1 << 63) - 512]
     for make_kernel in KERNELS.values():
-        block = Block.allocate(len(outside))
+        block = empty_block(len(outside))
         block.values.fill(0.0)
         block.words[:] = np.array(outside, dtype=np.uint64)
         block.scales.fill(1.0)
@@ -305,8 +311,8 @@ def test_a_value_on_a_half_step_follows_the_sign() -> None:
 
 
 def test_the_smallest_kernel_call_works() -> None:
-    kernel = NumpyKernel(load_table(), 1)
-    block = Block.allocate(1)
+    kernel = NumpyKernel(load_table())
+    block = empty_block(1)
     block.values[:], block.words[:], block.scales[:] = 2.0, 1 << 62, 1.0
     assert kernel(block, GRID_BITS) == 0
     assert block.noisy[0] == exact_element(2.0, 1.0, 1 << 62, lambda _: 0, GRID_BITS)

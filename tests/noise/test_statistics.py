@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from matrixdp.noise import ExactNoise, NoiseContext, add_noise
-from matrixdp.noise.block import BLOCK_ELEMENTS
 from matrixdp.noise.certificate import Segment
 from matrixdp.noise.kernel_numpy import NumpyKernel
 from matrixdp.noise.kernels import available_kernels
@@ -63,9 +62,7 @@ def wrong_table_noise() -> NDArray[np.float64]:
     centre = table[0, Segment(-1, 128).column :][:1].view(np.float64)
     centre += 0.004
     context = NoiseContext.describe(shape=(CHUNK,), dtype="float64", scale=1.0)
-    noise = ExactNoise(
-        test_key(45).bind(context), 1.0, make_kernel=lambda: NumpyKernel(table, BLOCK_ELEMENTS)
-    )
+    noise = ExactNoise(test_key(45).bind(context), 1.0, make_kernel=lambda: NumpyKernel(table))
     return noise.add(np.zeros(CHUNK))
 
 

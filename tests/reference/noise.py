@@ -10,6 +10,7 @@ from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
 from matrixdp.noise import ExactNoise, NoiseContext, NoiseStream, ReleaseKey
+from matrixdp.noise.block import Block
 from matrixdp.noise.exact import exact_element
 from matrixdp.noise.kernels import KernelFactory, fastest_kernel
 
@@ -20,6 +21,17 @@ def test_key(number: int) -> ReleaseKey:
 
 
 test_key.__test__ = False  # type: ignore[attr-defined]
+
+
+def empty_block(length: int) -> Block:
+    """Return a block to be filled by hand."""
+    return Block(
+        values=np.empty(length, dtype=np.float64),
+        words=np.empty(length, dtype=np.uint64),
+        scales=np.empty(length, dtype=np.float64),
+        noisy=np.empty(length, dtype=np.float64),
+        undecided=np.empty(length, dtype=np.bool_),
+    )
 
 
 @dataclass

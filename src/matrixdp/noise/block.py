@@ -1,15 +1,12 @@
 """One block of elements: what a kernel reads and writes."""
 
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK_ELEMENTS", "Block", "Kernel"]
-
-BLOCK_ELEMENTS = 1 << 15
-"""Elements of one block: few enough for a processor's cache, many enough to hide call overhead."""
+__all__ = ["Block", "Kernel"]
 
 
 @dataclass(frozen=True)
@@ -36,22 +33,6 @@ class Block:
     noisy: NDArray[np.float64]
     undecided: NDArray[np.bool_]
 
-    @classmethod
-    def allocate(cls, length: int) -> Self:
-        """Allocate the arrays of a block of this length."""
-        return cls(
-            values=np.empty(length, dtype=np.float64),
-            words=np.empty(length, dtype=np.uint64),
-            scales=np.empty(length, dtype=np.float64),
-            noisy=np.empty(length, dtype=np.float64),
-            undecided=np.empty(length, dtype=np.bool_),
-        )
-
-    def wipe(self) -> None:
-        """Overwrite the words, and the values before and after the noise."""
-        for space in (self.words, self.values, self.noisy):
-            space.fill(0)
-
 
 class Kernel(Protocol):
     """The fast path over one block.
@@ -60,6 +41,11 @@ class Kernel(Protocol):
     are left to the exact path. Which elements are undecided may differ. A kernel owns work space
     and serves one thread.
     """
+
+    @property
+    def block_length(self) -> int:
+        """The most elements of one call."""
+        ...
 
     def wipe(self, length: int) -> None:
         """Overwrite what calls with at most ``length`` elements left of the noise."""

@@ -10,14 +10,18 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.noise.block import BLOCK_ELEMENTS, Block, Kernel
+from matrixdp.noise.block import Block, Kernel
 from matrixdp.noise.exact import exact_element
 from matrixdp.noise.flat import FlatView, runs_of_tile
 from matrixdp.noise.kernels import KernelFactory
 from matrixdp.noise.keys import NoiseStream
 from matrixdp.noise.threads import over_ranges
+from matrixdp.noise.workspace import WorkSpace
 
 __all__ = ["Tile", "fill_tile"]
+
+_WORTH_A_THREAD = 1 << 15
+"""Elements that take as long as it takes to wake a thread, or longer."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +53,19 @@ def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: Kernel
     """Fill ``tile.out``, each thread a contiguous range of its elements."""
 
     def fill(first: int, last: int) -> None:
-        _Worker(tile, stream, make_kernel()).fill(first, last)
+        _Worker(tile, stream, make_kernel(), last - first).fill(first, last)
 
-    over_ranges(fill, prod(tile.shape), threads, BLOCK_ELEMENTS)
+    over_ranges(fill, prod(tile.shape), threads, _WORTH_A_THREAD)
 
 
 class _Worker:
-    """What one thread needs to fill a range of a tile."""
+    """What one thread needs to fill a range of so many elements of a tile."""
 
-    def __init__(self, tile: Tile, stream: NoiseStream, kernel: Kernel) -> None:
+    def __init__(self, tile: Tile, stream: NoiseStream, kernel: Kernel, size: int) -> None:
         self._tile = tile
         self._stream = stream
         self._kernel = kernel
-        self._space = Block.allocate(min(BLOCK_ELEMENTS, prod(tile.shape)))
+        self._space = WorkSpace(min(kernel.block_length, size))
 
     def fill(self, first: int, last: int) -> None:
         """Fill the elements ``first .. last - 1`` of the tile."""
@@ -72,18 +76,19 @@ class _Worker:
                     self._fill_run(*run)
         finally:
             self._space.wipe()
-            self._kernel.wipe(self._space.words.size)
+            self._kernel.wipe(self._space.length)
 
     def _fill_run(self, begin: int, end: int, offset: int) -> None:
         """Fill consecutive elements; element i of the tile is ``i + offset`` of the whole."""
         reader = self._stream.reader(begin + offset)
         grid_bits = self._stream.context.grid_bits
-        for start in range(begin, end, BLOCK_ELEMENTS):
-            block = self._load(start, min(BLOCK_ELEMENTS, end - start))
+        length = self._space.length
+        for start in range(begin, end, length):
+            block = self._load(start, min(length, end - start))
             reader.read_into(block.words)
             if self._kernel(block, grid_bits):
                 self._decide(block, start + offset)
-            if block.noisy.base is self._space.noisy:
+            if self._space.holds(block.noisy):
                 self._tile.out.write(start, block.noisy)
 
     def _load(self, start: int, size: int) -> Block:

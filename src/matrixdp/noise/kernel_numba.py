@@ -9,7 +9,7 @@ be served by code compiled for this one. Of the relaxations of IEEE arithmetic o
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,9 @@ __all__ = ["NumbaKernel"]
 _Loop = Callable[..., int]
 
 
-@lru_cache(maxsize=4)
-def _compile(content: bytes, columns: int) -> _Loop:
-    """Compile the loop for one table, given as its bytes, row by row."""
+@lru_cache(maxsize=8)
+def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
+    """Compile the loop for one table, given as its bytes, and one scale or a scale each."""
     from numba import njit, types  # noqa: PLC0415 - an extra, imported late
 
     rows = np.frombuffer(content, dtype=np.int64).reshape(3, columns)
@@ -57,7 +57,7 @@ def _compile(content: bytes, columns: int) -> _Loop:
         """Do what NumpyKernel does, element by element."""
         count = 0
         for i in range(values.size):
-            scale = np.float64(scales[i])
+            scale = np.float64(scales[0] if one_scale else scales[i])
             step_bits = np.int64((scale.view(np.int64) & exponent_mask) - grid_shift)
             step = step_bits.view(np.float64)
             inverse_step = np.int64(inverse_base - step_bits).view(np.float64)
@@ -101,28 +101,26 @@ class NumbaKernel:
     ----------
     table : NDArray[np.int64]
         The polynomial table.
-    block_length : int
-        The most elements of one call; the work space is allocated once.
     """
 
-    def __init__(self, table: NDArray[np.int64], block_length: int) -> None:
-        self._loop = _compile(np.ascontiguousarray(table).tobytes(), table.shape[1])
-        self._scales = np.full(block_length, np.nan)
+    block_length: Final = 1 << 17
+    """The most elements of one call: threads meet at the interpreter lock between calls."""
+
+    def __init__(self, table: NDArray[np.int64]) -> None:
+        content = np.ascontiguousarray(table).tobytes()
+        self._one_scale = _compile(content, table.shape[1], one_scale=True)
+        self._scale_each = _compile(content, table.shape[1], one_scale=False)
 
     def wipe(self, length: int) -> None:
-        """Do nothing: the work space holds scales alone, which are public."""
+        """Do nothing: there is no work space."""
 
     def __call__(self, block: Block, grid_bits: int) -> int:
         """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided."""
-        scales = block.scales
-        if scales.size == 1:
-            if self._scales[0] != scales[0]:
-                self._scales.fill(scales[0])
-            scales = self._scales[: block.values.size]
-        return self._loop(
+        loop = self._one_scale if block.scales.size == 1 else self._scale_each
+        return loop(
             block.values,
             block.words.view(np.int64),
-            scales,
+            block.scales,
             np.int64(grid_bits << 52),
             block.noisy,
             block.undecided,

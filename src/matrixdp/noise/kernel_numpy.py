@@ -1,5 +1,7 @@
 """The fast path in numpy alone: always available, the same bits as every other path."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,15 +32,16 @@ class NumpyKernel:
     ----------
     table : NDArray[np.int64]
         The polynomial table.
-    block_length : int
-        The most elements of one call; the work space is allocated once.
     """
 
-    def __init__(self, table: NDArray[np.int64], block_length: int) -> None:
+    block_length: Final = 1 << 15
+    """The most elements of one call: the work space, allocated once, fits a processor's cache."""
+
+    def __init__(self, table: NDArray[np.int64]) -> None:
         self._c0, self._c1 = table.view(np.float64)[:2]
         self._packed = table[2]
-        self._integers = np.zeros((2, block_length), dtype=np.int64)
-        self._floats = np.zeros((3, block_length), dtype=np.float64)
+        self._integers = np.zeros((2, self.block_length), dtype=np.int64)
+        self._floats = np.zeros((3, self.block_length), dtype=np.float64)
 
     def wipe(self, length: int) -> None:
         """Overwrite what calls with at most ``length`` elements left of the noise."""

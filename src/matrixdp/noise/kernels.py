@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable
 from functools import lru_cache
 
-from matrixdp.noise.block import BLOCK_ELEMENTS, Kernel
+from matrixdp.noise.block import Kernel
 from matrixdp.noise.kernel_numba import NumbaKernel
 from matrixdp.noise.kernel_numpy import NumpyKernel
 from matrixdp.noise.table import load_table
@@ -16,11 +16,11 @@ KernelFactory = Callable[[], Kernel]
 
 
 def _numpy_kernel() -> Kernel:
-    return NumpyKernel(load_table(), BLOCK_ELEMENTS)
+    return NumpyKernel(load_table())
 
 
 def _numba_kernel() -> Kernel:
-    return NumbaKernel(load_table(), BLOCK_ELEMENTS)
+    return NumbaKernel(load_table())
 
 
 @lru_cache(maxsize=1)

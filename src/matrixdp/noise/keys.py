@@ -38,7 +38,7 @@ RANGE_ELEMENTS = 1 << 24
 _KEY_BYTES = 32
 _STREAM_BYTES = 2 * _KEY_BYTES
 _WORD_BYTES = 8
-_ZEROS = memoryview(bytes(1 << 18))
+_ZEROS = memoryview(bytes(1 << 20))
 
 
 class ReleaseKey:

@@ -1,7 +1,9 @@
 """Contiguous ranges of elements, each worked on by a thread of its own."""
 
+import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import lru_cache
 from itertools import pairwise
 
 from matrixdp.errors import InvalidParameterError
@@ -39,10 +41,15 @@ def even_ranges(size: int, parts: int) -> list[tuple[int, int]]:
 def over_ranges(work: Callable[[int, int], None], size: int, threads: int, least: int) -> None:
     """Call ``work(first, last)`` for contiguous ranges that cover ``0 .. size``.
 
+    The calling thread takes the first range and helpers the others; a range that no helper has
+    begun when the caller is done with its own is the caller's too. Nothing is at work any more when
+    this returns or raises.
+
     Parameters
     ----------
     work : Callable[[int, int], None]
-        Called once per range; what it raises is raised here.
+        Called once per range, and never calls ``over_ranges`` itself; what it raises is raised
+        here.
     size : int
         How many elements.
     threads : int
@@ -51,11 +58,26 @@ def over_ranges(work: Callable[[int, int], None], size: int, threads: int, least
         A range of fewer elements than this is not worth a thread.
     """
     ranges = even_ranges(size, max(1, min(threads, size // least)))
-    if len(ranges) <= 1:
-        for first, last in ranges:
-            work(first, last)
+    if not ranges:
         return
-    with ThreadPoolExecutor(len(ranges)) as pool:
-        futures = [pool.submit(work, first, last) for first, last in ranges]
-    for future in futures:
+    helpers = _helpers(os.getpid(), threads - 1) if len(ranges) > 1 else None
+    given = [(helpers.submit(work, *part), part) for part in ranges[1:]] if helpers else []
+    try:
+        work(*ranges[0])
+        for future, part in given:
+            if future.cancel():
+                work(*part)
+    finally:
+        begun = [future for future, _ in given if not future.cancel()]
+        wait(begun)
+    for future in begun:
         future.result()
+
+
+@lru_cache(maxsize=1)
+def _helpers(process: int, number: int) -> ThreadPoolExecutor:
+    """Return helpers that are kept, as starting a thread takes as long as 30,000 elements do.
+
+    A thread is started when first needed. Threads do not survive a fork: each process has its own.
+    """
+    return ThreadPoolExecutor(number, thread_name_prefix=f"matrixdp-noise-{process}")
