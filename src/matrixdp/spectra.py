@@ -21,6 +21,7 @@ __all__ = [
     "checked_symmetric",
     "eigenvalue_lower_bounds",
     "inverse_enclosure",
+    "positive_vector",
     "semidefinite_eigenvalue_bounds",
     "singular_value_upper_bounds",
 ]
@@ -51,6 +52,21 @@ def checked_matrix(matrix: object, name: str) -> FloatArray:
         raise InvalidParameterError(f"{name} contains NaN or infinity: pass finite numbers")
     array.setflags(write=False)
     return array
+
+
+def positive_vector(vector: object, name: str) -> FloatArray:
+    """Return finite positive numbers as a read-only float64 vector, or refuse them."""
+    try:
+        array = vector if isinstance(vector, np.ma.MaskedArray) else np.asarray(vector)
+    except ValueError:
+        raise ShapeError(f"{name} is ragged: pass a vector") from None
+    if array.ndim != 1:
+        raise ShapeError(f"{name} has shape {array.shape}: pass a vector")
+    checked = np.asarray(checked_matrix(array[None, :], name)[0])
+    if not bool(np.all(checked > 0.0)):
+        place = int(np.argmin(checked))
+        raise InvalidParameterError(f"{name}[{place}]={checked[place].item()!r} must be positive")
+    return checked
 
 
 def checked_symmetric(matrix: object, name: str) -> FloatArray:

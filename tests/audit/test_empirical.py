@@ -28,6 +28,7 @@ from matrixdp import (
 )
 from matrixdp.audit.empirical import Draw, _bounds, _epsilon_bound, _mu_bound, _Scores
 from matrixdp.noise import simulation_generator
+from matrixdp.sensitivity.sets import SensitivitySet
 from reference import dense
 
 SHAPE = (3, 4)
@@ -118,7 +119,7 @@ def test_fresh_releases_can_be_drawn() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_other_sets_with_a_pair_of_ones_own(sensitivity: dense.AnySet) -> None:
+def test_other_sets_with_a_pair_of_ones_own(sensitivity: SensitivitySet) -> None:
     mechanism = IMGM(sensitivity, Budget(4.0, 1e-5))
     zero = np.zeros((3, 3))
     worst = dense.worst_member(sensitivity, mechanism.covariance, (3, 3))

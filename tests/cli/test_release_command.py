@@ -79,6 +79,42 @@ def test_standard_streams() -> None:
     assert b"differential privacy" in done.stderr
 
 
+def test_a_closed_stream_is_bad_input() -> None:
+    command = f"{sys.executable} -m matrixdp release"
+    formats = "--input-format npy --output-format npy --sidecar said.json"
+    for arguments, told in [
+        (f"- out.npy --input-format npy {' '.join(BALL)} <&-", b"stdin is closed"),
+        (f"in.npy - --output-format npy --sidecar said.json {' '.join(BALL)} >&-", b"stdout is"),
+        (f"- - {formats} {' '.join(BALL)} <&- >&-", b"closed"),
+    ]:
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{command} {arguments}"], capture_output=True, check=False
+        )
+        assert done.returncode == 2
+        assert told in done.stderr
+        assert not Path("said.json").exists()
+        assert not Path("out.npy").exists()
+
+
+def test_a_file_of_floats_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_memory(*_: object, **__: object) -> None:
+        raise AssertionError("read as a whole")
+
+    monkeypatch.setattr("matrixdp.cli.release.read_matrix", in_memory)
+    assert main(["release", "in.npy", "out.npy", *BALL]) == 0
+    assert main(["release", "in.npy", "box.npy", *PROMISE, "--box", "1,2"]) == 0
+    assert Release.load("out.npy").shape == Release.load("box.npy").shape == (3, 2)
+
+
+def test_a_byte_order_mark_is_no_data() -> None:
+    Path("marked.csv").write_bytes(b"\xef\xbb\xbf" + Path("in.csv").read_bytes())
+    assert main(["release", "marked.csv", "out.csv", *BALL]) == 0
+    assert Release.load("out.csv").shape == (3, 2)
+    Path("titled.csv").write_bytes(b"\xef\xbb\xbf" + Path("labelled.csv").read_bytes())
+    assert main(["release", "titled.csv", "t.csv", *BALL, "--header", "--index"]) == 0
+    assert Path("t.csv").read_text().startswith("id,a,b")
+
+
 def test_existing_files_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("out.npy", "out.npy.json"):
         Path(name).write_text("precious")
@@ -127,6 +163,10 @@ def damaged(name: str, content: bytes) -> str:
         (["in.npy", "-", *BALL], "--output-format"),
         (["in.npy", "-", *BALL, "--output-format", "npy"], "--sidecar"),
         (["in.npy", "out.npy", *BALL, "--sidecar", "x.json"], "--sidecar"),
+        (
+            ["in.npy", "-", *BALL, "--output-format", "npy", "--sidecar", "x.json", "--json"],
+            "--json",
+        ),
         (["labelled.csv", "out.csv", *BALL], "--header"),
         (["nan.npy", "out.npy", *BALL], "NaN"),
         (["cut.npy", "out.npy", *BALL], "cut.npy"),

@@ -151,6 +151,25 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
             ShapeError,
             "row_scales",
         ),
+        (
+            lambda: Kronecker.from_directions(np.eye(2), [[1], [1, 1]], np.eye(2), [1, 1]),
+            ShapeError,
+            "row_scales is ragged",
+        ),
+        (lambda: Isotropic(1.0).scaled(math.nan), InvalidParameterError, "factor=nan"),
+        (lambda: SymmetricIsotropic(1.0).scaled(0.0), InvalidParameterError, "factor=0.0"),
+        (lambda: Diagonal([[1.0]]).scaled(-1.0), InvalidParameterError, "factor=-1.0"),
+        (lambda: Kronecker([[1.0]], [[1.0]]).scaled(math.inf), InvalidParameterError, "factor=inf"),
+        (
+            lambda: Isotropic(1.0).rescaled_for(FrobeniusBall(1.0, "replace"), 1.0),  # type: ignore[arg-type]
+            InvalidParameterError,
+            "budget is a float",
+        ),
+        (
+            lambda: Isotropic(1.0).rescaled_for(1.0, Budget(1.0, 1e-5)),  # type: ignore[arg-type]
+            InvalidParameterError,
+            "sensitivity is a float",
+        ),
         (lambda: SymmetricIsotropic(1.0).entry_scales((2, 3)), ShapeError, "square"),
         (lambda: Diagonal([[1.0], [2.0]]).entry_scales((3, 3)), ShapeError, "do not fit"),
         (lambda: Kronecker(np.eye(2), np.eye(3)).check_shape((3, 2)), ShapeError, r"\(2, 3\)"),

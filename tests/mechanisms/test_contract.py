@@ -34,6 +34,7 @@ from matrixdp import (
 )
 from matrixdp.noise import simulation_generator
 from matrixdp.privacy.mvg import mvg_precision_budget
+from matrixdp.sensitivity.sets import SensitivitySet
 from reference import ball as truth
 from reference import dense
 
@@ -42,7 +43,7 @@ NORM_BOUND = 2.0
 ROW_DIRECTIONS = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
 COLUMN_DIRECTIONS = np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0]
 
-Maker = Callable[[dense.AnySet, Budget], Mechanism]
+Maker = Callable[[SensitivitySet, Budget], Mechanism]
 
 
 def mvg(**options: object) -> Maker:
@@ -117,7 +118,7 @@ def test_each_meets_its_claim_by_the_exact_curve_and_none_beats_imgm(
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_off_the_ball_all_stay_valid_and_imgm_needs_least(sensitivity: dense.AnySet) -> None:
+def test_off_the_ball_all_stay_valid_and_imgm_needs_least(sensitivity: SensitivitySet) -> None:
     shape = (4, 4)
     mechanisms = [
         AnalyticGaussian(sensitivity, BUDGET),

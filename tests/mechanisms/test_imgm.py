@@ -29,7 +29,9 @@ from matrixdp import (
     SymmetricIsotropic,
 )
 from matrixdp.mechanisms import drawing
+from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.noise import add_noise, simulation_generator
+from matrixdp.sensitivity.sets import SensitivitySet
 from reference import ball as truth
 from reference import dense
 
@@ -68,7 +70,7 @@ def test_t_fold_composition_is_a_split() -> None:
     assert each.guarantee.epsilon == part.epsilon
 
 
-CASES: dict[str, tuple[dense.AnySet, Covariance | None]] = {
+CASES: dict[str, tuple[SensitivitySet, Covariance | None]] = {
     "ball": (BALL, None),
     "ball, rows": (BALL, Diagonal([[4.0], [5.0], [9.0]])),
     "ball, directional": (
@@ -87,7 +89,7 @@ CASES: dict[str, tuple[dense.AnySet, Covariance | None]] = {
 }
 
 
-def whitened_samples(sensitivity: dense.AnySet, covariance: Covariance | None) -> np.ndarray:
+def whitened_samples(sensitivity: SensitivitySet, covariance: Covariance | None) -> np.ndarray:
     """Return the whitened noise of 3,000 releases of a 3 x 3 matrix, one row each."""
     mechanism = IMGM(sensitivity, BUDGET, covariance)
     matrix = 10 * dense.random_definite(3, np.random.default_rng(1))
@@ -300,6 +302,10 @@ def test_simulation_has_the_same_covariance_and_is_no_release() -> None:
     )
     assert spread_p_value(samples) > 1e-3
     simulated = mechanism.simulate(np.zeros((3, 3)), generator)
+    single = mechanism.simulate(np.zeros((3, 3), np.float32), generator)
+    assert single.array.dtype == np.float32
+    with pytest.raises(InvalidParameterError, match="generator is a int"):
+        mechanism.simulate(np.zeros((3, 3)), 7)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="simulated"):
         Release(
             value=simulated,
@@ -312,3 +318,8 @@ def test_simulation_has_the_same_covariance_and_is_no_release() -> None:
     np.testing.assert_array_equal(
         again, mechanism.simulate(np.zeros((3, 3)), simulation_generator(3)).array
     )
+
+
+def test_what_is_to_be_released_is_never_shown() -> None:
+    shown = repr(LabelledMatrix.of([[123.456, 2.0]]))
+    assert shown == "LabelledMatrix(shape=(1, 2), dtype='float64')"

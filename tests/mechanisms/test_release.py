@@ -14,7 +14,9 @@ from matrixdp import (
     FileFormatError,
     FrobeniusBall,
     InvalidParameterError,
+    Isotropic,
     Kronecker,
+    MatrixDPError,
     Release,
     ReleaseKey,
     RowBounds,
@@ -305,3 +307,59 @@ def test_covariances_of_every_kind_are_public(tmp_path: Path) -> None:
         loaded = Release.load(tmp_path / f"{name}.npy").covariance
         assert isinstance(loaded, Covariance)
         assert type(loaded) is type(mechanism.covariance)
+
+
+def by_hand(**changes: object) -> Release:
+    release = MECHANISMS["rows"].release(np.eye(3))
+    parts = {name: getattr(release, name) for name in FIELDS} | changes
+    return Release(**parts)
+
+
+FIELDS = ("value", "sensitivity", "covariance", "guarantee", "mechanism")
+HONEST = MECHANISMS["rows"].guarantee
+
+
+def test_a_release_by_hand_proves_its_guarantee() -> None:
+    assert by_hand().guarantee == HONEST
+    assert by_hand(covariance=MECHANISMS["rows"].covariance.scaled(2.0)).guarantee == HONEST
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "told"),
+    [
+        ({"covariance": MECHANISMS["rows"].covariance.scaled(0.999)}, ValueError, "mu="),
+        ({"covariance": Isotropic(1.0)}, ValueError, "mu="),
+        (
+            {"sensitivity": RowBounds([1.0, 0.2, 3.1], neighbouring="replace")},
+            ValueError,
+            "mu=",
+        ),
+        (
+            {"sensitivity": RowBounds([1.0, 0.2, 3.0], neighbouring="add-remove")},
+            ValueError,
+            "neighbouring",
+        ),
+        ({"guarantee": HONEST.for_group(2)}, ValueError, "records=2"),
+        ({"guarantee": "private"}, ValueError, "guarantee is a str"),
+        ({"sensitivity": 1.0}, ValueError, "sensitivity is a float"),
+        ({"covariance": 1.0}, ValueError, "covariance is a float"),
+        ({"value": np.zeros((2, 3))}, ShapeError, "3 rows"),
+        ({"value": np.zeros(3)}, ShapeError, "a release is a matrix"),
+    ],
+)
+def test_a_release_by_hand_cannot_claim_more(
+    changes: dict[str, object], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told) as caught:
+        by_hand(**changes)
+    assert isinstance(caught.value, MatrixDPError)
+
+
+def test_the_name_of_an_index_is_kept(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    index = pandas.Index(["x", "y", "z"], name="person")
+    frame = pandas.DataFrame(np.zeros((3, 2)), index=index, columns=["a", "b"])
+    MECHANISMS["ball"].release(frame).save(tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text().startswith("person,a,b")
+    MECHANISMS["ball"].release(frame.rename_axis(None)).save(tmp_path / "plain.csv")
+    assert (tmp_path / "plain.csv").read_text().startswith(",a,b")

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp import Box, Covariance, FrobeniusBall, RowBounds, SymmetricBall, SymmetricIsotropic
+from matrixdp.sensitivity.sets import SensitivitySet
 
 FloatArray = NDArray[np.float64]
-AnySet = Box | FrobeniusBall | RowBounds | SymmetricBall
 
 
 def basis(shape: tuple[int, int]) -> list[FloatArray]:
@@ -47,7 +47,9 @@ def largest_norm(whitening: FloatArray, directions: FloatArray) -> tuple[float, 
     return float(values[0]), right[0]
 
 
-def worst_member(sensitivity: AnySet, covariance: Covariance, shape: tuple[int, int]) -> FloatArray:
+def worst_member(
+    sensitivity: SensitivitySet, covariance: Covariance, shape: tuple[int, int]
+) -> FloatArray:
     """Return the member of a set with the largest whitened norm, found by brute force."""
     if isinstance(covariance, SymmetricIsotropic):
         # Whitening is defined on the symmetric matrices only.
@@ -79,7 +81,7 @@ def worst_member(sensitivity: AnySet, covariance: Covariance, shape: tuple[int, 
 
 
 def random_member(
-    sensitivity: AnySet, shape: tuple[int, int], rng: np.random.Generator
+    sensitivity: SensitivitySet, shape: tuple[int, int], rng: np.random.Generator
 ) -> FloatArray:
     """Return a member of a set, on its boundary."""
     member = np.zeros(shape)

@@ -21,13 +21,14 @@ from matrixdp import (
     SymmetricBall,
     SymmetricIsotropic,
 )
+from matrixdp.sensitivity.sets import SensitivitySet
 from reference import dense
 
 RNG = np.random.default_rng(8)
 SIZE = 4
 SHAPE = (SIZE, SIZE)
 BUDGET = Budget(0.8, 1e-6)
-SETS: dict[str, dense.AnySet] = {
+SETS: dict[str, SensitivitySet] = {
     "ball": FrobeniusBall(1.3, neighbouring="replace"),
     "symmetric": SymmetricBall(0.7, neighbouring="add-remove"),
     "rows": RowBounds([1.0, 0.2, 3.0, 0.9], neighbouring="replace"),
@@ -56,7 +57,7 @@ all_sets = pytest.mark.parametrize("sensitivity", SETS.values(), ids=SETS)
 
 @pytest.mark.parametrize(("sensitivity", "covariance"), PAIRS)
 def test_no_member_exceeds_the_radius_and_the_worst_attains_it(
-    sensitivity: dense.AnySet, covariance: Covariance
+    sensitivity: SensitivitySet, covariance: Covariance
 ) -> None:
     radius = sensitivity.radius(covariance)
     worst = dense.worst_member(sensitivity, covariance, SHAPE)
@@ -87,7 +88,7 @@ def test_which_radii_are_exact() -> None:
 
 
 @all_sets
-def test_best_covariance_is_tight(sensitivity: dense.AnySet) -> None:
+def test_best_covariance_is_tight(sensitivity: SensitivitySet) -> None:
     best = sensitivity.best_covariance(BUDGET)
     assert BUDGET.mu * (1 - 1e-13) < sensitivity.radius(best).value <= BUDGET.mu
 
@@ -105,7 +106,7 @@ def random_covariance() -> Covariance:
 
 
 @all_sets
-def test_best_covariance_beats_a_thousand_others(sensitivity: dense.AnySet) -> None:
+def test_best_covariance_beats_a_thousand_others(sensitivity: SensitivitySet) -> None:
     least = sensitivity.best_covariance(BUDGET).total_variance(SHAPE)
     others = [
         random_covariance().rescaled_for(sensitivity, BUDGET).total_variance(SHAPE)
@@ -116,7 +117,7 @@ def test_best_covariance_beats_a_thousand_others(sensitivity: dense.AnySet) -> N
 
 
 @pytest.mark.parametrize("sensitivity", [SETS["rows"], SETS["box"]], ids=["rows", "box"])
-def test_no_small_change_improves_the_best(sensitivity: dense.AnySet) -> None:
+def test_no_small_change_improves_the_best(sensitivity: SensitivitySet) -> None:
     best = sensitivity.best_covariance(BUDGET)
     assert isinstance(best, Diagonal)
     for _ in range(200):
@@ -227,6 +228,12 @@ def test_radii_of_ill_conditioned_noise_are_safe_and_labelled(power: int) -> Non
         (lambda: SymmetricBall(math.inf, "replace"), InvalidParameterError, "bound=inf"),
         (lambda: RowBounds([1.0, 0.0], "replace"), InvalidParameterError, r"bounds\[1\]=0.0"),
         (lambda: RowBounds([[1.0]], "replace"), ShapeError, "bounds"),
+        (lambda: RowBounds([[1.0], [1.0, 2.0]], "replace"), ShapeError, "bounds is ragged"),
+        (
+            lambda: FrobeniusBall(1.0, np.array(["replace", "replace"])),  # type: ignore[arg-type]
+            InvalidParameterError,
+            "neighbouring=array",
+        ),
         (lambda: RowBounds([], "replace"), ShapeError, "bounds"),
         (lambda: Box([1.0, math.nan], "replace"), InvalidParameterError, "bounds"),
         (lambda: Box([1.0], "replace", weights=[1.0, 2.0]), ShapeError, "weights"),

@@ -25,7 +25,13 @@ from matrixdp.noise.npy_layout import read_layout
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee, checked_neighbouring
 from matrixdp.rounding import shown_up
-from matrixdp.sensitivity.sets import Box, FrobeniusBall, RowBounds, SymmetricBall
+from matrixdp.sensitivity.sets import (
+    Box,
+    FrobeniusBall,
+    RowBounds,
+    SensitivitySet,
+    SymmetricBall,
+)
 
 __all__ = ["release"]
 
@@ -92,6 +98,8 @@ def release(
     suffixes = (_suffix(source, input_format, "input"), _suffix(target, output_format, "output"))
     beside = _statement_target(target, sidecar)
     check_target(beside, force=force)
+    if target == _STREAM and sys.stdout is None:
+        raise InvalidParameterError("stdout is closed: name a file as OUT")
     if target == _STREAM and as_json:
         raise InvalidParameterError("--json and the released matrix cannot share stdout")
     if target != _STREAM:
@@ -111,7 +119,7 @@ def _sensitivity_set(
     box: str | None,
     *,
     symmetric: bool,
-) -> FrobeniusBall | SymmetricBall | RowBounds | Box:
+) -> SensitivitySet:
     if [sensitivity, row_bounds, box].count(None) != 2 or (symmetric and sensitivity is None):
         raise InvalidParameterError(
             "pass one of --sensitivity (with or without --symmetric), --row-bounds and --box"
@@ -175,6 +183,8 @@ def _streamable(source: str, mechanism: IMGM) -> bool:
 
 def _read(source: str, suffix: str, *, header: bool, index: bool) -> MatrixFile:
     if source == _STREAM:
+        if sys.stdin is None:
+            raise InvalidParameterError("stdin is closed: pass a file, or pipe a matrix in")
         content = io.BytesIO(sys.stdin.buffer.read())
         return read_matrix(content, suffix, "stdin", header=header, index=index)
     try:

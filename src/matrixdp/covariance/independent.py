@@ -61,7 +61,7 @@ class Isotropic(Covariance):
 
     def scaled(self, factor: float) -> Self:
         """Return the covariance whose scale is a factor larger."""
-        return type(self)(product_up(self.scale, factor))
+        return type(self)(product_up(self.scale, positive_number(factor, "factor")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class SymmetricIsotropic(Covariance):
 
     def scaled(self, factor: float) -> Self:
         """Return the covariance whose scale is a factor larger."""
-        return type(self)(product_up(self.scale, factor))
+        return type(self)(product_up(self.scale, positive_number(factor, "factor")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,4 +172,4 @@ class Diagonal(Covariance):
 
     def scaled(self, factor: float) -> Self:
         """Return the covariance whose scales are a factor larger."""
-        return type(self)(np.nextafter(self.scales * factor, math.inf))
+        return type(self)(np.nextafter(self.scales * positive_number(factor, "factor"), math.inf))

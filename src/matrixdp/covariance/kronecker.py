@@ -19,6 +19,7 @@ from matrixdp.spectra import (
     checked_symmetric,
     eigenvalue_lower_bounds,
     inverse_enclosure,
+    positive_vector,
 )
 
 __all__ = ["Kronecker"]
@@ -171,14 +172,12 @@ def _gram(factor: FloatArray) -> FloatArray:
 
 def _directional_factor(directions: ArrayLike, scales: ArrayLike, side: str) -> FloatArray:
     basis = checked_matrix(directions, f"{side}_directions")
-    lengths = np.asarray(scales)
+    lengths = positive_vector(scales, f"{side}_scales")
     if basis.shape[0] != basis.shape[1] or lengths.shape != (basis.shape[0],):
         raise ShapeError(
             f"{side}_directions of shape {basis.shape} and {side}_scales of shape {lengths.shape} "
             "do not fit: pass a square matrix of directions and one scale for each"
         )
-    if lengths.dtype.kind not in "iuf" or not bool(np.all((lengths > 0) & (lengths < math.inf))):
-        raise InvalidParameterError(f"{side}_scales must all be positive, finite numbers")
     defect = float(np.max(np.abs(basis.T @ basis - np.eye(len(basis)))))
     if not defect <= _ORTHONORMAL_TOLERANCE:
         raise InvalidParameterError(

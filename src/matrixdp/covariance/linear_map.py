@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.errors import CalibrationError
+from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.rounding import quotient_up
 
 __all__ = ["Covariance", "FloatArray", "Shape"]
@@ -86,6 +86,14 @@ class Covariance(abc.ABC):
         >>> tight.scales.round(4)
         array([[3.7306, 7.4613]])
         """
+        if not hasattr(sensitivity, "radius"):
+            raise InvalidParameterError(
+                f"sensitivity is a {type(sensitivity).__name__}: pass a sensitivity set"
+            )
+        if not isinstance(getattr(budget, "mu", None), float):
+            raise InvalidParameterError(
+                f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
+            )
         tight = self.scaled(quotient_up(sensitivity.radius(self).value, budget.mu))
         excess = 2.0**-52
         for _ in range(_MOST_TIGHTENINGS):

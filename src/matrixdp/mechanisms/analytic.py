@@ -2,8 +2,8 @@
 
 from matrixdp.covariance import Isotropic
 from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts
-from matrixdp.mechanisms.statement import AnySet
 from matrixdp.privacy.budget import Budget
+from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["AnalyticGaussian"]
 
@@ -41,6 +41,6 @@ class AnalyticGaussian(GaussianMechanism):
     True
     """
 
-    def __init__(self, sensitivity: AnySet, budget: Budget) -> None:
+    def __init__(self, sensitivity: SensitivitySet, budget: Budget) -> None:
         check_parts(sensitivity, budget)
         super().__init__(sensitivity, budget, Isotropic(1.0).rescaled_for(sensitivity, budget))

@@ -2,9 +2,9 @@
 
 from matrixdp.covariance import Isotropic
 from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts, largest_norm
-from matrixdp.mechanisms.statement import AnySet
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.classic import classic_noise_scale
+from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["ClassicGaussian"]
 
@@ -47,7 +47,7 @@ class ClassicGaussian(GaussianMechanism):
     0.751
     """
 
-    def __init__(self, sensitivity: AnySet, budget: Budget) -> None:
+    def __init__(self, sensitivity: SensitivitySet, budget: Budget) -> None:
         check_parts(sensitivity, budget)
         scale = classic_noise_scale(largest_norm(sensitivity), budget.epsilon, budget.delta)
         super().__init__(sensitivity, budget, Isotropic(scale))

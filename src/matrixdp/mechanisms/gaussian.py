@@ -13,19 +13,18 @@ from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.mechanisms.drawing import draw
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.mechanisms.release import Release
-from matrixdp.mechanisms.statement import AnySet
 from matrixdp.noise import ReleaseKey, SimulatedValue
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
-from matrixdp.sensitivity.sets import Box, FrobeniusBall, RowBounds, SymmetricBall
+from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["GaussianMechanism", "check_parts", "largest_norm"]
 
 
 def check_parts(sensitivity: object, budget: object) -> None:
     """Refuse what is no sensitivity set and what is no budget."""
-    if not isinstance(sensitivity, FrobeniusBall | SymmetricBall | RowBounds | Box):
+    if not isinstance(sensitivity, SensitivitySet):
         raise InvalidParameterError(
             f"sensitivity is a {type(sensitivity).__name__}: pass FrobeniusBall, SymmetricBall, "
             "RowBounds or Box"
@@ -36,7 +35,7 @@ def check_parts(sensitivity: object, budget: object) -> None:
         )
 
 
-def largest_norm(sensitivity: AnySet) -> float:
+def largest_norm(sensitivity: SensitivitySet) -> float:
     """Return the largest Frobenius norm of a member of a set: its l2 sensitivity, rounded up."""
     return sensitivity.radius(Isotropic(1.0)).value
 
@@ -60,7 +59,7 @@ class GaussianMechanism:
     ``guarantee.epsilon_at(delta)`` says what it really guarantees.
     """
 
-    sensitivity: AnySet
+    sensitivity: SensitivitySet
     budget: Budget
     covariance: Covariance
 
@@ -137,10 +136,15 @@ class GaussianMechanism:
 
         Nothing simulated can become a `Release`.
         """
+        if not isinstance(generator, np.random.Generator):
+            raise InvalidParameterError(
+                f"generator is a {type(generator).__name__}: pass simulation_generator(seed)"
+            )
         array = self.checked(matrix).array
         noise = self.covariance.colour(generator.standard_normal(array.shape))
         return SimulatedValue(
-            array=array + noise, scale=self.covariance.entry_scales(_shape(array))
+            array=(array + noise).astype(array.dtype, copy=False),
+            scale=self.covariance.entry_scales(_shape(array)),
         )
 
     def checked(self, matrix: Any) -> LabelledMatrix:

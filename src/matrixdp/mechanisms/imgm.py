@@ -3,8 +3,8 @@
 from matrixdp.covariance import Covariance
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts
-from matrixdp.mechanisms.statement import AnySet
 from matrixdp.privacy.budget import Budget
+from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["IMGM"]
 
@@ -53,7 +53,7 @@ class IMGM(GaussianMechanism):
     """
 
     def __init__(
-        self, sensitivity: AnySet, budget: Budget, covariance: Covariance | None = None
+        self, sensitivity: SensitivitySet, budget: Budget, covariance: Covariance | None = None
     ) -> None:
         check_parts(sensitivity, budget)
         if covariance is not None and not isinstance(covariance, Covariance):

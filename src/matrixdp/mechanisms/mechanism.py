@@ -6,10 +6,10 @@ import numpy as np
 
 from matrixdp.covariance import Covariance
 from matrixdp.mechanisms.release import Release
-from matrixdp.mechanisms.statement import AnySet
 from matrixdp.noise import ReleaseKey, SimulatedValue
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["Mechanism"]
 
@@ -18,7 +18,7 @@ class Mechanism(Protocol):
     """Built from what one record can change and what is to be guaranteed; releases matrices."""
 
     @property
-    def sensitivity(self) -> AnySet:
+    def sensitivity(self) -> SensitivitySet:
         """What one record can change."""
 
     @property

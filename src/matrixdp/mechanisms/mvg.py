@@ -10,10 +10,10 @@ from matrixdp.covariance import Covariance, Diagonal, Kronecker
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts, largest_norm
 from matrixdp.mechanisms.labelled import LabelledMatrix
-from matrixdp.mechanisms.statement import AnySet
 from matrixdp.parameters import positive_integer, real_number
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.mvg import Zeta, mvg_precision_budget
+from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["MVG", "Side", "binary_precision", "checked_side"]
 
@@ -98,7 +98,7 @@ class MVG(GaussianMechanism):
 
     def __init__(
         self,
-        sensitivity: AnySet,
+        sensitivity: SensitivitySet,
         budget: Budget,
         *,
         shape: tuple[int, int],

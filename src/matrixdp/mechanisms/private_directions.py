@@ -9,10 +9,10 @@ from scipy import linalg
 
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.mvg import Side, checked_side
-from matrixdp.mechanisms.statement import AnySet
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["PrivateDirections", "private_directions"]
 
@@ -27,7 +27,7 @@ class PrivateDirections:
 
 def private_directions(
     matrix: Any,
-    sensitivity: AnySet,
+    sensitivity: SensitivitySet,
     budget: Budget,
     *,
     side: Side = "rows",

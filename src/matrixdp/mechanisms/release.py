@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from matrixdp.covariance import Covariance, Isotropic
-from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
 from matrixdp.mechanisms.matrix_files import (
     MatrixFile,
     check_target,
@@ -22,10 +22,16 @@ from matrixdp.mechanisms.matrix_files import (
     write_all,
     write_matrix,
 )
-from matrixdp.mechanisms.statement import AnySet, Statement, read_statement, statement_path
+from matrixdp.mechanisms.statement import (
+    Statement,
+    check_proven,
+    read_statement,
+    statement_path,
+)
 from matrixdp.noise import SimulatedValue
 from matrixdp.parameters import real_number
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["ConfidenceBounds", "Release"]
 
@@ -41,7 +47,8 @@ class ConfidenceBounds(NamedTuple):
 class Release:
     """A noisy matrix, public from now on; it holds nothing of the input.
 
-    Made by a mechanism's ``release``.
+    Made by a mechanism's ``release``. One whose covariance does not prove its guarantee cannot
+    exist; that the value really got that noise is what the mechanism vouches for.
 
     Attributes
     ----------
@@ -58,18 +65,24 @@ class Release:
     """
 
     value: Any
-    sensitivity: AnySet
+    sensitivity: SensitivitySet
     covariance: Covariance
     guarantee: Guarantee
     mechanism: str
 
     def __post_init__(self) -> None:
-        """Refuse to pass simulated noise for a release."""
+        """Refuse simulated noise, and a guarantee that the noise does not give."""
         if isinstance(self.value, SimulatedValue):
             raise InvalidParameterError(
                 "value is simulated: its noise protects nothing, so it is no release; use the "
                 "mechanism's release()"
             )
+        shape = np.shape(self.value)
+        if len(shape) != 2:
+            raise ShapeError(f"value has shape {shape}: a release is a matrix")
+        check_proven(self.guarantee, self.sensitivity, self.covariance)
+        for part in (self.sensitivity, self.covariance):
+            part.check_shape((shape[0], shape[1]))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -200,15 +213,16 @@ class Release:
             index=bool(facts.get("index")),
         )
         _check_facts(matrix.array, facts, source)
-        for part in (statement.sensitivity, statement.covariance):
-            part.check_shape((matrix.array.shape[0], matrix.array.shape[1]))
-        return cls(
-            value=matrix.array.astype(str(facts["dtype"])),
-            sensitivity=statement.sensitivity,
-            covariance=statement.covariance,
-            guarantee=statement.guarantee,
-            mechanism=statement.mechanism,
-        )
+        try:
+            return cls(
+                value=matrix.array.astype(str(facts["dtype"])),
+                sensitivity=statement.sensitivity,
+                covariance=statement.covariance,
+                guarantee=statement.guarantee,
+                mechanism=statement.mechanism,
+            )
+        except ShapeError as error:
+            raise FileFormatError(f"{source} does not fit its statement ({error})") from error
 
     @classmethod
     def verify(cls, path: str | PathLike[str]) -> Guarantee:
@@ -239,10 +253,11 @@ def _as_file(value: Any) -> MatrixFile:
         return value
     if isinstance(value, np.ndarray):
         return MatrixFile(value)
-    array = value.to_numpy()
     index = getattr(value, "index", None)
+    name = getattr(index, "name", None)
     return MatrixFile(
-        array,
+        value.to_numpy(),
         columns=[str(name) for name in value.columns],
         index=None if index is None else [str(name) for name in index],
+        corner="" if name is None else str(name),
     )

@@ -14,13 +14,17 @@ from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, Symm
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.guarantee import Guarantee
-from matrixdp.sensitivity.sets import Box, FrobeniusBall, RowBounds, SymmetricBall
+from matrixdp.sensitivity.sets import (
+    Box,
+    FrobeniusBall,
+    RowBounds,
+    SensitivitySet,
+    SymmetricBall,
+)
 
-__all__ = ["SCHEMA", "AnySet", "Statement", "read_statement", "statement_path"]
+__all__ = ["SCHEMA", "Statement", "check_proven", "read_statement", "statement_path"]
 
 SCHEMA = "matrixdp-release/1"
-
-AnySet = FrobeniusBall | SymmetricBall | RowBounds | Box
 
 
 def statement_path(path: Path) -> Path:
@@ -37,7 +41,7 @@ class Statement:
     """
 
     mechanism: str
-    sensitivity: AnySet
+    sensitivity: SensitivitySet
     covariance: Covariance
     guarantee: Guarantee
     file: Mapping[str, Any]
@@ -56,23 +60,44 @@ class Statement:
         }
         return json.dumps(record, indent=2, allow_nan=False) + "\n"
 
-    def check(self, name: str) -> None:
+    def __post_init__(self) -> None:
         """Refuse a guarantee that does not follow from the sensitivity and the covariance."""
-        if self.guarantee.records != 1:
-            raise FileFormatError(
-                f"{name} claims records={self.guarantee.records}: a release speaks of one record"
+        check_proven(self.guarantee, self.sensitivity, self.covariance)
+
+
+def check_proven(guarantee: Guarantee, sensitivity: SensitivitySet, covariance: Covariance) -> None:
+    """Refuse a guarantee that noise of a covariance does not give to a sensitivity set.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the set's radius under the covariance exceeds the guarantee's mu, if the two speak of
+        other neighbours, or if the guarantee is one for groups.
+    """
+    for name, part, kind in (
+        ("guarantee", guarantee, Guarantee),
+        ("sensitivity", sensitivity, SensitivitySet),
+        ("covariance", covariance, Covariance),
+    ):
+        if not isinstance(part, kind):
+            raise InvalidParameterError(
+                f"{name} is a {type(part).__name__}: take it from a mechanism"
             )
-        radius = self.sensitivity.radius(self.covariance).value
-        if not radius <= self.guarantee.mu:
-            raise FileFormatError(
-                f"{name} claims mu={self.guarantee.mu!r}, but its noise gives mu={radius!r}: it "
-                "was altered"
-            )
-        if self.guarantee.neighbouring != self.sensitivity.neighbouring:
-            raise FileFormatError(
-                f"{name} claims neighbouring={self.guarantee.neighbouring!r}, but its sensitivity "
-                f"is for {self.sensitivity.neighbouring!r}: it was altered"
-            )
+    if guarantee.records != 1:
+        raise InvalidParameterError(
+            f"guarantee speaks of records={guarantee.records}: a release promises for one record; "
+            "use guarantee.for_group on its guarantee"
+        )
+    if guarantee.neighbouring != sensitivity.neighbouring:
+        raise InvalidParameterError(
+            f"guarantee claims neighbouring={guarantee.neighbouring!r}, but the sensitivity is for "
+            f"{sensitivity.neighbouring!r}"
+        )
+    radius = sensitivity.radius(covariance).value
+    if not radius <= guarantee.mu:
+        raise InvalidParameterError(
+            f"guarantee claims mu={guarantee.mu!r}, but the noise gives mu={radius!r}"
+        )
 
 
 def read_statement(text: str, name: str) -> Statement:
@@ -98,18 +123,17 @@ def read_statement(text: str, name: str) -> Statement:
             guarantee=Guarantee(**record["guarantee"]),
             file=dict(record["file"]),
         )
-        statement.check(name)
         said = (record["noise"], record["in_words"])
-    except FileFormatError:
-        raise
     except (AttributeError, KeyError, TypeError, ValueError, MatrixDPError) as error:
-        raise FileFormatError(f"{name} is not a statement of a release ({error})") from error
+        raise FileFormatError(
+            f"{name} is not a statement of a release, or was altered ({error})"
+        ) from error
     if said != (NOISE_VERSION, str(statement.guarantee)):
         raise FileFormatError(f"{name} says other words or other noise than it proves: altered")
     return statement
 
 
-def _sensitivity_record(sensitivity: AnySet) -> dict[str, Any]:
+def _sensitivity_record(sensitivity: SensitivitySet) -> dict[str, Any]:
     record: dict[str, Any] = {
         "kind": type(sensitivity).__name__,
         "neighbouring": sensitivity.neighbouring,
@@ -124,7 +148,7 @@ def _sensitivity_record(sensitivity: AnySet) -> dict[str, Any]:
     )
 
 
-def _sensitivity_of(record: Mapping[str, Any]) -> AnySet:
+def _sensitivity_of(record: Mapping[str, Any]) -> SensitivitySet:
     kinds = {kind.__name__: kind for kind in (FrobeniusBall, SymmetricBall, RowBounds, Box)}
     arguments = {name: value for name, value in record.items() if name != "kind"}
     return kinds[record["kind"]](**arguments)

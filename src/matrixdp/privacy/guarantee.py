@@ -23,7 +23,7 @@ _IN_WORDS = {
 def checked_neighbouring(neighbouring: object) -> Neighbouring:
     """Return a neighbouring relation, or refuse what is none: it has no default."""
     for relation in get_args(Neighbouring):
-        if neighbouring == relation:
+        if isinstance(neighbouring, str) and neighbouring == relation:
             return relation  # type: ignore[no-any-return]
     raise InvalidParameterError(
         f"neighbouring={neighbouring!r} is not a relation: say whether a neighbouring data set has "

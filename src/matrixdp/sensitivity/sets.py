@@ -9,7 +9,6 @@ variance that keeps the radius at a budget's mu.
 import math
 import sys
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +19,7 @@ from matrixdp.parameters import positive_number
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.rounding import quotient_up, raised
-from matrixdp.spectra import checked_matrix
+from matrixdp.spectra import positive_vector
 
 __all__ = ["Box", "FrobeniusBall", "Radius", "RowBounds", "SensitivitySet", "SymmetricBall"]
 
@@ -48,23 +47,6 @@ class Radius:
                 "covariance is so small against the set that the radius is beyond the range of a "
                 "float: rescale them"
             )
-
-
-class SensitivitySet(Protocol):
-    """What a mechanism needs to know of a set."""
-
-    @property
-    def neighbouring(self) -> Neighbouring:
-        """The relation whose differences the set contains."""
-
-    def radius(self, covariance: Covariance, /) -> Radius:
-        """Return the largest whitened norm of a member."""
-
-    def best_covariance(self, budget: Budget, /) -> Covariance:
-        """Return the covariance of least total variance within a budget."""
-
-    def check_shape(self, shape: Shape, /) -> None:
-        """Refuse answers of a shape that the set does not describe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +172,7 @@ class RowBounds:
     neighbouring: Neighbouring
 
     def __init__(self, bounds: ArrayLike, neighbouring: Neighbouring) -> None:
-        object.__setattr__(self, "bounds", _checked_bounds(bounds))
+        object.__setattr__(self, "bounds", positive_vector(bounds, "bounds"))
         object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
 
     def check_shape(self, shape: Shape) -> None:
@@ -257,8 +239,8 @@ class Box:
     def __init__(
         self, bounds: ArrayLike, neighbouring: Neighbouring, weights: ArrayLike | None = None
     ) -> None:
-        checked = _checked_bounds(bounds)
-        weighing = np.ones_like(checked) if weights is None else _checked_bounds(weights, "weights")
+        checked = positive_vector(bounds, "bounds")
+        weighing = np.ones_like(checked) if weights is None else positive_vector(weights, "weights")
         if weighing.shape != checked.shape:
             raise ShapeError(
                 f"weights of shape {weighing.shape} do not fit bounds of shape {checked.shape}"
@@ -312,6 +294,10 @@ class Box:
         return Diagonal(scales[None, :]).rescaled_for(self, budget)
 
 
+SensitivitySet = FrobeniusBall | SymmetricBall | RowBounds | Box
+"""Any of the sets."""
+
+
 def _normalised(values: FloatArray) -> tuple[float, FloatArray]:
     """Return the largest value and all values over it, whose squares cannot over- or underflow."""
     largest = float(np.max(values))
@@ -341,17 +327,6 @@ def _row_precisions(covariance: Kronecker) -> FloatArray:
 def _check_ball(ball: FrobeniusBall | SymmetricBall) -> None:
     object.__setattr__(ball, "bound", positive_number(ball.bound, "bound"))
     object.__setattr__(ball, "neighbouring", checked_neighbouring(ball.neighbouring))
-
-
-def _checked_bounds(bounds: ArrayLike, name: str = "bounds") -> FloatArray:
-    array = bounds if isinstance(bounds, np.ma.MaskedArray) else np.asarray(bounds)
-    if array.ndim != 1:
-        raise ShapeError(f"{name} has shape {array.shape}: pass a vector")
-    array = np.asarray(checked_matrix(array[None, :], name)[0])
-    if not bool(np.all(array > 0.0)):
-        place = int(np.argmin(array))
-        raise InvalidParameterError(f"{name}[{place}]={array[place].item()!r} must be positive")
-    return array
 
 
 def _check_sides(have: int, want: int, side: str, *, full: bool = False) -> None:

@@ -1,0 +1,161 @@
+"""Radii in rational arithmetic: never below the truth, by as little as a unit in the last place.
+
+A radius that forgot its allowance for rounding, or the error bound of an inverse, would fall short
+in about half of these cases.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from flint import fmpq, fmpq_mat
+from numpy.typing import NDArray
+
+from matrixdp import (
+    Box,
+    Budget,
+    Diagonal,
+    FrobeniusBall,
+    Isotropic,
+    Kronecker,
+    RowBounds,
+    SymmetricBall,
+    theorem_3,
+)
+
+Matrix = NDArray[np.float64]
+
+CASES = range(60)
+
+
+def squares_over(bounds: Matrix, scales: Matrix) -> list[list[Fraction]]:
+    """Return ``(bounds_j / scales_ij)^2`` exactly."""
+    return [
+        [(Fraction(b) / Fraction(s)) ** 2 for b, s in zip(bounds.tolist(), row, strict=True)]
+        for row in scales.tolist()
+    ]
+
+
+def exact_inverse(matrix: Matrix) -> list[list[Fraction]]:
+    """Return the inverse of a matrix of floats."""
+    rational = fmpq_mat(
+        len(matrix),
+        len(matrix),
+        [fmpq(*float(x).as_integer_ratio()) for x in matrix.ravel()],
+    ).inv()
+    size = range(len(matrix))
+    return [[Fraction(int(rational[i, j].p), int(rational[i, j].q)) for j in size] for i in size]
+
+
+def ill_conditioned(rng: np.random.Generator, size: int, power: float) -> Matrix:
+    """Return a random symmetric matrix whose eigenvalues span so many powers of ten."""
+    turn = np.linalg.qr(rng.standard_normal((size, size)))[0]
+    matrix = (turn * 10.0 ** -np.linspace(0.0, power, size)) @ turn.T
+    return np.asarray((matrix + matrix.T) / 2)
+
+
+def largest_corner(bounds: Matrix, precision: list[list[Fraction]]) -> Fraction:
+    """Return the largest ``c^T P c`` over the corners of a box."""
+    exact = [Fraction(b) for b in bounds.tolist()]
+    size = range(len(exact))
+    return max(
+        sum(
+            (signs[i] * exact[i] * precision[i][j] * signs[j] * exact[j])
+            for i, j in product(size, size)
+        )
+        + Fraction(0)
+        for signs in product((1, -1), repeat=len(exact))
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_independent_noise(case: int) -> None:
+    rng = np.random.default_rng(case)
+    size = int(rng.integers(1, 9))
+    bounds = 10.0 ** rng.uniform(-3, 3, size)
+    scales = 10.0 ** rng.uniform(-3, 3, (size, size))
+    one = float(scales[0, 0])
+    whole = sum(Fraction(b) ** 2 for b in bounds.tolist())
+    ratios = squares_over(bounds, scales)
+    corner = max(sum(row) for row in ratios)
+    row_ratios = squares_over(
+        np.repeat(bounds[:, None], size, axis=1).ravel(), scales.reshape(1, -1)
+    )
+    pairs = squares_over(np.ones(size), scales)
+    heaviest = max((pairs[i][j] + pairs[j][i]) / 2 for i in range(size) for j in range(size))
+    first = float(bounds[0])
+    for found, truth in [
+        (
+            FrobeniusBall(first, "replace").radius(Isotropic(one)),
+            Fraction(first) ** 2 / Fraction(one) ** 2,
+        ),
+        (Box(bounds, "replace").radius(Isotropic(one)), whole / Fraction(one) ** 2),
+        (Box(bounds, "replace").radius(Diagonal(scales)), corner),
+        (RowBounds(bounds, "replace").radius(Diagonal(scales)), max(row_ratios[0])),
+        (SymmetricBall(first, "replace").radius(Diagonal(scales)), heaviest * Fraction(first) ** 2),
+    ]:
+        assert truth <= Fraction(found.value) ** 2 <= truth * (1 + Fraction(1, 10**13))
+
+
+@pytest.mark.parametrize("power", [0.0, 6.0, 10.0, 12.5])
+@pytest.mark.parametrize("case", range(12))
+def test_full_covariances(case: int, power: float) -> None:
+    rng = np.random.default_rng([case, int(power * 2)])
+    rows, columns = ill_conditioned(rng, 3, power), ill_conditioned(rng, 2, power)
+    row_bounds, box = rng.uniform(0.5, 2.0, 3), rng.uniform(0.5, 2.0, 2)
+    row_precision = exact_inverse(rows)
+    heaviest = max(row_precision[i][i] for i in range(3))
+    # One column of unit variance, and then unit rows: each side alone has a rational truth.
+    for_rows = max(
+        Fraction(b) ** 2 * row_precision[i][i] for i, b in enumerate(row_bounds.tolist())
+    )
+    found = RowBounds(row_bounds, "replace").radius(Kronecker(rows, np.eye(1)))
+    assert Fraction(found.value) ** 2 >= for_rows
+    boxed = Box(box, "replace").radius(Kronecker(rows, columns))
+    corner = largest_corner(box, exact_inverse(columns))
+    alone = Box(box, "replace").radius(Kronecker(np.eye(1), columns))
+    assert Fraction(alone.value) ** 2 >= corner
+    assert Fraction(boxed.value) ** 2 >= heaviest * corner
+    if power <= 6.0:
+        tolerance = 1 + Fraction(1, 10**6)
+        assert Fraction(found.value) ** 2 <= for_rows * tolerance
+        assert Fraction(boxed.value) ** 2 <= heaviest * corner * tolerance
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rng: Kronecker(ill_conditioned(rng, 3, 9.0), ill_conditioned(rng, 2, 3.0)),
+        lambda rng: Diagonal(10.0 ** rng.uniform(-3, 3, (3, 2))),
+    ],
+    ids=["full", "independent"],
+)
+def test_rescaling_keeps_the_budget(make: Callable[[np.random.Generator], Kronecker]) -> None:
+    rng = np.random.default_rng(9)
+    box = Box([1.0, 0.3], "replace")
+    for _ in CASES:
+        budget = Budget(10.0 ** float(rng.uniform(-2, 1)), 1e-6)
+        tight = make(rng).rescaled_for(box, budget)
+        assert budget.mu * (1 - 1e-6) <= box.radius(tight).value <= budget.mu
+
+
+def test_scaling_never_falls_short() -> None:
+    rng = np.random.default_rng(10)
+    for scale, factor in 10.0 ** rng.uniform(-5, 5, (100, 2)):
+        exact = Fraction(float(scale)) * Fraction(float(factor))
+        for larger in (
+            Isotropic(scale).scaled(factor).scale,
+            float(Diagonal([[scale]]).scaled(factor).scales[0, 0]),
+        ):
+            assert exact <= Fraction(larger) <= exact * (1 + Fraction(1, 10**15))
+
+
+def test_what_theorem_3_allows_never_exceeds_the_budget() -> None:
+    noise = Kronecker(np.eye(2), np.eye(2))
+    for releases in (*range(1, 60), 10**6, 10**12 + 1):
+        budget = Budget(0.7, 1e-6)
+        allowed = Fraction(theorem_3(noise, 1.0, budget, releases=releases).allowed)
+        spent = allowed**2 * releases
+        assert budget.mu_squared * (1 - Fraction(1, 10**15)) <= spent <= budget.mu_squared
