@@ -23,6 +23,7 @@ __all__ = [
     "positive_integer",
     "positive_number",
     "real_number",
+    "refuse_bools",
 ]
 
 
@@ -141,9 +142,20 @@ def _as_float(value: Any, name: str) -> float:
     return number
 
 
+def refuse_bools(value: Any, name: str) -> None:
+    """Refuse a bool anywhere in nested lists, where numpy would make it a number unseen."""
+    if isinstance(value, bool | np.bool_):
+        raise InvalidParameterError(f"{name} holds {value!r}: pass numbers, not truth values")
+    if isinstance(value, list | tuple):
+        for part in value:
+            refuse_bools(part, name)
+
+
 def _real_array(value: Any, name: str) -> NDArray[np.float64]:
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
+    if isinstance(value, list | tuple):
+        refuse_bools(value, name)
     try:
         array = np.asarray(value)
     except ValueError:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from matrixdp.errors import InvalidParameterError, NotPositiveDefiniteError, ShapeError
+from matrixdp.parameters import refuse_bools
 
 __all__ = [
     "InverseEnclosure",
@@ -37,6 +38,8 @@ def checked_matrix(matrix: object, name: str) -> FloatArray:
     """Return a finite, non-empty real matrix as a read-only float64 copy, or refuse it."""
     if isinstance(matrix, np.ma.MaskedArray):
         raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
+    if isinstance(matrix, list | tuple):
+        refuse_bools(matrix, name)
     try:
         array = np.asarray(matrix)
     except ValueError:
@@ -56,6 +59,8 @@ def checked_matrix(matrix: object, name: str) -> FloatArray:
 
 def positive_vector(vector: object, name: str) -> FloatArray:
     """Return finite positive numbers as a read-only float64 vector, or refuse them."""
+    if isinstance(vector, list | tuple):
+        refuse_bools(vector, name)
     try:
         array = vector if isinstance(vector, np.ma.MaskedArray) else np.asarray(vector)
     except ValueError:

@@ -142,6 +142,8 @@ BAD_ARRAYS = [
     np.array(["0.5"]),
     np.array([0.5 + 0j]),
     np.array([True]),
+    [True, 0.5],
+    [[0.5], [np.True_]],
     np.array([0.5], dtype=object),
     np.array([0.5], dtype=np.longdouble),
     np.ma.masked_array([0.5, 0.6], mask=[True, False]),
