@@ -363,3 +363,18 @@ def test_the_name_of_an_index_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "out.csv").read_text().startswith("person,a,b")
     MECHANISMS["ball"].release(frame.rename_axis(None)).save(tmp_path / "plain.csv")
     assert (tmp_path / "plain.csv").read_text().startswith(",a,b")
+
+
+def test_nested_labels_are_joined(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    index = pandas.MultiIndex.from_tuples([("x", 1), ("y", 2)], names=["who", "when"])
+    columns = pandas.MultiIndex.from_tuples([("a", "b"), ("a", "c")])
+    frame = pandas.DataFrame(np.zeros((2, 2)), index=index, columns=columns)
+    release = MECHANISMS["ball"].release(frame)
+    assert release.value.index.equals(index)
+    assert release.value.columns.equals(columns)
+    release.save(tmp_path / "out.csv")
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[0] == "who/when,a/b,a/c"
+    assert [line.split(",")[0] for line in lines[1:]] == ["x/1", "y/2"]
+    assert Release.load(tmp_path / "out.csv").shape == (2, 2)

@@ -253,11 +253,18 @@ def _as_file(value: Any) -> MatrixFile:
         return value
     if isinstance(value, np.ndarray):
         return MatrixFile(value)
+    columns = [_label(name) for name in value.columns]
     index = getattr(value, "index", None)
-    name = getattr(index, "name", None)
+    if index is None:
+        return MatrixFile(value.to_numpy(), columns=columns)
     return MatrixFile(
         value.to_numpy(),
-        columns=[str(name) for name in value.columns],
-        index=None if index is None else [str(name) for name in index],
-        corner="" if name is None else str(name),
+        columns=columns,
+        index=[_label(name) for name in index],
+        corner=_label(tuple("" if name is None else name for name in index.names)),
     )
+
+
+def _label(name: object) -> str:
+    """Return a label as text, the levels of a nested one joined."""
+    return "/".join(str(level) for level in name) if isinstance(name, tuple) else str(name)
