@@ -17,15 +17,19 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 __all__ = [
     "DELTA",
     "EPSILON",
+    "LARGEST_EXACT_INTEGER",
     "MU",
     "Domain",
     "broadcast_together",
+    "check_cells",
     "positive_integer",
     "positive_number",
     "real_number",
-    "refuse_bools",
 ]
 
+
+LARGEST_EXACT_INTEGER = 2**53
+"""The largest of the integers that float64 holds without a gap."""
 
 _NUMBERS = (float, int, np.floating, np.integer)
 # A bool is an int and a long double is floating, but neither means what a float64 means.
@@ -142,20 +146,41 @@ def _as_float(value: Any, name: str) -> float:
     return number
 
 
-def refuse_bools(value: Any, name: str) -> None:
-    """Refuse a bool anywhere in nested lists, where numpy would make it a number unseen."""
+def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
+    """Check what numpy would make floats unseen in nested lists, tuples and ranges.
+
+    Refused are integers beyond 2**53, masked rows and, unless ``bools`` says otherwise, truth
+    values; what is no list is left to its reader.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
     if isinstance(value, bool | np.bool_):
-        raise InvalidParameterError(f"{name} holds {value!r}: pass numbers, not truth values")
-    if isinstance(value, list | tuple):
+        if not bools:
+            raise InvalidParameterError(f"{name} holds {value!r}: pass numbers, not truth values")
+    elif isinstance(value, int | np.integer):
+        _check_exact(int(value), name)
+    elif isinstance(value, list | tuple | range):
         for part in value:
-            refuse_bools(part, name)
+            check_cells(part, name, bools=bools)
+    elif hasattr(value, "__array__"):
+        array = np.asarray(value)
+        if array.dtype.kind == "b":
+            check_cells(bool(array.flat[0]) if array.size else 0, name, bools=bools)
+        elif array.dtype.kind in "iu" and array.size:
+            _check_exact(int(array.max()), name)
+            _check_exact(int(array.min()), name)
+
+
+def _check_exact(number: int, name: str) -> None:
+    if abs(number) > LARGEST_EXACT_INTEGER:
+        raise InvalidParameterError(
+            f"{name} holds integers beyond 2**53, which float64 cannot hold exactly: scale them, "
+            "or pass float64 numbers rounded to the private side"
+        )
 
 
 def _real_array(value: Any, name: str) -> NDArray[np.float64]:
-    if isinstance(value, np.ma.MaskedArray):
-        raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
-    if isinstance(value, list | tuple):
-        refuse_bools(value, name)
+    check_cells(value, name)
     try:
         array = np.asarray(value)
     except ValueError:

@@ -6,6 +6,7 @@ rounded in the direction that the name says.
 
 import decimal
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 
 from matrixdp.errors import InvalidParameterError
@@ -18,6 +19,7 @@ __all__ = [
     "quotient_down",
     "quotient_up",
     "raised",
+    "ratio_up",
     "shown_down",
     "shown_up",
     "sqrt_down",
@@ -69,6 +71,20 @@ def product_down(first: float, second: float) -> float:
 def product_up(first: float, second: float) -> float:
     """Return ``first * second`` rounded up."""
     return float_up(Fraction(first) * Fraction(second))
+
+
+def ratio_up(factors: Iterable[float], divisor: float) -> float:
+    """Return the product of positive factors over a divisor, rounded up: nothing underflows in it.
+
+    Examples
+    --------
+    >>> ratio_up([1e-200, 1e-150], 1e-150)
+    1e-200
+    """
+    product = Fraction(1)
+    for factor in factors:
+        product *= Fraction(factor)
+    return float_up(product / Fraction(divisor))
 
 
 def raised(value: float, units: int) -> float:

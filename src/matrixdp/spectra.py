@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from matrixdp.errors import InvalidParameterError, NotPositiveDefiniteError, ShapeError
-from matrixdp.parameters import refuse_bools
+from matrixdp.parameters import check_cells
 
 __all__ = [
     "InverseEnclosure",
@@ -36,10 +36,7 @@ _SUMMED_TOGETHER = 256
 
 def checked_matrix(matrix: object, name: str) -> FloatArray:
     """Return a finite, non-empty real matrix as a read-only float64 copy, or refuse it."""
-    if isinstance(matrix, np.ma.MaskedArray):
-        raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
-    if isinstance(matrix, list | tuple):
-        refuse_bools(matrix, name)
+    check_cells(matrix, name)
     try:
         array = np.asarray(matrix)
     except ValueError:
@@ -48,8 +45,6 @@ def checked_matrix(matrix: object, name: str) -> FloatArray:
         raise InvalidParameterError(f"{name} has dtype {array.dtype}: pass real numbers, float64")
     if array.ndim != 2 or array.size == 0:
         raise ShapeError(f"{name} has shape {array.shape}: it must be a matrix and not empty")
-    if array.dtype.kind in "iu" and max(abs(int(array.max())), abs(int(array.min()))) > 2**53:
-        raise InvalidParameterError(f"{name} holds integers beyond 2**53: pass float64 numbers")
     array = array.astype(np.float64)
     if not np.isfinite(array).all():
         raise InvalidParameterError(f"{name} contains NaN or infinity: pass finite numbers")
@@ -59,10 +54,9 @@ def checked_matrix(matrix: object, name: str) -> FloatArray:
 
 def positive_vector(vector: object, name: str) -> FloatArray:
     """Return finite positive numbers as a read-only float64 vector, or refuse them."""
-    if isinstance(vector, list | tuple):
-        refuse_bools(vector, name)
+    check_cells(vector, name)
     try:
-        array = vector if isinstance(vector, np.ma.MaskedArray) else np.asarray(vector)
+        array = np.asarray(vector)
     except ValueError:
         raise ShapeError(f"{name} is ragged: pass a vector") from None
     if array.ndim != 1:

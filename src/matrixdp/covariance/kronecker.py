@@ -130,7 +130,8 @@ class Kronecker(Covariance):
     @property
     def largest_singular_value(self) -> float:
         """``sigma_max(U1) sigma_max(U2)``, to float accuracy."""
-        return math.sqrt(float(self.row_eigen.values[-1] * self.column_eigen.values[-1]))
+        rows, columns = float(self.row_eigen.values[-1]), float(self.column_eigen.values[-1])
+        return math.sqrt(rows) * math.sqrt(columns)
 
     def check_shape(self, shape: Shape) -> None:
         """Refuse a shape other than (m, n)."""
@@ -156,13 +157,13 @@ class Kronecker(Covariance):
     def entry_scales(self, shape: Shape) -> FloatArray:
         """Return ``sqrt((Sigma1)_ii (Sigma2)_jj)``."""
         self.check_shape(shape)
-        variances = np.outer(np.diagonal(self.row_covariance), np.diagonal(self.column_covariance))
-        return np.sqrt(variances)
+        rows, columns = np.diagonal(self.row_covariance), np.diagonal(self.column_covariance)
+        return np.outer(np.sqrt(rows), np.sqrt(columns))
 
     def scaled(self, factor: float) -> Self:
         """Return the covariance whose noise is about a factor larger; judge it again."""
         factor = positive_number(factor, "factor")
-        return type(self)(self.row_covariance * factor * factor, self.column_covariance)
+        return type(self)(self.row_covariance * factor, self.column_covariance * factor)
 
 
 def _gram(factor: FloatArray) -> FloatArray:

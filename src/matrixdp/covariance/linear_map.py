@@ -90,9 +90,10 @@ class Covariance(abc.ABC):
             raise InvalidParameterError(
                 f"sensitivity is a {type(sensitivity).__name__}: pass a sensitivity set"
             )
-        if not isinstance(getattr(budget, "mu", None), float):
+        if not (isinstance(getattr(budget, "mu", None), float) and budget.mu > 0.0):
             raise InvalidParameterError(
-                f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
+                f"budget is a {type(budget).__name__} without a positive mu: pass Budget(epsilon, "
+                "delta)"
             )
         tight = self.scaled(quotient_up(sensitivity.radius(self).value, budget.mu))
         excess = 2.0**-52

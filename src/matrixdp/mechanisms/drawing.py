@@ -86,7 +86,9 @@ def _draw_symmetric(
 def _draw_directional(
     matrix: NDArray[Any], covariance: Kronecker, floor: float, key: ReleaseKey
 ) -> NDArray[Any]:
-    """Add exact noise of scale ``floor``, then ``V1 (sqrt(l_i n_j - floor^2) G) V2^T``.
+    """Add exact noise of scale ``floor``, then ``V1 (sqrt(s_ij^2 - floor^2) G) V2^T``.
+
+    Here ``s_ij`` is the standard deviation in the eigendirections i and j.
 
     The floor carries the whole promise. It and the independent G come from one key, as the two
     halves of a matrix of twice the rows.
@@ -101,7 +103,11 @@ def _draw_directional(
     both = np.concatenate([matrix, np.zeros_like(matrix)])
     scales = np.concatenate([np.full((rows, 1), floor), np.ones((rows, 1))])
     drawn = add_noise(both, scales, key)
-    extra = np.outer(covariance.row_eigen.values, covariance.column_eigen.values) - floor**2
-    inner = np.sqrt(np.maximum(extra, 0.0)) * drawn[rows:]
+    rows_scales, columns_scales = (
+        np.sqrt(side.values) for side in (covariance.row_eigen, covariance.column_eigen)
+    )
+    scale = np.outer(rows_scales, columns_scales)
+    # sqrt(s^2 - f^2), without the squares that underflow.
+    inner = np.sqrt(np.maximum(scale - floor, 0.0)) * np.sqrt(scale + floor) * drawn[rows:]
     noise = covariance.row_eigen.vectors @ inner @ covariance.column_eigen.vectors.T
     return np.asarray((drawn[:rows] + noise).astype(matrix.dtype))

@@ -14,7 +14,7 @@ from matrixdp.mechanisms.drawing import draw
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
-from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import SensitivitySet
@@ -29,10 +29,7 @@ def check_parts(sensitivity: object, budget: object) -> None:
             f"sensitivity is a {type(sensitivity).__name__}: pass FrobeniusBall, SymmetricBall, "
             "RowBounds or Box"
         )
-    if not isinstance(budget, Budget):
-        raise InvalidParameterError(
-            f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
-        )
+    check_budget(budget)
 
 
 def largest_norm(sensitivity: SensitivitySet) -> float:

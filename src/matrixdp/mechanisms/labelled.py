@@ -4,7 +4,7 @@ numpy arrays and nested lists, pandas and polars data frames. Frames are recogni
 importing their library: whoever passes one has imported it already.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +14,10 @@ from scipy import sparse
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.matrix_files import MatrixFile
+from matrixdp.parameters import check_cells
 
 __all__ = ["LabelledMatrix"]
 
-_LARGEST_EXACT_INTEGER = 2**53
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
@@ -51,10 +51,11 @@ class LabelledMatrix:
         library = type(matrix).__module__.partition(".")[0]
         if library == "pandas" and type(matrix).__name__ == "DataFrame":
             _refuse_sparse_columns(matrix)
-            _check_columns(matrix[name] for name in matrix.columns.unique())
+            for number in range(len(matrix.columns)):  # by number: names may repeat
+                check_cells(matrix.iloc[:, number], "matrix", bools=True)
             return cls(_checked(matrix.to_numpy()), _into_pandas(matrix))
         if library == "polars" and type(matrix).__name__ == "DataFrame":
-            _check_columns(matrix.iter_columns())
+            _check_polars(matrix)
             return cls(_checked(matrix.to_numpy()), _into_polars(matrix))
         if isinstance(matrix, MatrixFile):
             return cls(_checked(matrix.array), lambda array: replace(matrix, array=array))
@@ -64,8 +65,7 @@ class LabelledMatrix:
                 f"matrix is a {type(matrix).__name__}: pass a numpy array, or a pandas or polars "
                 "data frame"
             )
-        if not isinstance(matrix, np.ndarray):
-            _check_cells(matrix)
+        check_cells(matrix, "matrix", bools=True)
         return cls(_checked(matrix), lambda array: array)
 
     def __repr__(self) -> str:
@@ -93,7 +93,8 @@ def _checked(matrix: Any) -> NDArray[Any]:
             f"matrix has shape {array.shape}: it must have two axes and not be empty; reshape it"
         )
     if array.dtype.kind in "iub":
-        array = _from_integers(array)
+        check_cells(array, "matrix", bools=True)
+        array = array.astype(np.float64)
     if array.dtype.newbyteorder("=") not in _FLOATS:
         raise InvalidParameterError(
             f"matrix has dtype {array.dtype}: convert it to float64 or float32"
@@ -106,35 +107,16 @@ def _checked(matrix: Any) -> NDArray[Any]:
     return array
 
 
-def _from_integers(array: NDArray[Any]) -> NDArray[Any]:
-    if array.dtype.kind != "b":
-        _check_integer(int(array.max()))
-        _check_integer(int(array.min()))
-    return array.astype(np.float64)
-
-
-def _check_integer(number: int) -> None:
-    if abs(number) > _LARGEST_EXACT_INTEGER:
-        raise InvalidParameterError(
-            "matrix holds integers beyond 2**53, which float64 cannot hold exactly, so that one "
-            "record may move it by more than it should: scale them"
-        )
-
-
-def _check_columns(columns: Iterable[Any]) -> None:
-    """Check the integers of a frame column by column, before columns are made one type."""
-    for column in columns:
-        values = np.asarray(column)
-        if values.dtype.kind in "iu" and values.size:
-            _from_integers(values)
-
-
-def _check_cells(rows: Iterable[Any]) -> None:
-    """Check the integers of nested lists, before numpy makes them one type."""
-    for row in rows:
-        for cell in row if isinstance(row, list | tuple) else (row,):
-            if isinstance(cell, int | np.integer):
-                _check_integer(int(cell))
+def _check_polars(frame: Any) -> None:
+    """Refuse columns that are no numbers, which would be made some, and wide integers."""
+    for name, kind in frame.schema.items():
+        text = str(kind)
+        if not (kind.is_integer() or kind.is_float() or text == "Boolean") or "128" in text:
+            raise InvalidParameterError(
+                f"matrix has a column of type {text}: cast it to Float64 (the column numbered "
+                f"{frame.columns.index(name)})"
+            )
+        check_cells(frame[name].to_numpy(), "matrix", bools=True)
 
 
 def _refuse_sparse_columns(frame: Any) -> None:

@@ -3,7 +3,9 @@
 import csv
 import io
 import secrets
+import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
 from matrixdp.noise.unfinished import check_new_file, publish, unfinished_file
+from matrixdp.parameters import LARGEST_EXACT_INTEGER
 
 __all__ = [
     "FORMATS",
@@ -25,8 +28,6 @@ __all__ = [
 ]
 
 FORMATS = (".npy", ".npz", ".csv")
-
-_LARGEST_EXACT_INTEGER = 2**53
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,27 +64,47 @@ def write_all(contents: Sequence[tuple[Path, bytes | Path]], *, force: bool = Fa
 
     Everything is first written under hidden names beside the targets, so that a full disk changes
     nothing; then the files get their names in the order given. A content may also be the path of a
-    hidden file that is complete already; it is taken. Existing targets are replaced only if forced.
+    hidden file that is complete already; it is taken. Existing targets are replaced only if forced,
+    and come back if a later one cannot be.
     """
     hidden: list[tuple[Path, Path]] = []
-    published: list[Path] = []
-    try:
+    with ExitStack() as always, ExitStack() as on_failure:
         for path, content in contents:
             fresh = hidden_name(path) if isinstance(content, bytes) else content
+            always.callback(fresh.unlink, missing_ok=True)
             hidden.append((fresh, path))
             if isinstance(content, bytes):
                 _write_hidden(fresh, content, path)
-        for fresh, path in hidden:
+        *first, final = hidden
+        for fresh, path in first:
+            former = _set_aside(path)
+            if former is not None:
+                always.callback(former.unlink, missing_ok=True)
             _give_name(fresh, path, force=force)
-            if not force:
-                published.append(path)
-    except BaseException:
-        for path in published:
-            path.unlink(missing_ok=True)
-        raise
-    finally:
-        for fresh, _ in hidden:
-            fresh.unlink(missing_ok=True)
+            on_failure.callback(_take_back, path, former)
+        _give_name(*final, force=force)
+        on_failure.pop_all()
+
+
+def _take_back(path: Path, former: Path | None) -> None:
+    """Undo the making of a file: what it replaced is there again."""
+    if former is None:
+        path.unlink(missing_ok=True)
+    else:
+        former.replace(path)
+
+
+def _set_aside(path: Path) -> Path | None:
+    """Copy an existing file to a hidden name; return that name, or None if there is no file."""
+    former = hidden_name(path)
+    try:
+        shutil.copyfile(path, former)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        former.unlink(missing_ok=True)
+        raise StorageError(f"{path} could not be set aside: {error.strerror}") from error
+    return former
 
 
 def hidden_name(path: Path) -> Path:
@@ -198,7 +219,7 @@ def _write_csv(file: BinaryIO, matrix: MatrixFile) -> None:
 def _read_csv(file: IO[bytes], name: str, *, header: bool, index: bool) -> MatrixFile:
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     try:
-        rows = list(csv.reader(text))
+        rows = list(csv.reader(text, strict=True))
     except (UnicodeDecodeError, csv.Error):
         raise FileFormatError(f"{name} is not CSV text in UTF-8") from None
     finally:
@@ -228,7 +249,8 @@ def _number(cell: str, name: str) -> float:
             f"{name} holds a cell that is no number; say --header or --index if the first row or "
             "column are labels"
         ) from None
-    if cell.strip().lstrip("+-").isdigit() and abs(int(cell)) > _LARGEST_EXACT_INTEGER:
+    digits = cell.strip().lstrip("+-").lstrip("0")
+    if digits.isdigit() and (len(digits) > 16 or int(digits) > LARGEST_EXACT_INTEGER):
         raise FileFormatError(
             f"{name} holds integers beyond 2**53, which float64 cannot hold exactly: scale them"
         )

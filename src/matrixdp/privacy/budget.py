@@ -13,7 +13,7 @@ from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_n
 from matrixdp.privacy.bound import privacy_bound, privacy_epsilon
 from matrixdp.rounding import shown_down, shown_up, sqrt_down, sqrt_up
 
-__all__ = ["Budget"]
+__all__ = ["Budget", "check_budget"]
 
 _MOST_PARTS = 10**7
 
@@ -171,4 +171,12 @@ class Budget:
         return (
             f"Budget(epsilon={shown_up(self.epsilon)}, delta={shown_up(self.delta)}, "
             f"mu={shown_down(self.mu)})"
+        )
+
+
+def check_budget(budget: object) -> None:
+    """Refuse what is no budget."""
+    if not isinstance(budget, Budget):
+        raise InvalidParameterError(
+            f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
         )

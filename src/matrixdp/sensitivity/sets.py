@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, SymmetricIsotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import positive_number
-from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
-from matrixdp.rounding import quotient_up, raised
+from matrixdp.rounding import quotient_up, raised, ratio_up
 from matrixdp.spectra import positive_vector
 
 __all__ = ["Box", "FrobeniusBall", "Radius", "RowBounds", "SensitivitySet", "SymmetricBall"]
@@ -94,6 +94,7 @@ class FrobeniusBall:
 
     def best_covariance(self, budget: Budget) -> Isotropic:
         """Return i.i.d. noise of scale ``bound / mu`` (Algorithm 1)."""
+        check_budget(budget)
         return Isotropic(quotient_up(self.bound, budget.mu))
 
 
@@ -121,15 +122,16 @@ class SymmetricBall:
 
     def radius(self, covariance: Covariance) -> Radius:
         """Return the radius: for independent entries, a pair is weighed by its mean precision."""
+        _check_known(covariance)
         match covariance:
             case SymmetricIsotropic() | Isotropic():
                 return Radius(quotient_up(self.bound, covariance.scale), exact=True)
             case Diagonal():
                 size = max(covariance.scales.shape)
-                largest, relative = _normalised(1.0 / covariance.entry_scales((size, size)))
-                squares = np.square(relative)
+                smallest = covariance.smallest_singular_value
+                squares = np.square(smallest / covariance.entry_scales((size, size)))
                 worst = math.sqrt(float(np.max((squares + squares.T) / 2)))
-                return Radius(raised(self.bound * largest * worst, 16), exact=True)
+                return Radius(raised(ratio_up([self.bound, worst], smallest), 16), exact=True)
             case _:
                 whole = quotient_up(self.bound, covariance.smallest_singular_value)
                 same = isinstance(covariance, Kronecker) and np.array_equal(
@@ -140,6 +142,7 @@ class SymmetricBall:
 
     def best_covariance(self, budget: Budget) -> SymmetricIsotropic:
         """Return symmetric noise of scale ``bound / mu``."""
+        check_budget(budget)
         return SymmetricIsotropic(quotient_up(self.bound, budget.mu))
 
 
@@ -195,11 +198,25 @@ class RowBounds:
                 return Radius(raised(float(np.max(self.bounds / weakest)), 4), exact=True)
             case Kronecker():
                 _check_sides(len(covariance.row_covariance), len(self.bounds), "rows", full=True)
-                whitened = self.bounds * np.sqrt(_row_precisions(covariance))
-                smallest = math.sqrt(float(covariance.column_eigenvalues[0]))
-                value = raised(float(np.max(whitened)) / smallest, 16)
-                return Radius(value, exact=_resolved(covariance))
+                least, most = (
+                    self._whitened(np.diagonal(covariance.row_inverse.matrix) + error, smallest)
+                    for error, smallest in (
+                        (-covariance.row_inverse.error, float(covariance.column_eigen.values[0])),
+                        (covariance.row_inverse.error, float(covariance.column_eigenvalues[0])),
+                    )
+                )
+                return Radius(most, exact=_agree(least, most))
         raise _unknown(covariance)
+
+    def _whitened(self, precisions: FloatArray, smallest: float) -> float:
+        """Return ``max_i bounds[i] sqrt(precisions[i] / smallest)``, raised by its rounding."""
+        size, relative = _normalised(self.bounds)
+        precision, shares = _normalised(np.maximum(precisions, 0.0))
+        if not precision > 0.0:
+            return 0.0
+        worst = float(np.max(relative * np.sqrt(shares)))
+        factors = [size, worst, math.sqrt(precision)]
+        return raised(ratio_up(factors, math.sqrt(smallest)), 16)
 
     def best_covariance(self, budget: Budget) -> Diagonal:
         """Return row scales ``bounds / mu``."""
@@ -265,12 +282,12 @@ class Box:
         """
         _refuse_mirrored(covariance)
         size = len(self.bounds)
-        slack = 1.0 + (size + 16) * _UNIT
         match covariance:
             case Isotropic():
                 largest, relative = _normalised(self.bounds)
-                corner = largest * math.sqrt(float(np.sum(np.square(relative))))
-                return Radius(raised(corner / covariance.scale, size + 16), exact=True)
+                corner = math.sqrt(float(np.sum(np.square(relative))))
+                value = ratio_up([largest, corner], covariance.scale)
+                return Radius(raised(value, size + 16), exact=True)
             case Diagonal():
                 _check_sides(covariance.scales.shape[1], size, "columns")
                 largest, relative = _normalised(self.bounds / covariance.scales)
@@ -279,14 +296,26 @@ class Box:
                 return Radius(raised(value, size + 16), exact=True)
             case Kronecker():
                 _check_sides(len(covariance.column_covariance), size, "columns", full=True)
-                inverse, error = covariance.column_inverse
-                largest, relative = _normalised(self.bounds)
-                corner = float(relative @ (np.abs(inverse) + error) @ relative) * slack * slack
-                rows = float(np.max(_row_precisions(covariance)))
+                rows, columns = covariance.row_inverse, covariance.column_inverse
+                least, most = (
+                    self._whitened(
+                        float(np.max(np.diagonal(rows.matrix))) + sign * rows.error,
+                        np.abs(columns.matrix) + sign * columns.error,
+                    )
+                    for sign in (-1.0, 1.0)
+                )
                 diagonal = bool(np.count_nonzero(covariance.column_covariance) == size)
-                value = largest * math.sqrt(rows) * math.sqrt(corner)
-                return Radius(raised(value, 16), exact=diagonal and _resolved(covariance))
+                return Radius(most, exact=diagonal and _agree(least, most))
         raise _unknown(covariance)
+
+    def _whitened(self, row_precision: float, precisions: FloatArray) -> float:
+        """Return ``sqrt(row_precision c^T P c)`` for the corner c, raised by its rounding."""
+        largest, relative = _normalised(self.bounds)
+        corner = float(relative @ np.maximum(precisions, 0.0) @ relative)
+        if not (corner > 0.0 and row_precision > 0.0):
+            return 0.0
+        value = ratio_up([largest, math.sqrt(row_precision), math.sqrt(corner)], 1.0)
+        return raised(value, 2 * len(relative) + 64)
 
     def best_covariance(self, budget: Budget) -> Diagonal:
         """Return the column scales of least weighted variance."""
@@ -310,18 +339,15 @@ def _resolved(covariance: Covariance) -> bool:
     """Return whether float64 proves the weakest direction to 1e-6, as it mostly does."""
     if not isinstance(covariance, Kronecker):
         return True
-    proven = covariance.row_eigenvalues[0] * covariance.column_eigenvalues[0]
-    estimate = covariance.row_eigen.values[0] * covariance.column_eigen.values[0]
-    inverse, error = covariance.row_inverse
-    return bool(estimate <= proven * (1.0 + 1e-6)) and bool(
-        error <= 1e-6 * float(np.max(np.diagonal(inverse)))
+    estimate = math.sqrt(covariance.row_eigen.values[0]) * math.sqrt(
+        covariance.column_eigen.values[0]
     )
+    return _agree(covariance.smallest_singular_value, estimate)
 
 
-def _row_precisions(covariance: Kronecker) -> FloatArray:
-    """Return upper bounds of the diagonal of the inverse row covariance."""
-    inverse, error = covariance.row_inverse
-    return np.asarray((np.diagonal(inverse) + error) * (1.0 + 4 * _UNIT))
+def _agree(least: float, most: float) -> bool:
+    """Return whether two bounds of a number agree to 1e-6, which is what *exact* promises."""
+    return most <= least * (1.0 + 1e-6)
 
 
 def _check_ball(ball: FrobeniusBall | SymmetricBall) -> None:
@@ -334,7 +360,13 @@ def _check_sides(have: int, want: int, side: str, *, full: bool = False) -> None
         raise ShapeError(f"a covariance of {have} {side} does not fit bounds for {want} {side}")
 
 
+def _check_known(covariance: object) -> None:
+    if not isinstance(covariance, Covariance):
+        raise _unknown(covariance)
+
+
 def _refuse_mirrored(covariance: Covariance) -> None:
+    _check_known(covariance)
     if isinstance(covariance, SymmetricIsotropic):
         raise InvalidParameterError(
             "covariance=SymmetricIsotropic protects symmetric differences only: use it with a "

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from matrixdp.covariance import Kronecker
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import positive_integer, positive_number
-from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.rounding import quotient_up, raised, sqrt_down
 from matrixdp.spectra import checked_matrix, singular_value_upper_bounds
 
@@ -69,6 +69,7 @@ def theorem_1(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> V
     True
     """
     _check_kronecker(covariance)
+    check_budget(budget)
     matrix = checked_matrix(difference, "difference")
     covariance.check_shape((matrix.shape[0], matrix.shape[1]))
     values = singular_value_upper_bounds(matrix)
@@ -79,6 +80,11 @@ def theorem_1(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> V
     )
     ratios = values / weakest
     largest = float(np.max(ratios))
+    if not largest < math.inf:
+        raise InvalidParameterError(
+            "difference is so large against the covariance that its whitened norm is beyond the "
+            "range of a float: rescale them"
+        )
     if largest == 0.0 and not matrix.any():
         return Verdict(0.0, budget.mu)
     scaled = ratios / largest if largest > 0.0 else np.zeros(1)
@@ -118,6 +124,7 @@ def theorem_3(
     (False, 1.4923)
     """
     _check_kronecker(covariance)
+    check_budget(budget)
     sensitivity = positive_number(sensitivity, "sensitivity")
     count = positive_integer(releases, "releases")
     allowed = sqrt_down(budget.mu_squared / Fraction(count))
