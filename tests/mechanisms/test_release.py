@@ -137,8 +137,9 @@ def test_a_statement_for_another_shape_is_refused(tmp_path: Path) -> None:
     bounds, scales = [1.0] * 7, [[9.0]] * 7
     altered(tmp_path / "out.npy.json", "sensitivity", "bounds", value=bounds)
     altered(tmp_path / "out.npy.json", "covariance", "scales", value=scales)
-    with pytest.raises((FileFormatError, ShapeError), match="7 rows"):
-        Release.load(tmp_path / "out.npy")
+    for read in (Release.load, Release.verify):
+        with pytest.raises(FileFormatError, match="7 rows"):
+            read(tmp_path / "out.npy")
 
 
 def test_a_header_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from matrixdp.cli.output import print_json, print_table
 from matrixdp.mechanisms.analytic import AnalyticGaussian
 from matrixdp.mechanisms.classic import ClassicGaussian
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.matrix_files import MatrixFile, write_all
+from matrixdp.mechanisms.matrix_files import MatrixFile, check_target, write_all
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.mvg import MVG
 from matrixdp.mechanisms.release import Release
@@ -47,10 +47,12 @@ def demo(
 ) -> None:
     """Release a real matrix with exact noise, and show what exact calibration saves."""
     folder.mkdir(parents=True, exist_ok=True)
+    target, figure = folder / "second_moments.csv", folder / "second_moments.png"
+    for made in (target, statement_path(target), figure):
+        check_target(made, force=True)
     truth = _second_moments(_monthly_returns())
     matrix = MatrixFile(truth, columns=_NAMES, index=_NAMES, corner="stock")
     release = IMGM(_SENSITIVITY, _BUDGET).release(matrix)
-    target, figure = folder / "second_moments.csv", folder / "second_moments.png"
     release.save(target, force=True)
     write_all([(figure, _figure_bytes(truth, release))], force=True)
     actual = float(np.linalg.norm(np.asarray(release.value) - truth))

@@ -9,7 +9,7 @@ import typer
 
 from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force, number_option
 from matrixdp.cli.output import print_json
-from matrixdp.covariance import Covariance, Diagonal, Isotropic
+from matrixdp.covariance import Covariance, Diagonal, Isotropic, SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.mechanisms.file_release import release_npy
 from matrixdp.mechanisms.imgm import IMGM
@@ -96,6 +96,8 @@ def release(
         Budget(epsilon, delta),
     )
     suffixes = (_suffix(source, input_format, "input"), _suffix(target, output_format, "output"))
+    if (header or index) and suffixes[0] != ".csv":
+        raise InvalidParameterError(f"--header and --index are for CSV, and IN is {suffixes[0]}")
     beside = _statement_target(target, sidecar)
     check_target(beside, force=force)
     if target == _STREAM and sys.stdout is None:
@@ -108,6 +110,7 @@ def release(
         guarantee = release_npy(mechanism, source, target, force=force)
     else:
         matrix = _read(source, suffixes[0], header=header, index=index)
+        _check_labels(matrix)
         guarantee = _release_in_memory(mechanism, matrix, target, suffixes[1], beside, force=force)
     _report(guarantee, mechanism.covariance, target, beside, as_json=as_json)
 
@@ -136,9 +139,9 @@ def _vector(text: str) -> Any:
     """Return the numbers of a list with commas, or of a file."""
     if Path(text).suffix in FORMATS:
         array = _read(text, Path(text).suffix, header=False, index=False).array
-        return array[0] if array.ndim == 2 and len(array) == 1 else array
+        return array.ravel() if array.ndim == 2 and 1 in array.shape else array
     try:
-        return [float(part) for part in text.split(",")]
+        return [float(part.replace("_", "?")) for part in text.split(",")]
     except ValueError:
         raise InvalidParameterError(
             f"{text!r} is neither numbers with commas between them nor a file"
@@ -165,8 +168,10 @@ def _statement_target(target: str, sidecar: Path | None) -> Path:
         if sidecar is not None:
             raise InvalidParameterError("--sidecar is for stdout: beside a file it is OUT.json")
         return statement_path(Path(target))
-    if sidecar is None:
-        raise InvalidParameterError("with stdout, say with --sidecar where the statement goes")
+    if sidecar is None or str(sidecar) == _STREAM:
+        raise InvalidParameterError(
+            "with stdout, say with --sidecar in which file the statement goes"
+        )
     return sidecar
 
 
@@ -194,6 +199,30 @@ def _read(source: str, suffix: str, *, header: bool, index: bool) -> MatrixFile:
         raise FileFormatError(f"{source} does not exist: name a file to release") from None
 
 
+def _check_labels(matrix: MatrixFile) -> None:
+    """Refuse labels that look like data: they are published as they are."""
+    if matrix.columns is not None and all(map(_is_number, matrix.columns)):
+        raise InvalidParameterError(
+            "--header would publish the first row of IN as labels, but all of it is numbers: leave "
+            "the option out, or give the columns names"
+        )
+    if matrix.index is not None and any(
+        _is_number(label) and not label.strip().lstrip("+-").isdigit() for label in matrix.index
+    ):
+        raise InvalidParameterError(
+            "--index would publish the first column of IN as labels, but it holds numbers that are "
+            "not whole: leave the option out, or give the rows names"
+        )
+
+
+def _is_number(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
+
+
 def _release_in_memory(
     mechanism: IMGM, matrix: MatrixFile, target: str, suffix: str, beside: Path, *, force: bool
 ) -> Guarantee:
@@ -203,15 +232,34 @@ def _release_in_memory(
         return released.guarantee
     data, statement = released.encode(f"stdout{suffix}")
     write_all([(beside, statement.encode())], force=force)
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    try:
+        _write_out(data)
+    except BaseException:
+        beside.unlink(missing_ok=True)  # it speaks of a matrix that never came out
+        raise
     return released.guarantee
+
+
+def _write_out(data: bytes) -> None:
+    """Write everything to stdout, which may be unbuffered and take only a part at a time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[sys.stdout.buffer.write(rest) :]
+    sys.stdout.buffer.flush()
+
+
+def _extreme_scales(covariance: Covariance) -> tuple[float, float]:
+    """Return the smallest and the largest standard deviation of an entry."""
+    if isinstance(covariance, SymmetricIsotropic):
+        scales = covariance.entry_scales((2, 2))
+        return float(scales.min()), float(scales.max())
+    return covariance.smallest_singular_value, covariance.largest_singular_value
 
 
 def _report(
     guarantee: Guarantee, covariance: Covariance, target: str, beside: Path, *, as_json: bool
 ) -> None:
-    smallest, largest = covariance.smallest_singular_value, covariance.largest_singular_value
+    smallest, largest = _extreme_scales(covariance)
     if as_json:
         print_json(
             {

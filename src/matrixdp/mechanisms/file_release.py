@@ -3,9 +3,10 @@
 import hashlib
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from matrixdp.covariance import Diagonal, Isotropic
-from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.matrix_files import check_target, hidden_name, write_all
 from matrixdp.mechanisms.statement import Statement, statement_path
@@ -51,6 +52,8 @@ def release_npy(
     StorageError
         If the disk fills up; the target is untouched.
     """
+    if not isinstance(mechanism, IMGM):
+        raise InvalidParameterError(f"mechanism is a {type(mechanism).__name__}: pass an IMGM")
     path, beside = Path(target), statement_path(Path(target))
     shape, dtype = _checked(mechanism, Path(source), path)
     for made in (path, beside):
@@ -59,7 +62,7 @@ def release_npy(
     scale = noise.scale if isinstance(noise, Isotropic) else getattr(noise, "scales", None)
     fresh = hidden_name(path)
     try:
-        add_noise_to_npy(source, fresh, scale, ReleaseKey.generate(), progress=progress)
+        _add_noise(Path(source), fresh, scale, path, progress=progress)
         statement = Statement(
             mechanism=type(mechanism).__name__,
             sensitivity=mechanism.sensitivity,
@@ -79,6 +82,14 @@ def release_npy(
     finally:
         fresh.unlink(missing_ok=True)
     return guarantee
+
+
+def _add_noise(source: Path, fresh: Path, scale: Any, path: Path, *, progress: bool) -> None:
+    """Stream into a hidden file; what goes wrong is told of the target."""
+    try:
+        add_noise_to_npy(source, fresh, scale, ReleaseKey.generate(), progress=progress)
+    except StorageError as error:
+        raise StorageError(str(error).replace(str(fresh), str(path))) from error
 
 
 def _checked(mechanism: IMGM, source: Path, target: Path) -> tuple[tuple[int, int], str]:

@@ -75,14 +75,14 @@ def write_all(contents: Sequence[tuple[Path, bytes | Path]], *, force: bool = Fa
             hidden.append((fresh, path))
             if isinstance(content, bytes):
                 _write_hidden(fresh, content, path)
-        *first, final = hidden
-        for fresh, path in first:
+        for fresh, path in hidden[:-1]:
             former = _set_aside(path)
             if former is not None:
                 always.callback(former.unlink, missing_ok=True)
             _give_name(fresh, path, force=force)
             on_failure.callback(_take_back, path, former)
-        _give_name(*final, force=force)
+        for fresh, path in hidden[-1:]:
+            _give_name(fresh, path, force=force)
         on_failure.pop_all()
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -22,6 +21,7 @@ from matrixdp.mechanisms.matrix_files import (
     write_all,
     write_matrix,
 )
+from matrixdp.mechanisms.noise_grid import can_be_released
 from matrixdp.mechanisms.statement import (
     Statement,
     check_proven,
@@ -29,6 +29,7 @@ from matrixdp.mechanisms.statement import (
     statement_path,
 )
 from matrixdp.noise import SimulatedValue
+from matrixdp.noise.npy_layout import read_layout
 from matrixdp.parameters import real_number
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
@@ -107,15 +108,16 @@ class Release:
         return self.covariance.scale
 
     def standard_errors(self) -> NDArray[np.float64]:
-        """Return the standard deviation of every entry's noise."""
+        """Return the standard deviation of every entry's noise, before the number was rounded."""
         return self.covariance.entry_scales(self.shape)
 
     def confidence_bounds(self, confidence: float = 0.95) -> ConfidenceBounds:
         """Return bounds that hold for all entries of the true matrix at once.
 
-        Each entry's half-width is its standard error times ``Phi^-1((1 + confidence^(1/mn)) / 2)``;
-        by Šidák's inequality (1967) the joint confidence is at least the one asked for, whatever
-        the correlations of Gaussian noise.
+        Each entry's half-width is its standard error times ``Phi^-1((1 + confidence^(1/mn)) / 2)``,
+        by Šidák's inequality (1967) for a joint confidence of at least the one asked for, whatever
+        the correlations of Gaussian noise, plus a unit in the last place of the released number,
+        which was rounded: little for float64, but not for large float32 numbers.
 
         Parameters
         ----------
@@ -127,8 +129,12 @@ class Release:
             raise InvalidParameterError(f"confidence={level!r} must be above 0 and below 1")
         entries = math.prod(self.shape)
         tail = -0.5 * math.expm1(math.log(level) / entries)
-        half_width = float(-special.ndtri(tail)) * self.standard_errors()
-        centre = np.asarray(self.value, dtype=np.float64)
+        released = np.asarray(self.value)
+        rounding = np.spacing(np.abs(released)).astype(np.float64)
+        # The noise's grid has steps of at most 2**-20 scales.
+        widths = float(-special.ndtri(tail)) + 2.0**-20
+        half_width = widths * self.standard_errors() + rounding
+        centre = released.astype(np.float64)
         return ConfidenceBounds(centre - half_width, centre + half_width)
 
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
@@ -148,7 +154,7 @@ class Release:
         StorageError
             If the disk is full; no target is made.
         """
-        target = Path(path)
+        target = _named(path)
         beside = statement_path(target)
         check_target(target, force=force)
         check_target(beside, force=force)
@@ -189,62 +195,95 @@ class Release:
             If the statement is missing or foreign, does not prove its guarantee, or speaks of
             another file than the one that lies there.
         """
-        source = Path(path)
-        try:
-            text = statement_path(source).read_text(encoding="utf-8")
-            data = source.read_bytes()
-        except FileNotFoundError as error:
-            raise FileFormatError(
-                f"{error.filename} is missing: a saved release is a file and its .json statement"
-            ) from error
-        except UnicodeDecodeError:
-            raise FileFormatError(f"{source}.json is not a statement of a release") from None
-        statement = read_statement(text, statement_path(source).name)
+        source = _named(path)
+        statement = _statement_of(source)
         facts = statement.file
-        if hashlib.sha256(data).hexdigest() != facts.get("sha256"):
-            raise FileFormatError(
-                f"{source} is not the file that its statement speaks of: its digest differs"
+        with source.open("rb") as file:
+            matrix = read_matrix(
+                file,
+                source.suffix,
+                source.name,
+                header=bool(facts.get("header")),
+                index=bool(facts.get("index")),
             )
-        matrix = read_matrix(
-            io.BytesIO(data),
-            source.suffix,
-            source.name,
-            header=bool(facts.get("header")),
-            index=bool(facts.get("index")),
+        _check_facts(matrix.array, statement, source)
+        return cls(
+            value=matrix.array.astype(str(facts["dtype"])),
+            sensitivity=statement.sensitivity,
+            covariance=statement.covariance,
+            guarantee=statement.guarantee,
+            mechanism=statement.mechanism,
         )
-        _check_facts(matrix.array, facts, source)
-        try:
-            return cls(
-                value=matrix.array.astype(str(facts["dtype"])),
-                sensitivity=statement.sensitivity,
-                covariance=statement.covariance,
-                guarantee=statement.guarantee,
-                mechanism=statement.mechanism,
-            )
-        except ShapeError as error:
-            raise FileFormatError(f"{source} does not fit its statement ({error})") from error
 
     @classmethod
     def verify(cls, path: str | PathLike[str]) -> Guarantee:
-        """Check a saved release and return the guarantee that it proves; see `load`."""
-        return cls.load(path).guarantee
+        """Check a saved release and return the guarantee that it proves.
+
+        As `load` does it, but a ``.npy`` file may be larger than memory.
+        """
+        source = _named(path)
+        if source.suffix != ".npy":
+            return cls.load(source).guarantee
+        statement = _statement_of(source)
+        read_layout(source)  # refuses what is no whole array of floats
+        array = np.load(source, mmap_mode="r", allow_pickle=False)
+        _check_facts(array, statement, source)
+        return statement.guarantee
 
     def __repr__(self) -> str:
         """Say what it is and what it promises."""
         return f"Release(shape={self.shape}, mechanism={self.mechanism!r}: {self.guarantee})"
 
 
-def _check_facts(array: NDArray[Any], facts: Mapping[str, Any], source: Path) -> None:
+def _named(path: str | PathLike[str]) -> Path:
+    """Return a path that names a file."""
+    named = Path(path)
+    if not named.name or "\0" in str(path):
+        raise InvalidParameterError(f"path={str(path)!r} names no file")
+    return named
+
+
+def _statement_of(source: Path) -> Statement:
+    """Read the statement beside a file, and check that it speaks of this file."""
+    try:
+        text = statement_path(source).read_text(encoding="utf-8")
+        with source.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise FileFormatError(
+            f"{error.filename} is missing or no file: a saved release is a file and its .json "
+            "statement"
+        ) from error
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{source}.json is not a statement of a release") from None
+    statement = read_statement(text, statement_path(source).name)
+    if digest != statement.file.get("sha256"):
+        raise FileFormatError(
+            f"{source} is not the file that its statement speaks of: its digest differs"
+        )
+    return statement
+
+
+def _check_facts(array: NDArray[Any], statement: Statement, source: Path) -> None:
     """Refuse a matrix that is not what its statement says: its shape, its type, its numbers."""
+    facts = statement.file
     own = "float64" if source.suffix == ".csv" else array.dtype.name
     if (
         array.ndim != 2
         or list(array.shape) != facts.get("shape")
-        or facts.get("dtype") not in {"float64", "float32"}
+        or facts.get("dtype") not in ("float64", "float32")
         or (own != facts.get("dtype") and source.suffix != ".csv")
-        or not np.isfinite(array).all()
     ):
         raise FileFormatError(f"{source} does not hold the matrix that its statement speaks of")
+    try:
+        for part in (statement.sensitivity, statement.covariance):
+            part.check_shape((array.shape[0], array.shape[1]))
+    except ShapeError as error:
+        raise FileFormatError(f"{source} does not fit its statement ({error})") from error
+    if not can_be_released(array, statement.covariance):
+        raise FileFormatError(
+            f"{source} holds numbers that no release with the noise of its statement can have"
+        )
 
 
 def _as_file(value: Any) -> MatrixFile:
