@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from matrixdp import (
@@ -21,6 +22,7 @@ from matrixdp import (
     privacy_bound,
     privacy_delta,
 )
+from matrixdp.cli import demo
 from matrixdp.cli.main import main
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
@@ -171,6 +173,29 @@ def test_demo_works_twice_and_leaves_a_release(
     assert 0.5 < actual / errors["IMGM, symmetric"] < 2
     assert main(["demo", "--folder", str(tmp_path)]) == 0
     assert "differential privacy" in capsys.readouterr().out
+
+
+def test_a_month_moves_the_demo_by_no_more_than_its_sensitivity() -> None:
+    rows = demo._monthly_returns()
+    norms = np.linalg.norm(rows, axis=1)
+    assert len(rows) <= demo._MOST_MONTHS
+    assert norms.max() == pytest.approx(demo._CLIP)  # some months are clipped, the others are not
+    assert np.count_nonzero(norms < 0.99 * demo._CLIP) > 100
+    whole = demo._second_moments(rows)
+    moved = [
+        np.linalg.norm(whole - demo._second_moments(np.delete(rows, month, axis=0)))
+        for month in range(len(rows))
+    ]
+    assert 0.999 * demo._SENSITIVITY.bound < max(moved) <= demo._SENSITIVITY.bound
+
+
+def test_the_demo_refuses_a_place_that_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "second_moments.png").mkdir()
+    assert main(["demo", "--folder", str(tmp_path)]) == 2
+    assert "second_moments.png" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["second_moments.png"]
 
 
 def test_a_defect_is_one_line_too(

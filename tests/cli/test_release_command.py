@@ -1,5 +1,6 @@
 """``matrixdp release``, driven as a user would."""
 
+import hashlib
 import io
 import json
 import subprocess
@@ -96,6 +97,56 @@ def test_a_closed_stream_is_bad_input() -> None:
         assert not Path("out.npy").exists()
 
 
+SHELL = f"PYTHONUNBUFFERED=1 {sys.executable} -m matrixdp release"
+OUT = f"--output-format csv --sidecar said.json {' '.join(BALL)}"
+
+
+def shell(command: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False)
+
+
+def test_stdout_is_whole_or_an_error() -> None:
+    np.save("large.npy", np.zeros((300, 300)))
+    done = shell(f"{SHELL} large.npy - {OUT}")
+    said = json.loads(Path("said.json").read_text())
+    assert hashlib.sha256(done.stdout).hexdigest() == said["file"]["sha256"]
+    Path("said.json").unlink()
+    for command in (
+        f"ulimit -f 100; {SHELL} large.npy - {OUT} > out.csv",
+        f"{SHELL} large.npy - {OUT} > /dev/full",
+    ):
+        done = shell(command)
+        assert done.returncode == 2
+        assert done.stderr.count(b"\n") == 1
+        assert not Path("said.json").exists()
+
+
+def test_labels_that_look_like_data_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("plain.csv").write_text("10.5,20.25\n1,2\n3,4\n")
+    Path("years.csv").write_text("id,y2019,y2020\n7,1,2\n8,3,4\n")
+    assert main(["release", "plain.csv", "out.csv", *BALL, "--header"]) == 2
+    assert "--header would publish" in capsys.readouterr().err
+    assert main(["release", "plain.csv", "out.csv", *BALL, "--index"]) == 2
+    assert "--index would publish" in capsys.readouterr().err
+    assert not Path("out.csv").exists()
+    assert main(["release", "years.csv", "out.csv", *BALL, "--header", "--index"]) == 0
+    assert Path("out.csv").read_text().startswith("id,y2019,y2020")
+
+
+def test_symmetric_noise_is_reported_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("square.npy", np.eye(3))
+    assert main(["release", "square.npy", "s.npy", *BALL, "--symmetric", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["largest_noise_scale"] == pytest.approx(3.7306316)
+    assert record["smallest_noise_scale"] == pytest.approx(3.7306316 / 2**0.5)
+
+
+def test_bounds_from_a_column(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bounds.csv").write_text("1\n2\n3\n")
+    assert main(["release", "in.npy", "r.npy", *PROMISE, "--row-bounds", "bounds.csv"]) == 0
+    assert "noise scale 3.73064 to 11.1919" in capsys.readouterr().err
+
+
 def test_a_file_of_floats_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     def in_memory(*_: object, **__: object) -> None:
         raise AssertionError("read as a whole")
@@ -182,6 +233,13 @@ def damaged(name: str, content: bytes) -> str:
         (["large.csv", "out.npy", *BALL], "2**53"),
         (["blank.csv", "out.npy", *BALL], "one length"),
         (["underscore.csv", "out.npy", *BALL], "no number"),
+        (["negative.csv", "out.npy", *BALL], "2**53"),
+        (["padded.csv", "out.npy", *BALL], "2**53"),
+        (["endless.csv", "out.npy", *BALL], "2**53"),
+        (["unclosed.csv", "out.npy", *BALL], "unclosed.csv"),
+        (["in.npy", "out.npy", *BALL, "--header"], "--header"),
+        (["in.npy", "out.npy", *PROMISE, "--box", "1_0,2"], "'1_0,2'"),
+        (["in.npy", "-", *BALL, "--output-format", "npy", "--sidecar", "-"], "--sidecar"),
         (["in.npy", "out.csv", *BALL, "--output-format", "npy"], "--output-format"),
         (["in.npy", "out.npy", *BALL, "--input-format", "csv"], "--input-format"),
     ],
@@ -199,6 +257,10 @@ def test_bad_input_writes_nothing(
     damaged("ragged.csv", b"1,2\n3\n")
     damaged("empty.csv", b"")
     damaged("large.csv", b"1152921504606846977,2\n")
+    damaged("negative.csv", b"-9007199254740993,2\n")
+    damaged("padded.csv", b" 09007199254740993 ,2\n")
+    damaged("endless.csv", b"9" * 5000 + b",2\n")
+    damaged("unclosed.csv", b'"1","2\n')
     damaged("blank.csv", b"1\n\n3\n")
     damaged("underscore.csv", b"1_000,2\n")
     damaged("binary.csv", b"\xff\xfe\x00\x01")

@@ -11,6 +11,7 @@ from matrixdp import (
     Covariance,
     Diagonal,
     FrobeniusBall,
+    Guarantee,
     InvalidParameterError,
     Isotropic,
     Kronecker,
@@ -170,6 +171,19 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
             lambda: Isotropic(1.0).rescaled_for(1.0, Budget(1.0, 1e-5)),  # type: ignore[arg-type]
             InvalidParameterError,
             "sensitivity is a float",
+        ),
+        (
+            lambda: Kronecker.from_directions(np.eye(2) + 1e-6, [1, 1], np.eye(2), [1, 1]),
+            InvalidParameterError,
+            "orthonormal",
+        ),
+        (
+            lambda: Isotropic(1.0).rescaled_for(
+                FrobeniusBall(1.0, "replace"),
+                Guarantee(epsilon=0.0, delta=0.1, mu=0.0, neighbouring="replace"),
+            ),
+            InvalidParameterError,
+            "positive mu",
         ),
         (lambda: SymmetricIsotropic(1.0).entry_scales((2, 3)), ShapeError, "square"),
         (lambda: Diagonal([[1.0], [2.0]]).entry_scales((3, 3)), ShapeError, "do not fit"),

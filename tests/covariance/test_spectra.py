@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from flint import acb_mat, arb, arb_mat, ctx
+from scipy import linalg
 
 from matrixdp.spectra import (
     eigenvalue_lower_bounds,
@@ -77,3 +78,31 @@ def test_extreme_magnitudes_keep_their_bounds(scale: float) -> None:
     for bound, truth in zip(eigenvalue_lower_bounds(matrix, "m").tolist(), truths, strict=True):
         assert bool(arb(bound / scale) < truth)
         assert bool(arb(bound / scale) > truth * (1 - 1e-12))
+
+
+@pytest.mark.parametrize("size", [2, 5, 9])
+def test_a_careless_decomposition_is_no_proof(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the decomposition is off by must come out of the bounds, not be believed away.
+    rng = np.random.default_rng(size)
+    eigh, svd = linalg.eigh, linalg.svd
+
+    def careless_eigh(matrix: dense.FloatArray) -> tuple[dense.FloatArray, dense.FloatArray]:
+        values, vectors = eigh(matrix)
+        return values * (1 + 1e-5), vectors + 1e-6 * rng.standard_normal(vectors.shape)
+
+    def careless_svd(
+        matrix: dense.FloatArray, **options: bool
+    ) -> tuple[dense.FloatArray, dense.FloatArray, dense.FloatArray]:
+        left, values, right = svd(matrix, **options)
+        return left, values * (1 - 1e-5), right
+
+    for _ in range(5):
+        matrix = dense.random_definite(size, rng, 3.0)
+        truths = true_eigenvalues(matrix)
+        with monkeypatch.context() as patch:
+            patch.setattr(linalg, "eigh", careless_eigh)
+            patch.setattr(linalg, "svd", careless_svd)
+            lower = eigenvalue_lower_bounds(matrix, "matrix").tolist()
+            upper = singular_value_upper_bounds(matrix).tolist()
+        assert all(bool(arb(b) < t) for b, t in zip(lower, truths, strict=True))
+        assert all(bool(arb(b) > t) for b, t in zip(upper, reversed(truths), strict=True))

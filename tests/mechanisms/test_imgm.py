@@ -153,7 +153,10 @@ def test_the_promise_of_directional_noise_rests_on_its_exact_floor(
             )
             covariance = covariance.rescaled_for(BALL, BUDGET).scaled(grown)
             release = IMGM(BALL, BUDGET, covariance).release(np.zeros((3, 2)))
-            floor = Fraction(seen.pop()[0, 0].item())
+            scales = seen.pop()
+            assert scales.shape == (6, 2)  # the floor, and under it what is added
+            assert np.all(scales[:3] == scales[0, 0])
+            floor = Fraction(scales[0, 0].item())
             assert Fraction(BALL.bound) / floor <= Fraction(release.guarantee.mu)
             assert release.guarantee.mu == pytest.approx(BUDGET.mu / grown, rel=1e-6)
 

@@ -159,3 +159,50 @@ def test_what_theorem_3_allows_never_exceeds_the_budget() -> None:
         allowed = Fraction(theorem_3(noise, 1.0, budget, releases=releases).allowed)
         spent = allowed**2 * releases
         assert budget.mu_squared * (1 - Fraction(1, 10**15)) <= spent <= budget.mu_squared
+
+
+@pytest.mark.parametrize(
+    ("bound", "rows", "columns"),
+    [
+        (1e-200, 1e300, 1e-300),
+        (1e-300, 1e300, 1e-300),
+        (1e200, 1e-300, 1e300),
+        (1e-150, 1e-300, 1.0),
+    ],
+)
+def test_nothing_underflows_on_the_way(bound: float, rows: float, columns: float) -> None:
+    noise = Kronecker([[rows]], [[columns]])
+    truth = Fraction(bound) ** 2 / (Fraction(rows) * Fraction(columns))
+    for found in (
+        RowBounds([bound], "replace").radius(noise),
+        Box([bound], "replace").radius(noise),
+        FrobeniusBall(bound, "replace").radius(noise),
+    ):
+        assert truth <= Fraction(found.value) ** 2 <= truth * (1 + Fraction(1, 10**13))
+
+
+def test_subnormal_numbers_keep_their_meaning() -> None:
+    least = 5e-324
+    for count in (2, 3, 5, 7):
+        found = Box([least] * count, "replace").radius(Isotropic(least)).value
+        assert count <= Fraction(found) ** 2 <= count * (1 + Fraction(1, 10**13))
+    found = SymmetricBall(1e300, "replace").radius(Diagonal([[1.7e308]])).value
+    truth = (Fraction(1e300) / Fraction(1.7e308)) ** 2
+    assert truth <= Fraction(found) ** 2 <= truth * (1 + Fraction(1, 10**13))
+
+
+@pytest.mark.parametrize("size", [20, 100, 200])
+def test_exact_means_to_a_millionth(size: int) -> None:
+    # The heaviest bound lies where the inverse is small, and its error is large beside it.
+    variances = np.ones(size)
+    variances[-1] = 1e7
+    bounds = np.full(size, 1e-12)
+    bounds[-1] = 1.0
+    truth = Fraction(1) / Fraction(10**7)
+    for found in (
+        Box(bounds, "replace").radius(Kronecker([[1.0]], np.diag(variances))),
+        RowBounds(bounds, "replace").radius(Kronecker(np.diag(variances), [[1.0]])),
+    ):
+        assert Fraction(found.value) ** 2 >= truth
+        if found.exact:
+            assert Fraction(found.value) ** 2 <= truth * (1 + Fraction(3, 10**6))

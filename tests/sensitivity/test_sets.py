@@ -260,6 +260,22 @@ def test_radii_of_ill_conditioned_noise_are_safe_and_labelled(power: int) -> Non
         (lambda: Box([1.0], "replace").radius("noise"), InvalidParameterError, "str"),  # type: ignore[arg-type]
         (lambda: FrobeniusBall(2**60 + 100, "replace"), InvalidParameterError, "61 bits"),
         (lambda: RowBounds([2**53 + 1], "replace"), InvalidParameterError, r"2\*\*53"),
+        (lambda: RowBounds([2**53 + 1, 0.5], "replace"), InvalidParameterError, r"2\*\*53"),
+        (lambda: Box([0.5, 2**53 + 1], "replace"), InvalidParameterError, r"2\*\*53"),
+        (
+            lambda: FrobeniusBall(1.0, "replace").radius(3.0),  # type: ignore[arg-type]
+            InvalidParameterError,
+            "type float",
+        ),
+        (
+            lambda: SymmetricBall(1.0, "replace").radius("x"),  # type: ignore[arg-type]
+            InvalidParameterError,
+            "type str",
+        ),
+        *(
+            (lambda known=known: known.best_covariance(3), InvalidParameterError, "budget is a int")
+            for known in SETS.values()
+        ),
         (
             lambda: Box(np.ma.masked_array([1e-9, 2.0], mask=[True, False]), "replace"),
             InvalidParameterError,

@@ -1,6 +1,7 @@
 """Theorems 1 to 3 against dense algebra."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -85,5 +86,12 @@ def test_bad_input() -> None:
             theorem_2(other, 1.0, BUDGET)  # type: ignore[arg-type]
         with pytest.raises(InvalidParameterError, match="covariance is a"):
             theorem_1(np.ones((2, 3)), other, BUDGET)  # type: ignore[arg-type]
+    for judge in (theorem_2, partial(theorem_3, releases=2)):
+        with pytest.raises(InvalidParameterError, match="budget is a int"):
+            judge(noise, 1.0, 3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="budget is a int"):
+        theorem_1(np.ones((2, 3)), noise, 3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="range of a float"):
+        theorem_1(1e308 * np.eye(2), Kronecker(np.eye(2), np.eye(2)), BUDGET)
     tiny = theorem_1([[5e-324]], Kronecker([[1e100]], [[1.0]]), BUDGET)
     assert 0.0 < tiny.mu < 1e-300

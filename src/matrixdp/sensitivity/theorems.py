@@ -72,7 +72,8 @@ def theorem_1(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> V
     check_budget(budget)
     matrix = checked_matrix(difference, "difference")
     covariance.check_shape((matrix.shape[0], matrix.shape[1]))
-    values = singular_value_upper_bounds(matrix)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        values = singular_value_upper_bounds(matrix)
     rank = len(values)
     # Ascending eigenvalues are sigma_m^2, sigma_(m-1)^2, ...: the pairing of the theorem.
     weakest = np.sqrt(covariance.row_eigenvalues[:rank]) * np.sqrt(

@@ -1,0 +1,68 @@
+"""Several files appear together or not at all, and what they replaced is not lost."""
+
+from pathlib import Path
+
+import pytest
+
+from matrixdp import InvalidParameterError, MatrixDPError, StorageError
+from matrixdp.mechanisms import matrix_files
+from matrixdp.mechanisms.matrix_files import write_all
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def refuse_name(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    real = matrix_files._give_name
+
+    def give(fresh: Path, path: Path, *, force: bool) -> None:
+        if path.name == refused:
+            raise StorageError(f"{path} could not be written")
+        real(fresh, path, force=force)
+
+    monkeypatch.setattr(matrix_files, "_give_name", give)
+
+
+@pytest.mark.parametrize("refused", ["a", "b", "c"])
+@pytest.mark.parametrize("existing", [(), ("a",), ("a", "b", "c")])
+def test_what_was_replaced_comes_back(
+    refused: str, existing: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in existing:
+        (tmp_path / name).write_text(f"old {name}")
+    before = contents(tmp_path)
+    refuse_name(monkeypatch, refused)
+    with pytest.raises(StorageError):
+        write_all([(tmp_path / name, b"new") for name in "abc"], force=True)
+    assert contents(tmp_path) == before
+
+
+def test_all_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    write_all([(tmp_path / name, name.encode()) for name in "abc"], force=True)
+    assert contents(tmp_path) == {"a": b"a", "b": b"b", "c": b"c"}
+    write_all([])
+
+
+@pytest.mark.parametrize("taken", ["a", "b"])
+def test_a_file_that_appears_meanwhile_is_kept(taken: str, tmp_path: Path) -> None:
+    (tmp_path / taken).write_text("precious")
+    with pytest.raises((InvalidParameterError, StorageError)) as caught:
+        write_all([(tmp_path / name, b"new") for name in "ab"])
+    assert isinstance(caught.value, MatrixDPError)
+    assert contents(tmp_path) == {taken: b"precious"}
+
+
+def test_files_get_their_names_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+    real = matrix_files._give_name
+
+    def give(fresh: Path, path: Path, *, force: bool) -> None:
+        assert all((tmp_path / name).exists() for name in named)
+        named.append(path.name)
+        real(fresh, path, force=force)
+
+    monkeypatch.setattr(matrix_files, "_give_name", give)
+    write_all([(tmp_path / name, b"new") for name in "cab"])
+    assert named == ["c", "a", "b"]
