@@ -164,7 +164,7 @@ def binary_precision(size: int, important: ArrayLike, share: float) -> FloatArra
     [0.45, 0.45, 0.033, 0.033, 0.033]
     """
     size = positive_integer(size, "size")
-    chosen = np.unique(np.asarray(important))
+    chosen = np.unique(_array(important, "important"))
     part = real_number(share, "share")
     if chosen.dtype.kind not in "iu" or not bool(np.all((chosen >= 0) & (chosen < size))):
         raise InvalidParameterError(f"important must be whole numbers from 0 to {size - 1}")
@@ -192,8 +192,15 @@ def _checked_shape(shape: object) -> tuple[int, int]:
     return positive_integer(shape[0], "shape"), positive_integer(shape[1], "shape")
 
 
+def _array(values: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ShapeError(f"{name} is ragged: pass a list of numbers") from None
+
+
 def _checked(precision: ArrayLike, size: int) -> FloatArray:
-    shares = np.asarray(precision)
+    shares = _array(precision, "precision")
     if shares.shape != (size,):
         raise ShapeError(f"precision has shape {shares.shape}: give one share for each of {size}")
     if shares.dtype.kind not in "iuf" or not bool(np.all(shares > 0)):
