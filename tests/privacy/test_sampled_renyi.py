@@ -99,9 +99,7 @@ def test_another_library_has_the_same_where_it_has_digits() -> None:
     from dp_accounting.rdp import rdp_privacy_accountant as other  # noqa: PLC0415
 
     def theirs(multiplier: float, rate: float, order: float) -> float:
-        return float(
-            other._compute_rdp_poisson_subsampled_gaussian(rate, multiplier, [order])[0]
-        )
+        return float(other._compute_rdp_poisson_subsampled_gaussian(rate, multiplier, [order])[0])
 
     for point in ((1.0, 0.01, 8.0), (1.0, 0.01, 8.3), (4.0, 0.2, 30.0), (0.7, 0.001, 4.0)):
         assert sampled_divergence(*point) == pytest.approx(theirs(*point), rel=1e-6)

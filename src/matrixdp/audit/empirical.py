@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, special
 
-from matrixdp.covariance import Kronecker
+from matrixdp.covariance import Kronecker, OneSided
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.parameters import positive_integer, real_number
@@ -208,6 +208,9 @@ def exposed_difference(mechanism: Mechanism, shape: tuple[int, int]) -> FloatArr
     if isinstance(covariance, Kronecker):
         rows, columns = covariance.row_eigen.vectors, covariance.column_eigen.vectors
         weakest = np.outer(rows[:, 0], columns[:, 0])
+    elif isinstance(covariance, OneSided):
+        vector, ones = covariance.eigen.vectors[:, 0], np.ones(shape)
+        weakest = ones * (vector[:, None] if covariance.side == "rows" else vector)
     else:
         scales = covariance.entry_scales(shape)
         weakest = (scales <= scales.min()).astype(np.float64)
@@ -313,8 +316,8 @@ def _checked_confidence(confidence: float) -> float:
 
 
 def _checked_difference(difference: Any) -> FloatArray:
-    apart = np.atleast_2d(np.asarray(difference, dtype=np.float64))
-    found = checked_matrix(apart, "difference")
+    vector = isinstance(difference, np.ndarray) and difference.ndim == 1
+    found = checked_matrix(difference[None, :] if vector else difference, "difference")
     if not found.any():
         raise InvalidParameterError("difference is zero: outputs that are alike show nothing")
     return found

@@ -10,7 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, SymmetricIsotropic
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Isotropic,
+    Kronecker,
+    OneSided,
+    SymmetricIsotropic,
+)
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.guarantee import Guarantee
@@ -142,6 +149,12 @@ def _covariance_record(covariance: Covariance) -> dict[str, Any]:
                 "row_covariance": covariance.row_covariance.tolist(),
                 "column_covariance": covariance.column_covariance.tolist(),
             }
+        case OneSided():
+            return {
+                "kind": "OneSided",
+                "side": covariance.side,
+                "covariance": covariance.covariance.tolist(),
+            }
     raise InvalidParameterError(f"a {type(covariance).__name__} cannot be saved")
 
 
@@ -155,4 +168,6 @@ def _covariance_of(record: Mapping[str, Any]) -> Covariance:
             return Diagonal(record["scales"])
         case "Kronecker":
             return Kronecker(record["row_covariance"], record["column_covariance"])
+        case "OneSided":
+            return OneSided(record["covariance"], record["side"])
     raise FileFormatError(f"covariance of kind {record['kind']!r} is not known")

@@ -48,6 +48,7 @@ _SMALLEST_PLD_RATE = 1e-9
 # The interpolation of an epsilon between two losses is good to about 1e-12.
 _PLD_ALLOWANCE = 1e-9
 _SMALLEST_ORDER_EXCESS = 2.0**-10  # of the orders that are tried, above 1
+_WORSE_OCTAVES = 3  # of orders, after which no better one is looked for
 _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.05, 1e12
 _TOLERANCE = 1e-6  # how close a multiplier comes to the least that would do
 
@@ -196,7 +197,7 @@ def noise_multiplier_for(
     Returns
     -------
     float
-        Never too small: `plan_epsilon` of it was computed and is at most epsilon.
+        Never too small: its plan keeps (epsilon, delta) by that account.
 
     Raises
     ------
@@ -311,7 +312,10 @@ def _interval(plan: SampledPlan) -> float:
 
 
 def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant) -> float:
-    """Return the least epsilon over all orders: every octave is tried, then the best refined."""
+    """Return the least epsilon over orders: octaves until it gets worse, then the best refined.
+
+    Every order is valid, so that a search that stops early costs tightness, never privacy.
+    """
     surprise = -math.log(delta)
 
     def epsilon_at(log_excess: float) -> float:
@@ -323,10 +327,15 @@ def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant)
             return renyi_to_epsilon(order, plan.steps * step, delta)
         return (plan.steps * step + surprise / (order - 1.0)) * (1.0 + 1e-14)
 
+    found: list[tuple[float, float]] = []
     octaves = math.floor(math.log2(LARGEST_ORDER / _SMALLEST_ORDER_EXCESS))
-    tried = [math.log(_SMALLEST_ORDER_EXCESS * 2.0**octave) for octave in range(octaves)]
-    best = min(tried, key=epsilon_at)
-    if not epsilon_at(best) < math.inf:
+    for octave in range(octaves):
+        log_excess = math.log(_SMALLEST_ORDER_EXCESS * 2.0**octave)
+        found.append((epsilon_at(log_excess), log_excess))
+        if len(found) > _WORSE_OCTAVES and min(found[-_WORSE_OCTAVES:]) > min(found):
+            break
+    least, best = min(found)
+    if not least < math.inf:
         raise TooLittleNoiseError(plan.noise_multiplier, plan.steps)
     refined = optimize.minimize_scalar(
         epsilon_at,
@@ -334,7 +343,7 @@ def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant)
         method="bounded",
         options={"xatol": 1e-6},
     )
-    return min(epsilon_at(best), float(refined.fun))
+    return min(least, float(refined.fun))
 
 
 def _dp_accounting() -> Any:

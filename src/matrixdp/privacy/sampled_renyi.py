@@ -31,7 +31,7 @@ LARGEST_ORDER = 1e9
 _WIDEST_STEP = 0.1
 _BRANCH_STEP = 0.15  # over s
 _TAIL = 14.0  # the normal density beyond it is below 1e-43
-_MOST_POINTS = 400_000
+_MOST_POINTS = 100_000
 # Where alpha q w is below this, sixteen terms of the binomial series are exact to 2**-53.
 _SERIES_BELOW = 0.1
 _SERIES_TERMS = 16

@@ -14,7 +14,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, SymmetricIsotropic
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Isotropic,
+    Kronecker,
+    OneSided,
+    SymmetricIsotropic,
+)
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import positive_number
 from matrixdp.privacy.budget import Budget
@@ -217,6 +224,8 @@ class RowBounds:
                 smallest = math.sqrt(float(covariance.column_eigenvalues[0]))
                 value = raised(float(np.max(whitened)) / smallest, 16)
                 return Radius(value, exact=_resolved(covariance))
+            case OneSided():
+                return _within_a_ball(self, covariance)
         raise _unknown(covariance)
 
     def best_covariance(self, budget: Budget) -> Diagonal:
@@ -304,6 +313,8 @@ class Box:
                 diagonal = bool(np.count_nonzero(covariance.column_covariance) == size)
                 value = largest * math.sqrt(rows) * math.sqrt(corner)
                 return Radius(raised(value, 16), exact=diagonal and _resolved(covariance))
+            case OneSided():
+                return _within_a_ball(self, covariance)
         raise _unknown(covariance)
 
     def best_covariance(self, budget: Budget) -> Diagonal:
@@ -322,6 +333,8 @@ def _normalised(values: FloatArray) -> tuple[float, FloatArray]:
 
 def _resolved(covariance: Covariance) -> bool:
     """Return whether float64 proves the weakest direction to 1e-6, as it mostly does."""
+    if isinstance(covariance, OneSided):
+        return bool(covariance.eigen.values[0] <= covariance.eigenvalues[0] * (1.0 + 1e-6))
     if not isinstance(covariance, Kronecker):
         return True
     proven = covariance.row_eigenvalues[0] * covariance.column_eigenvalues[0]
@@ -330,6 +343,12 @@ def _resolved(covariance: Covariance) -> bool:
     return bool(estimate <= proven * (1.0 + 1e-6)) and bool(
         error <= 1e-6 * float(np.max(np.diagonal(inverse)))
     )
+
+
+def _within_a_ball(members: "RowBounds | Box", covariance: OneSided) -> Radius:
+    """Return the radius of the smallest Frobenius ball around a set: a bound of the set's own."""
+    norm = members.radius(Isotropic(1.0)).value
+    return Radius(quotient_up(norm, covariance.smallest_singular_value), exact=False)
 
 
 def _row_precisions(covariance: Kronecker) -> FloatArray:
