@@ -286,9 +286,16 @@ def test_too_little_noise_is_told_as_given(accountant: Accountant, rate: float) 
 
 
 @needs_accounting
-def test_a_rate_that_cannot_be_resolved_is_refused() -> None:
-    plan = sampled(1.0, 1e-320, 10)
-    with pytest.raises(CalibrationError, match="sampling_rate=1e-320"):
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        (sampled(1.0, 1e-320, 10), "sampling_rate=1e-320"),
+        (sampled(1e300, 0.5, 10), r"noise_multiplier=1e\+300"),
+        (sampled(1e5, 0.5, 10**9), "steps=1000000000"),
+    ],
+)
+def test_what_loss_distributions_do_not_resolve_is_refused(plan: SampledPlan, told: str) -> None:
+    with pytest.raises(CalibrationError, match=told):
         plan_epsilon(plan, 1e-5)
     assert plan_epsilon(plan, 1e-5, Accountant.RDP) >= 0.0
 

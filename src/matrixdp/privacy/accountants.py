@@ -16,6 +16,7 @@ sampled and all are known in closed form. For comparison there is also the accou
 the claims of the steps: amplification and Theorem 3.4 (`sampled_gaussian_epsilon`).
 """
 
+import contextlib
 import enum
 import math
 from collections.abc import Callable
@@ -45,6 +46,7 @@ _PLD_TAIL = 1e-15  # what the library cuts off a distribution, and counts as los
 # below ten times that is refused.
 _PLD_RESOLUTION = 1e-15
 _SMALLEST_PLD_RATE = 1e-9
+_MOST_PLD_STEPS = 2_000_000  # more take minutes
 # The interpolation of an epsilon between two losses is good to about 1e-12.
 _PLD_ALLOWANCE = 1e-9
 _SMALLEST_ORDER_EXCESS = 2.0**-10  # of the orders that are tried, above 1
@@ -229,6 +231,16 @@ def noise_multiplier_for(
             return 2.0 * EPSILON.largest - target  # more than any target, and finite
 
     start = max(1.0, plan.sampling_rate * math.sqrt(plan.steps))
+    if accountant is Accountant.PLD:  # a costly one: a looser account says where to begin
+        with contextlib.suppress(CalibrationError):
+            start = noise_multiplier_for(
+                target,
+                delta,
+                sampling_rate=plan.sampling_rate,
+                steps=plan.steps,
+                neighbouring=plan.neighbouring,
+                accountant=Accountant.RDP,
+            )
     low, high = _bracket(excess, start)
     found = float(optimize.brentq(excess, low, high, rtol=_TOLERANCE, xtol=_TOLERANCE * low))
     while not excess(found) <= 0.0:
@@ -277,16 +289,24 @@ def _check_accountant(accountant: object) -> None:
 
 def _pld_epsilon(plan: SampledPlan, delta: float) -> float:
     resolved = _PLD_RESOLUTION * max(1000, plan.steps)
-    if not delta >= resolved:
-        raise CalibrationError(
-            f"delta={delta!r} is below what float arithmetic resolves in a privacy loss "
-            f"distribution of {plan.steps} steps, {resolved!r}: use a larger delta or RDP"
-        )
-    if not plan.sampling_rate >= _SMALLEST_PLD_RATE:
-        raise CalibrationError(
-            f"sampling_rate={plan.sampling_rate!r} is below what float arithmetic resolves in a "
-            f"privacy loss distribution, {_SMALLEST_PLD_RATE!r}: use RDP"
-        )
+    for name, given, least in (
+        ("delta", delta, resolved),
+        ("sampling_rate", plan.sampling_rate, _SMALLEST_PLD_RATE),
+    ):
+        if not given >= least:
+            raise CalibrationError(
+                f"{name}={given!r} is below what float arithmetic resolves in a privacy loss "
+                f"distribution of {plan.steps} steps, {least!r}: use a larger {name} or RDP"
+            )
+    for name, given, most in (
+        ("noise_multiplier", plan.noise_multiplier, _LARGEST_MULTIPLIER),
+        ("steps", plan.steps, _MOST_PLD_STEPS),
+    ):
+        if not given <= most:
+            raise CalibrationError(
+                f"{name}={given!r} is above {most!r}, the most for which a privacy loss "
+                "distribution is composed: use RDP"
+            )
     distributions = _dp_accounting().pld.privacy_loss_distribution
     one = distributions.from_gaussian_mechanism(
         standard_deviation=plan.noise_multiplier,
