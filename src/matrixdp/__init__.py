@@ -19,6 +19,7 @@ from matrixdp.covariance import (
     Diagonal,
     Isotropic,
     Kronecker,
+    OneSided,
     SymmetricIsotropic,
 )
 from matrixdp.errors import (
@@ -98,6 +99,7 @@ __all__ = [
     "Mechanism",
     "MissingExtraError",
     "NotPositiveDefiniteError",
+    "OneSided",
     "OptimalStrategy",
     "Plan",
     "PrivateDirections",

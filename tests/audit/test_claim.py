@@ -67,7 +67,10 @@ def test_linear_amplification() -> None:
         ({"epsilon": -1.0}, r"epsilon=-1\.0"),
         ({"delta": 1.0}, r"delta=1\.0"),
         ({"releases": 0}, "releases=0"),
-        ({"noise_scale": 1e-9}, "mu="),
+        ({"noise_scale": 1e-9}, r"noise_scale=1e-09 is below a 10000th"),
+        ({"noise_scale": 5e-324, "sensitivity": 1e300}, r"noise_scale=5e-324 is below"),
+        ({"sensitivity": 1e308, "releases": 100}, r"sensitivity=1e\+308 in releases=100 needs"),
+        ({"sensitivity": 1e300, "epsilon": 0.0, "delta": 1e-300}, r"sensitivity=1e\+300 in"),
     ],
 )
 def test_bad_parameters(change: dict[str, object], told: str) -> None:

@@ -132,6 +132,39 @@ def test_sampled_steps() -> None:
     assert unsampled == pytest.approx(math.sqrt(4000) / privacy_bound(1.0, 1e-5), rel=1e-14)
 
 
+@pytest.mark.parametrize("sensitivity", [1e-300, 1e99, 1e120, 1e300])
+def test_any_sensitivity_scales_all_noise(sensitivity: float) -> None:
+    plain = by_name(norm_bound=3.0, steps=5)
+    found = by_name(sensitivity=sensitivity, norm_bound=3.0 * sensitivity, steps=5)
+    assert set(found) == set(plain)
+    for name, one in found.items():
+        assert scale(found, name) == pytest.approx(scale(plain, name) * sensitivity, rel=1e-12)
+        assert one.true_epsilon == pytest.approx(plain[name].true_epsilon, rel=1e-9)
+
+
+@needs_accounting
+def test_a_delta_that_loss_distributions_do_not_resolve() -> None:
+    found = by_name(sampling_rate=0.1, delta=1e-14, steps=3)
+    assert found["IMGM, PLD"].noise_scale is None
+    for name in ("analytic, RDP", "analytic, amplified", "MVG sharp, amplified"):
+        truth = found[name].true_epsilon
+        assert truth is not None
+        assert 0.0 < truth <= 1.0
+    # One step has a closed form, of which amplification is the whole truth.
+    once = by_name(sampling_rate=0.1, delta=1e-14)
+    assert once["analytic, amplified"].true_epsilon == pytest.approx(1.0, rel=1e-9)
+    assert scale(once, "analytic, amplified") < scale(once, "analytic, RDP")
+
+
+@needs_accounting
+@pytest.mark.parametrize("rate", [1e-320, 1e-12])
+def test_extreme_sampling_rates(rate: float) -> None:
+    found = by_name(sampling_rate=rate, steps=3)
+    assert scale(found, "IMGM, exact, unsampled") >= scale(found, "analytic, RDP") * 0.9
+    for one in found.values():
+        assert one.true_epsilon is None or one.true_epsilon <= 1.0
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -144,6 +177,7 @@ def test_sampled_steps() -> None:
         ({"norm_bound": 0.4}, r"norm_bound=0\.4"),
         ({"steps": 0}, "steps=0"),
         ({"sampling_rate": 2.0}, r"sampling_rate=2\.0"),
+        ({"sensitivity": 1e308}, r"sensitivity=1e\+308"),
     ],
 )
 def test_bad_settings(change: dict[str, object], told: str) -> None:

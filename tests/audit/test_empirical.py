@@ -1,6 +1,7 @@
 """The empirical auditor: it passes what is right, catches what is wrong, and says how surely."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from matrixdp import (
     ClassicGaussian,
     FrobeniusBall,
     InvalidParameterError,
+    MatrixMechanism,
     Mechanism,
     ReleaseKey,
     RowBounds,
@@ -26,9 +28,20 @@ from matrixdp import (
     released,
     simulated,
 )
-from matrixdp.audit.empirical import Draw, _bounds, _epsilon_bound, _mu_bound, _Scores
+from matrixdp.audit import empirical
+from matrixdp.audit.empirical import (
+    Draw,
+    EmpiricalAudit,
+    Promising,
+    _bounds,
+    _epsilon_bound,
+    _mu_bound,
+    _Scores,
+)
 from matrixdp.noise import simulation_generator
+from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.sensitivity.sets import SensitivitySet
+from matrixdp.workloads import Prefix
 from reference import dense
 
 SHAPE = (3, 4)
@@ -56,52 +69,155 @@ MECHANISMS: dict[str, Mechanism] = {
         precision=[0.6, 0.3, 0.1],
     ),
 }
-FLAWS: dict[str, Callable[[Draw], Draw]] = {
-    "noise scaled by 0.7": lambda draw: lambda matrix: matrix + 0.7 * (draw(matrix) - matrix),
-    "noise forgotten on one row": lambda draw: (
-        lambda matrix: np.concatenate([draw(matrix)[:2], matrix[2:]])
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is audited: a promise, two inputs, outputs with noise, and outputs without."""
+
+    claimant: Promising
+    matrix: np.ndarray
+    neighbour: np.ndarray
+    noisy: Callable[[np.random.Generator], Draw]
+    plain: Draw = lambda matrix: matrix
+
+    def audit(self, draw: Draw, samples: int) -> EmpiricalAudit:
+        difference = self.plain(self.neighbour) - self.plain(self.matrix)
+        return audit_mechanism(
+            self.claimant,
+            self.matrix,
+            self.neighbour,
+            draw,
+            difference=difference,
+            samples=samples,
+        )
+
+
+def gaussian(mechanism: Mechanism) -> Subject:
+    half = 0.5 * exposed_difference(mechanism, SHAPE)
+    return Subject(mechanism, -half, half, lambda generator: simulated(mechanism, generator))
+
+
+def several_releases(count: int) -> Subject:
+    """Return IMGM on parts of one budget, all outputs side by side."""
+    parts = [IMGM(BALL, part) for part in BUDGET.split(count)]
+    half = 0.5 * exposed_difference(parts[0], SHAPE)
+
+    def noisy(generator: np.random.Generator) -> Draw:
+        draws = [simulated(part, generator) for part in parts]
+        return lambda matrix: np.concatenate([draw(matrix) for draw in draws])
+
+    return Subject(
+        IMGM(BALL, BUDGET), -half, half, noisy, lambda matrix: np.tile(matrix, (count, 1))
+    )
+
+
+def prefix_sums(cells: int, neighbouring: Neighbouring) -> Subject:
+    """Return the Matrix Mechanism on histograms that differ by a record."""
+    # Its simulation is slow: with more budget, fewer samples show as much.
+    mechanism = MatrixMechanism(Prefix(cells), Budget(4.0, 1e-5), neighbouring=neighbouring)
+    records = np.eye(cells)
+    first = np.zeros(cells) if neighbouring == "add-remove" else records[-1]
+
+    def noisy(generator: np.random.Generator) -> Draw:
+        return lambda counts: mechanism.simulate(counts[0], generator).array[None, :]
+
+    return Subject(
+        mechanism,
+        first[None, :],
+        records[:1],
+        noisy,
+        lambda counts: mechanism.workload.apply(counts[0])[None, :],
+    )
+
+
+SUBJECTS: dict[str, Subject] = {
+    **{name: gaussian(mechanism) for name, mechanism in MECHANISMS.items()},
+    "four releases": several_releases(4),
+    "MatrixMechanism": prefix_sums(6, "add-remove"),
+    "MatrixMechanism, replace": prefix_sums(6, "replace"),
+}
+Flaw = Callable[[Draw, Draw], Draw]
+FLAWS: dict[str, Flaw] = {
+    "noise scaled by 0.7": lambda noisy, plain: (
+        lambda matrix: plain(matrix) + 0.7 * (noisy(matrix) - plain(matrix))
+    ),
+    "noise forgotten on one row": lambda noisy, plain: (
+        lambda matrix: forgotten(noisy(matrix), plain(matrix))
     ),
     # The query moves twice as far as it was said to.
-    "sensitivity off by two": lambda draw: lambda matrix: draw(matrix) + matrix,
+    "sensitivity off by two": lambda noisy, plain: lambda matrix: noisy(matrix) + plain(matrix),
 }
 
-all_mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
+
+def forgotten(noisy: np.ndarray, plain: np.ndarray) -> np.ndarray:
+    """Return the noisy rows, the last of them without noise; of one row the first entry."""
+    if len(noisy) > 1:
+        return np.concatenate([noisy[:-1], plain[-1:]])
+    return np.concatenate([plain[:, :1], noisy[:, 1:]], axis=1)
 
 
-@all_mechanisms
-def test_every_mechanism_passes(mechanism: Mechanism) -> None:
-    neighbour = exposed_difference(mechanism, SHAPE)
-    draw = simulated(mechanism, simulation_generator(5))
-    found = audit_mechanism(mechanism, ZERO, neighbour, draw, samples=8000)
+all_subjects = pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS)
+
+
+def samples_for(subject: Subject) -> int:
+    """Return what the smallest mu here (0.206, made 0.295 by 0.7) needs; see the docstring."""
+    return 30_000 if subject.claimant.guarantee.mu < 0.3 else 8000
+
+
+@all_subjects
+def test_every_mechanism_passes(subject: Subject) -> None:
+    found = subject.audit(subject.noisy(simulation_generator(5)), 8000)
     assert not found.refuted
     # And the audit is not idle: it finds most of what there is to find.
-    assert found.mu > 0.85 * mechanism.guarantee.mu - 0.12
+    assert found.mu > 0.85 * subject.claimant.guarantee.mu - 0.12
     assert (found.samples, found.confidence) == (8000, 0.999)
 
 
-@all_mechanisms
+@all_subjects
 @pytest.mark.parametrize("flaw", FLAWS.values(), ids=FLAWS)
-def test_flaws_are_caught(mechanism: Mechanism, flaw: Callable[[Draw], Draw]) -> None:
-    neighbour = exposed_difference(mechanism, SHAPE)
-    draw = flaw(simulated(mechanism, simulation_generator(6)))
-    # What the smallest mu here (0.206, made 0.295 by 0.7) needs; see the docstring.
-    samples = 30_000 if mechanism.guarantee.mu < 0.3 else 8000
-    found = audit_mechanism(mechanism, ZERO, neighbour, draw, samples=samples)
-    assert found.refuted
+def test_flaws_are_caught(subject: Subject, flaw: Flaw) -> None:
+    draw = flaw(subject.noisy(simulation_generator(6)), subject.plain)
+    assert subject.audit(draw, samples_for(subject)).refuted
+
+
+def test_a_weakened_auditor_misses_the_flaws(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So the tests above can fail: a blunt direction misses the forgotten row, and bounds by the
+    # general epsilon alone miss the noise that is too small and the sensitivity that is.
+    subject, generator = SUBJECTS["IMGM"], simulation_generator(6)
+    draws = {name: flaw(subject.noisy(generator), subject.plain) for name, flaw in FLAWS.items()}
+    with monkeypatch.context() as blunt:
+        blunt.setattr(empirical, "_direction", lambda _before, _after, difference: difference)
+        assert not subject.audit(draws["noise forgotten on one row"], 30_000).refuted
+    with monkeypatch.context() as general:
+        general.setattr(empirical, "_mu_bound", _epsilon_bound(BUDGET.delta))
+        for name in ("noise scaled by 0.7", "sensitivity off by two"):
+            assert subject.audit(draws[name], 30_000).epsilon < BUDGET.epsilon
+
+
+def test_size_is_no_matter() -> None:
+    # The smallest and the largest differences that floats have room for.
+    for bound in (1e-300, 1e300):
+        mechanism = IMGM(FrobeniusBall(bound, neighbouring="replace"), Budget(4.0, 1e-5))
+        subject = gaussian(mechanism)
+        noisy = subject.noisy(simulation_generator(5))
+        assert not subject.audit(noisy, 8000).refuted
+        scaled = FLAWS["noise scaled by 0.7"](noisy, subject.plain)
+        assert subject.audit(scaled, 8000).refuted
 
 
 def test_exact_releases_pass_and_their_flaws_are_caught() -> None:
     mechanism = IMGM(BALL, Budget(10.0, 1e-5))
-    neighbour = exposed_difference(mechanism, SHAPE)
     bits = np.random.default_rng(8)
 
     def draw(matrix: np.ndarray) -> np.ndarray:
         key = ReleaseKey.from_bytes(bits.bytes(32))
         return np.asarray(mechanism.release(matrix, key=key).value)
 
-    assert not audit_mechanism(mechanism, ZERO, neighbour, draw, samples=1000).refuted
+    subject = gaussian(mechanism)
+    assert not subject.audit(draw, 1000).refuted
     for flaw in FLAWS.values():
-        assert audit_mechanism(mechanism, ZERO, neighbour, flaw(draw), samples=1000).refuted
+        assert subject.audit(flaw(draw, subject.plain), 1000).refuted
 
 
 def test_fresh_releases_can_be_drawn() -> None:
@@ -128,6 +244,12 @@ def test_other_sets_with_a_pair_of_ones_own(sensitivity: SensitivitySet) -> None
     assert audit_mechanism(mechanism, zero, 2 * worst, draw, samples=6000).refuted
     with pytest.raises(InvalidParameterError, match=type(sensitivity).__name__):
         exposed_difference(mechanism, (3, 3))
+
+
+def test_a_bound_where_floats_end_is_refused() -> None:
+    mechanism = IMGM(FrobeniusBall(5e-324, neighbouring="replace"), BUDGET)
+    with pytest.raises(InvalidParameterError, match="sensitivity=5e-324"):
+        exposed_difference(mechanism, SHAPE)
 
 
 def test_exposed_differences_are_in_the_ball_and_nearly_worst() -> None:
@@ -197,6 +319,11 @@ def test_the_bounds_are_what_the_curve_says_of_exact_probabilities() -> None:
         ({"neighbour": np.full(SHAPE, np.nan)}, InvalidParameterError, "neighbour"),
         ({"samples": 10}, InvalidParameterError, "samples=10"),
         ({"samples": 10**9}, InvalidParameterError, "samples=1000000000"),
+        ({"difference": np.zeros(12)}, InvalidParameterError, "difference is zero"),
+        ({"difference": np.ones(13)}, ShapeError, "12 numbers where 13 differ"),
+        ({"difference": [[1.0], [1.0, 2.0]]}, ShapeError, "difference is ragged"),
+        ({"difference": np.ones((60, 60))}, InvalidParameterError, "3600 entries are too large"),
+        ({"draw": lambda matrix: matrix + np.inf}, InvalidParameterError, "range of a float"),
         ({"confidence": 1.0}, InvalidParameterError, r"confidence=1\.0"),
         ({"confidence": float("nan")}, InvalidParameterError, "confidence=nan"),
     ],

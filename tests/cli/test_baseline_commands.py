@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from matrixdp import IMGM, audit_claim
+from matrixdp import IMGM, Accountant, SampledPlan, audit_claim, plan_epsilon, privacy_bound
 from matrixdp.audit.comparison import Comparison, compare
 from matrixdp.cli.main import main
 
 PLAN = ["--sampling-rate", "1", "--steps", "100", "--delta", "1e-5"]
+SAMPLED = ["--sampling-rate", "0.01", "--steps", "100"]
 SHAPE = ["--rows", "10", "--columns", "20", "--epsilon", "1", "--delta", "1e-5"]
 CLAIM = ["--noise-scale", "2", "--sensitivity", "1", "--epsilon", "1", "--delta", "1e-5"]
 SMALL = ["--rows", "2", "--columns", "2", "--epsilon", "4", "--delta", "1e-5"]
@@ -21,6 +22,11 @@ needs_accounting = pytest.mark.skipif(
     importlib.util.find_spec("dp_accounting") is None,
     reason="dp-accounting is not installed: pip install 'matrixdp[accounting]'",
 )
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what was printed, without the spaces that fill its lines."""
+    return "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
@@ -55,6 +61,62 @@ def test_account_of_a_sampled_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert epsilon["rdp"] == pytest.approx(2.1014, abs=1e-3)
     assert set(epsilon) == {"pld", "rdp", "moments", "claims"}
     assert record["neighbouring"] == "add-remove"
+
+
+@needs_accounting
+def test_an_accountant_that_does_not_apply_leaves_the_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # A loss distribution has no such delta.
+    run = ["account", *SAMPLED, "--delta", "1e-13", "--noise-multiplier", "1"]
+    record = answer(capsys, *run)
+    epsilon, reasons = record["epsilon"], record["does_not_apply"]
+    assert isinstance(epsilon, dict)
+    assert isinstance(reasons, dict)
+    assert epsilon["pld"] is None
+    assert all(epsilon[name] > 0 for name in ("rdp", "moments", "claims"))
+    assert set(reasons) == {"pld"}
+    assert "delta=1e-13" in reasons["pld"]
+    assert main(run) == 0
+    told = capsys.readouterr().out
+    assert "does not apply: delta=1e-13 is below" in told
+    assert answer(capsys, "account", *SAMPLED, "--delta", "1e-5", "--noise-multiplier", "1")[
+        "does_not_apply"
+    ] == {}  # fmt: skip
+
+
+@needs_accounting
+@pytest.mark.parametrize("rate", ["1", "0.01"])
+@pytest.mark.parametrize("target", ["0.01", "0.001"])
+def test_small_targets(rate: str, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ["account", "--sampling-rate", rate, "--steps", "100", "--delta", "1e-5"]
+    multipliers = answer(capsys, *plan, "--target-epsilon", target)["noise_multiplier"]
+    assert isinstance(multipliers, dict)
+    for name, multiplier in multipliers.items():
+        # About what a mu of rate sqrt(steps) / multiplier costs, and no less.
+        least = float(rate) * 10 / privacy_bound(float(target), 1e-5)
+        assert 0.99 * least < multiplier < 4.4 * least
+        back = SampledPlan(
+            noise_multiplier=multiplier,
+            sampling_rate=float(rate),
+            steps=100,
+            neighbouring="add-remove",
+        )
+        epsilon = plan_epsilon(back, 1e-5, Accountant(name))
+        assert 0.999 * float(target) < epsilon <= float(target) * (1 + 1e-12)
+
+
+def test_headings_are_rounded_to_the_private_side(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["account", *PLAN, "--noise-multiplier", "99.99999999"]) == 0
+    assert "noise multiplier 99.9999\n" in lines(capsys)
+    assert main(["account", *PLAN, "--target-epsilon", "0.100000001"]) == 0
+    assert "target epsilon 0.100001\n" in lines(capsys)
+    run = ["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "1000"]
+    assert main([*run, "--confidence", "0.99999999"]) == 0
+    assert "confidence 0.99999999\n" in lines(capsys)
+    rate = ["--sampling-rate", "0.0100000001"]
+    assert main(["compare", *SHAPE, *rate, "--delta", "1e-13"]) == 0
+    assert "sampling rate 0.0100001," in lines(capsys)
 
 
 def test_account_without_sampling_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,9 +193,11 @@ def test_audit_claim(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the claim holds" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("mechanism", ["imgm", "analytic", "classic", "mvg"])
-def test_audit_run(mechanism: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("releases", ["1", "3"])
+@pytest.mark.parametrize("mechanism", ["imgm", "analytic", "classic", "mvg", "matrix"])
+def test_audit_run(mechanism: str, releases: str, capsys: pytest.CaptureFixture[str]) -> None:
     small = [*SMALL, "--epsilon", "1"] if mechanism == "classic" else SMALL
+    small = [*small, "--releases", releases]
     run = ["audit", "run", "--mechanism", mechanism, *small, "--samples", "1000", "--seed", "3"]
     record = answer(capsys, *run)
     assert record["refuted"] is False
@@ -142,9 +206,31 @@ def test_audit_run(mechanism: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "not refuted" in capsys.readouterr().out
 
 
-def test_audit_run_on_exact_releases(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mvg_is_audited_at_the_least_norm_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    run = ["audit", "run", "--mechanism", "mvg", *SMALL, "--samples", "1000"]
+    for gamma in ("0.5", "0.9", "30"):
+        assert answer(capsys, *run, "--gamma", gamma)["refuted"] is False
+    assert main([*run, "--gamma", "0.49"]) == 2
+    assert "below half of" in capsys.readouterr().err
+
+
+def test_several_releases_are_audited_together(capsys: pytest.CaptureFixture[str]) -> None:
+    # A mu of each release alone would be a fifth of the whole's, and far below what is found.
     record = answer(
-        capsys, "audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "200", "--exact",
+        capsys, "audit", "run", "--mechanism", "imgm", *SMALL, "--epsilon", "10", "--releases",
+        "25", "--samples", "4000",
+    )  # fmt: skip
+    claimed, found = record["claimed"], record["at_least"]
+    assert isinstance(claimed, dict)
+    assert isinstance(found, dict)
+    assert claimed["mu"] == pytest.approx(privacy_bound(10.0, 1e-5), rel=1e-9)
+    assert 0.8 * claimed["mu"] < found["mu"] <= claimed["mu"]
+
+
+@pytest.mark.parametrize("mechanism", ["imgm", "mvg", "matrix"])
+def test_audit_run_on_exact_releases(mechanism: str, capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(
+        capsys, "audit", "run", "--mechanism", mechanism, *SMALL, "--samples", "200", "--exact",
         "--confidence", "0.999999999",
     )  # fmt: skip
     assert record["samples"] == 200
@@ -158,7 +244,7 @@ def test_a_refuted_mechanism_is_a_defect(
         def simulate(self, matrix: object, generator: object) -> object:  # type: ignore[override]
             return super().simulate(2.0 * matrix, generator)  # type: ignore[operator,arg-type]
 
-    monkeypatch.setattr("matrixdp.cli.audit.IMGM", Careless)
+    monkeypatch.setattr("matrixdp.cli.audit_run.IMGM", Careless)
     assert main(["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "2000"]) == 1
     output = capsys.readouterr()
     assert "REFUTED" in output.out
@@ -184,6 +270,8 @@ def test_audit_curves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
         (["account", *PLAN, "--noise-multiplier", "nan"], "noise_multiplier=nan"),
         (["account", *PLAN, "--noise-multiplier", "1", "--neighbouring", "x"], "neighbouring='x'"),
         (["account", *PLAN, "--target-epsilon", "0"], "epsilon=0.0"),
+        (["account", *PLAN, "--noise-multiplier", "0.0005"], "noise_multiplier=0.0005 in steps="),
+        (["account", *PLAN, "--noise-multiplier", "1", "--delta", "0"], "delta=0.0"),
         (["account", "--noise-multiplier", "1", "--sampling-rate", "0.1", "--steps", "5",
           "--delta", "1e-5", "--neighbouring", "replace"], "neighbouring='replace'"),
         (["compare", *SHAPE, "--rows", "0"], "rows=0"),
@@ -194,11 +282,25 @@ def test_audit_curves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
         (["compare", *SHAPE, "--figure", "no/bars.png"], "does not exist; make it first"),
         (["audit", "claim", *CLAIM, "--noise-scale", "0"], "noise_scale=0.0"),
         (["audit", "claim", *CLAIM, "--releases", "0"], "releases=0"),
+        (["audit", "claim", *CLAIM, "--noise-scale", "1e-9"], "noise_scale=1e-09"),
+        (["compare", *SHAPE, "--sensitivity", "1e308"], "sensitivity=1e+308"),
         (["audit", "run", "--mechanism", "magic", *SMALL], "mechanism='magic'"),
         (["audit", "run", "--mechanism", "classic", *SMALL], "above 1"),
         (["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "1"], "samples=1"),
         (["audit", "run", "--mechanism", "imgm", *SMALL, "--confidence", "2"], "confidence=2.0"),
         (["audit", "run", "--mechanism", "imgm", *SMALL, "--rows", "0"], "rows=0"),
+        (["audit", "run", "--mechanism", "imgm", *SMALL, "--seed", "-1"], "seed=-1"),
+        (["audit", "run", "--mechanism", "imgm", *SMALL, "--releases", "0"], "releases=0"),
+        *[(["audit", "run", "--mechanism", each, *SMALL, "--rows", "100000000", "--columns",
+            "100000000"], "too large") for each in ("imgm", "mvg", "matrix")],
+        *[(["audit", "run", "--mechanism", "mvg", *SMALL, "--sensitivity", size], "rescale")
+          for size in ("1e300", "1e-300")],
+        (["audit", "run", "--mechanism", "imgm", *SMALL, "--sensitivity", "5e-324"],
+         "sensitivity=5e-324"),
+        (["audit", "run", "--mechanism", "imgm", *SMALL, "--sensitivity", "1e300", "--exact"],
+         "rescale"),
+        (["audit", "run", "--mechanism", "matrix", *SMALL, "--sensitivity", "2"],
+         "sensitivity=2.0"),
         (["audit", "curves", "--tables", "no", "--figures", "no"], "does not exist; make it first"),
         (["audit", "dance"], "dance"),
     ],

@@ -16,6 +16,7 @@ from matrixdp import (
     Isotropic,
     Kronecker,
     NotPositiveDefiniteError,
+    OneSided,
     ShapeError,
     SymmetricIsotropic,
 )
@@ -30,6 +31,8 @@ COVARIANCES = {
     "columns": Diagonal([[1.0, 2.0, 0.5, 3.0]]),
     "entries": Diagonal(RNG.uniform(0.5, 2.0, SHAPE)),
     "kronecker": Kronecker(ROWS, COLUMNS),
+    "one side, rows": OneSided(ROWS, "rows"),
+    "one side, columns": OneSided(COLUMNS, "columns"),
     "factors": Kronecker.from_factors(np.linalg.cholesky(ROWS), RNG.standard_normal((4, 6))),
 }
 all_covariances = pytest.mark.parametrize("covariance", COVARIANCES.values(), ids=COVARIANCES)
@@ -78,6 +81,15 @@ def test_rescaled_for_is_tight(covariance: Covariance) -> None:
 def test_kronecker_is_the_kronecker_product() -> None:
     colouring = dense.colouring_map(Kronecker(ROWS, COLUMNS), SHAPE)
     np.testing.assert_allclose(colouring @ colouring.T, np.kron(ROWS, COLUMNS), atol=1e-12)
+
+
+@pytest.mark.parametrize("side", ["rows", "columns"])
+def test_one_side_is_a_kronecker_product_with_the_identity(side: str) -> None:
+    one = OneSided(ROWS if side == "rows" else COLUMNS, side)  # type: ignore[arg-type]
+    both = Kronecker(ROWS, np.eye(4)) if side == "rows" else Kronecker(np.eye(3), COLUMNS)
+    colouring, other = (dense.colouring_map(each, SHAPE) for each in (one, both))
+    np.testing.assert_allclose(colouring @ colouring.T, other @ other.T, atol=1e-12)
+    assert one.smallest_singular_value == pytest.approx(both.smallest_singular_value, rel=1e-12)
 
 
 def test_directions_and_scales() -> None:
@@ -185,6 +197,10 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
             InvalidParameterError,
             "positive mu",
         ),
+        (lambda: OneSided(np.diag([1.0, -1.0]), "rows"), NotPositiveDefiniteError, "covariance"),
+        (lambda: OneSided(np.eye(2), "both"), InvalidParameterError, "side='both'"),  # type: ignore[arg-type]
+        (lambda: OneSided(np.eye(2), "rows").check_shape((3, 2)), ShapeError, "2 rows"),
+        (lambda: OneSided(np.eye(2), "columns").check_shape((2, 3)), ShapeError, "2 columns"),
         (lambda: SymmetricIsotropic(1.0).entry_scales((2, 3)), ShapeError, "square"),
         (lambda: Diagonal([[1.0], [2.0]]).entry_scales((3, 3)), ShapeError, "do not fit"),
         (lambda: Kronecker(np.eye(2), np.eye(3)).check_shape((3, 2)), ShapeError, r"\(2, 3\)"),

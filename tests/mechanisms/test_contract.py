@@ -285,7 +285,9 @@ def test_directional_noise_is_less_where_it_matters() -> None:
         ({"precision": [0.5, 0.5, 0.5]}, InvalidParameterError, "adds up to"),
         ({"precision": [1.0, 0.5, -0.5]}, InvalidParameterError, "positive"),
         ({"precision": [math.nan, 0.5, 0.5]}, InvalidParameterError, "positive"),
-        ({"directions": np.eye(4)}, ShapeError, "row_directions"),
+        ({"precision": [[0.5], [0.25, 0.25]]}, ShapeError, "precision is ragged"),
+        ({"directions": np.eye(4)}, ShapeError, "directions of shape"),
+        ({"directions": [[1.0], [0.0, 1.0]]}, ShapeError, "directions is ragged"),
         ({"directions": np.ones((3, 3))}, InvalidParameterError, "not orthonormal"),
     ],
 )
@@ -322,6 +324,11 @@ def test_mvg_refuses_what_its_proof_does_not_cover() -> None:
 def test_bad_binary_precision(arguments: tuple[int, list[int], float], told: str) -> None:
     with pytest.raises(InvalidParameterError, match=told):
         binary_precision(*arguments)
+
+
+def test_ragged_important_directions() -> None:
+    with pytest.raises(ShapeError, match="important is ragged"):
+        binary_precision(3, [[0], [1, 2]], 0.5)
 
 
 def test_the_suite_can_fail() -> None:

@@ -1,5 +1,7 @@
 """Private directions: what they cost, what they find, and how they compose."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import linalg
@@ -13,6 +15,7 @@ from matrixdp import (
     ReleaseKey,
     binary_precision,
     composed_mu,
+    exposed_difference,
     private_directions,
 )
 
@@ -72,4 +75,37 @@ def test_bad_side_costs_nothing() -> None:
     key = ReleaseKey.generate()
     with pytest.raises(InvalidParameterError, match="side='both'"):
         private_directions(MATRIX, BALL, BUDGET, side="both", key=key)  # type: ignore[arg-type]
+    key.check_unbound()
+
+
+@pytest.mark.parametrize("shape", [(2, 60_000), (60_000, 2)])
+def test_a_long_side_is_never_squared(shape: tuple[int, int]) -> None:
+    # A matrix of 60,000 by 60,000 takes 29 GB; the answer itself takes 1 MB.
+    short, long = ("rows", "columns") if shape[0] == 2 else ("columns", "rows")
+    matrix = np.zeros(shape)
+    first, second = BUDGET.split(2)
+    tracemalloc.start()
+    try:
+        found = private_directions(matrix, BALL, first, side=short)  # type: ignore[arg-type]
+        mechanism = MVG(
+            BALL,
+            second,
+            shape=shape,
+            norm_bound=1.0,
+            side=short,  # type: ignore[arg-type]
+            directions=found.directions,
+            precision=[0.7, 0.3],
+        )
+        release = mechanism.release(matrix)
+        mechanism.simulate(matrix, np.random.default_rng(1))
+        exposed_difference(mechanism, shape)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.directions.shape == (2, 2)
+    assert np.shape(release.value) == shape
+    assert peak < 60e6
+    key = ReleaseKey.generate()
+    with pytest.raises(InvalidParameterError, match=f"side='{long}' has 60000 directions"):
+        private_directions(matrix, BALL, first, side=long, key=key)  # type: ignore[arg-type]
     key.check_unbound()

@@ -17,6 +17,7 @@ from matrixdp import (
     Isotropic,
     Kronecker,
     MatrixDPError,
+    OneSided,
     Release,
     ReleaseKey,
     RowBounds,
@@ -36,6 +37,7 @@ MECHANISMS = {
     "rows": IMGM(RowBounds([1.0, 0.2, 3.0], neighbouring="replace"), BUDGET),
     "box": IMGM(Box([0.1, 5.0, 1.0], neighbouring="replace", weights=[1, 2, 3]), BUDGET),
     "directional": IMGM(BALL, BUDGET, Kronecker(50 * np.eye(3), np.diag([1.0, 2.0, 3.0]))),
+    "one side": IMGM(BALL, BUDGET, OneSided(np.diag([15.0, 40.0, 90.0]), "columns")),
 }
 all_mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
 

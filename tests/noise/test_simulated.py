@@ -53,3 +53,9 @@ def test_bad_arguments_are_refused() -> None:
         simulate_noise(np.zeros((3, 4)), np.ones(4), simulation_generator(1))
     with pytest.raises(InvalidParameterError, match="scale must be"):
         simulate_noise(np.zeros(3), -1.0, simulation_generator(1))
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", None, True])
+def test_seeds_are_whole_numbers(seed: object) -> None:
+    with pytest.raises(InvalidParameterError, match="seed="):
+        simulation_generator(seed)

@@ -250,6 +250,56 @@ def test_much_noise_is_not_drowned_in_rounding(multiplier: float, rate: float, s
     assert limit <= plan_epsilon(sampled(multiplier, rate, steps), 1e-5) <= 1.002 * limit
 
 
+@needs_accounting
+def test_many_quiet_steps_are_accounted_closely() -> None:
+    # A million steps, nearly normal: mu = rate sqrt(steps) / multiplier.
+    plan = sampled(2764.0, 0.01, 10**6)
+    limit = privacy_epsilon(0.01 * 1000 / 2764, 1e-5)
+    assert limit <= plan_epsilon(plan, 1e-5) <= 1.01 * limit
+    renyi = plan_epsilon(plan, 1e-5, Accountant.RDP)
+    assert renyi == pytest.approx(renyi_epsilon(0.01 * 1000 / 2764, 1e-5), rel=1e-4)
+
+
+@pytest.mark.parametrize("accountant", [Accountant.RDP, Accountant.MOMENTS])
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-4, 1e-6])
+def test_orders_reach_small_epsilons(accountant: Accountant, epsilon: float) -> None:
+    # At a rate close to 1 the answer is that of all data, which has a closed form.
+    found, whole = (
+        noise_multiplier_for(
+            epsilon,
+            1e-5,
+            sampling_rate=rate,
+            steps=100,
+            neighbouring="add-remove",
+            accountant=accountant,
+        )
+        for rate in (1.0 - 1e-9, 1.0)
+    )
+    assert found == pytest.approx(whole, rel=1e-5)
+
+
+@pytest.mark.parametrize("accountant", Accountant)
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+def test_too_little_noise_is_told_as_given(accountant: Accountant, rate: float) -> None:
+    with pytest.raises(CalibrationError, match=r"noise_multiplier=1e-05 in steps=100 is too"):
+        plan_epsilon(sampled(1e-5, rate, 100), 1e-5, accountant)
+
+
+@needs_accounting
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        (sampled(1.0, 1e-320, 10), "sampling_rate=1e-320"),
+        (sampled(1e300, 0.5, 10), r"noise_multiplier=1e\+300"),
+        (sampled(1e5, 0.5, 10**9), "steps=1000000000"),
+    ],
+)
+def test_what_loss_distributions_do_not_resolve_is_refused(plan: SampledPlan, told: str) -> None:
+    with pytest.raises(CalibrationError, match=told):
+        plan_epsilon(plan, 1e-5)
+    assert plan_epsilon(plan, 1e-5, Accountant.RDP) >= 0.0
+
+
 def test_targets_that_no_multiplier_meets() -> None:
     with pytest.raises(CalibrationError, match="larger epsilon"):
         noise_multiplier_for(

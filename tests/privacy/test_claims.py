@@ -5,16 +5,17 @@ from collections.abc import Callable
 
 import pytest
 from flint import arb, ctx
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from matrixdp import InvalidParameterError, privacy_bound
+from matrixdp import CalibrationError, InvalidParameterError, privacy_bound
 from matrixdp.privacy.amplification import Sampling, amplified, before_amplification
 from matrixdp.privacy.claims import (
     best_equal_claims,
     composed_delta,
     composed_epsilon,
     equal_claims,
+    sampled_gaussian_epsilon,
 )
 from matrixdp.privacy.classic import classic_noise_scale
 
@@ -61,7 +62,7 @@ def test_composition_is_rounded_up(epsilon: float, steps: int, slack: float) -> 
 @given(deltas, counts, deltas)
 def test_composed_delta_is_rounded_up(delta: float, steps: int, slack: float) -> None:
     found = composed_delta(delta, steps, slack)
-    true = 1 - (1 - arb(delta)) ** steps * (1 - arb(slack))
+    true = -(steps * (-arb(delta)).log1p() + (-arb(slack)).log1p()).expm1()
     assert at_least(found, true)
     assert bool(arb(found) <= true * (1 + arb(3e-14)))
 
@@ -83,6 +84,31 @@ def test_the_inverse_keeps_the_promise_and_wastes_nothing(
     else:
         assert bool(true_composed(arb(each.epsilon), steps, slack) <= arb(epsilon))
         assert bool(true_composed(bigger, steps, slack) > arb(epsilon))
+
+
+@given(losses, deltas, counts, st.one_of(st.just(0.0), shares))
+@example(1.0, 1e-5, 3, 0.5)
+def test_there_and_back_does_not_exceed_the_promise(
+    epsilon: float, delta: float, steps: int, share: float
+) -> None:
+    delta = max(delta, 1e-290)
+    each = equal_claims(epsilon, delta, steps, share)
+    assert composed_epsilon(each.epsilon, steps, each.slack) <= epsilon
+    assert composed_delta(each.delta, steps, each.slack) <= delta
+
+
+def test_a_delta_shared_too_finely_is_told_as_given() -> None:
+    with pytest.raises(CalibrationError, match=r"delta=1e-300 shared by steps=1000000000000"):
+        equal_claims(1.0, 1e-300, 10**12, 0.5)
+    with pytest.raises(CalibrationError, match=r"delta=1e-300 shared by steps=1000000000000"):
+        sampled_gaussian_epsilon(1.0, 1e-300, steps=10**12, sampling_rate=0.1)
+
+
+@pytest.mark.parametrize("multiplier", [5e-5, 5e-4])
+def test_too_little_noise_is_told_as_given(multiplier: float) -> None:
+    # Not as the mu, or the epsilon of one step, that it makes.
+    with pytest.raises(CalibrationError, match=f"noise_multiplier={multiplier!r} in steps=7"):
+        sampled_gaussian_epsilon(multiplier, 1e-5, steps=7, sampling_rate=0.1)
 
 
 NOISES: dict[str, Callable[[float, float], float]] = {
@@ -162,6 +188,17 @@ def test_the_inverse_of_amplification_is_rounded_down(
     bigger = arb(base.epsilon) * (1 + arb(1e-13))
     assert bool(true_amplified(bigger, arb(rate)) > arb(epsilon))
     assert bool(arb(base.delta) * arb(rate) <= arb(delta))
+
+
+@given(st.floats(-8, 3.2).map(lambda power: 10.0**power), deltas, st.floats(1e-6, 1.0), kinds)
+def test_amplification_there_and_back_does_not_exceed_the_promise(
+    epsilon: float, delta: float, rate: float, kind: Sampling
+) -> None:
+    delta = min(delta, 0.9 * rate)
+    base = before_amplification(epsilon, delta, sampling_rate=rate, sampling=kind)
+    back = amplified(base.epsilon, base.delta, sampling_rate=rate, sampling=kind)
+    assert back.epsilon <= epsilon
+    assert back.delta <= math.nextafter(delta, 1.0)
 
 
 def test_the_linear_rule_is_not_the_inverse() -> None:

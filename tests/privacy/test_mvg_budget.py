@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matrixdp import InvalidParameterError, Zeta, privacy_bound
-from matrixdp.privacy.mvg import mvg_precision_budget
+from matrixdp.privacy.mvg import _harmonic, _harmonic_of_roots, mvg_precision_budget
 
 
 def true_budget(
@@ -61,6 +61,17 @@ def test_the_reference_adds_up_the_same_harmonic_numbers() -> None:
         found = arb("0.5").zeta() - arb("0.5").zeta(arb(rank) + 1)
         ctx.prec = saved
         assert float(found.mid()) == pytest.approx(roots, rel=1e-14)
+
+
+@pytest.mark.parametrize("rank", [*range(1, 200), 10**4 + 1, 10**9 + 7])
+def test_sums_of_harmonic_kind_to_the_last_digits(rank: int) -> None:
+    saved, ctx.prec = ctx.prec, 300
+    harmonic = (arb(rank) + 1).digamma() + arb.const_euler()
+    roots = arb("0.5").zeta() - arb("0.5").zeta(arb(rank) + 1)
+    assert abs(float((arb(_harmonic(rank)) / harmonic - 1).mid())) < 4e-16
+    # Without the last term of its series the second would be off by 7e-15 at 65.
+    assert abs(float((arb(_harmonic_of_roots(rank)) / roots - 1).mid())) < 4e-16
+    ctx.prec = saved
 
 
 sizes = st.one_of(st.integers(1, 200), st.integers(1, 10**7))

@@ -16,6 +16,7 @@ from matrixdp import (
     InvalidParameterError,
     Isotropic,
     Kronecker,
+    OneSided,
     RowBounds,
     ShapeError,
     SymmetricBall,
@@ -34,6 +35,7 @@ SETS: dict[str, SensitivitySet] = {
     "rows": RowBounds([1.0, 0.2, 3.0, 0.9], neighbouring="replace"),
     "box": Box([0.1, 5.0, 1.0, 0.6], neighbouring="add-remove"),
 }
+SIDES = ("rows", "columns")
 SAME = dense.random_definite(SIZE, RNG)
 COVARIANCES: dict[str, Covariance] = {
     "isotropic": Isotropic(0.9),
@@ -44,6 +46,8 @@ COVARIANCES: dict[str, Covariance] = {
     "equal": Kronecker(SAME, SAME),
     "diagonal kronecker": Kronecker(np.diag([1.0, 2, 3, 4]), np.diag([0.5, 1, 2, 9])),
     "diagonal columns": Kronecker(dense.random_definite(SIZE, RNG), np.diag([0.5, 1, 2, 9])),
+    "one side, rows": OneSided(dense.random_definite(SIZE, RNG), "rows"),
+    "one side, columns": OneSided(dense.random_definite(SIZE, RNG), "columns"),
     "mirrored": SymmetricIsotropic(1.1),
 }
 PAIRS = [
@@ -84,6 +88,7 @@ def test_which_radii_are_exact() -> None:
         ("symmetric", "diagonal columns"),
         ("box", "kronecker"),
         ("box", "equal"),
+        *((kind, f"one side, {side}") for kind in ("symmetric", "rows", "box") for side in SIDES),
     }
 
 

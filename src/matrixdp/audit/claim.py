@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
+from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.rounding import product_up, quotient_up, sqrt_up
@@ -72,10 +73,21 @@ def audit_claim(
     scale = positive_number(noise_scale, "noise_scale")
     difference = positive_number(sensitivity, "sensitivity")
     loss, delta = EPSILON.number(epsilon), DELTA.number(delta)
-    root = sqrt_up(Fraction(positive_integer(releases, "releases")))
-    whole = product_up(difference, root)
-    needed = quotient_up(whole, privacy_bound(loss, delta))
-    mu = MU.number(quotient_up(whole, scale))
+    count = positive_integer(releases, "releases")
+    try:
+        whole = product_up(difference, sqrt_up(Fraction(count)))
+        needed = quotient_up(whole, privacy_bound(loss, delta))
+    except InvalidParameterError:
+        raise InvalidParameterError(
+            f"sensitivity={difference!r} in releases={count} needs noise beyond the range of a "
+            "float: rescale the matrix"
+        ) from None
+    if not Fraction(whole) <= Fraction(MU.largest) * Fraction(scale):
+        raise InvalidParameterError(
+            f"noise_scale={scale!r} is below a {MU.largest:g}th of what sensitivity={difference!r} "
+            f"in releases={count} adds up to: it protects nothing; give more noise"
+        )
+    mu = quotient_up(whole, scale)
     holds = scale >= needed
     true_epsilon, true_delta = privacy_epsilon(mu, delta), privacy_delta(mu, loss)
     return ClaimAudit(

@@ -2,12 +2,14 @@
 
 All noise here is i.i.d., so one number describes it, the noise scale of each step; what it really
 guarantees is another, its true epsilon. The distance between that and the promise is what a rule
-wastes.
+wastes. All formulas are linear in the sensitivity, so they are evaluated as noise multipliers, at
+sensitivity 1, and scaled once.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from matrixdp.errors import CalibrationError, InvalidParameterError
@@ -19,7 +21,7 @@ from matrixdp.privacy.accountants import (
     plan_epsilon,
 )
 from matrixdp.privacy.amplification import before_amplification, checked_sampling_rate
-from matrixdp.privacy.bound import privacy_bound, privacy_epsilon
+from matrixdp.privacy.bound import privacy_bound
 from matrixdp.privacy.claims import best_equal_claims
 from matrixdp.privacy.classic import classic_noise_scale
 from matrixdp.privacy.mvg import Zeta, mvg_precision_budget
@@ -27,9 +29,6 @@ from matrixdp.privacy.planner import ErrorMeasure
 from matrixdp.rounding import product_up, quotient_up, sqrt_up
 
 __all__ = ["Comparison", "Contender", "claimed_noise", "compare"]
-
-# Stands for "refused" inside a search for the least noise.
-_REFUSED = 1e100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +90,7 @@ class Contender:
     credited) and ``amplified`` (amplification by sampling, then Theorem 3.4).
 
     ``noise_scale``, ``frobenius_error`` (root mean square, of each step) and ``true_epsilon`` are
-    None where the mechanism refuses.
+    None where the mechanism refuses, or the rule's accountant does not apply.
     """
 
     mechanism: str
@@ -130,7 +129,8 @@ def compare(setting: Comparison) -> list[Contender]:
     MVG paper, Theorem 3.4: 5.01e+03
     """
     return [
-        _contender(setting, mechanism, rule, noise) for mechanism, rule, noise in _scales(setting)
+        _contender(setting, mechanism, rule, multiplier)
+        for mechanism, rule, multiplier in _multipliers(setting)
     ]
 
 
@@ -145,27 +145,38 @@ def claimed_noise(setting: Comparison, mechanism: str) -> float | None:
         raise InvalidParameterError(
             f"mechanism={mechanism!r} is not known: use one of {', '.join(_FORMULAS)}"
         )
+    multiplier = _claimed(setting, formula)
+    return None if multiplier is None else _scaled(setting, multiplier)
 
+
+_Formula = Callable[[Comparison, float, float], float]
+
+
+def _claimed(setting: Comparison, formula: _Formula) -> float | None:
     def noise(epsilon: float, delta: float) -> float:
+        """Return the multiplier for a claim: infinitely much where it is refused."""
         try:
             base = before_amplification(
                 epsilon, delta, sampling_rate=setting.sampling_rate, sampling="poisson"
             )
             return formula(setting, base.epsilon, base.delta)
         except InvalidParameterError:
-            return _REFUSED
+            return math.inf
 
-    each = best_equal_claims(setting.epsilon, setting.delta, setting.steps, noise)
-    scale = noise(each.epsilon, each.delta)
-    return scale if scale < _REFUSED else None
+    try:
+        each = best_equal_claims(setting.epsilon, setting.delta, setting.steps, noise)
+    except CalibrationError:
+        return None
+    multiplier = noise(each.epsilon, each.delta)
+    return multiplier if multiplier < math.inf else None
 
 
-def _analytic(setting: Comparison, epsilon: float, delta: float) -> float:
-    return quotient_up(setting.sensitivity, privacy_bound(epsilon, delta))
+def _analytic(_: Comparison, epsilon: float, delta: float) -> float:
+    return quotient_up(1.0, privacy_bound(epsilon, delta))
 
 
-def _classic(setting: Comparison, epsilon: float, delta: float) -> float:
-    return classic_noise_scale(setting.sensitivity, epsilon, delta)
+def _classic(_: Comparison, epsilon: float, delta: float) -> float:
+    return classic_noise_scale(1.0, epsilon, delta)
 
 
 def _mvg(setting: Comparison, epsilon: float, delta: float, zeta: Zeta) -> float:
@@ -173,8 +184,8 @@ def _mvg(setting: Comparison, epsilon: float, delta: float, zeta: Zeta) -> float
     budget = mvg_precision_budget(
         setting.rows,
         setting.columns,
-        norm_bound=setting.norm_bound or setting.sensitivity,
-        sensitivity=setting.sensitivity,
+        norm_bound=quotient_up(setting.norm_bound or setting.sensitivity, setting.sensitivity),
+        sensitivity=1.0,
         epsilon=epsilon,
         delta=delta,
         zeta=zeta,
@@ -182,7 +193,7 @@ def _mvg(setting: Comparison, epsilon: float, delta: float, zeta: Zeta) -> float
     return math.sqrt(math.sqrt(setting.rows * setting.columns) / budget) * (1.0 + 1e-15)
 
 
-_FORMULAS: dict[str, Callable[[Comparison, float, float], float]] = {
+_FORMULAS: dict[str, _Formula] = {
     "analytic": _analytic,
     "classic": _classic,
     "MVG sharp": lambda setting, epsilon, delta: _mvg(setting, epsilon, delta, Zeta.SHARP),
@@ -190,8 +201,8 @@ _FORMULAS: dict[str, Callable[[Comparison, float, float], float]] = {
 }
 
 
-def _scales(setting: Comparison) -> Iterator[tuple[str, str, float | None]]:
-    """Yield mechanism, rule and noise scale of every contender."""
+def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, float | None]]:
+    """Yield mechanism, rule and noise multiplier of every contender."""
     once, sampled = setting.steps == 1, setting.sampling_rate < 1.0
     if sampled:
         yield "IMGM", "PLD", _accounted(setting, Accountant.PLD)
@@ -203,20 +214,20 @@ def _scales(setting: Comparison) -> Iterator[tuple[str, str, float | None]]:
         rule = "one release" if once else "Theorem 3.4"
     yield "analytic", "RDP", _accounted(setting, Accountant.RDP)
     yield "analytic", "moments", _accounted(setting, Accountant.MOMENTS)
-    for mechanism in _FORMULAS:
+    for mechanism, formula in _FORMULAS.items():
         if rule != "one release" or mechanism != "analytic":  # that one is there already
-            yield mechanism, rule, claimed_noise(setting, mechanism)
+            yield mechanism, rule, _claimed(setting, formula)
 
 
 def _exact(setting: Comparison) -> float:
-    """Return ``s2 sqrt(T) / B``, Theorem 3 of the IMGM paper."""
-    whole = quotient_up(setting.sensitivity, privacy_bound(setting.epsilon, setting.delta))
-    return product_up(whole, sqrt_up(Fraction(setting.steps)))
+    """Return ``sqrt(T) / B``, Theorem 3 of the IMGM paper."""
+    each = quotient_up(1.0, privacy_bound(setting.epsilon, setting.delta))
+    return product_up(each, sqrt_up(Fraction(setting.steps)))
 
 
 def _accounted(setting: Comparison, accountant: Accountant) -> float | None:
     try:
-        multiplier = noise_multiplier_for(
+        return noise_multiplier_for(
             setting.epsilon,
             setting.delta,
             sampling_rate=setting.sampling_rate,
@@ -226,41 +237,52 @@ def _accounted(setting: Comparison, accountant: Accountant) -> float | None:
         )
     except CalibrationError:
         return None
-    return product_up(setting.sensitivity, multiplier)
+
+
+def _scaled(setting: Comparison, multiplier: float) -> float:
+    """Return the noise scale: sensitivity times multiplier, rounded up."""
+    try:
+        return product_up(setting.sensitivity, multiplier)
+    except InvalidParameterError:
+        raise InvalidParameterError(
+            f"sensitivity={setting.sensitivity!r} needs noise beyond the range of a float: rescale "
+            "the matrix"
+        ) from None
 
 
 def _contender(
-    setting: Comparison, mechanism: str, rule: str, noise_scale: float | None
+    setting: Comparison, mechanism: str, rule: str, multiplier: float | None
 ) -> Contender:
-    if noise_scale is None:
+    if multiplier is None:
         return Contender(mechanism, rule, None, None, None)
+    noise_scale = _scaled(setting, multiplier)
     per_unit = ErrorMeasure.FROBENIUS.per_unit_noise(setting.rows, setting.columns)
     return Contender(
         mechanism,
         rule,
         noise_scale,
-        noise_scale * per_unit,
-        _true_epsilon(setting, noise_scale),
+        _scaled(setting, product_up(multiplier, per_unit)),
+        _true_epsilon(setting, multiplier),
     )
 
 
-def _true_epsilon(setting: Comparison, noise_scale: float) -> float:
-    """Return what noise of this scale in every step guarantees at the delta, rounded up.
+def _true_epsilon(setting: Comparison, multiplier: float) -> float:
+    """Return what noise of this multiplier in every step guarantees at the delta, rounded up.
 
-    The exact curve holds with or without sampling; where something is sampled the loss
-    distribution is smaller, except for noise so large that its discretisation shows.
+    The rule that chose the noise proves the promise itself, and the exact curve holds with or
+    without sampling. Where something is sampled the loss distribution is smaller, except for noise
+    so large, or a delta so small, that its arithmetic shows; there the other accounts are. All are
+    proven, so the least counts.
     """
-    each = quotient_up(setting.sensitivity, noise_scale)
-    mu = product_up(each, sqrt_up(Fraction(setting.steps)))
-    whole = privacy_epsilon(mu, setting.delta)
-    if noise_scale >= _exact(setting):
-        whole = min(whole, setting.epsilon)
-    if setting.sampling_rate == 1.0 or whole == 0.0:
-        return whole
     plan = SampledPlan(
-        noise_multiplier=noise_scale / setting.sensitivity * (1.0 - 1e-15),
+        noise_multiplier=multiplier,
         sampling_rate=setting.sampling_rate,
         steps=setting.steps,
         neighbouring="add-remove",
     )
-    return min(whole, plan_epsilon(plan, setting.delta))
+    whole = replace(plan, sampling_rate=1.0)
+    answers = [setting.epsilon]
+    for each, accountant in ((whole, Accountant.PLD), *((plan, one) for one in Accountant)):
+        with contextlib.suppress(CalibrationError):
+            answers.append(plan_epsilon(each, setting.delta, accountant))
+    return min(answers)

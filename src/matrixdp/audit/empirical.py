@@ -11,13 +11,13 @@ that the choice costs no confidence.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, special
 
-from matrixdp.covariance import Kronecker
+from matrixdp.covariance import Kronecker, OneSided
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.parameters import positive_integer, real_number
@@ -26,7 +26,15 @@ from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.spectra import checked_matrix
 
-__all__ = ["EmpiricalAudit", "audit_mechanism", "exposed_difference", "released", "simulated"]
+__all__ = [
+    "EmpiricalAudit",
+    "Promising",
+    "audit_mechanism",
+    "check_samples",
+    "exposed_difference",
+    "released",
+    "simulated",
+]
 
 FloatArray = NDArray[np.float64]
 Draw = Callable[[FloatArray], FloatArray]
@@ -40,6 +48,15 @@ _BOUNDS = 4
 _RIDGE = 1e-12
 # How much of an exposed difference lies everywhere, so that it meets noise forgotten anywhere.
 _SPREAD = 0.05
+_SMALLEST_BOUND = 1e-300
+
+
+class Promising(Protocol):
+    """Whatever promises something: every `Mechanism`, and several of them together."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +105,12 @@ def released(mechanism: Mechanism) -> Draw:
 
 
 def audit_mechanism(
-    mechanism: Mechanism,
+    mechanism: Promising,
     matrix: Any,
     neighbour: Any,
     draw: Draw,
     *,
+    difference: Any = None,
     samples: int = 50_000,
     confidence: float = 0.999,
 ) -> EmpiricalAudit:
@@ -101,12 +119,15 @@ def audit_mechanism(
     Parameters
     ----------
     mechanism : Mechanism
-        Its guarantee is what is audited.
+        Its guarantee is what is audited; anything that has one will do.
     matrix, neighbour : array_like
         Two answers that the mechanism's relation allows to be neighbours; the further apart, the
         more is found. See `exposed_difference`.
     draw : callable
         ``draw(matrix)`` returns one output: `simulated` or `released` of the mechanism.
+    difference : array_like, optional
+        By how much the outputs would differ without noise, where that is not ``neighbour -
+        matrix``: answers to queries, or several outputs side by side. It only says where to look.
     samples : int, optional
         How many outputs of each input.
     confidence : float, optional
@@ -138,11 +159,16 @@ def audit_mechanism(
             f"matrix of shape {first.shape} and neighbour of shape {second.shape} must have one "
             "shape and not be equal"
         )
-    count, level = _checked_count(samples, first.size), _checked_confidence(confidence)
-    before = np.array([draw(first).ravel() for _ in range(count)]) - first.ravel()
-    after = np.array([draw(second).ravel() for _ in range(count)]) - first.ravel()
+    apart = second - first if difference is None else _checked_difference(difference)
+    count, level = check_samples(samples, apart.size), _checked_confidence(confidence)
+    # In units of the difference: how large the matrices are is no matter.
+    unit = float(np.max(np.abs(apart)))
+    before = _outputs(draw, first, count, apart.size) / unit
+    after = _outputs(draw, second, count, apart.size) / unit
     choosing = count // 4
-    direction = _direction(before[:choosing], after[:choosing], (second - first).ravel())
+    centre = before[:choosing].mean(axis=0)
+    before, after = before - centre, after - centre
+    direction = _direction(before[:choosing], after[:choosing], apart.ravel() / unit)
     scores = _Scores(before @ direction, after @ direction)
     miss = (1.0 - level) / _BOUNDS
     guarantee = mechanism.guarantee
@@ -171,16 +197,25 @@ def exposed_difference(mechanism: Mechanism, shape: tuple[int, int]) -> FloatArr
             f"sensitivity is a {type(mechanism.sensitivity).__name__}: choose a neighbour oneself, "
             "off the Frobenius ball"
         )
+    bound = mechanism.sensitivity.bound
+    if not bound >= _SMALLEST_BOUND:
+        raise InvalidParameterError(
+            f"sensitivity={bound!r} is below {_SMALLEST_BOUND!r}, where floats end: rescale the "
+            "matrix"
+        )
     covariance = mechanism.covariance
     covariance.check_shape(shape)
     if isinstance(covariance, Kronecker):
         rows, columns = covariance.row_eigen.vectors, covariance.column_eigen.vectors
         weakest = np.outer(rows[:, 0], columns[:, 0])
+    elif isinstance(covariance, OneSided):
+        vector, ones = covariance.eigen.vectors[:, 0], np.ones(shape)
+        weakest = ones * (vector[:, None] if covariance.side == "rows" else vector)
     else:
         scales = covariance.entry_scales(shape)
         weakest = (scales <= scales.min()).astype(np.float64)
     difference = weakest / np.linalg.norm(weakest) + _SPREAD / math.sqrt(math.prod(shape))
-    length = mechanism.sensitivity.bound * (1.0 - 1e-12)  # inside the ball, however it is rounded
+    length = bound * (1.0 - 1e-12)  # inside the ball, however it is rounded
     return np.asarray(difference * (length / np.linalg.norm(difference)))
 
 
@@ -256,13 +291,19 @@ def _mu_bound(lower: FloatArray, upper: FloatArray) -> FloatArray:
     return np.asarray(special.ndtri(lower) - special.ndtri(upper))
 
 
-def _checked_count(samples: int, entries: int) -> int:
+def check_samples(samples: int, entries: int) -> int:
+    """Return a number of samples that suffices, and fits in memory, for outputs of some entries."""
     count = positive_integer(samples, "samples")
     fewest, most = max(_FEWEST_SAMPLES, 8 * entries), _MOST_NUMBERS // entries
+    if not fewest <= most:
+        raise InvalidParameterError(
+            f"outputs of {entries} entries are too large to learn their noise from: audit a matrix "
+            f"of at most {math.isqrt(_MOST_NUMBERS // 8)} entries"
+        )
     if not fewest <= count <= most:
         raise InvalidParameterError(
-            f"samples={count} must be from {fewest} to {most} for a matrix of {entries} entries, "
-            "to learn its noise from: audit a small matrix"
+            f"samples={count} must be from {fewest} to {most} for outputs of {entries} entries, "
+            "to learn their noise from"
         )
     return count
 
@@ -272,3 +313,29 @@ def _checked_confidence(confidence: float) -> float:
     if not 0.0 < level < 1.0:
         raise InvalidParameterError(f"confidence={level!r} must be above 0 and below 1")
     return level
+
+
+def _checked_difference(difference: Any) -> FloatArray:
+    vector = isinstance(difference, np.ndarray) and difference.ndim == 1
+    found = checked_matrix(difference[None, :] if vector else difference, "difference")
+    if not found.any():
+        raise InvalidParameterError("difference is zero: outputs that are alike show nothing")
+    return found
+
+
+def _outputs(draw: Draw, matrix: FloatArray, count: int, size: int) -> FloatArray:
+    """Return outputs as rows, or refuse those of another size and those that are not finite."""
+    found = np.empty((count, size))
+    for row in found:
+        output = np.ravel(draw(matrix))
+        if output.size != size:
+            raise ShapeError(
+                f"draw returned {output.size} numbers where {size} differ: pass the difference of "
+                "its outputs"
+            )
+        row[:] = output
+    if not np.isfinite(found).all():
+        raise InvalidParameterError(
+            "draw returned numbers beyond the range of a float: rescale the matrix"
+        )
+    return found

@@ -1,12 +1,19 @@
 """``matrixdp account``: the epsilon of a plan of sampled steps, or the noise for an epsilon."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from matrixdp.cli.options import AsJson, DeltaOption, number_option, whole_number_option
+from matrixdp.cli.options import (
+    AsJson,
+    DeltaOption,
+    SamplingRateOption,
+    number_option,
+    whole_number_option,
+)
 from matrixdp.cli.output import print_json, print_table
-from matrixdp.errors import InvalidParameterError
+from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.privacy.accountants import (
     Accountant,
     SampledPlan,
@@ -14,7 +21,7 @@ from matrixdp.privacy.accountants import (
     plan_epsilon,
 )
 from matrixdp.privacy.guarantee import checked_neighbouring
-from matrixdp.rounding import shown_up
+from matrixdp.rounding import shown_down, shown_up
 
 __all__ = ["account"]
 
@@ -27,9 +34,7 @@ _IN_WORDS = {
 
 
 def account(
-    sampling_rate: Annotated[
-        float, number_option("--sampling-rate", "Probability of a record to be in a step.")
-    ],
+    sampling_rate: SamplingRateOption,
     steps: Annotated[int, whole_number_option("--steps", "Number of steps.")],
     delta: DeltaOption,
     noise_multiplier: Annotated[
@@ -56,22 +61,47 @@ def account(
         neighbouring=relation,
     )
     if target_epsilon is None:
-        answers = {each: plan_epsilon(plan, delta, each) for each in Accountant}
-        asked, found = ("noise_multiplier", plan.noise_multiplier), "epsilon"
+        answers, refusals = _answers(lambda each: plan_epsilon(plan, delta, each))
+        found, asked, value = "epsilon", "noise_multiplier", plan.noise_multiplier
+        shown = shown_down(value)
     else:
-        answers = {each: _multiplier(plan, target_epsilon, delta, each) for each in Accountant}
-        asked, found = ("target_epsilon", target_epsilon), "noise_multiplier"
+        wanted = target_epsilon
+        answers, refusals = _answers(lambda each: _multiplier(plan, wanted, delta, each))
+        found, asked, value = "noise_multiplier", "target_epsilon", wanted
+        shown = shown_up(value)
     if as_json:
         facts = {"sampling_rate": sampling_rate, "steps": steps, "delta": delta}
-        named = {each.value: answer for each, answer in answers.items()}
-        print_json({asked[0]: asked[1], **facts, "neighbouring": relation, found: named})
+        named = {each.value: answers.get(each) for each in Accountant}
+        reasons = {each.value: reason for each, reason in refusals.items()}
+        record = {asked: value, **facts, "neighbouring": relation, found: named}
+        print_json({**record, "does_not_apply": reasons})
         return
     print_table(
         ["account", found.replace("_", " ")],
-        [[_IN_WORDS[each], shown_up(answer)] for each, answer in answers.items()],
-        title=f"{steps} steps at sampling rate {sampling_rate:g}\n"
-        f"delta {shown_up(delta)}, {relation}\n{asked[0].replace('_', ' ')} {asked[1]:g}",
+        [
+            [_IN_WORDS[each], shown_up(answers[each]) if each in answers else "does not apply"]
+            for each in Accountant
+        ],
+        title=f"{steps} steps at sampling rate {shown_up(sampling_rate)}\n"
+        f"delta {shown_up(delta)}, {relation}\n{asked.replace('_', ' ')} {shown}",
     )
+    for each, reason in refusals.items():
+        typer.echo(f"{_IN_WORDS[each]} does not apply: {reason}")
+
+
+def _answers(
+    answer: Callable[[Accountant], float],
+) -> tuple[dict[Accountant, float], dict[Accountant, str]]:
+    """Return what each accountant answers, and why the others do not; fail if none does."""
+    answers, refusals = {}, {}
+    for each in Accountant:
+        try:
+            answers[each] = answer(each)
+        except CalibrationError as refusal:
+            refusals[each] = str(refusal)
+    if not answers:
+        raise CalibrationError(f"no accountant applies: {refusals[Accountant.RDP]}")
+    return answers, refusals
 
 
 def _multiplier(

@@ -10,11 +10,14 @@ from matrixdp.audit.comparison import compare as compare_all
 from matrixdp.cli.figures import draw_bars
 from matrixdp.cli.options import (
     AsJson,
+    ColumnsOption,
     DeltaOption,
     EpsilonOption,
     Force,
+    GammaOption,
+    RowsOption,
+    SamplingRateOption,
     SensitivityOption,
-    number_option,
     whole_number_option,
 )
 from matrixdp.cli.output import check_file, print_json, print_table
@@ -25,21 +28,14 @@ __all__ = ["compare"]
 
 
 def compare(
-    rows: Annotated[int, whole_number_option("--rows", "Rows of the released matrix.")],
-    columns: Annotated[int, whole_number_option("--columns", "Columns of the released matrix.")],
+    rows: RowsOption,
+    columns: ColumnsOption,
     epsilon: EpsilonOption,
     delta: DeltaOption,
     sensitivity: SensitivityOption = 1.0,
-    gamma: Annotated[
-        float | None,
-        number_option(
-            "--gamma", "Largest Frobenius norm of a matrix, for MVG; default: sensitivity."
-        ),
-    ] = None,
+    gamma: GammaOption = None,
     steps: Annotated[int, whole_number_option("--steps", "Number of releases.")] = 1,
-    sampling_rate: Annotated[
-        float, number_option("--sampling-rate", "Probability of a record to be in a step.")
-    ] = 1.0,
+    sampling_rate: SamplingRateOption = 1.0,
     figure: Annotated[
         Path | None, typer.Option("--figure", help="Draw it into this PNG or SVG file.")
     ] = None,
@@ -92,7 +88,7 @@ def _title(setting: Comparison) -> str:
     return (
         f"{setting.steps} x a {setting.rows} by {setting.columns} matrix, "
         f"sensitivity {shown_up(setting.sensitivity)}"
-        + (f", sampling rate {setting.sampling_rate:g}, add-remove" if sampled else "")
+        + (f", sampling rate {shown_up(setting.sampling_rate)}, add-remove" if sampled else "")
         + f"\nepsilon {shown_up(setting.epsilon)} at delta {shown_up(setting.delta)} in all"
     )
 

@@ -30,6 +30,7 @@ __all__ = ["app", "main"]
 _DEFECT = 1
 _BAD_INPUT = 2
 _REFUSED_BY_BUDGET = 3
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="matrixdp",
@@ -86,6 +87,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _complain(str(mistake), _BAD_INPUT)
     except Exception as defect:  # noqa: BLE001
         return _complain(f"unexpected {type(defect).__name__}: {defect}; please report it", _DEFECT)
+    if code == _INTERRUPTED:  # what typer makes of an interrupt inside a command
+        return _complain("interrupted", _INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 

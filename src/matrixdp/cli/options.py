@@ -7,10 +7,15 @@ import typer
 
 __all__ = [
     "AsJson",
+    "ColumnsOption",
     "DeltaOption",
     "EpsilonOption",
     "Figure",
     "Force",
+    "GammaOption",
+    "ReleasesOption",
+    "RowsOption",
+    "SamplingRateOption",
     "SensitivityOption",
     "number_option",
     "whole_number_option",
@@ -49,6 +54,20 @@ DeltaOption: TypeAlias = Annotated[
 ]
 SensitivityOption: TypeAlias = Annotated[
     float, number_option("--sensitivity", "Largest Frobenius norm of the change by one record.")
+]
+RowsOption: TypeAlias = Annotated[
+    int, whole_number_option("--rows", "Rows of the released matrix.")
+]
+ColumnsOption: TypeAlias = Annotated[
+    int, whole_number_option("--columns", "Columns of the released matrix.")
+]
+GammaOption: TypeAlias = Annotated[
+    float | None,
+    number_option("--gamma", "Largest Frobenius norm of a matrix, for MVG; default: sensitivity."),
+]
+ReleasesOption: TypeAlias = Annotated[int, whole_number_option("--releases", "Number of releases.")]
+SamplingRateOption: TypeAlias = Annotated[
+    float, number_option("--sampling-rate", "Probability of a record to be in a step.")
 ]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object, at full precision.")

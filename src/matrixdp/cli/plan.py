@@ -4,10 +4,12 @@ from typing import Annotated
 
 from matrixdp.cli.options import (
     AsJson,
+    ColumnsOption,
     DeltaOption,
+    ReleasesOption,
+    RowsOption,
     SensitivityOption,
     number_option,
-    whole_number_option,
 )
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
@@ -19,8 +21,8 @@ __all__ = ["plan"]
 
 
 def plan(
-    rows: Annotated[int, whole_number_option("--rows", "Rows of the released matrix.")],
-    columns: Annotated[int, whole_number_option("--columns", "Columns of the released matrix.")],
+    rows: RowsOption,
+    columns: ColumnsOption,
     delta: DeltaOption,
     epsilon: Annotated[
         float | None,
@@ -37,7 +39,7 @@ def plan(
         number_option("--largest-error", "Wanted bound on all errors, held with 95 %."),
     ] = None,
     sensitivity: SensitivityOption = 1.0,
-    releases: Annotated[int, whole_number_option("--releases", "Number of releases.")] = 1,
+    releases: ReleasesOption = 1,
     as_json: AsJson = False,
 ) -> None:
     """Answer "what error do I get for this epsilon?" or "which epsilon does this error need?".

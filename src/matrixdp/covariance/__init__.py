@@ -7,5 +7,6 @@ nothing of privacy; a sensitivity set judges it, and `Covariance.rescaled_for` m
 from matrixdp.covariance.independent import Diagonal, Isotropic, SymmetricIsotropic
 from matrixdp.covariance.kronecker import Kronecker
 from matrixdp.covariance.linear_map import Covariance
+from matrixdp.covariance.one_sided import OneSided
 
-__all__ = ["Covariance", "Diagonal", "Isotropic", "Kronecker", "SymmetricIsotropic"]
+__all__ = ["Covariance", "Diagonal", "Isotropic", "Kronecker", "OneSided", "SymmetricIsotropic"]

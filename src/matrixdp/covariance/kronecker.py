@@ -22,12 +22,14 @@ from matrixdp.spectra import (
     positive_vector,
 )
 
-__all__ = ["Kronecker"]
+__all__ = ["Eigen", "Kronecker", "directional_factor", "gram"]
 
 _ORTHONORMAL_TOLERANCE = 1e-8
 
 
-class _Eigen(NamedTuple):
+class Eigen(NamedTuple):
+    """Eigenvalues, ascending, and their eigenvectors, as columns."""
+
     values: FloatArray
     vectors: FloatArray
 
@@ -67,8 +69,8 @@ class Kronecker(Covariance):
     def from_factors(cls, row_factor: ArrayLike, column_factor: ArrayLike) -> Self:
         """Return the covariance of ``U1 N U2^T`` from U1 and U2; their products are rounded."""
         return cls(
-            _gram(checked_matrix(row_factor, "row_factor")),
-            _gram(checked_matrix(column_factor, "column_factor")),
+            gram(checked_matrix(row_factor, "row_factor")),
+            gram(checked_matrix(column_factor, "column_factor")),
         )
 
     @classmethod
@@ -85,8 +87,8 @@ class Kronecker(Covariance):
         private matrix itself leak it.
         """
         return cls.from_factors(
-            _directional_factor(row_directions, row_scales, "row"),
-            _directional_factor(column_directions, column_scales, "column"),
+            directional_factor(row_directions, row_scales, "row_"),
+            directional_factor(column_directions, column_scales, "column_"),
         )
 
     @cached_property
@@ -110,14 +112,14 @@ class Kronecker(Covariance):
         return inverse_enclosure(self.column_covariance, float(self.column_eigenvalues[0]))
 
     @cached_property
-    def row_eigen(self) -> _Eigen:
+    def row_eigen(self) -> Eigen:
         """Eigenvalues and eigenvectors of the row covariance, to float accuracy."""
-        return _Eigen(*linalg.eigh(self.row_covariance))
+        return Eigen(*linalg.eigh(self.row_covariance))
 
     @cached_property
-    def column_eigen(self) -> _Eigen:
+    def column_eigen(self) -> Eigen:
         """Eigenvalues and eigenvectors of the column covariance, to float accuracy."""
-        return _Eigen(*linalg.eigh(self.column_covariance))
+        return Eigen(*linalg.eigh(self.column_covariance))
 
     @property
     def smallest_singular_value(self) -> float:
@@ -142,11 +144,18 @@ class Kronecker(Covariance):
                 f"{self.column_covariance.shape} are for a matrix of shape {own}, not {shape}"
             )
 
+    @property
+    def eigenbasis_scales(self) -> FloatArray:
+        """The standard deviations in the eigenbases."""
+        return np.outer(np.sqrt(self.row_eigen.values), np.sqrt(self.column_eigen.values))
+
+    def rotated(self, inner: FloatArray) -> FloatArray:
+        """Return what has these coordinates in the eigenbases."""
+        return self.row_eigen.vectors @ inner @ self.column_eigen.vectors.T
+
     def colour(self, standard: FloatArray) -> FloatArray:
         """Return ``U1 N U2^T`` with the factors ``V sqrt(Lambda)`` of the eigendecompositions."""
-        rows, columns = self.row_eigen, self.column_eigen
-        inner = np.sqrt(rows.values)[:, None] * standard * np.sqrt(columns.values)
-        return rows.vectors @ inner @ columns.vectors.T
+        return self.rotated(self.eigenbasis_scales * standard)
 
     def whiten(self, difference: FloatArray) -> FloatArray:
         """Return ``U1^-1 D U2^-T``."""
@@ -166,23 +175,25 @@ class Kronecker(Covariance):
         return type(self)(self.row_covariance * factor, self.column_covariance * factor)
 
 
-def _gram(factor: FloatArray) -> FloatArray:
+def gram(factor: FloatArray) -> FloatArray:
+    """Return the product of a factor and its transpose, rounded and exactly symmetric."""
     product = factor @ factor.T
     return np.asarray((product + product.T) / 2)
 
 
-def _directional_factor(directions: ArrayLike, scales: ArrayLike, side: str) -> FloatArray:
-    basis = checked_matrix(directions, f"{side}_directions")
-    lengths = positive_vector(scales, f"{side}_scales")
+def directional_factor(directions: ArrayLike, scales: ArrayLike, side: str) -> FloatArray:
+    """Return orthonormal directions times their scales; ``side`` begins the arguments' names."""
+    basis = checked_matrix(directions, f"{side}directions")
+    lengths = positive_vector(scales, f"{side}scales")
     if basis.shape[0] != basis.shape[1] or lengths.shape != (basis.shape[0],):
         raise ShapeError(
-            f"{side}_directions of shape {basis.shape} and {side}_scales of shape {lengths.shape} "
+            f"{side}directions of shape {basis.shape} and {side}scales of shape {lengths.shape} "
             "do not fit: pass a square matrix of directions and one scale for each"
         )
     defect = float(np.max(np.abs(basis.T @ basis - np.eye(len(basis)))))
     if not defect <= _ORTHONORMAL_TOLERANCE:
         raise InvalidParameterError(
-            f"{side}_directions are not orthonormal (off by {defect:.3g}): pass unit vectors at "
+            f"{side}directions are not orthonormal (off by {defect:.3g}): pass unit vectors at "
             "right angles, for instance the Q of a QR decomposition"
         )
     return np.asarray(basis * lengths)

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, SymmetricIsotropic
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Isotropic,
+    Kronecker,
+    OneSided,
+    SymmetricIsotropic,
+)
 from matrixdp.errors import InvalidParameterError
 from matrixdp.noise import ReleaseKey, add_noise
 from matrixdp.rounding import quotient_up
@@ -56,16 +63,16 @@ def draw(
             return add_noise(matrix, covariance.scales, key)
         case SymmetricIsotropic():
             return _draw_symmetric(matrix, covariance, key)
-        case Kronecker():
+        case Kronecker() | OneSided():
             if isinstance(sensitivity, FrobeniusBall):
                 return _draw_directional(
                     matrix, covariance, quotient_up(sensitivity.bound, mu), key
                 )
             raise InvalidParameterError(
-                f"a Kronecker covariance can be judged on a {type(sensitivity).__name__} but not "
-                "released: off the Frobenius ball its weakest direction may need less noise than "
-                "an i.i.d. floor has, so float rotations would carry privacy. Use Diagonal, or the "
-                "set's best covariance"
+                f"a {type(covariance).__name__} covariance can be judged on a "
+                f"{type(sensitivity).__name__} but not released: off the Frobenius ball its "
+                "weakest direction may need less noise than an i.i.d. floor has, so float "
+                "rotations would carry privacy. Use Diagonal, or the set's best covariance"
             )
     raise InvalidParameterError(f"no noise can be drawn for a {type(covariance).__name__}")
 
@@ -84,11 +91,11 @@ def _draw_symmetric(
 
 
 def _draw_directional(
-    matrix: NDArray[Any], covariance: Kronecker, floor: float, key: ReleaseKey
+    matrix: NDArray[Any], covariance: Kronecker | OneSided, floor: float, key: ReleaseKey
 ) -> NDArray[Any]:
     """Add exact noise of scale ``floor``, then ``V1 (sqrt(s_ij^2 - floor^2) G) V2^T``.
 
-    Here ``s_ij`` is the standard deviation in the eigendirections i and j.
+    s_ij is the standard deviation in the eigendirections i and j, which V1 and V2 hold.
 
     The floor carries the whole promise. It and the independent G come from one key, as the two
     halves of a matrix of twice the rows.
@@ -103,11 +110,8 @@ def _draw_directional(
     both = np.concatenate([matrix, np.zeros_like(matrix)])
     scales = np.concatenate([np.full((rows, 1), floor), np.ones((rows, 1))])
     drawn = add_noise(both, scales, key)
-    rows_scales, columns_scales = (
-        np.sqrt(side.values) for side in (covariance.row_eigen, covariance.column_eigen)
-    )
-    scale = np.outer(rows_scales, columns_scales)
+    scale = covariance.eigenbasis_scales
     # sqrt(s^2 - f^2), without the squares that underflow.
     inner = np.sqrt(np.maximum(scale - floor, 0.0)) * np.sqrt(scale + floor) * drawn[rows:]
-    noise = covariance.row_eigen.vectors @ inner @ covariance.column_eigen.vectors.T
+    noise = covariance.rotated(inner)
     return np.asarray((drawn[:rows] + noise).astype(matrix.dtype))

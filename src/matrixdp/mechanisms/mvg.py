@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from matrixdp.covariance import Covariance, Diagonal, Kronecker
+from matrixdp.covariance import Covariance, Diagonal, OneSided
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts, largest_norm
 from matrixdp.mechanisms.labelled import LabelledMatrix
@@ -123,7 +123,7 @@ class MVG(GaussianMechanism):
         )
         # variance_i = 1/sqrt(share_i P) with P = allowed^2 / other, and its root.
         scales = (other / shares) ** 0.25 / math.sqrt(allowed) * (1.0 + _MARGIN)
-        super().__init__(sensitivity, budget, _covariance(scales, directions, side, other))
+        super().__init__(sensitivity, budget, _covariance(scales, directions, side))
         object.__setattr__(self, "norm_bound", float(norm_bound))
         object.__setattr__(self, "shape", (rows, columns))
         object.__setattr__(self, "zeta", zeta)
@@ -164,7 +164,7 @@ def binary_precision(size: int, important: ArrayLike, share: float) -> FloatArra
     [0.45, 0.45, 0.033, 0.033, 0.033]
     """
     size = positive_integer(size, "size")
-    chosen = np.unique(np.asarray(important))
+    chosen = np.unique(_array(important, "important"))
     part = real_number(share, "share")
     if chosen.dtype.kind not in "iu" or not bool(np.all((chosen >= 0) & (chosen < size))):
         raise InvalidParameterError(f"important must be whole numbers from 0 to {size - 1}")
@@ -192,8 +192,15 @@ def _checked_shape(shape: object) -> tuple[int, int]:
     return positive_integer(shape[0], "shape"), positive_integer(shape[1], "shape")
 
 
+def _array(values: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ShapeError(f"{name} is ragged: pass a list of numbers") from None
+
+
 def _checked(precision: ArrayLike, size: int) -> FloatArray:
-    shares = np.asarray(precision)
+    shares = _array(precision, "precision")
     if shares.shape != (size,):
         raise ShapeError(f"precision has shape {shares.shape}: give one share for each of {size}")
     if shares.dtype.kind not in "iuf" or not bool(np.all(shares > 0)):
@@ -206,13 +213,8 @@ def _checked(precision: ArrayLike, size: int) -> FloatArray:
     return np.asarray(shares / total, dtype=np.float64)
 
 
-def _covariance(
-    scales: FloatArray, directions: ArrayLike | None, side: Side, other: int
-) -> Covariance:
+def _covariance(scales: FloatArray, directions: ArrayLike | None, side: Side) -> Covariance:
     """Return the noise of these scales on one side, and the same for all of the other side."""
     if directions is None:
         return Diagonal(scales[:, None] if side == "rows" else scales[None, :])
-    plain, ones = np.eye(other), np.ones(other)
-    if side == "rows":
-        return Kronecker.from_directions(directions, scales, plain, ones)
-    return Kronecker.from_directions(plain, ones, directions, scales)
+    return OneSided.from_directions(directions, scales, side)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.mvg import Side, checked_side
 from matrixdp.noise import ReleaseKey
@@ -15,6 +16,8 @@ from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["PrivateDirections", "private_directions"]
+
+_MOST_DIRECTIONS = 16_384  # a matrix of them takes 2 GB
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +50,7 @@ def private_directions(
     budget : Budget
         What the estimate may cost.
     side : {"rows", "columns"}, optional
-        Which side of the matrix the directions are for.
+        Which side of the matrix the directions are for, of at most 16,384; the other may be longer.
     key : ReleaseKey, optional
         By default a fresh one from the operating system; a given one is spent.
 
@@ -75,7 +78,14 @@ def private_directions(
     True
     """
     left = checked_side(side) == "rows"
-    release = IMGM(sensitivity, budget).release(matrix, key=key)
+    mechanism = IMGM(sensitivity, budget)
+    size = mechanism.checked(matrix).array.shape[0 if left else 1]
+    if not size <= _MOST_DIRECTIONS:
+        raise InvalidParameterError(
+            f"side={side!r} has {size} directions of as many numbers each, more than "
+            f"{_MOST_DIRECTIONS}: direct the noise of the other side"
+        )
+    release = mechanism.release(matrix, key=key)
     noisy = np.asarray(release.value, dtype=np.float64)
     sided = noisy if left else noisy.T
     vectors, _, _ = linalg.svd(sided, full_matrices=sided.shape[0] > sided.shape[1])

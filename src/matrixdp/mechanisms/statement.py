@@ -5,13 +5,21 @@ back proves the guarantee again: the noise must give the mu, and the mu the epsi
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, SymmetricIsotropic
+import numpy as np
+
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Isotropic,
+    Kronecker,
+    OneSided,
+    SymmetricIsotropic,
+)
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.guarantee import Guarantee
@@ -98,9 +106,10 @@ def check_proven(guarantee: Guarantee, sensitivity: SensitivitySet, covariance: 
             f"guarantee claims neighbouring={guarantee.neighbouring!r}, but the sensitivity is for "
             f"{sensitivity.neighbouring!r}"
         )
-    if isinstance(covariance, Kronecker) and not isinstance(sensitivity, FrobeniusBall):
+    if isinstance(covariance, Kronecker | OneSided) and not isinstance(sensitivity, FrobeniusBall):
         raise InvalidParameterError(
-            f"a Kronecker covariance is never drawn for a {type(sensitivity).__name__}"
+            f"a {type(covariance).__name__} covariance is never drawn for a "
+            f"{type(sensitivity).__name__}"
         )
     radius = _least_radius(sensitivity, covariance)
     if not radius <= guarantee.mu:
@@ -116,15 +125,12 @@ def _least_radius(sensitivity: SensitivitySet, covariance: Covariance) -> float:
     promise, so that nothing rests on the eigenvalues here. Their proven bounds differ in the last
     digits between libraries and processors, by no more than what is left unproven.
     """
-    if not (isinstance(covariance, Kronecker) and isinstance(sensitivity, FrobeniusBall)):
-        return sensitivity.radius(covariance).value
-    largest = 1.0
-    for estimates, proven in (
-        (covariance.row_eigen.values, covariance.row_eigenvalues),
-        (covariance.column_eigen.values, covariance.column_eigenvalues),
-    ):
-        largest *= math.sqrt(2.0 * float(estimates[0]) - float(proven[0]))
-    return sensitivity.bound / largest
+    radius = sensitivity.radius(covariance).value
+    if not isinstance(covariance, Kronecker | OneSided):
+        return radius
+    estimate = float(np.min(covariance.eigenbasis_scales))
+    unproven = max(estimate - covariance.smallest_singular_value, 0.0)
+    return radius * covariance.smallest_singular_value / (estimate + unproven)
 
 
 def read_statement(text: str, name: str) -> Statement:
@@ -195,6 +201,12 @@ def _covariance_record(covariance: Covariance) -> dict[str, Any]:
                 "row_covariance": covariance.row_covariance.tolist(),
                 "column_covariance": covariance.column_covariance.tolist(),
             }
+        case OneSided():
+            return {
+                "kind": "OneSided",
+                "side": covariance.side,
+                "covariance": covariance.covariance.tolist(),
+            }
     raise InvalidParameterError(f"a {type(covariance).__name__} cannot be saved")
 
 
@@ -208,4 +220,6 @@ def _covariance_of(record: Mapping[str, Any]) -> Covariance:
             return Diagonal(record["scales"])
         case "Kronecker":
             return Kronecker(record["row_covariance"], record["column_covariance"])
+        case "OneSided":
+            return OneSided(record["covariance"], record["side"])
     raise FileFormatError(f"covariance of kind {record['kind']!r} is not known")

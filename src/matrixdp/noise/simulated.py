@@ -45,14 +45,16 @@ class SimulatedValue:
         )
 
 
-def simulation_generator(seed: int) -> np.random.Generator:
-    """Return the generator of an experiment; the same seed gives the same numbers.
+def simulation_generator(seed: Any) -> np.random.Generator:
+    """Return the generator of an experiment; the same seed, at least 0, gives the same numbers.
 
     Examples
     --------
     >>> simulation_generator(7).integers(100)
     np.int64(94)
     """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not seed >= 0:
+        raise InvalidParameterError(f"seed={seed!r} must be a whole number of at least 0")
     return np.random.default_rng(seed)
 
 

@@ -25,7 +25,8 @@ __all__ = [
 Sampling = Literal["poisson", "without-replacement"]
 
 _RELATIONS: dict[str, Neighbouring] = {"poisson": "add-remove", "without-replacement": "replace"}
-# Each formula is some ten float operations; this rounds their result to the private side.
+# Each formula is some ten float operations; this rounds their result to the private side. What is
+# inverted is given three times as much, so that amplifying it again does not exceed the promise.
 _MARGIN = 1e-14
 _LARGEST_EXPONENT = 700.0  # of a float
 
@@ -119,7 +120,7 @@ def before_amplification(
     else:  # the same where the quotient overflows
         base = loss - math.log(rate) + math.log(rate * math.exp(-loss) - math.expm1(-loss))
     share = max(math.nextafter(delta / rate, 0.0), delta)
-    largest = min(base * (1.0 - _MARGIN), EPSILON.largest)
+    largest = min(base * (1.0 - 3.0 * _MARGIN), EPSILON.largest)
     return SampledClaim(max(loss, largest), share, relation)
 
 

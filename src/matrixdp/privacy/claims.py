@@ -15,11 +15,12 @@ Gaussian releases `composed_mu` is exact and needs far less noise; this is what 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from scipy import optimize, special
 
-from matrixdp.errors import InvalidParameterError
+from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import (
     DELTA,
     EPSILON,
@@ -30,10 +31,11 @@ from matrixdp.parameters import (
 )
 from matrixdp.privacy.amplification import amplified, checked_sampling_rate
 from matrixdp.privacy.bound import privacy_epsilon
-from matrixdp.rounding import product_up, quotient_down, quotient_up
+from matrixdp.rounding import float_up, product_up, quotient_down, quotient_up
 
 __all__ = [
     "Claim",
+    "TooLittleNoiseError",
     "best_equal_claims",
     "composed_delta",
     "composed_epsilon",
@@ -41,7 +43,8 @@ __all__ = [
     "sampled_gaussian_epsilon",
 ]
 
-# Each formula is some ten float operations; this rounds their result to the private side.
+# Each formula is some ten float operations; this rounds their result to the private side. What is
+# inverted is given three times as much, so that composing it again does not exceed the promise.
 _MARGIN = 1e-14
 _LOOKS = 49
 _WIDEST_LOGIT = 15.0  # of a share of delta that is worth trying
@@ -55,6 +58,16 @@ class Claim:
     epsilon: float
     delta: float
     slack: float = 0.0
+
+
+class TooLittleNoiseError(CalibrationError):
+    """A plan's epsilon is beyond anything that protects, and is not computed."""
+
+    def __init__(self, noise_multiplier: float, steps: int) -> None:
+        super().__init__(
+            f"noise_multiplier={noise_multiplier!r} in steps={steps} is too little noise to "
+            "account for: it protects nothing; use more"
+        )
 
 
 def composed_epsilon(epsilon: float, steps: int, slack: float) -> float:
@@ -94,8 +107,11 @@ def composed_delta(delta: float, steps: int, slack: float) -> float:
     1.999999e-06
     """
     each, count = DELTA.number(delta), positive_integer(steps, "steps")
-    log_kept = count * math.log1p(-each) + math.log1p(-_checked_slack(slack))
-    return min(1.0, -math.expm1(log_kept) * (1.0 + _MARGIN))
+    rest = _checked_slack(slack)
+    log_kept = count * math.log1p(-each) + math.log1p(-rest)
+    # The sum of all is a bound as well, and exact.
+    added = min(Fraction(1), count * Fraction(each) + Fraction(rest))
+    return min(float_up(added), -math.expm1(log_kept) * (1.0 + _MARGIN))
 
 
 def equal_claims(epsilon: float, delta: float, steps: int, slack_share: float) -> Claim:
@@ -135,7 +151,9 @@ def equal_claims(epsilon: float, delta: float, steps: int, slack_share: float) -
     if share == 0.0 and count == 1:
         return Claim(loss, delta)
     slack, each = _shares_of_delta(delta, count, share)
-    return Claim(_epsilon_of_each(loss, count, slack), DELTA.number(each), slack)
+    if not each >= DELTA.smallest:
+        raise _too_many_steps(delta, count)
+    return Claim(_epsilon_of_each(loss, count, slack), each, slack)
 
 
 def best_equal_claims(
@@ -192,15 +210,30 @@ def sampled_gaussian_epsilon(
     """
     delta, count = DELTA.number(delta), positive_integer(steps, "steps")
     rate = checked_sampling_rate(sampling_rate)
-    mu = MU.number(quotient_up(1.0, positive_number(noise_multiplier, "noise_multiplier")))
+    multiplier = positive_number(noise_multiplier, "noise_multiplier")
+    mu = quotient_up(1.0, multiplier)
+    if not mu <= MU.largest:
+        raise TooLittleNoiseError(multiplier, count)
 
     def epsilon_at(share: float) -> float:
         slack, each = _shares_of_delta(delta, count, share)
-        base = DELTA.number(min(each / rate * (1.0 - _MARGIN), DELTA.largest))
-        step = amplified(privacy_epsilon(mu, base), base, sampling_rate=rate, sampling="poisson")
+        if not each >= DELTA.smallest:
+            raise _too_many_steps(delta, count)
+        base = max(each, min(each / rate * (1.0 - _MARGIN), DELTA.largest))
+        alone = privacy_epsilon(mu, base)
+        if not alone <= EPSILON.largest:
+            raise TooLittleNoiseError(multiplier, count)
+        step = amplified(alone, base, sampling_rate=rate, sampling="poisson")
         return _composed_epsilon(step.epsilon, count, slack)
 
     return epsilon_at(_best_share(epsilon_at, delta, count))
+
+
+def _too_many_steps(delta: float, steps: int) -> CalibrationError:
+    return CalibrationError(
+        f"delta={delta!r} shared by steps={steps} leaves each less than the smallest normal float: "
+        "use a larger delta or fewer steps"
+    )
 
 
 def _best_share(cost: Callable[[float], float], delta: float, count: int) -> float:
@@ -226,10 +259,10 @@ def _best_share(cost: Callable[[float], float], delta: float, count: int) -> flo
 def _shares_of_delta(delta: float, count: int, share: float) -> tuple[float, float]:
     """Return the slack and the delta of each release whose composition is delta, rounded down."""
     log_kept = math.log1p(-delta)
-    slack = -math.expm1(share * log_kept) * (1.0 - _MARGIN)
+    slack = -math.expm1(share * log_kept) * (1.0 - 3.0 * _MARGIN)
     if not slack >= DELTA.smallest:
         slack = 0.0
-    return slack, -math.expm1((1.0 - share) * log_kept / count) * (1.0 - _MARGIN)
+    return slack, -math.expm1((1.0 - share) * log_kept / count) * (1.0 - 3.0 * _MARGIN)
 
 
 def _checked_slack(slack: float) -> float:
@@ -240,17 +273,17 @@ def _checked_slack(slack: float) -> float:
 
 
 def _composed_epsilon(loss: float, count: int, slack: float) -> float:
-    plain = count * loss
+    plain = product_up(count, loss)
     if slack == 0.0:
-        return product_up(count, loss)
+        return plain
     drift = count * loss * math.tanh(loss / 2.0)
     spread = math.sqrt(count) * loss
     # log(e + x/slack) without overflow where the slack is tiny.
     ratio = spread / slack
     first = math.log(math.e + ratio) if ratio < 1e300 else math.log(spread) - math.log(slack)
     logs = (max(1.0, first), -math.log(slack))
-    least = min(plain, *(drift + spread * math.sqrt(2.0 * log) for log in logs))
-    return least * (1.0 + _MARGIN)
+    least = min(drift + spread * math.sqrt(2.0 * log) for log in logs)
+    return min(plain, least * (1.0 + _MARGIN))
 
 
 def _epsilon_of_each(loss: float, count: int, slack: float) -> float:

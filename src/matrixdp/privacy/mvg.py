@@ -134,9 +134,10 @@ def _harmonic(count: int) -> float:
 
 
 def _harmonic_of_roots(count: int) -> float:
-    """Return ``sum_(i<=count) 1/sqrt(i)``; the first term left out is below 1e-15."""
+    """Return ``sum_(i<=count) 1/sqrt(i)``; the first term left out of the series is below 3e-17."""
     if count <= _SUMMED:
         return math.fsum(1.0 / math.sqrt(i) for i in range(1, count + 1))
     root = math.sqrt(count)
-    tail = 1.0 / (2.0 * root) - 1.0 / (24.0 * root**3) + 1.0 / (384.0 * root**7)
+    tail = 1.0 / (2.0 * root) - 1.0 / (24.0 * root**3)
+    tail += 1.0 / (384.0 * root**7) - 1.0 / (1024.0 * root**11)
     return 2.0 * root + _ZETA_HALF + tail

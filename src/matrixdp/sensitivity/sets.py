@@ -13,7 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, SymmetricIsotropic
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Isotropic,
+    Kronecker,
+    OneSided,
+    SymmetricIsotropic,
+)
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import positive_number
 from matrixdp.privacy.budget import Budget, check_budget
@@ -206,6 +213,8 @@ class RowBounds:
                     )
                 )
                 return Radius(most, exact=_agree(least, most))
+            case OneSided():
+                return _within_a_ball(self, covariance)
         raise _unknown(covariance)
 
     def _whitened(self, precisions: FloatArray, smallest: float) -> float:
@@ -306,6 +315,8 @@ class Box:
                 )
                 diagonal = bool(np.count_nonzero(covariance.column_covariance) == size)
                 return Radius(most, exact=diagonal and _agree(least, most))
+            case OneSided():
+                return _within_a_ball(self, covariance)
         raise _unknown(covariance)
 
     def _whitened(self, row_precision: float, precisions: FloatArray) -> float:
@@ -337,17 +348,21 @@ def _normalised(values: FloatArray) -> tuple[float, FloatArray]:
 
 def _resolved(covariance: Covariance) -> bool:
     """Return whether float64 proves the weakest direction to 1e-6, as it mostly does."""
-    if not isinstance(covariance, Kronecker):
+    if not isinstance(covariance, Kronecker | OneSided):
         return True
-    estimate = math.sqrt(covariance.row_eigen.values[0]) * math.sqrt(
-        covariance.column_eigen.values[0]
-    )
+    estimate = float(np.min(covariance.eigenbasis_scales))
     return _agree(covariance.smallest_singular_value, estimate)
 
 
 def _agree(least: float, most: float) -> bool:
     """Return whether two bounds of a number agree to 1e-6, which is what *exact* promises."""
     return most <= least * (1.0 + 1e-6)
+
+
+def _within_a_ball(members: "RowBounds | Box", covariance: OneSided) -> Radius:
+    """Return the radius of the smallest Frobenius ball around a set: a bound of the set's own."""
+    norm = members.radius(Isotropic(1.0)).value
+    return Radius(quotient_up(norm, covariance.smallest_singular_value), exact=False)
 
 
 def _check_ball(ball: FrobeniusBall | SymmetricBall) -> None:

@@ -1,0 +1,240 @@
+"""``matrixdp audit run``: a mechanism of this library, put to the test of samples."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from matrixdp.audit.empirical import (
+    EmpiricalAudit,
+    audit_mechanism,
+    check_samples,
+    exposed_difference,
+    released,
+    simulated,
+)
+from matrixdp.cli.options import (
+    AsJson,
+    ColumnsOption,
+    DeltaOption,
+    EpsilonOption,
+    GammaOption,
+    ReleasesOption,
+    RowsOption,
+    SensitivityOption,
+    number_option,
+    whole_number_option,
+)
+from matrixdp.cli.output import print_json, print_table
+from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.analytic import AnalyticGaussian
+from matrixdp.mechanisms.classic import ClassicGaussian
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
+from matrixdp.mechanisms.mvg import MVG
+from matrixdp.noise import simulation_generator
+from matrixdp.parameters import positive_integer
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.composition import composed_mu
+from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.rounding import shown_down, shown_up
+from matrixdp.sensitivity.sets import FrobeniusBall
+from matrixdp.workloads import Prefix
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from matrixdp.mechanisms.mechanism import Mechanism
+
+__all__ = ["run"]
+
+_REFUTED = 1
+_NAMES = "imgm, analytic, classic, mvg or matrix"
+
+
+def run(
+    mechanism: Annotated[str, typer.Option("--mechanism", help=f"{_NAMES}.")],
+    rows: RowsOption,
+    columns: ColumnsOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    sensitivity: SensitivityOption = 1.0,
+    gamma: GammaOption = None,
+    releases: ReleasesOption = 1,
+    samples: Annotated[int, whole_number_option("--samples", "Outputs of each input.")] = 50_000,
+    confidence: Annotated[
+        float, number_option("--confidence", "With which a mechanism that is right passes.")
+    ] = 0.999,
+    seed: Annotated[int, whole_number_option("--seed", "Of the simulated noise.")] = 0,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Audit exact releases with fresh keys; slower.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Try to refute a mechanism of this library from samples on two neighbouring inputs.
+
+    Several releases share the budget and are audited together. The Matrix Mechanism answers prefix
+    sums over as many cells as the matrix has entries. Exit code 1 if a mechanism is refuted, which
+    would be a defect.
+    """
+    shape = (positive_integer(rows, "rows"), positive_integer(columns, "columns"))
+    check_samples(samples, math.prod(shape) * positive_integer(releases, "releases"))
+    generator = None if exact else simulation_generator(seed)
+    parts = [
+        _part(mechanism, shape, budget, sensitivity, gamma, generator)
+        for budget in Budget(epsilon, delta).split(releases)
+    ]
+    whole = _Whole(parts, Budget(epsilon, delta))
+    first = parts[0]
+    found = audit_mechanism(
+        whole,
+        first.matrix,
+        first.neighbour,
+        whole.draw,
+        difference=np.tile(first.difference.ravel(), releases),
+        samples=samples,
+        confidence=confidence,
+    )
+    _report(found, first.name, as_json=as_json)
+    if found.refuted:
+        typer.echo(f"matrixdp: {first.name} does not keep its claim", err=True)
+        raise typer.Exit(_REFUTED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One release: what it promises, two inputs, what they differ by, and how to draw outputs."""
+
+    name: str
+    guarantee: Guarantee
+    matrix: "NDArray[np.float64]"
+    neighbour: "NDArray[np.float64]"
+    difference: "NDArray[np.float64]"
+    draw: Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """All releases together."""
+
+    parts: list[_Part]
+    budget: Budget
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(
+            epsilon=self.budget.epsilon,
+            delta=self.budget.delta,
+            mu=composed_mu(part.guarantee.mu for part in self.parts),
+            neighbouring=self.parts[0].guarantee.neighbouring,
+        )
+
+    def draw(self, matrix: "NDArray[np.float64]") -> "NDArray[np.float64]":
+        return np.concatenate([np.ravel(part.draw(matrix)) for part in self.parts])
+
+
+def _part(
+    name: str,
+    shape: tuple[int, int],
+    budget: Budget,
+    sensitivity: float,
+    gamma: float | None,
+    generator: np.random.Generator | None,
+) -> _Part:
+    if name == "matrix":
+        return _histogram_part(math.prod(shape), budget, sensitivity, generator)
+    made = _mechanism(name, sensitivity, budget, shape, gamma)
+    difference = exposed_difference(made, shape)
+    return _Part(
+        type(made).__name__,
+        made.guarantee,
+        # Both halves are as small as neighbours so far apart can be: MVG bounds them.
+        -0.5 * difference,
+        0.5 * difference,
+        difference,
+        released(made) if generator is None else simulated(made, generator),
+    )
+
+
+def _histogram_part(
+    cells: int, budget: Budget, sensitivity: float, generator: np.random.Generator | None
+) -> _Part:
+    """Return prefix sums by the Matrix Mechanism, of no records and of one in its worst cell."""
+    if sensitivity != 1.0:
+        raise InvalidParameterError(
+            f"sensitivity={sensitivity!r} does not go with mechanism='matrix': a record counts 1 "
+            "in a histogram; leave it out"
+        )
+    made = MatrixMechanism(Prefix(cells), budget, neighbouring="add-remove")
+    norms = [float(np.linalg.norm(made.strategy.measure(cell))) for cell in np.eye(cells)]
+    record = np.eye(cells)[int(np.argmax(norms))]
+
+    def draw(histogram: Any) -> Any:
+        counts = np.ravel(histogram)
+        if generator is None:
+            return made.release(counts).answers
+        return made.simulate(counts, generator).array
+
+    return _Part(
+        type(made).__name__,
+        made.guarantee,
+        np.zeros((1, cells)),
+        record[None, :],
+        made.workload.apply(record),
+        draw,
+    )
+
+
+def _mechanism(
+    name: str, sensitivity: float, budget: Budget, shape: tuple[int, int], gamma: float | None
+) -> "Mechanism":
+    # The relation is part of a statement and multiplies nothing here.
+    ball = FrobeniusBall(sensitivity, neighbouring="replace")
+    match name:
+        case "imgm":
+            return IMGM(ball, budget)
+        case "analytic":
+            return AnalyticGaussian(ball, budget)
+        case "classic":
+            return ClassicGaussian(ball, budget)
+        case "mvg":
+            return MVG(
+                ball, budget, shape=shape, norm_bound=sensitivity if gamma is None else gamma
+            )
+    raise InvalidParameterError(f"mechanism={name!r} is not known: use {_NAMES}")
+
+
+def _report(found: EmpiricalAudit, name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "mechanism": name,
+                "samples": found.samples,
+                "confidence": found.confidence,
+                "refuted": found.refuted,
+                "claimed": {
+                    "epsilon": found.guarantee.epsilon,
+                    "delta": found.guarantee.delta,
+                    "mu": found.guarantee.mu,
+                },
+                "at_least": {
+                    "epsilon": found.epsilon,
+                    "gaussian_epsilon": found.gaussian_epsilon,
+                    "mu": found.mu,
+                },
+            }
+        )
+        return
+    print_table(
+        ["", "claimed", "at least"],
+        [
+            ["epsilon", shown_up(found.guarantee.epsilon), shown_down(found.epsilon)],
+            ["epsilon, if Gaussian", "", shown_down(found.gaussian_epsilon)],
+            ["mu", shown_up(found.guarantee.mu), shown_down(found.mu)],
+        ],
+        title=f"{name}: {'REFUTED' if found.refuted else 'not refuted'}\n{found.samples} samples "
+        f"of each input\nconfidence {shown_down(found.confidence, 15)}",
+    )

@@ -1,0 +1,121 @@
+"""Noise with a covariance on one side of the matrix, and independent along the other."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from matrixdp.covariance.kronecker import Eigen, directional_factor, gram
+from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import positive_number
+from matrixdp.spectra import checked_symmetric, eigenvalue_lower_bounds
+
+__all__ = ["OneSided"]
+
+
+@dataclass(frozen=True, eq=False)
+class OneSided(Covariance):
+    """Matrix Gaussian noise MN(0, covariance, I), or MN(0, I, covariance).
+
+    It is a `Kronecker` whose other side is the identity, which is never formed: the other side may
+    be as long as it likes.
+
+    Parameters
+    ----------
+    covariance : array_like, shape (m, m) or (n, n)
+        Symmetric and positive definite.
+    side : {"rows", "columns"}
+        The side that it belongs to.
+
+    Raises
+    ------
+    NotPositiveDefiniteError
+        If float64 cannot prove the covariance positive definite.
+    """
+
+    covariance: FloatArray
+    side: Literal["rows", "columns"]
+
+    def __init__(self, covariance: ArrayLike, side: Literal["rows", "columns"]) -> None:
+        if side not in ("rows", "columns"):
+            raise InvalidParameterError(f"side={side!r} must be 'rows' or 'columns'")
+        object.__setattr__(self, "covariance", checked_symmetric(covariance, "covariance"))
+        object.__setattr__(self, "side", side)
+        _ = self.eigenvalues  # proven positive, or refused
+
+    @classmethod
+    def from_directions(
+        cls, directions: ArrayLike, scales: ArrayLike, side: Literal["rows", "columns"]
+    ) -> Self:
+        """Return directional noise: orthonormal directions (as columns) and their scales.
+
+        The directions must come from public or already private data: singular vectors of the
+        private matrix itself leak it.
+        """
+        return cls(gram(directional_factor(directions, scales, "")), side)
+
+    @cached_property
+    def eigenvalues(self) -> FloatArray:
+        """Proven lower bounds of the eigenvalues of the covariance, ascending."""
+        return eigenvalue_lower_bounds(self.covariance, "covariance")
+
+    @cached_property
+    def eigen(self) -> Eigen:
+        """Eigenvalues and eigenvectors of the covariance, to float accuracy."""
+        return Eigen(*linalg.eigh(self.covariance))
+
+    @property
+    def smallest_singular_value(self) -> float:
+        """A proven lower bound of the root of the smallest eigenvalue."""
+        return math.nextafter(math.sqrt(float(self.eigenvalues[0])), 0.0)
+
+    @property
+    def largest_singular_value(self) -> float:
+        """The root of the largest eigenvalue, to float accuracy."""
+        return math.sqrt(float(self.eigen.values[-1]))
+
+    @property
+    def eigenbasis_scales(self) -> FloatArray:
+        """The standard deviations in the eigenbasis, as a column or a row that broadcasts."""
+        scales = np.sqrt(self.eigen.values)
+        return np.asarray(scales[:, None] if self.side == "rows" else scales[None, :])
+
+    def rotated(self, inner: FloatArray) -> FloatArray:
+        """Return what has these coordinates in the eigenbasis."""
+        vectors = self.eigen.vectors
+        return vectors @ inner if self.side == "rows" else inner @ vectors.T
+
+    def check_shape(self, shape: Shape) -> None:
+        """Refuse a shape whose side is of another length."""
+        have, want = len(self.covariance), shape[0 if self.side == "rows" else 1]
+        if have != want:
+            raise ShapeError(
+                f"covariance {self.covariance.shape} is for {have} {self.side}, not for a matrix "
+                f"of shape {shape}"
+            )
+
+    def colour(self, standard: FloatArray) -> FloatArray:
+        """Return ``V sqrt(Lambda) N``, or that of the transpose."""
+        return self.rotated(self.eigenbasis_scales * standard)
+
+    def whiten(self, difference: FloatArray) -> FloatArray:
+        """Return ``(V sqrt(Lambda))^-1 D``, or that of the transpose."""
+        vectors = self.eigen.vectors
+        inner = vectors.T @ difference if self.side == "rows" else difference @ vectors
+        return np.asarray(inner / self.eigenbasis_scales)
+
+    def entry_scales(self, shape: Shape) -> FloatArray:
+        """Return the roots of the covariance's diagonal, repeated along the other side."""
+        self.check_shape(shape)
+        scales = np.sqrt(np.diagonal(self.covariance))
+        return np.broadcast_to(scales[:, None] if self.side == "rows" else scales, shape).copy()
+
+    def scaled(self, factor: float) -> Self:
+        """Return the covariance whose noise is about a factor larger; judge it again."""
+        factor = positive_number(factor, "factor")
+        return type(self)(self.covariance * factor * factor, self.side)
