@@ -114,11 +114,17 @@ def test_stdout_is_whole_or_an_error() -> None:
     for command in (
         f"ulimit -f 100; {SHELL} large.npy - {OUT} > out.csv",
         f"{SHELL} large.npy - {OUT} > /dev/full",
+        f"({SHELL} large.npy - {OUT}; echo $? > code) | true; exit $(cat code)",
     ):
         done = shell(command)
         assert done.returncode == 2
         assert done.stderr.count(b"\n") == 1
         assert not Path("said.json").exists()
+
+
+def test_a_closed_stderr_sends_nothing_to_stdout() -> None:
+    done = shell(f"{SHELL} missing.npy out.npy {' '.join(BALL)} 2>&-")
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_labels_that_look_like_data_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,18 +80,23 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = app(args=arguments, prog_name="matrixdp", standalone_mode=False)
     except BudgetExceededError as refusal:
-        return _complain(str(refusal), _REFUSED_BY_BUDGET)
+        told, code = str(refusal), _REFUSED_BY_BUDGET
     except TyperException as mistake:
-        return _complain(mistake.format_message(), _BAD_INPUT)
+        told, code = mistake.format_message(), _BAD_INPUT
     except (MatrixDPError, OSError) as mistake:
-        return _complain(str(mistake), _BAD_INPUT)
+        told, code = str(mistake), _BAD_INPUT
+    except SystemExit:  # what typer makes of a pipe whose reader is gone
+        told, code = "the output was closed before all of it was written", _BAD_INPUT
     except Exception as defect:  # noqa: BLE001
-        return _complain(f"unexpected {type(defect).__name__}: {defect}; please report it", _DEFECT)
-    if code == _INTERRUPTED:  # what typer makes of an interrupt inside a command
-        return _complain("interrupted", _INTERRUPTED)
-    return code if isinstance(code, int) else 0
-
-
-def _complain(message: str, code: int) -> int:
-    print(f"matrixdp: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+        told, code = f"unexpected {type(defect).__name__}: {defect}; please report it", _DEFECT
+    else:
+        if code != _INTERRUPTED:
+            return code if isinstance(code, int) else 0
+        told = "interrupted"  # typer makes a code of an interrupt inside a command
+    _complain(told)
     return code
+
+
+def _complain(message: str) -> None:
+    if sys.stderr is not None:  # closed: the exit code must do
+        print(f"matrixdp: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
