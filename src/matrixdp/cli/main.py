@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
         What follows the program's name; by default what the process was started with.
     """
     try:
-        code = app(args=arguments, prog_name="matrixdp", standalone_mode=False)
+        answer = app(args=arguments, prog_name="matrixdp", standalone_mode=False)
     except BudgetExceededError as refusal:
         told, code = str(refusal), _REFUSED_BY_BUDGET
     except TyperException as mistake:
@@ -90,9 +90,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as defect:  # noqa: BLE001
         told, code = f"unexpected {type(defect).__name__}: {defect}; please report it", _DEFECT
     else:
-        if code != _INTERRUPTED:
-            return code if isinstance(code, int) else 0
-        told = "interrupted"  # typer makes a code of an interrupt inside a command
+        if answer != _INTERRUPTED:
+            return answer if isinstance(answer, int) else 0
+        told, code = "interrupted", _INTERRUPTED  # typer's answer to an interrupt in a command
     _complain(told)
     return code
 
