@@ -8,11 +8,10 @@ from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
+from matrixdp.workloads.plain import direct_reach_squared, identity_error
 from matrixdp.workloads.strategy import Strategy
 
 __all__ = ["compared_errors", "haar_wavelet", "hierarchy"]
-
-_MOST_PAIRS = 4096
 
 
 def hierarchy(size: int) -> FloatArray:
@@ -62,23 +61,12 @@ def compared_errors(workload: Workload, neighbouring: Neighbouring) -> dict[str,
     >>> {name: round(error, 3) for name, error in found.items()}
     {'identity': 8.031, 'direct': 11.314, 'hierarchical': 2.81, 'wavelet': 2.794}
     """
-    one = 1.0 if neighbouring == "add-remove" else 2.0
     return {
-        "identity": math.sqrt(one * workload.frobenius_squared() / workload.rows),
-        "direct": math.sqrt(_direct_square(workload, neighbouring)),
+        "identity": math.sqrt(identity_error(workload, neighbouring) / workload.rows),
+        "direct": math.sqrt(direct_reach_squared(workload, neighbouring)),
         "hierarchical": _tree_error(workload, neighbouring, hierarchy),
         "wavelet": _tree_error(workload, neighbouring, haar_wavelet),
     }
-
-
-def _direct_square(workload: Workload, neighbouring: Neighbouring) -> float:
-    """Return the square of how far neighbours' answers may be apart; doubled norms if too many."""
-    norms = workload.column_norms_squared()
-    if neighbouring == "add-remove":
-        return float(norms.max())
-    if workload.cells > _MOST_PAIRS:
-        return 4.0 * float(norms.max())
-    return float(np.max(norms[:, None] + norms - 2.0 * workload.gram()))
 
 
 def _tree_error(

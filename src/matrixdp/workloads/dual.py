@@ -16,15 +16,23 @@ M positive semidefinite, so that Newton's equation for ``log q = 0`` is ``M y = 
 by conjugate gradients at two matrix products a step.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
+from matrixdp.workloads.bases import (
+    SMALLEST_ROOT,
+    column_basis,
+    eigenvectors,
+    gram_basis,
+    right_singular_vectors,
+)
 from matrixdp.workloads.operator import FloatArray
 
-__all__ = ["DualPoint", "Problem", "Progress", "ascend", "dual_point", "primal_value"]
+__all__ = ["Ascent", "DualPoint", "Problem", "Progress", "ascend", "dual_point", "primal_value"]
 
 Progress = Callable[[int, float], None]
 """Told the number of steps and the relative gap after each."""
@@ -36,8 +44,8 @@ _INNER_TOLERANCE = 1e-2
 _LONGEST_STEP = 4.0
 _LOWEST_LOG = -60.0
 _SMALLEST_PIVOT = 1e-5
-_RANK_TOLERANCE = 2.0**-48
-_ROUNDING_OF_VALUES = 2.0**-60
+# Columns further apart in size than this make for eigenvalues that their Gram matrix hides.
+_SMALLEST_SIDE = 1e-3
 
 
 class Problem(NamedTuple):
@@ -47,19 +55,25 @@ class Problem(NamedTuple):
     basis: FloatArray | None
 
     @classmethod
-    def of(cls, gram: FloatArray) -> "Problem":
-        """Tell the rank of a Gram matrix with a positive diagonal, brought to ones first."""
+    def of(cls, gram: FloatArray, queries: Callable[[], FloatArray] | None = None) -> "Problem":
+        """Tell the rank of a Gram matrix with a positive diagonal, brought to ones first.
+
+        Where it is nearly singular or its columns differ much in size, the queries W behind it are
+        used if they can be had: their singular values are twice as accurate as the eigenvalues of
+        ``W^T W``, which are their squares.
+        """
         sides = np.sqrt(np.diagonal(gram))
         scaled = gram / sides[:, None] / sides
         try:
             pivots = np.diagonal(linalg.cholesky(scaled, check_finite=False))
         except linalg.LinAlgError:
             pivots = np.zeros(1)
-        if float(pivots.min()) > _SMALLEST_PIVOT:
+        graded = queries is not None and not float(sides.min() / sides.max()) > _SMALLEST_SIDE
+        if float(pivots.min()) > _SMALLEST_PIVOT and not graded:
             return cls(gram, None)
-        values, vectors = linalg.eigh(scaled, driver="evd", check_finite=False)
-        kept = values > len(values) * _RANK_TOLERANCE * values[-1]
-        return cls(gram, sides[:, None] * vectors[:, kept] * np.sqrt(values[kept]))
+        if queries is not None:
+            return cls(gram, sides[:, None] * column_basis(queries() / sides))
+        return cls(gram, sides[:, None] * gram_basis(scaled))
 
 
 class DualPoint(NamedTuple):
@@ -84,25 +98,31 @@ class DualPoint(NamedTuple):
 def dual_point(problem: Problem, weights: FloatArray) -> DualPoint:
     """Return what there is to know at d > 0, with d rescaled to make the mean of q one.
 
-    Where G is singular the decomposition is that of ``B^T D B = U diag(s^2) U^T``, which gives
-    ``V = D^(1/2) B U diag(1/s)`` accurately however small some of d are.
+    Where there is a B the decomposition is that of ``B^T D B = U diag(s^2) U^T``, which gives
+    ``V = D^(1/2) B U diag(1/s)`` with rows as accurate as B's, however small some of d are.
     """
     sides = np.sqrt(weights)
     if problem.basis is None:
-        small = sides[:, None] * problem.gram * sides
+        values, vectors = eigenvectors(sides[:, None] * problem.gram * sides)
+        roots = np.sqrt(np.maximum(values, SMALLEST_ROOT**2 * values[-1]))
     else:
         half = sides[:, None] * problem.basis
-        small = half.T @ half
-    values, vectors = linalg.eigh(small, driver="evd", overwrite_a=True, check_finite=False)
-    roots = np.sqrt(np.maximum(values, _ROUNDING_OF_VALUES * values[-1]))
-    if problem.basis is not None:
+        roots, vectors = right_singular_vectors(half)
         vectors = (half @ vectors) / roots
     diagonal = np.square(vectors) @ roots / weights
     mean = float(np.sum(roots) / np.sum(weights))
     return DualPoint(weights * mean**2, vectors, roots * mean, diagonal / mean)
 
 
-def ascend(problem: Problem, progress: Progress | None = None) -> DualPoint:
+class Ascent(NamedTuple):
+    """The point with the best strategy, and whether its columns are rescaled; the best bound."""
+
+    primal: DualPoint
+    rescaled: bool
+    dual: DualPoint
+
+
+def ascend(problem: Problem, progress: Progress | None = None) -> Ascent:
     """Return the point at which the gap is closed, or the best that was found.
 
     Parameters
@@ -113,12 +133,17 @@ def ascend(problem: Problem, progress: Progress | None = None) -> DualPoint:
         Told of every step.
     """
     point = dual_point(problem, np.ones(len(problem.gram)))
-    best, smallest = point, np.inf
+    best, least, smallest = Ascent(point, rescaled=False, dual=point), np.inf, np.inf
     for step in range(_MOST_STEPS):
-        gap = primal_value(problem, point) / point.bound - 1.0
+        if point.bound > best.dual.bound:
+            best = best._replace(dual=point)
+        for rescaled in (True, False):
+            value = primal_value(problem, point, rescaled=rescaled)
+            if value < least:
+                best, least = best._replace(primal=point, rescaled=rescaled), value
+        gap = least / best.dual.bound - 1.0
         stalled = gap > 0.5 * smallest and smallest < 1e-8  # rounding ends what Newton would halve
-        if gap < smallest:
-            best, smallest = point, gap
+        smallest = min(gap, smallest)
         if progress is not None:
             progress(step, smallest)
         if not gap > _TARGET_GAP or stalled:
@@ -127,17 +152,23 @@ def ascend(problem: Problem, progress: Progress | None = None) -> DualPoint:
     return best
 
 
-def primal_value(problem: Problem, point: DualPoint) -> float:
-    """Return the value of the feasible strategy that is made from a point.
+def primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float:
+    """Return the value of a feasible strategy that is made from a point.
 
-    With full rank the columns are rescaled, ``Q_ij / sqrt(q_i q_j)``, so that the value is off by
-    the square of what q is off. Otherwise that would leave the queries' range, and all of Q is
-    divided by the largest q.
+    With full rank the columns can be rescaled, ``Q_ij / sqrt(q_i q_j)``, so that the value is off
+    by the square of what q is off. Otherwise that would leave the queries' range, and all of Q is
+    divided by the largest q; so it is where some of d vanish, and their q is not known well.
     """
-    if not point.full_rank:
+    if not rescaled:
         return float(np.sum(point.roots) * np.max(point.diagonal))
+    if not point.full_rank:
+        return math.inf
     turned = point.vectors.T * np.sqrt(point.weights * point.diagonal)
-    return float(np.sum(np.einsum("ij,ij->i", turned @ problem.gram, turned) / point.roots))
+    if problem.basis is None:
+        squares = np.einsum("ij,ij->i", turned @ problem.gram, turned)
+    else:
+        squares = np.sum(np.square(turned @ problem.basis), axis=1)
+    return float(np.sum(squares / point.roots))
 
 
 def _next_point(problem: Problem, point: DualPoint) -> DualPoint:
