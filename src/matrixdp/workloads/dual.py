@@ -43,9 +43,10 @@ _MOST_INNER_STEPS = 40
 _INNER_TOLERANCE = 1e-2
 _LONGEST_STEP = 4.0
 _LOWEST_LOG = -60.0
+# Of the Cholesky factor of a Gram matrix: above the one its eigenvalues are accurate beyond doubt,
+# above the other they are good enough where there is nothing better.
+_SAFE_PIVOT = 0.03
 _SMALLEST_PIVOT = 1e-5
-# Columns further apart in size than this make for eigenvalues that their Gram matrix hides.
-_SMALLEST_SIDE = 1e-3
 
 
 class Problem(NamedTuple):
@@ -68,11 +69,11 @@ class Problem(NamedTuple):
             pivots = np.diagonal(linalg.cholesky(scaled, check_finite=False))
         except linalg.LinAlgError:
             pivots = np.zeros(1)
-        graded = queries is not None and not float(sides.min() / sides.max()) > _SMALLEST_SIDE
-        if float(pivots.min()) > _SMALLEST_PIVOT and not graded:
-            return cls(gram, None)
-        if queries is not None:
+        smallest, graded = float(pivots.min()), float(sides.min() / sides.max())
+        if queries is not None and not smallest * graded > _SAFE_PIVOT:
             return cls(gram, sides[:, None] * column_basis(queries() / sides))
+        if smallest > _SMALLEST_PIVOT:
+            return cls(gram, None)
         return cls(gram, sides[:, None] * gram_basis(scaled))
 
 
@@ -93,6 +94,11 @@ class DualPoint(NamedTuple):
     def full_rank(self) -> bool:
         """Whether there are as many vectors as cells."""
         return len(self.weights) == len(self.roots)
+
+    def measurements(self, *, rescaled: bool) -> FloatArray:
+        """Return A with ``A^T A = Q_ij / sqrt(q_i q_j)`` if rescaled, or else ``Q / max(q)``."""
+        scales = self.weights * (self.diagonal if rescaled else np.max(self.diagonal))
+        return np.asarray(np.sqrt(self.roots)[:, None] * self.vectors.T / np.sqrt(scales))
 
 
 def dual_point(problem: Problem, weights: FloatArray) -> DualPoint:
@@ -163,22 +169,34 @@ def primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float
         return float(np.sum(point.roots) * np.max(point.diagonal))
     if not point.full_rank:
         return math.inf
-    turned = point.vectors.T * np.sqrt(point.weights * point.diagonal)
     if problem.basis is None:
+        turned = point.vectors.T * np.sqrt(point.weights * point.diagonal)
         squares = np.einsum("ij,ij->i", turned @ problem.gram, turned)
-    else:
-        squares = np.sum(np.square(turned @ problem.basis), axis=1)
-    return float(np.sum(squares / point.roots))
+        return float(np.sum(squares / point.roots))
+    try:
+        response = linalg.solve(point.measurements(rescaled=True).T, problem.basis)
+    except linalg.LinAlgError:
+        return math.inf
+    return float(np.sum(np.square(response)))
 
 
 def _next_point(problem: Problem, point: DualPoint) -> DualPoint:
     """Return the Newton step, shortened if the bound falls; at last the plain fixed point.
 
-    The fixed point ``d q`` is that of Denisov et al. (2022).
+    A step y multiplies d by ``exp(y)``, or if that goes wrong by ``1 + y``, the step of Newton's
+    method in d itself: it brings back at once what had become too small. The fixed point ``d q`` is
+    that of Denisov et al. (2022).
     """
-    direction = np.clip(_newton_direction(point), -_LONGEST_STEP, _LONGEST_STEP)
-    for factor in (1.0, 0.25):
-        found = _moved(problem, point, factor * direction)
+    direction = _newton_direction(problem, point)
+    clipped = np.clip(direction, -_LONGEST_STEP, _LONGEST_STEP)
+    lowest = np.exp(-_LONGEST_STEP)
+    for step in (
+        clipped,
+        np.log(np.maximum(1.0 + direction, lowest)),
+        0.25 * clipped,
+        np.log(np.maximum(1.0 + 0.1 * direction, lowest)),
+    ):
+        found = _moved(problem, point, step)
         if found.bound >= point.bound * (1.0 - 1e-14):
             return found
     return _moved(problem, point, np.log(np.maximum(point.diagonal, 1e-300)))
@@ -189,19 +207,20 @@ def _moved(problem: Problem, point: DualPoint, step: FloatArray) -> DualPoint:
     return dual_point(problem, np.exp(np.maximum(logs - logs.max(), _LOWEST_LOG)))
 
 
-def _newton_direction(point: DualPoint) -> FloatArray:
+def _newton_direction(problem: Problem, point: DualPoint) -> FloatArray:
     """Return the change of log d, by conjugate gradients preconditioned with ``d q / 2``.
 
-    Below full rank some q stay below 1 and their d go to zero. There the equation is that of
-    Newton's method on ``2 tr K^(1/2) - sum(d)``, with gradient ``d (q - 1)`` and the slack
-    ``d (1 - q)`` in its Hessian; what is far from 1, or tiny already, is sent on directly.
+    Without full rank, or close to that, some q stay below 1 and their d go to zero. There the
+    equation is that of Newton's method on ``2 tr K^(1/2) - sum(d)``, with gradient ``d (q - 1)``
+    and the slack ``d (1 - q)`` in its Hessian; what is far from 1, or tiny already, is sent on
+    directly.
     """
     weights, vectors, roots, diagonal = point
     kernel = 1.0 / (1.0 / roots[:, None] + 1.0 / roots)
     slack = np.zeros_like(weights)
     target = weights * diagonal * np.log(np.maximum(diagonal, 1e-300))
     vanishing = np.zeros(len(weights), dtype=bool)
-    if not point.full_rank:
+    if problem.basis is not None:
         slack = weights * np.maximum(1.0 - diagonal, 0.0)
         target = np.where(diagonal < 1.0, -slack, target)
         tiny = weights < 1e-3 * float(np.mean(weights))

@@ -7,7 +7,8 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.workloads.certificate import certified_bound, certified_bound_from_queries
-from matrixdp.workloads.dual import DualPoint, Problem, Progress, ascend
+from matrixdp.workloads.dense import Dense
+from matrixdp.workloads.dual import Problem, Progress, ascend
 from matrixdp.workloads.operator import FloatArray, Workload
 
 __all__ = ["Certified", "Explicit", "optimal_factor"]
@@ -17,7 +18,7 @@ class Explicit(NamedTuple):
     """What is known of the queries on one attribute.
 
     The Gram matrix, how far it is off in Frobenius norm over its trace, and the queries themselves
-    where they can be written out.
+    where they are needed and can be written out.
     """
 
     gram: FloatArray
@@ -26,8 +27,12 @@ class Explicit(NamedTuple):
 
     @classmethod
     def of(cls, workload: Workload) -> "Explicit":
-        """Return what a workload says of itself."""
-        queries = workload.written_out if workload.writable else None
+        """Return what a workload says of itself.
+
+        The queries matter where entries are of any size; otherwise the Gram matrix is exact.
+        """
+        any_size = any(isinstance(factor, Dense) for term in workload.terms() for factor in term)
+        queries = workload.written_out if any_size and workload.writable else None
         return cls(workload.gram(), workload.gram_error, queries)
 
 
@@ -54,19 +59,13 @@ def optimal_factor(explicit: Explicit, progress: Progress | None = None) -> Cert
     problem = Problem.of(part, asking)
     found = ascend(problem, progress)
     matrix = np.zeros((len(found.primal.roots), len(gram)))
-    matrix[:, asked] = _measurements(found.primal, rescaled=found.rescaled)
+    measured = found.primal.measurements(rescaled=found.rescaled)
+    if found.rescaled:
+        measured = linalg.qr(measured, mode="r", overwrite_a=True, check_finite=False)[0]
+    matrix[:, asked] = measured
     if problem.basis is not None and queries is not None:
         bound = certified_bound_from_queries(queries()[:, asked], found.dual.weights)
         return Certified(matrix, bound)
     # The division by the scale rounds once more per entry, by less than u times the trace.
     bound = certified_bound(part, gram_error + 2.0**-52, found.dual) * scale * (1.0 - 2.0**-52)
     return Certified(matrix, bound)
-
-
-def _measurements(point: DualPoint, *, rescaled: bool) -> FloatArray:
-    """Return A with ``A^T A = Q_ij / sqrt(q_i q_j)`` if rescaled, or else ``Q / max(q)``."""
-    half = np.sqrt(point.roots)[:, None] * point.vectors.T
-    if rescaled:
-        half /= np.sqrt(point.weights * point.diagonal)
-        return np.asarray(linalg.qr(half, mode="r", overwrite_a=True, check_finite=False)[0])
-    return np.asarray(half / np.sqrt(point.weights * np.max(point.diagonal)))
