@@ -34,11 +34,14 @@ def gram_basis(gram: FloatArray) -> FloatArray:
 def right_singular_vectors(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return singular values, ascending and positive, and their right vectors.
 
-    They come from the squares, which is faster, unless these lose the small values.
+    They come from the squares, which is faster, unless these lose the small values; columns that
+    differ much in size tell so beforehand.
     """
-    values, vectors = eigenvectors(matrix.T @ matrix)
-    if float(values[0]) > _SMALLEST_SQUARE * float(values[-1]):
-        return np.sqrt(values), vectors
+    squares = np.sum(np.square(matrix), axis=0)
+    if float(np.min(squares)) > _SMALLEST_SQUARE * float(np.max(squares)):
+        values, vectors = eigenvectors(matrix.T @ matrix)
+        if float(values[0]) > _SMALLEST_SQUARE * float(values[-1]):
+            return np.sqrt(values), vectors
     _, roots, right = linalg.svd(matrix, full_matrices=False, check_finite=False)
     return np.maximum(roots, SMALLEST_ROOT * roots[0])[::-1], right[::-1].T
 
