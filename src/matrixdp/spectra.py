@@ -131,7 +131,7 @@ def nuclear_norm_lower_bound(matrix: FloatArray, left: FloatArray, right: FloatA
     stretch = math.sqrt(
         (1.0 + _orthonormality_defect(left)) * (1.0 + _orthonormality_defect(right.T))
     )
-    return max((trace - rounding) / stretch * (1.0 - 8 * _UNIT), 0.0)
+    return max(float((trace - rounding) / stretch) * (1.0 - 8 * _UNIT), 0.0)
 
 
 def singular_value_upper_bounds(matrix: FloatArray) -> FloatArray:

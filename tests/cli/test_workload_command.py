@@ -94,7 +94,10 @@ def test_post_processing() -> None:
         (["answer", "no.npy", "out.npy", *PREFIX, *BUDGET], "no.npy"),
         (["answer", "counts.txt", "out.npy", *PREFIX, *BUDGET], "counts.txt"),
         (["answer", "counts.npy", "out.txt", *PREFIX, *BUDGET], ".txt"),
-        (["answer", "counts.npy", "counts.npy", *PREFIX, *BUDGET], "exists"),
+        (["answer", "counts.npy", "queries.npy", *PREFIX, *BUDGET], "exists"),
+        (["answer", "counts.npy", "counts.npy", *PREFIX, *BUDGET, "--force"], "which is read"),
+        (["optimise", *PREFIX, "--output", "taken.npz"], "taken.npz.json exists"),
+        (["evaluate", "--workload", "total:4", "--neighbouring", "replace"], "subtract"),
         (["answer", "counts.csv", "out.npy", *PREFIX, *BUDGET], "16 cells"),
         (["answer", "halves.npy", "out.npy", *PREFIX, *BUDGET], "whole numbers"),
         (["answer", "counts.npy", "out.npy", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
@@ -105,6 +108,7 @@ def test_bad_input_writes_nothing(
     arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save("halves.npy", np.full(16, 0.5))
+    Path("taken.npz.json").write_text("{}")
     before = sorted(path.name for path in folder.iterdir())
     assert main(["workload", *arguments]) == 2
     output = capsys.readouterr()

@@ -53,6 +53,30 @@ def dense_strategy(strategy: Strategy) -> FloatArray:
     return matrix if strategy.weights is None else strategy.weights.reshape(-1, 1) * matrix
 
 
+def hierarchy(size: int) -> FloatArray:
+    """Return the sums over the nodes of a binary tree, the larger half on the left."""
+    rows, nodes = [], [(0, size)]
+    while nodes:
+        start, stop = nodes.pop(0)
+        rows.append((np.arange(size) >= start) & (np.arange(size) < stop))
+        if stop - start > 1:
+            middle = (start + stop + 1) // 2
+            nodes += [(start, middle), (middle, stop)]
+    return np.array(rows, dtype=np.float64)
+
+
+def haar_wavelet(size: int) -> FloatArray:
+    """Return the total, and the left half less the right half of every node."""
+    rows = [np.ones(size)]
+    for row in hierarchy(size):
+        places = np.flatnonzero(row)
+        if len(places) > 1:
+            difference = -row
+            difference[places[: (len(places) + 1) // 2]] = 1.0
+            rows.append(difference)
+    return np.array(rows)
+
+
 def column_norm(matrix: FloatArray) -> float:
     return float(np.linalg.norm(matrix, axis=0).max())
 

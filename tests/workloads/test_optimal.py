@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from matrixdp import CalibrationError, InvalidParameterError
+from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads import (
     Certificate,
     Dense,
@@ -25,7 +26,7 @@ from matrixdp.workloads import (
     svd_bound,
 )
 from matrixdp.workloads.certificate import certified_bound
-from matrixdp.workloads.comparison import compared_errors, haar_wavelet, hierarchy
+from matrixdp.workloads.comparison import compared_errors, haar_gram, hierarchy_gram
 from matrixdp.workloads.dual import Problem, ascend, dual_point
 from reference import workloads as oracle
 
@@ -228,21 +229,24 @@ def test_replacement_beyond_pairs_is_bounded_all_the_same() -> None:
     assert 2 * (values.sum() - values[0]) ** 2 / 29 < small.certificate.lower_bound * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("tree", [hierarchy, haar_wavelet])
+@pytest.mark.parametrize("name", ["hierarchical", "wavelet"])
 @pytest.mark.parametrize("size", [1, 2, 7, 16])
-def test_compared_trees(tree: object, size: int) -> None:
-    matrix = tree(size)  # type: ignore[operator]
+def test_compared_trees(name: str, size: int) -> None:
+    matrix, gram = {
+        "hierarchical": (oracle.hierarchy(size), hierarchy_gram(size)),
+        "wavelet": (oracle.haar_wavelet(size), haar_gram(size)),
+    }[name]
     assert np.linalg.matrix_rank(matrix) == size
-    assert np.all(matrix[0] == 1.0)
-    name = "hierarchical" if tree is hierarchy else "wavelet"
+    np.testing.assert_array_equal(gram, matrix.T @ matrix)
     if size > 1:
-        for relation, reach in (
+        relations: list[tuple[Neighbouring, float]] = [
             ("add-remove", oracle.column_norm(matrix)),
             ("replace", oracle.diameter(matrix)),
-        ):
+        ]
+        for relation, reach in relations:
             workload = oracle.dense(Prefix(size))
             expected = math.sqrt(oracle.total_error(workload, matrix, reach) / size)
-            found = compared_errors(Prefix(size), relation)[name]  # type: ignore[arg-type]
+            found = compared_errors(Prefix(size), relation)[name]
             assert found == pytest.approx(expected, rel=1e-9)
 
 
@@ -255,10 +259,13 @@ def test_progress_is_told() -> None:
     assert told[-1][1] < 1e-9 < told[0][1]
 
 
-def test_nearly_dependent_queries_are_refused_rather_than_answered_wrongly() -> None:
-    rows = np.array([[1.0, 1.0, 0.0], [1.0, 1.0 + 3e-8, 0.0], [0.0, 0.0, 1.0]])
-    with pytest.raises(CalibrationError, match="nearly imply"):
-        optimal_strategy(Dense(rows), neighbouring="add-remove")
+@pytest.mark.parametrize("apart", [3e-8, 1e-12, 2.0**-52])
+def test_nearly_dependent_queries_are_answered(apart: float) -> None:
+    rows = np.array([[1.0, 1.0, 0.0], [1.0, 1.0 + apart, 0.0], [0.0, 0.0, 1.0]])
+    best = optimal_strategy(Dense(rows), neighbouring="add-remove")
+    assert best.certificate.gap < 1e-6
+    measured = oracle.dense_strategy(best.strategy)
+    np.testing.assert_allclose(rows @ np.linalg.pinv(measured) @ measured, rows, atol=1e-9)
 
 
 def test_what_is_no_workload_is_refused() -> None:
@@ -279,6 +286,14 @@ def test_the_solver_climbs_from_the_svd_bound() -> None:
 
 def test_a_certificate_without_a_bound_says_so() -> None:
     assert Certificate(1.0, 0.0).gap == math.inf
+
+
+@pytest.mark.parametrize(
+    ("value", "bound"), [(1.0, 1.0 + 1e-8), (math.nan, 1.0), (1.0, math.nan), (math.inf, 1.0)]
+)
+def test_no_error_is_below_its_bound(value: float, bound: float) -> None:
+    with pytest.raises(CalibrationError, match="below"):
+        Certificate(value, bound)
 
 
 def test_nothing_is_advised_to_be_published() -> None:

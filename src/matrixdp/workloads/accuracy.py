@@ -1,5 +1,6 @@
 """The error of a strategy on a workload, before anything is measured."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,6 +9,7 @@ import numpy as np
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.workloads.dense import Dense
 from matrixdp.workloads.operator import Factor, FloatArray, Workload, along_axes
+from matrixdp.workloads.ranges import Ranges
 from matrixdp.workloads.strategy import Strategy
 
 __all__ = ["check_answers", "query_variances", "squared_error"]
@@ -68,7 +70,13 @@ def squared_error(workload: Workload, strategy: Strategy) -> float:
 
 
 def query_variances(workload: Workload, strategy: Strategy) -> FloatArray:
-    """Return the variance of each answer at unit noise on each measurement."""
+    """Return the variance of each answer at unit noise on each measurement.
+
+    For a product it is the product of what the factors say, unless there are weights.
+    """
+    terms = _terms(workload, strategy)
+    if strategy.weights is None and len(terms[0]) == len(workload.dimensions):
+        return np.concatenate([_product_of_variances(term, strategy.inverses) for term in terms])
     precisions = np.square(strategy.inverse_weights)
     return np.concatenate(
         [
@@ -79,9 +87,20 @@ def query_variances(workload: Workload, strategy: Strategy) -> FloatArray:
                 ],
                 precisions,
             ).ravel()
-            for term in _terms(workload, strategy)
+            for term in terms
         ]
     )
+
+
+def _product_of_variances(term: Sequence[Factor], inverses: Sequence[FloatArray]) -> FloatArray:
+    product = np.ones(1)
+    for factor, inverse in zip(term, inverses, strict=True):
+        if isinstance(factor, Ranges):
+            own = factor.variances(inverse @ inverse.T)
+        else:
+            own = _squared_response(factor, inverse, np.ones(inverse.shape[1]))
+        product = np.multiply.outer(product, own).ravel()
+    return product
 
 
 def check_answers(workload: Workload, strategy: Strategy) -> None:

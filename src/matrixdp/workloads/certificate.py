@@ -34,7 +34,8 @@ class Certificate:
 
     def __post_init__(self) -> None:
         """Refuse an error that is below the bound by more than its own rounding."""
-        if not self.value >= self.lower_bound * (1.0 - _ROUNDING_OF_VALUES) >= 0.0:
+        least = self.lower_bound * (1.0 - _ROUNDING_OF_VALUES)
+        if not math.inf > self.value >= least >= 0.0:
             raise CalibrationError(
                 f"value={self.value!r} is below lower_bound={self.lower_bound!r}, which no "
                 "strategy can be: the workload's entries are too far apart in size for float64; "

@@ -1,5 +1,8 @@
 """Strategies that need no search: every cell, or every query, by itself."""
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import linalg
 
@@ -7,7 +10,13 @@ from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.strategy import MOST_PAIRS, Strategy
 
-__all__ = ["direct_reach_squared", "direct_strategy", "identity_error", "identity_strategy"]
+__all__ = [
+    "direct_reach_squared",
+    "direct_strategy",
+    "identity_error",
+    "identity_strategy",
+    "reach_squared",
+]
 
 
 def identity_error(workload: Workload, neighbouring: Neighbouring) -> float:
@@ -23,18 +32,34 @@ def identity_strategy(workload: Workload) -> Strategy:
     return Strategy([np.eye(size) for size in workload.dimensions])
 
 
-def direct_reach_squared(workload: Workload, neighbouring: Neighbouring) -> float:
-    """Return the square of how far neighbours' answers may be apart.
+def reach_squared(grams: Sequence[FloatArray], neighbouring: Neighbouring) -> float:
+    """Return the square of how far neighbours are apart, from Gram matrices of the factors.
 
-    It is the variance of every answer if each query is measured by itself. For replacing a record
-    with more than 8,192 cells it is bounded by four times the largest squared norm of a column.
+    The largest entry of the diagonal, or ``G_jj + G_kk - 2 G_jk`` over all pairs; the latter is
+    bounded by four times the former with more than 8,192 cells.
     """
-    norms = workload.column_norms_squared()
-    if neighbouring == "add-remove":
-        return float(norms.max())
-    if workload.cells > MOST_PAIRS:
-        return 4.0 * float(norms.max())
-    gram = workload.gram()
+    if neighbouring == "replace" and math.prod(len(gram) for gram in grams) <= MOST_PAIRS:
+        whole = np.ones((1, 1))
+        for gram in grams:
+            whole = np.asarray(np.kron(whole, gram))
+        return _largest_distance(whole)
+    largest = math.prod(float(np.max(np.diagonal(gram))) for gram in grams)
+    return largest if neighbouring == "add-remove" else 4.0 * largest
+
+
+def direct_reach_squared(workload: Workload, neighbouring: Neighbouring) -> float:
+    """Return the same for the queries themselves.
+
+    It is the variance of every answer if each query is measured by itself.
+    """
+    if neighbouring == "replace" and workload.cells <= MOST_PAIRS:
+        return _largest_distance(workload.gram())
+    largest = float(workload.column_norms_squared().max())
+    return largest if neighbouring == "add-remove" else 4.0 * largest
+
+
+def _largest_distance(gram: FloatArray) -> float:
+    norms = np.diagonal(gram)
     return max(
         float(np.max(norm + norms - 2.0 * row)) for norm, row in zip(norms, gram, strict=True)
     )

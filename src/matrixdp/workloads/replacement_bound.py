@@ -1,9 +1,9 @@
 r"""Proven lower bounds of the error when a record is replaced.
 
-For F with columns that sum to zero, ``F F^T = sum over pairs of y_jk (e_j - e_k)(e_j - e_k)^T`` with
-``y_jk = -(F F^T)_jk``. A strategy with ``Q_jj + Q_kk - 2 Q_jk <= 1`` for all pairs therefore has
-``tr(F^T Q F) <= sum over pairs of max(y_jk, 0)``, and by the Cauchy-Schwarz inequality of nuclear
-norms, ``||W F||_*^2 <= tr(G Q^+) tr(F^T Q F)``.
+For F with columns that sum to zero, ``F F^T`` is the sum over pairs of
+``y_jk (e_j - e_k)(e_j - e_k)^T`` with ``y_jk = -(F F^T)_jk``. A strategy with
+``Q_jj + Q_kk - 2 Q_jk <= 1`` for all pairs therefore has ``tr(F^T Q F) <= sum of max(y_jk, 0)``,
+and by the Cauchy-Schwarz inequality of nuclear norms, ``||W F||_*^2 <= tr(G Q^+) tr(F^T Q F)``.
 """
 
 import math
@@ -81,7 +81,8 @@ def _roots_from_queries(explicit: Explicit, side: FloatArray) -> float:
     rounding = (side.shape[0] + 4) * _UNIT * float(np.linalg.norm(spread)) * (1.0 + 1e-6)
     left, _, right = linalg.svd(image, full_matrices=False, check_finite=False)
     lost = math.sqrt(min(image.shape)) * rounding
-    return max(nuclear_norm_lower_bound(image, left, right) - lost, 0.0) * (1.0 - 4 * _UNIT)
+    roots = nuclear_norm_lower_bound(image, left, right)
+    return max(float(roots - lost), 0.0) * (1.0 - 4 * _UNIT)
 
 
 def _roots(explicit: Explicit, side: FloatArray) -> float:

@@ -253,7 +253,7 @@ def _pseudo_inverse(matrix: FloatArray) -> FloatArray:
     even = matrix / norms[:, None]
     if rows == columns:
         with suppress(np.linalg.LinAlgError):
-            return np.asarray(np.linalg.inv(even)) / norms
+            return np.asarray(np.linalg.inv(even) / norms)
     inverse, rank = linalg.pinv(even, return_rank=True)
     return np.asarray(inverse / norms) if rank == rows else np.asarray(linalg.pinv(matrix))
 
