@@ -5,9 +5,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from matrixdp import CalibrationError, InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring
@@ -114,47 +111,6 @@ def test_bounds_are_proven(seed: int) -> None:
     assert bool(truth > certified_bound(gram, 0.0, wrong))
 
 
-whole_matrices = hnp.arrays(
-    np.float64,
-    st.tuples(st.integers(1, 8), st.integers(1, 8)),
-    elements=st.integers(-3, 3).map(float),
-).filter(lambda matrix: bool(np.all(np.any(matrix, axis=1))))
-
-
-@given(whole_matrices)
-@settings(max_examples=150)
-def test_never_worse_than_identity_or_direct_answering(matrix: np.ndarray) -> None:
-    workload = Dense(matrix)
-    best = optimal_strategy(workload, neighbouring="add-remove")
-    errors = compared_errors(workload, "add-remove")
-    assert best.rmse <= errors["identity"] * (1 + 1e-6)
-    assert best.rmse <= errors["direct"] * (1 + 1e-6)
-    assert best.certificate.gap < 1e-4
-    measured = oracle.dense_strategy(best.strategy)
-    np.testing.assert_allclose(matrix @ np.linalg.pinv(measured) @ measured, matrix, atol=1e-7)
-
-
-@given(whole_matrices.filter(lambda matrix: matrix.shape[1] > 1))
-@settings(max_examples=40)
-def test_replacement_is_never_worse_either(matrix: np.ndarray) -> None:
-    workload = Dense(matrix)
-    if not np.ptp(matrix, axis=1).any():
-        with pytest.raises(InvalidParameterError, match="do not change"):
-            optimal_strategy(workload, neighbouring="replace")
-        return
-    best = optimal_strategy(workload, neighbouring="replace")
-    errors = compared_errors(workload, "replace")
-    # The search stops at a gap of 1e-3, and the noise of the public total adds its share.
-    assert best.rmse <= errors["identity"] * 1.01
-    assert best.rmse <= errors["direct"] * 1.01
-    measured = oracle.dense_strategy(best.strategy)
-    distance = oracle.diameter(measured)
-    assert best.certificate.value == pytest.approx(
-        oracle.total_error(matrix, measured, distance), rel=1e-6
-    )
-    assert best.certificate.lower_bound <= best.certificate.value
-
-
 @pytest.mark.parametrize(
     "factors",
     [[Prefix(6), Ranges(5)], [Total(4), Prefix(7)], [Dense([[1, 2, 0], [0, 1, 1]]), Prefix(4)]],
@@ -221,7 +177,7 @@ def test_replacement_beyond_pairs_is_bounded_all_the_same() -> None:
     workload = Product([Prefix(40), Prefix(30)])
     best = optimal_strategy(workload, neighbouring="replace")
     assert 0.0 < best.certificate.gap < 1.0
-    table = optimal_strategy(marginals([9] * 4, [(0, 1), (2, 3)]), neighbouring="replace")
+    table = optimal_strategy(marginals([6] * 4, [(0, 1), (2, 3)]), neighbouring="replace")
     assert 0.0 < table.certificate.gap < 4.0
     # The same bound on a workload small enough to optimise is below its optimum.
     small = optimal_strategy(Product([Prefix(6), Prefix(5)]), neighbouring="replace")
@@ -230,24 +186,18 @@ def test_replacement_beyond_pairs_is_bounded_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("name", ["hierarchical", "wavelet"])
-@pytest.mark.parametrize("size", [1, 2, 7, 16])
-def test_compared_trees(name: str, size: int) -> None:
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("size", [2, 7, 16])
+def test_compared_trees(name: str, relation: Neighbouring, size: int) -> None:
     matrix, gram = {
         "hierarchical": (oracle.hierarchy(size), hierarchy_gram(size)),
         "wavelet": (oracle.haar_wavelet(size), haar_gram(size)),
     }[name]
     assert np.linalg.matrix_rank(matrix) == size
     np.testing.assert_array_equal(gram, matrix.T @ matrix)
-    if size > 1:
-        relations: list[tuple[Neighbouring, float]] = [
-            ("add-remove", oracle.column_norm(matrix)),
-            ("replace", oracle.diameter(matrix)),
-        ]
-        for relation, reach in relations:
-            workload = oracle.dense(Prefix(size))
-            expected = math.sqrt(oracle.total_error(workload, matrix, reach) / size)
-            found = compared_errors(Prefix(size), relation)[name]
-            assert found == pytest.approx(expected, rel=1e-9)
+    reach = (oracle.column_norm if relation == "add-remove" else oracle.diameter)(matrix)
+    expected = math.sqrt(oracle.total_error(oracle.dense(Prefix(size)), matrix, reach) / size)
+    assert compared_errors(Prefix(size), relation)[name] == pytest.approx(expected, rel=1e-9)
 
 
 def test_progress_is_told() -> None:

@@ -136,11 +136,11 @@ def _best(
     value = _error(workload, strategy, relation)
     if value <= bound * (1.0 + _CLOSE):
         return strategy, value
-    if identity_error(workload, relation) < value:
+    if identity_error(workload, relation) < value * (1.0 - _CLOSE):
         plain = identity_strategy(workload)
         strategy, value = plain, _error(workload, plain, relation)
     rank = min(workload.shape)
-    if rank * direct_reach_squared(workload, relation) < value:
+    if rank * direct_reach_squared(workload, relation) < value * (1.0 - _CLOSE):
         direct = direct_strategy(workload)
         error = math.inf if direct is None else _error(workload, direct, relation)
         if direct is not None and error < value:
