@@ -53,6 +53,8 @@ def test_operators_are_their_matrices(workload: Workload) -> None:
     np.testing.assert_array_equal(workload.gram(), matrix.T @ matrix)
     np.testing.assert_array_equal(workload.column_norms_squared(), np.sum(matrix**2, axis=0))
     assert workload.frobenius_squared() == np.sum(matrix**2)
+    np.testing.assert_array_equal(workload.written_out(), matrix)
+    np.testing.assert_array_equal(workload.magnitudes(), np.abs(matrix).sum(axis=1))
 
 
 @given(st.integers(1, 40), st.data())
@@ -79,6 +81,8 @@ def test_large_structures_are_never_written_out() -> None:
     assert workload.frobenius_squared() == (4096 * 4097 // 2) ** 2 * 1000
     with pytest.raises(InvalidParameterError, match="Product of smaller attributes"):
         workload.gram()
+    with pytest.raises(InvalidParameterError, match="use its operators"):
+        workload.written_out()
 
 
 @pytest.mark.parametrize(
