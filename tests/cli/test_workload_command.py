@@ -127,6 +127,10 @@ def test_post_processing() -> None:
         (["answer", "counts.npy", "out.txt", *PREFIX, *BUDGET], ".txt"),
         (["answer", "counts.npy", "queries.npy", *PREFIX, *BUDGET], "exists"),
         (["answer", "counts.npy", "counts.npy", *PREFIX, *BUDGET, "--force"], "which is read"),
+        (
+            ["evaluate", "--workload", "*".join(["total:99"] * 5), "--neighbouring", "add-remove"],
+            "leave out attributes",
+        ),
         (["optimise", *PREFIX, "--output", "taken.npz"], "taken.npz.json exists"),
         (["evaluate", "--workload", "total:4", "--neighbouring", "replace"], "subtract"),
         (["answer", "counts.csv", "out.npy", *PREFIX, *BUDGET], "16 cells"),

@@ -16,7 +16,9 @@ from matrixdp.workloads import (
     Union,
     Workload,
     marginals,
+    optimal_strategy,
 )
+from matrixdp.workloads.comparison import compared_errors
 from reference import workloads as oracle
 
 CASES: list[Workload] = [
@@ -83,6 +85,15 @@ def test_large_structures_are_never_written_out() -> None:
         workload.gram()
     with pytest.raises(InvalidParameterError, match="use its operators"):
         workload.written_out()
+    with pytest.raises(InvalidParameterError, match="leave out attributes"):
+        workload.column_norms_squared()
+    errors = compared_errors(Product([Prefix(64), Total(1000), Prefix(2000)]), "add-remove")
+    assert errors["direct"] == pytest.approx((64 * 2000) ** 0.5)
+    huge = Product([Prefix(16), Total(2200), Total(2200)])
+    best = optimal_strategy(huge, neighbouring="add-remove")
+    assert best.rmse == pytest.approx(
+        optimal_strategy(Prefix(16), neighbouring="add-remove").rmse, rel=1e-7
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The error of a strategy on a workload, before anything is measured."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -59,12 +60,15 @@ def squared_error(workload: Workload, strategy: Strategy) -> float:
 
     For a product it is ``prod_i tr(G_i F_i^+ F_i^+T)``; weights enter as their inverse squares.
     """
-    precisions = np.square(strategy.inverse_weights)
     total = 0.0
     for term in _terms(workload, strategy):
-        array = precisions
-        for factor, inverse in zip(term, strategy.inverses, strict=True):
-            array = np.tensordot(_squared_norms(factor, inverse), array, 1)
+        shares = [_squared_norms(*pair) for pair in zip(term, strategy.inverses, strict=True)]
+        if strategy.weights is None:
+            total += math.prod(float(np.sum(share)) for share in shares)
+            continue
+        array = np.square(strategy.inverse_weights)
+        for share in shares:
+            array = np.tensordot(share, array, 1)
         total += float(array)
     return total
 

@@ -18,6 +18,7 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 
 __all__ = [
     "LARGEST_EXPLICIT",
+    "LARGEST_HISTOGRAM",
     "LARGEST_WRITTEN",
     "Factor",
     "FloatArray",
@@ -30,6 +31,9 @@ FloatArray = NDArray[np.float64]
 
 LARGEST_EXPLICIT = 8192
 """The most cells whose Gram matrix is ever written out: half a gigabyte."""
+
+LARGEST_HISTOGRAM = 2**26
+"""The most cells of a histogram in memory."""
 
 LARGEST_WRITTEN = 2**26
 """The most entries of a workload that is ever written out: half a gigabyte."""
@@ -166,7 +170,18 @@ class Workload(abc.ABC):
         return worst + (len(terms) + len(self.dimensions) + 2) * _UNIT
 
     def column_norms_squared(self) -> FloatArray:
-        """Return the squared norm of every column of W: what one record changes, squared."""
+        """Return the squared norm of every column of W: what one record changes, squared.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are more than 2**26 cells.
+        """
+        if not self.cells <= LARGEST_HISTOGRAM:
+            raise InvalidParameterError(
+                f"the workload has {self.cells} cells, more than the {LARGEST_HISTOGRAM} of a "
+                "histogram in memory: leave out attributes, or merge their cells"
+            )
         total = np.zeros(self.dimensions)
         for term in self.terms():
             product = np.ones(())

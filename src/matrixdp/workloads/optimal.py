@@ -14,7 +14,7 @@ from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.certificate import Certificate
 from matrixdp.workloads.dual import Progress
 from matrixdp.workloads.explicit import Certified, Explicit, optimal_factor
-from matrixdp.workloads.operator import FloatArray, Workload
+from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Factor, FloatArray, Workload
 from matrixdp.workloads.plain import (
     direct_reach_squared,
     direct_strategy,
@@ -30,7 +30,6 @@ __all__ = ["OptimalStrategy", "optimal_strategy"]
 
 _MOST_CELLS_OF_A_UNION = 2048
 _MOST_CELLS_FOR_PAIRS = 1024
-_MOST_CELLS = 2**26
 _MOST_ROUNDS = 12
 _ROUND_GAIN = 1e-7
 # Closer to its bound a strategy cannot be worse than another by more than nothing.
@@ -139,13 +138,19 @@ def _best(
     if identity_error(workload, relation) < value * (1.0 - _CLOSE):
         plain = identity_strategy(workload)
         strategy, value = plain, _error(workload, plain, relation)
-    rank = min(workload.shape)
-    if rank * direct_reach_squared(workload, relation) < value * (1.0 - _CLOSE):
-        direct = direct_strategy(workload)
-        error = math.inf if direct is None else _error(workload, direct, relation)
-        if direct is not None and error < value:
-            return direct, error
+    direct = direct_strategy(workload) if _direct_may_win(workload, value, relation) else None
+    error = math.inf if direct is None else _error(workload, direct, relation)
+    if direct is not None and error < value:
+        return direct, error
     return strategy, value
+
+
+def _direct_may_win(workload: Workload, value: float, relation: Neighbouring) -> bool:
+    """Tell whether the rank times the queries' own reach, as far as these are known, is less."""
+    if len(workload.terms()) > 1 and not workload.writable:
+        return False
+    reach = direct_reach_squared(workload, relation)
+    return min(workload.shape) * reach < value * (1.0 - _CLOSE)
 
 
 def _error(workload: Workload, strategy: Strategy, relation: Neighbouring) -> float:
@@ -162,13 +167,22 @@ def _for_addition(workload: Workload, progress: Progress | None) -> _Found:
     if all(isinstance(factor, Identity | Total) for term in terms for factor in term):
         return _for_marginals(workload)
     if len(terms) == 1:
-        parts = [optimal_factor(Explicit.of(factor), progress) for factor in terms[0]]
+        parts = [_for_factor(factor, progress) for factor in terms[0]]
         bound = math.prod(part.lower_bound for part in parts)
         return _Found(Strategy([part.matrix for part in parts]), bound * _ROUNDED)
     if len(workload.dimensions) == 1 or workload.cells <= _MOST_CELLS_OF_A_UNION:
         whole = optimal_factor(Explicit.of(workload), progress)
         return _Found(Strategy([whole.matrix]), whole.lower_bound)
     return _for_union(workload, progress)
+
+
+def _for_factor(factor: Factor, progress: Progress | None) -> Certified:
+    """Return the optimum on one attribute: cells and totals are their own."""
+    if isinstance(factor, Identity):
+        return Certified(np.eye(factor.cells), float(factor.cells))
+    if isinstance(factor, Total):
+        return Certified(np.ones((1, factor.cells)), 1.0)
+    return optimal_factor(Explicit.of(factor), progress)
 
 
 def _for_marginals(workload: Workload) -> _Found:
@@ -181,10 +195,10 @@ def _for_marginals(workload: Workload) -> _Found:
     and its error the SVD bound.
     """
     sizes = workload.dimensions
-    if not workload.cells <= _MOST_CELLS:
+    if not workload.cells <= LARGEST_HISTOGRAM:
         raise InvalidParameterError(
-            f"the workload has {workload.cells} cells, more than the {_MOST_CELLS} of a histogram "
-            "in memory: leave out attributes, or merge their cells"
+            f"the workload has {workload.cells} cells, more than the {LARGEST_HISTOGRAM} of a "
+            "histogram in memory: leave out attributes, or merge their cells"
         )
     eigenvalues = np.zeros(sizes)
     for term in workload.terms():
@@ -206,9 +220,7 @@ def _for_union(workload: Workload, progress: Progress | None) -> _Found:
     terms = workload.terms()
     grams = [[factor.gram() for factor in term] for term in terms]
     alone = {
-        id(factor): optimal_factor(Explicit.of(factor), progress).lower_bound
-        for term in terms
-        for factor in term
+        id(factor): _for_factor(factor, progress).lower_bound for term in terms for factor in term
     }
     bound = sum(math.prod(alone[id(factor)] for factor in term) for term in terms)
     places = range(len(workload.dimensions))

@@ -54,6 +54,9 @@ def direct_reach_squared(workload: Workload, neighbouring: Neighbouring) -> floa
     """
     if neighbouring == "replace" and workload.cells <= MOST_PAIRS:
         return _largest_distance(workload.gram())
+    terms = workload.terms()
+    if len(terms) == 1:
+        return reach_squared([factor.gram() for factor in terms[0]], neighbouring)
     largest = float(workload.column_norms_squared().max())
     return largest if neighbouring == "add-remove" else 4.0 * largest
 
