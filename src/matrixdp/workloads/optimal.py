@@ -92,8 +92,11 @@ def optimal_strategy(
     bound is then the sum of the parts' optima, and the gap may be wide.
 
     *Replacing a record.* Up to 1,024 cells a strategy is sought for the pairs of cells (see
-    `replacement`) to a gap of one or two 1e-3. Beyond, the strategy for adding and removing is used
-    with its sensitivity for replacing, which may be far from the best, as its gap says.
+    `replacement`) to a gap of about 1e-3. Beyond, the strategy for adding and removing is used with
+    its sensitivity for replacing, which may be far from the best, as its gap says.
+
+    Where the strategy is not proven optimal, it is never worse than measuring every cell, or than
+    measuring every query of a product or of a union of at most 2**26 entries.
 
     References
     ----------
