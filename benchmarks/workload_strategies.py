@@ -10,11 +10,11 @@ HDMM (McKenna, Miklau, Hay and Machanavajjhala, PVLDB 2018 and its journal versi
 what its authors published for Gaussian noise is compared with instead, as root mean squared errors
 per query at unit noise. One attribute: the table ``experiments/journal/oned.csv`` of their
 repository dpcomp-org/hdmm at commit 08c1ba4 (columns Identity, YuanConvex, their optimiser for this
-noise, and SVDB).
-Five attributes, all ranges on each: the column OPT_X_rangeRMSE of
+noise, and SVDB). Five attributes, all ranges on each: the column OPT_X_rangeRMSE of
 ``hdmm/experiments/journal/scalability_kron_comparison.csv`` in cmla-psu/ResidualPlannerPlus at
-commit ed3ac78, where HDMM is run as the baseline of ResidualPlanner+ (He et al., arXiv 2305.08175). That the definitions
-are the same is checked: their figures for the identity strategy and the SVD bound must be ours.
+commit ed3ac78, where HDMM is the baseline of ResidualPlanner+ (He et al., arXiv 2305.08175). That
+the definitions are the same is checked: their figures for the identity strategy and the SVD bound
+must be ours.
 """
 
 import math
