@@ -48,7 +48,7 @@ benchmark-noise: $(NOISE_BENCH)
 	.venv-opendp/bin/python benchmarks/noise_memory.py $(SAVE)
 
 benchmark-workloads: $(WORKLOAD_BENCH)
-	.venv-jax/bin/python benchmarks/workload_strategies.py
+	.venv-jax/bin/python benchmarks/workload_strategies.py $(SAVE)
 
 # A thousand million samples: some minutes.
 noise-statistics: $(DEV)

@@ -22,6 +22,7 @@ __all__ = [
     "checked_symmetric",
     "eigenvalue_lower_bounds",
     "inverse_enclosure",
+    "nuclear_norm_lower_bound",
     "positive_vector",
     "semidefinite_eigenvalue_bounds",
     "singular_value_upper_bounds",
@@ -120,6 +121,32 @@ def semidefinite_eigenvalue_bounds(
     residual = _residual_norm(matrix, vectors * clipped, vectors.T) + error
     bounds = (clipped * (1.0 - defect) - residual) * (1.0 - 4 * _UNIT)
     return np.asarray(np.maximum(bounds, 0.0))
+
+
+def nuclear_norm_lower_bound(matrix: FloatArray, left: FloatArray, right: FloatArray) -> float:
+    """Return a lower bound of the sum of the singular values of a matrix, 0 at the least.
+
+    For any U and V, ``||M||_* >= tr(U^T M V) / (||U|| ||V||)``, because the spectral norm is dual
+    to the nuclear one; it is attained by the singular vectors, and what those are off by enters
+    only in the second order. The bound holds for every matrix whose entries are within one rounding
+    of the given ones.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (m, n)
+        M.
+    left, right : ndarray, shapes (m, k) and (k, n)
+        U and the transpose of V, as a float decomposition says.
+    """
+    rows, columns = matrix.shape
+    trace = math.fsum(np.einsum("ij,ij->j", left, matrix @ right.T).tolist())
+    sizes = np.einsum("ij,ij->j", np.abs(left), np.abs(matrix) @ np.abs(right.T))
+    terms = rows + columns + 8
+    rounding = 2 * terms * (_UNIT * math.fsum(sizes.tolist()) + left.size * _UNDERFLOW)
+    stretch = math.sqrt(
+        (1.0 + _orthonormality_defect(left)) * (1.0 + _orthonormality_defect(right.T))
+    )
+    return max(float((trace - rounding) / stretch) * (1.0 - 8 * _UNIT), 0.0)
 
 
 def singular_value_upper_bounds(matrix: FloatArray) -> FloatArray:

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from matrixdp.cli.main import main
+from matrixdp.mechanisms.answers_file import load_answers
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
+from matrixdp.mechanisms.strategy_file import load_strategy
 
 PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
@@ -56,6 +59,7 @@ def test_answers_and_their_statement(target: str, capsys: pytest.CaptureFixture[
     assert main(["workload", "answer", "counts.npy", target, *PREFIX, *BUDGET, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     statement = json.loads(Path(f"{target}.json").read_text())
+    assert load_answers(target).guarantee.epsilon == 1.0
     assert statement["guarantee"]["epsilon"] == said["epsilon"] == 1.0
     assert statement["file"]["sha256"] == hashlib.sha256(Path(target).read_bytes()).hexdigest()
     assert said["expected_rmse"] == statement["expected_rmse"] < 10
@@ -67,6 +71,33 @@ def test_a_matrix_of_queries_and_several_attributes() -> None:
     union = ["--workload", "prefix:4*total:4 + identity:4*ranges:4:2", "--neighbouring", "replace"]
     assert main(["workload", "answer", "counts.csv", "two.csv", *union, *BUDGET]) == 0
     assert len(Path("two.csv").read_text().splitlines()) == 4 + 4 * 7
+
+
+def test_the_error_is_known_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    draw = MatrixMechanism.release
+
+    def release(mechanism: MatrixMechanism, counts: np.ndarray) -> WorkloadRelease:
+        drawn.append("expected_error" in vars(mechanism))
+        return draw(mechanism, counts)
+
+    monkeypatch.setattr(MatrixMechanism, "release", release)
+    assert main(["workload", "answer", "counts.npy", "out.npy", *PREFIX, *BUDGET]) == 0
+    assert drawn == [True]
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("counts.npy", "./counts.npy"), ("link.npy", "counts.npy")]
+)
+def test_the_input_is_never_replaced(source: str, target: str, folder: Path) -> None:
+    (folder / "link.npy").symlink_to("counts.npy")
+    before = Path("counts.npy").read_bytes()
+    assert main(["workload", "answer", source, target, *PREFIX, *BUDGET, "--force"]) == 2
+    assert Path("counts.npy").read_bytes() == before
+    assert main(["workload", "optimise", *PREFIX, "--output", "s.npz"]) == 0
+    saved = ["--strategy", "s.npz", "--force"]
+    assert main(["workload", "answer", "counts.npy", "s.npz", *PREFIX, *BUDGET, *saved]) == 2
+    assert load_strategy("s.npz").workload == "Prefix(16)"
 
 
 def test_post_processing() -> None:
@@ -94,7 +125,14 @@ def test_post_processing() -> None:
         (["answer", "no.npy", "out.npy", *PREFIX, *BUDGET], "no.npy"),
         (["answer", "counts.txt", "out.npy", *PREFIX, *BUDGET], "counts.txt"),
         (["answer", "counts.npy", "out.txt", *PREFIX, *BUDGET], ".txt"),
-        (["answer", "counts.npy", "counts.npy", *PREFIX, *BUDGET], "exists"),
+        (["answer", "counts.npy", "queries.npy", *PREFIX, *BUDGET], "exists"),
+        (["answer", "counts.npy", "counts.npy", *PREFIX, *BUDGET, "--force"], "which is read"),
+        (
+            ["evaluate", "--workload", "*".join(["total:99"] * 5), "--neighbouring", "add-remove"],
+            "leave out attributes",
+        ),
+        (["optimise", *PREFIX, "--output", "taken.npz"], "taken.npz.json exists"),
+        (["evaluate", "--workload", "total:4", "--neighbouring", "replace"], "subtract"),
         (["answer", "counts.csv", "out.npy", *PREFIX, *BUDGET], "16 cells"),
         (["answer", "halves.npy", "out.npy", *PREFIX, *BUDGET], "whole numbers"),
         (["answer", "counts.npy", "out.npy", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
@@ -105,6 +143,7 @@ def test_bad_input_writes_nothing(
     arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save("halves.npy", np.full(16, 0.5))
+    Path("taken.npz.json").write_text("{}")
     before = sorted(path.name for path in folder.iterdir())
     assert main(["workload", *arguments]) == 2
     output = capsys.readouterr()

@@ -126,6 +126,15 @@ def test_the_rounding_allowance_is_needed_in_principle_and_small_in_practice() -
     )
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e5])
+def test_a_common_offset_costs_nothing_where_the_total_is_public(offset: float) -> None:
+    queries = np.array([[0.0, 1.0, 3.0], [2.0, 0.0, 0.0]])
+    plain = MatrixMechanism(Dense(queries + 1.0), BUDGET, neighbouring="replace")
+    moved = MatrixMechanism(Dense(queries + 1.0 + offset), BUDGET, neighbouring="replace")
+    assert moved.expected_error == pytest.approx(plain.expected_error, rel=1e-5)
+    assert moved.sensitivity.bound < moved.strategy.sensitivity("replace") * (1 + 1e-5)
+
+
 def test_the_guarantee() -> None:
     mechanism = MatrixMechanism(Prefix(9), BUDGET, neighbouring="replace")
     assert mechanism.guarantee.epsilon == 1.0

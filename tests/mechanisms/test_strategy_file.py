@@ -1,6 +1,9 @@
 """Saved strategies: read back whole, or refused."""
 
+import hashlib
+import io
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 
 from matrixdp import FileFormatError, InvalidParameterError, optimal_strategy
+from matrixdp.cli.main import main
 from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
 from matrixdp.workloads import Prefix, Product, marginals
 
@@ -37,6 +41,32 @@ def edit(field: str, value: object) -> Callable[[Path], None]:
     return change
 
 
+def rewrite(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    """Change the file and make its statement speak of what it is now."""
+
+    def damage(folder: Path) -> None:
+        data = change((folder / "s.npz").read_bytes())
+        (folder / "s.npz").write_bytes(data)
+        facts = {"name": "s.npz", "sha256": hashlib.sha256(data).hexdigest()}
+        edit("file", facts)(folder)
+
+    return damage
+
+
+def packed(**arrays: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type]
+    return content.getvalue()
+
+
+def squeezed_and_broken(_: bytes) -> bytes:
+    content = io.BytesIO()
+    np.savez_compressed(content, factor_0=np.random.default_rng(0).standard_normal((30, 30)))
+    data = bytearray(content.getvalue())
+    data[200:400] = bytes(200)
+    return bytes(data)
+
+
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
@@ -48,13 +78,27 @@ def edit(field: str, value: object) -> Callable[[Path], None]:
         (edit("file", None), "not a statement"),
         (edit("neighbouring", "swap"), "not a saved strategy"),
         (edit("value", "much"), "not a saved strategy"),
+        (edit("value", 0.0), "below"),
+        (lambda folder: (folder / "s.npz.json").write_bytes(b"\xff\xfe{"), "not a statement"),
+        (lambda folder: (folder / "s.npz.json").write_text("[" * 10**5), "not a statement"),
+        (rewrite(lambda data: data[:-30]), "arrays are damaged"),
+        (rewrite(lambda _: b""), "arrays are damaged"),
+        (rewrite(lambda _: pickle.dumps([1, 2])), "arrays are damaged"),
+        (rewrite(lambda _: packed(factor_0=np.array([object()]))), "arrays are damaged"),
+        (rewrite(lambda _: packed(factor_1=np.eye(2))), "arrays are damaged"),
+        (rewrite(lambda _: packed(other=np.eye(2))), "empty"),
+        (rewrite(squeezed_and_broken), "arrays are damaged"),
     ],
 )
 def test_damage_is_told(damage: Callable[[Path], None], told: str, tmp_path: Path) -> None:
     save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
     damage(tmp_path)
-    with pytest.raises(FileFormatError, match=told):
+    with pytest.raises(FileFormatError, match=told) as refusal:
         load_strategy(tmp_path / "s.npz")
+    assert "pickle" not in str(refusal.value)  # numpy would advise to load it all the same
+    command = ["--workload", "prefix:4", "--neighbouring", "add-remove"]
+    found = ["--strategy", str(tmp_path / "s.npz")]
+    assert main(["workload", "evaluate", *command, *found]) == 2
 
 
 def test_only_npz(tmp_path: Path) -> None:

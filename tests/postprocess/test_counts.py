@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import optimize
 
-from matrixdp import Budget, InvalidParameterError, MatrixMechanism, ReleaseKey
+from matrixdp import (
+    Budget,
+    CalibrationError,
+    InvalidParameterError,
+    MatrixMechanism,
+    ReleaseKey,
+)
 from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts
 from matrixdp.workloads import Prefix, Product, Workload, marginals
 from reference import workloads as oracle
@@ -37,6 +43,16 @@ def test_whole_counts_keep_the_total_and_stay_close(estimate: np.ndarray) -> Non
     assert abs(int(whole.sum()) - float(estimate.sum())) <= 0.5 + 1e-6
     assert np.all(whole[estimate >= 0] >= 0)
     np.testing.assert_array_equal(whole_counts(whole.astype(float)), whole)
+
+
+def test_an_estimate_that_did_not_converge_is_not_passed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mechanism = MatrixMechanism(Prefix(40), Budget(0.5, 1e-5), neighbouring="add-remove")
+    release = mechanism.release([0] * 40, key=ReleaseKey.from_bytes(bytes(32)))
+    monkeypatch.setattr("matrixdp.postprocess.counts._MOST_ITERATIONS", 1)
+    with pytest.raises(CalibrationError, match=r"use release\.estimate"):
+        nonnegative_estimate(release)
 
 
 def test_bad_estimates_are_refused() -> None:

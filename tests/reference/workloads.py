@@ -53,6 +53,30 @@ def dense_strategy(strategy: Strategy) -> FloatArray:
     return matrix if strategy.weights is None else strategy.weights.reshape(-1, 1) * matrix
 
 
+def hierarchy(size: int) -> FloatArray:
+    """Return the sums over the nodes of a binary tree, the larger half on the left."""
+    rows, nodes = [], [(0, size)]
+    while nodes:
+        start, stop = nodes.pop(0)
+        rows.append((np.arange(size) >= start) & (np.arange(size) < stop))
+        if stop - start > 1:
+            middle = (start + stop + 1) // 2
+            nodes += [(start, middle), (middle, stop)]
+    return np.array(rows, dtype=np.float64)
+
+
+def haar_wavelet(size: int) -> FloatArray:
+    """Return the total, and the left half less the right half of every node."""
+    rows = [np.ones(size)]
+    for row in hierarchy(size):
+        places = np.flatnonzero(row)
+        if len(places) > 1:
+            difference = -row
+            difference[places[: (len(places) + 1) // 2]] = 1.0
+            rows.append(difference)
+    return np.array(rows)
+
+
 def column_norm(matrix: FloatArray) -> float:
     return float(np.linalg.norm(matrix, axis=0).max())
 
@@ -78,5 +102,47 @@ def dual_value(gram: FloatArray, weights: FloatArray) -> arb:
         values = acb_mat(product).eig(nonstop=True)
         roots = sum((value.real.sqrt() for value in values), start=arb(0))
         return roots**2 / sum((arb(float(weight)) for weight in weights), start=arb(0))
+    finally:
+        ctx.prec = saved
+
+
+def root(ball: arb) -> arb:
+    """Return the root of a number that is not negative, of which a ball is known."""
+    if not ball.contains(0):
+        return ball.sqrt()
+    half = ball.abs_upper().sqrt() / 2
+    return arb(half.mid(), half.abs_upper())
+
+
+def nuclear_norm(matrix: FloatArray) -> arb:
+    """Return the sum of the singular values in ball arithmetic, from eigenvalues of ``M^T M``."""
+    saved, ctx.prec = ctx.prec, 600
+    try:
+        exact = arb_mat((matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T).tolist())
+        values = acb_mat(exact.transpose() * exact).eig(nonstop=True)
+        return sum((root(value.real) for value in values), start=arb(0))
+    finally:
+        ctx.prec = saved
+
+
+def replacement_dual_value(queries: FloatArray, pairs: FloatArray) -> arb:
+    """Return ``(tr (L^1/2 G L^1/2)^1/2)^2 / sum(y)`` in ball arithmetic, L the Laplacian of y.
+
+    L G has the same eigenvalues; in exact arithmetic one of them is 0, because L 1 is.
+    """
+    saved, ctx.prec = ctx.prec, 600
+    try:
+        weights = arb_mat(pairs.tolist())
+        cells = len(pairs)
+        laplacian = arb_mat(cells, cells)
+        for row in range(cells):
+            for column in range(cells):
+                laplacian[row, column] = -weights[row, column]
+            laplacian[row, row] = sum((weights[row, k] for k in range(cells)), start=arb(0))
+        exact = arb_mat(queries.tolist())
+        values = acb_mat(laplacian * exact.transpose() * exact).eig(nonstop=True)
+        roots = sum((root(value.real) for value in values), start=arb(0))
+        total = sum((arb(float(weight)) for weight in np.triu(pairs, 1).ravel()), start=arb(0))
+        return roots**2 / total
     finally:
         ctx.prec = saved

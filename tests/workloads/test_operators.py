@@ -16,7 +16,9 @@ from matrixdp.workloads import (
     Union,
     Workload,
     marginals,
+    optimal_strategy,
 )
+from matrixdp.workloads.comparison import compared_errors
 from reference import workloads as oracle
 
 CASES: list[Workload] = [
@@ -53,6 +55,8 @@ def test_operators_are_their_matrices(workload: Workload) -> None:
     np.testing.assert_array_equal(workload.gram(), matrix.T @ matrix)
     np.testing.assert_array_equal(workload.column_norms_squared(), np.sum(matrix**2, axis=0))
     assert workload.frobenius_squared() == np.sum(matrix**2)
+    np.testing.assert_array_equal(workload.written_out(), matrix)
+    np.testing.assert_array_equal(workload.magnitudes(), np.abs(matrix).sum(axis=1))
 
 
 @given(st.integers(1, 40), st.data())
@@ -79,6 +83,17 @@ def test_large_structures_are_never_written_out() -> None:
     assert workload.frobenius_squared() == (4096 * 4097 // 2) ** 2 * 1000
     with pytest.raises(InvalidParameterError, match="Product of smaller attributes"):
         workload.gram()
+    with pytest.raises(InvalidParameterError, match="use its operators"):
+        workload.written_out()
+    with pytest.raises(InvalidParameterError, match="leave out attributes"):
+        workload.column_norms_squared()
+    errors = compared_errors(Product([Prefix(64), Total(1000), Prefix(2000)]), "add-remove")
+    assert errors["direct"] == pytest.approx((64 * 2000) ** 0.5)
+    huge = Product([Prefix(16), Total(2200), Total(2200)])
+    best = optimal_strategy(huge, neighbouring="add-remove")
+    assert best.rmse == pytest.approx(
+        optimal_strategy(Prefix(16), neighbouring="add-remove").rmse, rel=1e-7
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from matrixdp import CalibrationError, InvalidParameterError
+from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads import (
     Certificate,
     Dense,
@@ -25,7 +23,7 @@ from matrixdp.workloads import (
     svd_bound,
 )
 from matrixdp.workloads.certificate import certified_bound
-from matrixdp.workloads.comparison import compared_errors, haar_wavelet, hierarchy
+from matrixdp.workloads.comparison import compared_errors, haar_gram, hierarchy_gram
 from matrixdp.workloads.dual import Problem, ascend, dual_point
 from reference import workloads as oracle
 
@@ -113,47 +111,6 @@ def test_bounds_are_proven(seed: int) -> None:
     assert bool(truth > certified_bound(gram, 0.0, wrong))
 
 
-whole_matrices = hnp.arrays(
-    np.float64,
-    st.tuples(st.integers(1, 8), st.integers(1, 8)),
-    elements=st.integers(-3, 3).map(float),
-).filter(lambda matrix: bool(np.all(np.any(matrix, axis=1))))
-
-
-@given(whole_matrices)
-@settings(max_examples=150)
-def test_never_worse_than_identity_or_direct_answering(matrix: np.ndarray) -> None:
-    workload = Dense(matrix)
-    best = optimal_strategy(workload, neighbouring="add-remove")
-    errors = compared_errors(workload, "add-remove")
-    assert best.rmse <= errors["identity"] * (1 + 1e-6)
-    assert best.rmse <= errors["direct"] * (1 + 1e-6)
-    assert best.certificate.gap < 1e-4
-    measured = oracle.dense_strategy(best.strategy)
-    np.testing.assert_allclose(matrix @ np.linalg.pinv(measured) @ measured, matrix, atol=1e-7)
-
-
-@given(whole_matrices.filter(lambda matrix: matrix.shape[1] > 1))
-@settings(max_examples=40)
-def test_replacement_is_never_worse_either(matrix: np.ndarray) -> None:
-    workload = Dense(matrix)
-    if not np.ptp(matrix, axis=1).any():
-        with pytest.raises(InvalidParameterError, match="do not change"):
-            optimal_strategy(workload, neighbouring="replace")
-        return
-    best = optimal_strategy(workload, neighbouring="replace")
-    errors = compared_errors(workload, "replace")
-    # The search stops at a gap of 1e-3, and the noise of the public total adds its share.
-    assert best.rmse <= errors["identity"] * 1.01
-    assert best.rmse <= errors["direct"] * 1.01
-    measured = oracle.dense_strategy(best.strategy)
-    distance = oracle.diameter(measured)
-    assert best.certificate.value == pytest.approx(
-        oracle.total_error(matrix, measured, distance), rel=1e-6
-    )
-    assert best.certificate.lower_bound <= best.certificate.value
-
-
 @pytest.mark.parametrize(
     "factors",
     [[Prefix(6), Ranges(5)], [Total(4), Prefix(7)], [Dense([[1, 2, 0], [0, 1, 1]]), Prefix(4)]],
@@ -220,7 +177,7 @@ def test_replacement_beyond_pairs_is_bounded_all_the_same() -> None:
     workload = Product([Prefix(40), Prefix(30)])
     best = optimal_strategy(workload, neighbouring="replace")
     assert 0.0 < best.certificate.gap < 1.0
-    table = optimal_strategy(marginals([9] * 4, [(0, 1), (2, 3)]), neighbouring="replace")
+    table = optimal_strategy(marginals([6] * 4, [(0, 1), (2, 3)]), neighbouring="replace")
     assert 0.0 < table.certificate.gap < 4.0
     # The same bound on a workload small enough to optimise is below its optimum.
     small = optimal_strategy(Product([Prefix(6), Prefix(5)]), neighbouring="replace")
@@ -228,22 +185,19 @@ def test_replacement_beyond_pairs_is_bounded_all_the_same() -> None:
     assert 2 * (values.sum() - values[0]) ** 2 / 29 < small.certificate.lower_bound * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("tree", [hierarchy, haar_wavelet])
-@pytest.mark.parametrize("size", [1, 2, 7, 16])
-def test_compared_trees(tree: object, size: int) -> None:
-    matrix = tree(size)  # type: ignore[operator]
+@pytest.mark.parametrize("name", ["hierarchical", "wavelet"])
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("size", [2, 7, 16])
+def test_compared_trees(name: str, relation: Neighbouring, size: int) -> None:
+    matrix, gram = {
+        "hierarchical": (oracle.hierarchy(size), hierarchy_gram(size)),
+        "wavelet": (oracle.haar_wavelet(size), haar_gram(size)),
+    }[name]
     assert np.linalg.matrix_rank(matrix) == size
-    assert np.all(matrix[0] == 1.0)
-    name = "hierarchical" if tree is hierarchy else "wavelet"
-    if size > 1:
-        for relation, reach in (
-            ("add-remove", oracle.column_norm(matrix)),
-            ("replace", oracle.diameter(matrix)),
-        ):
-            workload = oracle.dense(Prefix(size))
-            expected = math.sqrt(oracle.total_error(workload, matrix, reach) / size)
-            found = compared_errors(Prefix(size), relation)[name]  # type: ignore[arg-type]
-            assert found == pytest.approx(expected, rel=1e-9)
+    np.testing.assert_array_equal(gram, matrix.T @ matrix)
+    reach = (oracle.column_norm if relation == "add-remove" else oracle.diameter)(matrix)
+    expected = math.sqrt(oracle.total_error(oracle.dense(Prefix(size)), matrix, reach) / size)
+    assert compared_errors(Prefix(size), relation)[name] == pytest.approx(expected, rel=1e-9)
 
 
 def test_progress_is_told() -> None:
@@ -255,10 +209,13 @@ def test_progress_is_told() -> None:
     assert told[-1][1] < 1e-9 < told[0][1]
 
 
-def test_nearly_dependent_queries_are_refused_rather_than_answered_wrongly() -> None:
-    rows = np.array([[1.0, 1.0, 0.0], [1.0, 1.0 + 3e-8, 0.0], [0.0, 0.0, 1.0]])
-    with pytest.raises(CalibrationError, match="nearly imply"):
-        optimal_strategy(Dense(rows), neighbouring="add-remove")
+@pytest.mark.parametrize("apart", [3e-8, 1e-12, 2.0**-52])
+def test_nearly_dependent_queries_are_answered(apart: float) -> None:
+    rows = np.array([[1.0, 1.0, 0.0], [1.0, 1.0 + apart, 0.0], [0.0, 0.0, 1.0]])
+    best = optimal_strategy(Dense(rows), neighbouring="add-remove")
+    assert best.certificate.gap < 1e-6
+    measured = oracle.dense_strategy(best.strategy)
+    np.testing.assert_allclose(rows @ np.linalg.pinv(measured) @ measured, rows, atol=1e-9)
 
 
 def test_what_is_no_workload_is_refused() -> None:
@@ -274,11 +231,19 @@ def test_what_is_no_workload_is_refused() -> None:
 
 def test_the_solver_climbs_from_the_svd_bound() -> None:
     problem = Problem.of(Prefix(64).gram())
-    assert ascend(problem).bound > dual_point(problem, np.ones(64)).bound
+    assert ascend(problem).dual.bound > dual_point(problem, np.ones(64)).bound
 
 
 def test_a_certificate_without_a_bound_says_so() -> None:
     assert Certificate(1.0, 0.0).gap == math.inf
+
+
+@pytest.mark.parametrize(
+    ("value", "bound"), [(1.0, 1.0 + 1e-8), (math.nan, 1.0), (1.0, math.nan), (math.inf, 1.0)]
+)
+def test_no_error_is_below_its_bound(value: float, bound: float) -> None:
+    with pytest.raises(CalibrationError, match="below"):
+        Certificate(value, bound)
 
 
 def test_nothing_is_advised_to_be_published() -> None:

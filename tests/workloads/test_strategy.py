@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from matrixdp import InvalidParameterError, ShapeError
 from matrixdp.rounding import sqrt_down, sqrt_up
 from matrixdp.workloads import (
+    Dense,
     Identity,
     Prefix,
     Product,
+    Ranges,
     Strategy,
     marginals,
     optimal_strategy,
 )
-from matrixdp.workloads.accuracy import check_answers
+from matrixdp.workloads.accuracy import check_answers, query_variances
 from matrixdp.workloads.compensated import compensated_error, compensated_product
 from reference import workloads as oracle
 
@@ -175,6 +177,51 @@ def test_what_is_not_measured_is_not_answered() -> None:
         check_answers(Identity(2), Strategy([np.eye(2)], [1.0, 0.0]))
     with pytest.raises(ShapeError, match="square"):
         Strategy([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]], [1.0, 1.0, 100.0])
+
+
+def test_every_query_is_held_to_its_own_size() -> None:
+    queries = Dense([[1e8, 1e8, 0.0], [0.0, 0.0, 1e-4]])
+    lacking = Strategy([[[1.0, 1.0, 0.0]]])  # answers the first query only
+    with pytest.raises(InvalidParameterError, match="does not answer"):
+        check_answers(queries, lacking)
+    check_answers(queries, Strategy([[[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]))
+
+
+def test_rows_of_different_size_are_inverted_accurately() -> None:
+    rows = np.array([[2.0**20] * 4, [1e-6, -1e-6, 0.0, 0.0], [0.0, 0.0, 1e-3, -1e-3]])
+    inverse = Strategy([rows]).inverses[0]
+    expected = np.array([[2.0**-22] * 4, [5e5, -5e5, 0.0, 0.0], [0.0, 0.0, 500.0, -500.0]]).T
+    np.testing.assert_allclose(inverse, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_measurements_that_do_not_round_need_no_allowance() -> None:
+    rough = np.array([[0.1, 0.2, 0.3]])
+    total = np.full((1, 3), 2.0**20)
+    strategy = Strategy([np.concatenate([rough, total])])
+    assert strategy.rounded_norm == pytest.approx(0.3, rel=1e-12)
+    assert Strategy([total]).rounded_norm == 0.0
+    assert Strategy([np.eye(3)]).rounded_norm == 0.0
+    # 24 bits are one too many, and so is a row that spans more.
+    assert Strategy([[[2.0**-24 + 1.0, 1.0]]]).rounded_norm > 1.0
+    counts = RNG.integers(0, 2**30 // 3, 3).astype(float)
+    exact = 2**20 * sum(int(count) for count in counts)
+    assert int(strategy.measure(counts)[1]) == exact
+    # In a product, or under weights, nothing is taken for exact.
+    assert Strategy([np.eye(2), np.eye(2)]).rounded_norm >= 1.0
+
+
+@pytest.mark.parametrize("longest", [1, 3, 9])
+def test_variances_of_ranges_equal_dense(longest: int) -> None:
+    workload = Ranges(9, longest=longest)
+    strategy = Strategy([RNG.standard_normal((9, 9))])
+    response = oracle.dense(workload) @ np.linalg.pinv(strategy.factors[0])
+    expected = np.sum(np.square(response), axis=1)
+    np.testing.assert_allclose(query_variances(workload, strategy), expected, rtol=1e-8)
+    product = Product([workload, Prefix(2)])
+    both = Strategy([strategy.factors[0], np.eye(2)])
+    np.testing.assert_allclose(
+        query_variances(product, both), np.kron(expected, [1.0, 2.0]), rtol=1e-8
+    )
 
 
 def test_masked_counts_are_refused() -> None:

@@ -1,15 +1,11 @@
 """``matrixdp workload``: the best way to answer linear queries, its error, and the answers."""
 
-import hashlib
-import io
-import json
 import math
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 
@@ -17,17 +13,11 @@ from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload
 from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.mechanisms.matrix_files import (
-    FORMATS,
-    MatrixFile,
-    check_target,
-    read_matrix,
-    write_all,
-    write_matrix,
-)
+from matrixdp.mechanisms.answers_file import save_answers
+from matrixdp.mechanisms.matrix_files import FORMATS, check_target, read_matrix
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
 from matrixdp.mechanisms.statement import statement_path
-from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
+from matrixdp.mechanisms.strategy_file import check_strategy_target, load_strategy, save_strategy
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.rounding import shown_down, shown_up
@@ -36,15 +26,13 @@ from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.comparison import compared_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from matrixdp.workloads.dual import Progress
 
 __all__ = ["app"]
-
-SCHEMA = "matrixdp-answers/1"
 
 app = typer.Typer(
     help="Linear queries on a histogram: optimise, evaluate, answer.", no_args_is_help=True
@@ -76,9 +64,7 @@ def optimise(
     relation = checked_neighbouring(neighbouring)
     queries = read_workload(workload)
     if output is not None:
-        if output.suffix != ".npz":
-            raise InvalidParameterError(f"{output} does not end in .npz: name such a file")
-        check_target(output, force=force)
+        check_strategy_target(output, force=force)
     with _progress() as progress:
         found = optimal_strategy(queries, neighbouring=relation, progress=progress)
     if output is not None:
@@ -175,6 +161,7 @@ def answer(
     queries = read_workload(workload)
     beside = statement_path(target)
     _check_format(target)
+    _check_distinct(target, [source, *([] if strategy is None else [strategy])])
     check_target(target, force=force)
     check_target(beside, force=force)
     counts = _read_counts(source)
@@ -185,9 +172,11 @@ def answer(
     else:
         chosen = load_strategy(strategy).strategy
     mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
-    release = mechanism.release(counts)
-    _write(mechanism, release, target, beside, nonnegative=nonnegative, whole=whole, force=force)
-    _report(mechanism, target, beside, as_json=as_json)
+    expected = mechanism.expected_error  # before anything is drawn
+    steps = _steps(nonnegative=nonnegative, whole=whole)
+    answers = _answers(mechanism.release(counts), steps)
+    save_answers(mechanism, answers, target, post_processing=steps, force=force)
+    _report(mechanism, expected, target, beside, as_json=as_json)
 
 
 @contextmanager
@@ -202,8 +191,17 @@ def _progress() -> "Iterator[Progress]":
         yield told
 
 
-def _read_counts(source: Path) -> "NDArray[Any]":
+def _check_distinct(target: Path, inputs: list[Path]) -> None:
+    """Refuse to write over what is read, even if forced."""
+    written = {path.resolve() for path in (target, statement_path(target))}
+    for path in inputs:
+        if {path.resolve(), statement_path(path).resolve()} & written:
+            raise InvalidParameterError(
+                f"{target} would replace {path}, which is read: choose another name for the answers"
+            )
 
+
+def _read_counts(source: Path) -> "NDArray[Any]":
     _check_format(source)
     try:
         with source.open("rb") as file:
@@ -218,48 +216,23 @@ def _check_format(path: Path) -> None:
         raise InvalidParameterError(f"{path} is of no known format: use {', '.join(FORMATS)}")
 
 
-def _encode(answers: Any, target: Path) -> bytes:
-
-    content = io.BytesIO()
-    write_matrix(content, MatrixFile(np.asarray(answers).reshape(-1, 1)), target.suffix)
-    return content.getvalue()
+def _steps(*, nonnegative: bool, whole: bool) -> tuple[str, ...]:
+    chosen = {"non-negative": nonnegative, "whole": whole}
+    return tuple(step for step, wanted in chosen.items() if wanted)
 
 
-def _write(
-    mechanism: MatrixMechanism,
-    release: WorkloadRelease,
-    target: Path,
-    beside: Path,
-    *,
-    nonnegative: bool,
-    whole: bool,
-    force: bool,
-) -> None:
-
+def _answers(release: WorkloadRelease, steps: tuple[str, ...]) -> "NDArray[Any]":
     from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts  # noqa: PLC0415
 
-    estimate = nonnegative_estimate(release) if nonnegative else release.estimate
-    if whole:
+    estimate = nonnegative_estimate(release) if "non-negative" in steps else release.estimate
+    if "whole" in steps:
         estimate = whole_counts(estimate).astype(float)
-    data = _encode(mechanism.workload.apply(estimate), target)
-    record: Mapping[str, Any] = {
-        "schema": SCHEMA,
-        "mechanism": "MatrixMechanism",
-        "guarantee": asdict(release.guarantee),
-        "in_words": str(release.guarantee),
-        "workload": repr(mechanism.workload),
-        "queries": mechanism.workload.rows,
-        "noise_scale": mechanism.covariance.scale,
-        "expected_rmse": mechanism.expected_error,
-        "nonnegative": nonnegative,
-        "whole": whole,
-        "file": {"name": target.name, "sha256": hashlib.sha256(data).hexdigest()},
-    }
-    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    write_all([(beside, text.encode()), (target, data)], force=force)
+    return release.workload.apply(estimate)
 
 
-def _report(mechanism: MatrixMechanism, target: Path, beside: Path, *, as_json: bool) -> None:
+def _report(
+    mechanism: MatrixMechanism, expected: float, target: Path, beside: Path, *, as_json: bool
+) -> None:
     guarantee = mechanism.guarantee
     if as_json:
         print_json(
@@ -267,13 +240,13 @@ def _report(mechanism: MatrixMechanism, target: Path, beside: Path, *, as_json: 
                 "output": str(target),
                 "statement": str(beside),
                 "queries": mechanism.workload.rows,
-                "expected_rmse": mechanism.expected_error,
+                "expected_rmse": expected,
                 **asdict(guarantee),
             }
         )
         return
     typer.echo(f"{guarantee}", err=True)
     typer.echo(
-        f"r.m.s. error per query {shown_up(mechanism.expected_error)}; wrote {target} and {beside}",
+        f"r.m.s. error per query {shown_up(expected)}; wrote {target} and {beside}",
         err=True,
     )

@@ -105,7 +105,8 @@ class MatrixMechanism:
     ``r |A| x`` with r = `Strategy.measurement_error`, about 2**-53 for each attribute, because the
     products are compensated. Since ``|| |A| x || <= (records) max_j ||a_j||``, two neighbours'
     measurements are at most ``s + 2 r 2**30 max_j ||a_j||`` apart, s the exact sensitivity rounded
-    up: some 1e-6 more than s. What float64 rounds to zero is far below what that is rounded up by.
+    up and a_j without the measurements that are exact (`Strategy.rounded_norm`): some 1e-6 more
+    than s. What float64 rounds to zero is far below what that is rounded up by.
     The noise is that of `IMGM` on the Frobenius ball; everything after it is post-processing.
 
     References
@@ -249,5 +250,5 @@ class MatrixMechanism:
 def measured_sensitivity(strategy: Strategy, neighbouring: Neighbouring) -> float:
     """Return how far apart the measurements of neighbours can be, as the floats that they are."""
     rounding = 2.0 * strategy.measurement_error * LARGEST_TOTAL
-    exact, largest = strategy.sensitivity(neighbouring), strategy.sensitivity("add-remove")
-    return (exact + rounding * largest) * (1.0 + 2.0**-50)
+    exact = strategy.sensitivity(neighbouring)
+    return (exact + rounding * strategy.rounded_norm) * (1.0 + 2.0**-50)

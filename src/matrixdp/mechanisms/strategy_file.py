@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.mechanisms.matrix_files import check_target, write_all
@@ -19,7 +19,7 @@ from matrixdp.workloads.certificate import Certificate
 from matrixdp.workloads.optimal import OptimalStrategy
 from matrixdp.workloads.strategy import Strategy
 
-__all__ = ["SCHEMA", "SavedStrategy", "load_strategy", "save_strategy"]
+__all__ = ["SCHEMA", "SavedStrategy", "check_strategy_target", "load_strategy", "save_strategy"]
 
 SCHEMA = "matrixdp-strategy/1"
 
@@ -53,11 +53,7 @@ def save_strategy(
         Whether to replace existing files.
     """
     target = Path(path)
-    if target.suffix != ".npz":
-        raise InvalidParameterError(f"{target} does not end in .npz: name such a file")
-    beside = statement_path(target)
-    check_target(target, force=force)
-    check_target(beside, force=force)
+    check_strategy_target(target, force=force)
     arrays = {f"factor_{place}": part for place, part in enumerate(optimum.strategy.factors)}
     if optimum.strategy.weights is not None:
         arrays["weights"] = optimum.strategy.weights
@@ -74,7 +70,15 @@ def save_strategy(
         "file": {"name": target.name, "sha256": hashlib.sha256(data).hexdigest()},
     }
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    write_all([(beside, text.encode()), (target, data)], force=force)
+    write_all([(statement_path(target), text.encode()), (target, data)], force=force)
+
+
+def check_strategy_target(target: Path, *, force: bool) -> None:
+    """Refuse a file, or its statement, that could not be written; before minutes of work."""
+    if target.suffix != ".npz":
+        raise InvalidParameterError(f"{target} does not end in .npz: name such a file")
+    check_target(target, force=force)
+    check_target(statement_path(target), force=force)
 
 
 def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
@@ -93,19 +97,22 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
         raise FileFormatError(
             f"{error.filename} is missing: a saved strategy is a file and its .json statement"
         ) from error
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{source}.json is not a statement of a strategy") from None
     record = _read_statement(text, f"{source}.json")
     if hashlib.sha256(data).hexdigest() != record["file"]["sha256"]:
         raise FileFormatError(
             f"{source} is not the file that its statement speaks of: its digest differs"
         )
+    factors, weights = _read_arrays(data, str(source))
     try:
         return SavedStrategy(
-            _read_arrays(data),
+            Strategy(factors, weights),
             str(record["workload"]),
             checked_neighbouring(record["neighbouring"]),
             Certificate(float(record["value"]), float(record["lower_bound"])),
         )
-    except (KeyError, TypeError, ValueError, OSError, BadZipFile, MatrixDPError) as error:
+    except (KeyError, TypeError, ValueError, MatrixDPError) as error:
         raise FileFormatError(f"{source} is not a saved strategy ({error})") from error
 
 
@@ -113,16 +120,20 @@ def _read_statement(text: str, name: str) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads(text)
         schema, _ = record["schema"], record["file"]["sha256"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{name} is not a statement of a strategy ({error})") from error
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise FileFormatError(f"{name} is not a statement of a strategy") from None
     if schema != SCHEMA:
         raise FileFormatError(f"{name} has schema {schema!r}: this version reads {SCHEMA!r}")
     return record
 
 
-def _read_arrays(data: bytes) -> Strategy:
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        count = sum(name.startswith("factor_") for name in archive.files)
-        factors = [archive[f"factor_{place}"] for place in range(count)]
-        weights = archive["weights"] if "weights" in archive.files else None
-        return Strategy(factors, weights)
+def _read_arrays(data: bytes, name: str) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            count = sum(member.startswith("factor_") for member in archive.files)
+            factors = [archive[f"factor_{place}"] for place in range(count)]
+            return factors, archive["weights"] if "weights" in archive.files else None
+    except Exception:  # noqa: BLE001 (numpy raises what its parsers raise: zipfile, zlib, pickle)
+        raise FileFormatError(
+            f"{name} is not a saved strategy: its arrays are damaged; save it again"
+        ) from None

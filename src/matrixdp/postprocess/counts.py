@@ -16,6 +16,8 @@ __all__ = ["nonnegative_estimate", "whole_counts"]
 FloatArray = NDArray[np.float64]
 
 _MOST_ITERATIONS = 2000
+# Of the noise in the objective's slope: what is left of it there is far below what is known.
+_NEGLIGIBLE = 1e-2
 
 
 def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
@@ -28,6 +30,11 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
     ----------
     release : WorkloadRelease
         From `MatrixMechanism.release`.
+
+    Raises
+    ------
+    CalibrationError
+        If the search ended where it could still go down by more than the noise blurs.
 
     Examples
     --------
@@ -53,8 +60,12 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
         bounds=[(0.0, None)] * release.workload.cells,
         options={"maxiter": _MOST_ITERATIONS, "maxfun": 2 * _MOST_ITERATIONS},
     )
-    if not np.isfinite(found.x).all():
-        raise CalibrationError("the non-negative estimate did not converge: use release.estimate")
+    slope = np.where(found.x > 0.0, found.jac, np.minimum(found.jac, 0.0))
+    noise = release.measurements.noise_scale * strategy.sensitivity("add-remove")
+    if not float(np.max(np.abs(slope))) <= _NEGLIGIBLE * noise:
+        raise CalibrationError(
+            f"the non-negative estimate did not converge ({found.message}): use release.estimate"
+        )
     return np.asarray(found.x)
 
 

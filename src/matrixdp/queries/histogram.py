@@ -1,5 +1,6 @@
 """Counting records in cells."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,10 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import positive_integer
+from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = ["histogram"]
-
-_MOST_CELLS = 2**27
 
 
 def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64]:
@@ -38,9 +38,9 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
     [[0, 2], [0, 0], [0, 1]]
     """
     sizes = tuple(positive_integer(size, "dimensions") for size in dimensions)
-    if not sizes or not int(np.prod(sizes, dtype=object)) <= _MOST_CELLS:
+    if not sizes or not math.prod(sizes) <= LARGEST_HISTOGRAM:
         raise InvalidParameterError(
-            f"dimensions={sizes} must have from 1 to {_MOST_CELLS} cells: merge cells"
+            f"dimensions={sizes} must have from 1 to {LARGEST_HISTOGRAM} cells: merge cells"
         )
     array = np.asarray(records)
     if array.ndim == 1 and len(sizes) == 1:

@@ -1,12 +1,16 @@
 """The error of a strategy on a workload, before anything is measured."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.workloads.dense import Dense
 from matrixdp.workloads.operator import Factor, FloatArray, Workload, along_axes
+from matrixdp.workloads.ranges import Ranges
 from matrixdp.workloads.strategy import Strategy
 
 __all__ = ["check_answers", "query_variances", "squared_error"]
@@ -44,6 +48,9 @@ class _Flat(Factor):
         cells = [self.whole.apply_transpose(columns[:, place]) for place in range(columns.shape[1])]
         return np.stack(cells, axis=1).reshape(self.cells, *array.shape[1:])
 
+    def magnitudes(self) -> FloatArray:
+        return self.whole.magnitudes()
+
     def gram(self) -> FloatArray:
         return self.whole.gram()
 
@@ -53,19 +60,27 @@ def squared_error(workload: Workload, strategy: Strategy) -> float:
 
     For a product it is ``prod_i tr(G_i F_i^+ F_i^+T)``; weights enter as their inverse squares.
     """
-    precisions = np.square(strategy.inverse_weights)
     total = 0.0
     for term in _terms(workload, strategy):
-        array = precisions
-        for factor, inverse in zip(term, strategy.inverses, strict=True):
-            shares = np.einsum("ij,ij->j", inverse, factor.gram() @ inverse)
-            array = np.tensordot(shares, array, 1)
+        shares = [_squared_norms(*pair) for pair in zip(term, strategy.inverses, strict=True)]
+        if strategy.weights is None:
+            total += math.prod(float(np.sum(share)) for share in shares)
+            continue
+        array = np.square(strategy.inverse_weights)
+        for share in shares:
+            array = np.tensordot(share, array, 1)
         total += float(array)
     return total
 
 
 def query_variances(workload: Workload, strategy: Strategy) -> FloatArray:
-    """Return the variance of each answer at unit noise on each measurement."""
+    """Return the variance of each answer at unit noise on each measurement.
+
+    For a product it is the product of what the factors say, unless there are weights.
+    """
+    terms = _terms(workload, strategy)
+    if strategy.weights is None and len(terms[0]) == len(workload.dimensions):
+        return np.concatenate([_product_of_variances(term, strategy.inverses) for term in terms])
     precisions = np.square(strategy.inverse_weights)
     return np.concatenate(
         [
@@ -76,16 +91,27 @@ def query_variances(workload: Workload, strategy: Strategy) -> FloatArray:
                 ],
                 precisions,
             ).ravel()
-            for term in _terms(workload, strategy)
+            for term in terms
         ]
     )
+
+
+def _product_of_variances(term: Sequence[Factor], inverses: Sequence[FloatArray]) -> FloatArray:
+    product = np.ones(1)
+    for factor, inverse in zip(term, inverses, strict=True):
+        if isinstance(factor, Ranges):
+            own = factor.variances(inverse @ inverse.T)
+        else:
+            own = _squared_response(factor, inverse, np.ones(inverse.shape[1]))
+        product = np.multiply.outer(product, own).ravel()
+    return product
 
 
 def check_answers(workload: Workload, strategy: Strategy) -> None:
     """Refuse a strategy from which the workload cannot be answered: ``W A^+ A`` must be W.
 
     That is tried, factor by factor, on two fixed random vectors; with weights, which may leave
-    measurements out, on the whole.
+    measurements out, on the whole. Every query is held to its own size.
     """
     if strategy.weights is not None:
         _check_weighted_answers(workload, strategy)
@@ -93,8 +119,7 @@ def check_answers(workload: Workload, strategy: Strategy) -> None:
         for factor, matrix, inverse in zip(term, strategy.factors, strategy.inverses, strict=True):
             tried = np.random.default_rng(0).standard_normal((factor.cells, _TRIALS))
             lost = factor.along(tried - inverse @ (matrix @ tried))
-            largest = float(np.max(np.abs(factor.along(np.abs(tried)))))
-            if not float(np.max(np.abs(lost))) <= _ANSWERED * largest:
+            if not _negligible(lost, factor.magnitudes()[:, None], tried):
                 raise InvalidParameterError(
                     f"the strategy does not answer {factor.name}: some queries are not "
                     "combinations of its measurements; measure more, or use optimal_strategy"
@@ -105,13 +130,32 @@ def _check_weighted_answers(workload: Workload, strategy: Strategy) -> None:
     tried = np.random.default_rng(0).standard_normal(strategy.dimensions)
     estimate = strategy.reconstruct(strategy.apply(tried)).reshape(strategy.dimensions)
     lost = workload.apply((tried - estimate).ravel())
-    if not float(np.max(np.abs(lost))) <= _ANSWERED * float(
-        np.max(np.abs(workload.apply(np.abs(tried).ravel())))
-    ):
+    if not _negligible(lost, workload.magnitudes(), tried):
         raise InvalidParameterError(
             "the weights leave out measurements that the workload needs: give them weight, or use "
             "optimal_strategy"
         )
+
+
+def _negligible(lost: FloatArray, magnitudes: FloatArray, tried: FloatArray) -> bool:
+    """Tell whether every query lost next to nothing of what it could have answered at most."""
+    return bool(np.all(np.abs(lost) <= _ANSWERED * float(np.max(np.abs(tried))) * magnitudes))
+
+
+def _squared_norms(factor: Factor, columns: FloatArray) -> FloatArray:
+    """Return ``||W x||^2`` for each column x.
+
+    Through the Gram matrix, which is exact for the structured factors; where entries may be of any
+    size, through the answers, because squares would hide the small beside the large.
+    """
+    if not isinstance(factor, Dense | _Flat):
+        return np.asarray(np.einsum("ij,ij->j", columns, factor.gram() @ columns))
+    step = max(1, _TOGETHER // factor.rows)
+    blocks = [
+        np.sum(np.square(factor.along(columns[:, start : start + step])), axis=0)
+        for start in range(0, columns.shape[1], step)
+    ]
+    return np.concatenate(blocks)
 
 
 def _terms(workload: Workload, strategy: Strategy) -> tuple[tuple[Factor, ...], ...]:

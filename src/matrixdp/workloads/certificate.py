@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from matrixdp.spectra import semidefinite_eigenvalue_bounds
+from matrixdp.errors import CalibrationError
+from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
 from matrixdp.workloads.dual import DualPoint
 from matrixdp.workloads.operator import FloatArray, Workload
 
-__all__ = ["Certificate", "certified_bound", "svd_bound"]
+__all__ = ["Certificate", "certified_bound", "certified_bound_from_queries", "svd_bound"]
 
 _UNIT = sys.float_info.epsilon / 2
 _RANK_TOLERANCE = 2.0**-48
+_ROUNDING_OF_VALUES = 1e-9
 _WRITTEN_OUT = 2048
 
 
@@ -29,6 +31,16 @@ class Certificate:
 
     value: float
     lower_bound: float
+
+    def __post_init__(self) -> None:
+        """Refuse an error that is below the bound by more than its own rounding."""
+        least = self.lower_bound * (1.0 - _ROUNDING_OF_VALUES)
+        if not math.inf > self.value >= least >= 0.0:
+            raise CalibrationError(
+                f"value={self.value!r} is below lower_bound={self.lower_bound!r}, which no "
+                "strategy can be: the workload's entries are too far apart in size for float64; "
+                "scale its queries towards each other, or leave out tiny entries"
+            )
 
     @property
     def gap(self) -> float:
@@ -61,6 +73,26 @@ def certified_bound(gram: FloatArray, gram_error: float, point: DualPoint) -> fl
     error = (3 * _UNIT * trace + gram_error * spread * float(np.trace(gram))) * (1.0 + 1e-12)
     bounds = semidefinite_eigenvalue_bounds(scaled, np.square(point.roots), point.vectors, error)
     roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * _UNIT)
+    return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * _UNIT)
+
+
+def certified_bound_from_queries(queries: FloatArray, weights: FloatArray) -> float:
+    """Return the same bound as ``||W D^(1/2)||_*^2 / sum(d)``, from the queries themselves.
+
+    It loses next to nothing where `certified_bound` cannot see the square of a small singular value
+    beside that of a large one.
+
+    Parameters
+    ----------
+    queries : ndarray
+        W.
+    weights : ndarray
+        d, positive.
+    """
+    sides = np.sqrt(weights)
+    scaled = queries * sides
+    left, _, right = linalg.svd(scaled, full_matrices=False, check_finite=False)
+    roots = nuclear_norm_lower_bound(scaled, left, right)
     return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * _UNIT)
 
 

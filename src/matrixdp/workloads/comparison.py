@@ -8,45 +8,49 @@ from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
-from matrixdp.workloads.strategy import Strategy
+from matrixdp.workloads.plain import direct_reach_squared, identity_error, reach_squared
+from matrixdp.workloads.replacement import check_contrasts
 
-__all__ = ["compared_errors", "haar_wavelet", "hierarchy"]
-
-_MOST_PAIRS = 4096
+__all__ = ["compared_errors", "haar_gram", "hierarchy_gram"]
 
 
-def hierarchy(size: int) -> FloatArray:
-    """Return the binary tree over cells: the sum of every node, from the whole to single cells.
+def hierarchy_gram(size: int) -> FloatArray:
+    """Return ``A^T A`` of the binary tree over cells: the sum of every node, down to single cells.
 
-    Hay, Rastogi, Miklau and Suciu (2010). A node of odd size has the larger half on the left.
+    Hay, Rastogi, Miklau and Suciu (2010). A node of odd size has the larger half on the left. Entry
+    (i, j) counts the nodes that hold both cells.
     """
-    rows, nodes = [], [(0, size)]
-    while nodes:
-        start, stop = nodes.pop(0)
-        row = np.zeros(size)
-        row[start:stop] = 1.0
-        rows.append(row)
-        if stop - start > 1:
-            middle = (start + stop + 1) // 2
-            nodes += [(start, middle), (middle, stop)]
-    return np.array(rows)
+    gram = np.zeros((size, size))
+    for start, _, stop in _nodes(size):
+        gram[start:stop, start:stop] += 1.0
+    return gram
 
 
-def haar_wavelet(size: int) -> FloatArray:
-    """Return the total, and for every node of the binary tree its left half less its right half.
+def haar_gram(size: int) -> FloatArray:
+    """Return ``A^T A`` of the total, and of every node's left half less its right half.
 
     Xiao, Wang and Gehrke (2010), unweighted.
     """
-    sums = hierarchy(size)
-    widths = np.sum(sums, axis=1)
-    rows = [sums[0]]
-    for row in sums[widths > 1]:
-        places = np.flatnonzero(row)
-        left = places[: (len(places) + 1) // 2]
-        difference = -row
-        difference[left] = 1.0
-        rows.append(difference)
-    return np.array(rows)
+    gram = np.ones((size, size))
+    for start, middle, stop in _nodes(size):
+        if stop - start > 1:
+            gram[start:middle, start:middle] += 1.0
+            gram[middle:stop, middle:stop] += 1.0
+            gram[start:middle, middle:stop] -= 1.0
+            gram[middle:stop, start:middle] -= 1.0
+    return gram
+
+
+def _nodes(size: int) -> list[tuple[int, int, int]]:
+    """Return where each node of the tree starts, is divided and stops."""
+    nodes, waiting = [], [(0, size)]
+    while waiting:
+        start, stop = waiting.pop()
+        middle = (start + stop + 1) // 2
+        nodes.append((start, middle, stop))
+        if stop - start > 1:
+            waiting += [(start, middle), (middle, stop)]
+    return nodes
 
 
 def compared_errors(workload: Workload, neighbouring: Neighbouring) -> dict[str, float]:
@@ -62,36 +66,27 @@ def compared_errors(workload: Workload, neighbouring: Neighbouring) -> dict[str,
     >>> {name: round(error, 3) for name, error in found.items()}
     {'identity': 8.031, 'direct': 11.314, 'hierarchical': 2.81, 'wavelet': 2.794}
     """
-    one = 1.0 if neighbouring == "add-remove" else 2.0
+    if neighbouring == "replace":
+        check_contrasts(workload)
     return {
-        "identity": math.sqrt(one * workload.frobenius_squared() / workload.rows),
-        "direct": math.sqrt(_direct_square(workload, neighbouring)),
-        "hierarchical": _tree_error(workload, neighbouring, hierarchy),
-        "wavelet": _tree_error(workload, neighbouring, haar_wavelet),
+        "identity": math.sqrt(identity_error(workload, neighbouring) / workload.rows),
+        "direct": math.sqrt(direct_reach_squared(workload, neighbouring)),
+        "hierarchical": _tree_error(workload, neighbouring, hierarchy_gram),
+        "wavelet": _tree_error(workload, neighbouring, haar_gram),
     }
-
-
-def _direct_square(workload: Workload, neighbouring: Neighbouring) -> float:
-    """Return the square of how far neighbours' answers may be apart; doubled norms if too many."""
-    norms = workload.column_norms_squared()
-    if neighbouring == "add-remove":
-        return float(norms.max())
-    if workload.cells > _MOST_PAIRS:
-        return 4.0 * float(norms.max())
-    return float(np.max(norms[:, None] + norms - 2.0 * workload.gram()))
 
 
 def _tree_error(
     workload: Workload, neighbouring: Neighbouring, tree: Callable[[int], FloatArray]
 ) -> float:
     """Return the error of a tree on each attribute: ``s^2 sum over terms prod tr(G_i Q_i^-1)``."""
-    factors = [tree(size) for size in workload.dimensions]
-    inverses = [linalg.cho_factor(factor.T @ factor) for factor in factors]
+    grams = [tree(size) for size in workload.dimensions]
+    inverses = [linalg.inv(gram, assume_a="pos", check_finite=False) for gram in grams]
     total = sum(
         math.prod(
-            float(np.trace(linalg.cho_solve(inverse, factor.gram())))
+            float(np.einsum("ij,ij->", inverse, factor.gram()))
             for inverse, factor in zip(inverses, term, strict=True)
         )
         for term in workload.terms()
     )
-    return Strategy(factors).sensitivity(neighbouring) * math.sqrt(total / workload.rows)
+    return math.sqrt(reach_squared(grams, neighbouring) * total / workload.rows)

@@ -78,6 +78,14 @@ class Dense(Factor):
         """Return the product with the transpose over the first axis."""
         return np.tensordot(self.matrix.T, array, axes=1)
 
+    def magnitudes_along(self, array: FloatArray) -> FloatArray:
+        """Return the product with the sizes of the entries."""
+        return np.tensordot(np.abs(self.matrix), array, axes=1)
+
+    def matrix_of_queries(self) -> FloatArray:
+        """Return the matrix."""
+        return self.matrix
+
     def gram(self) -> FloatArray:
         """Return ``M^T M``; exact for whole numbers."""
         product = self.matrix.T @ self.matrix

@@ -16,15 +16,23 @@ M positive semidefinite, so that Newton's equation for ``log q = 0`` is ``M y = 
 by conjugate gradients at two matrix products a step.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
+from matrixdp.workloads.bases import (
+    SMALLEST_ROOT,
+    column_basis,
+    eigenvectors,
+    gram_basis,
+    right_singular_vectors,
+)
 from matrixdp.workloads.operator import FloatArray
 
-__all__ = ["DualPoint", "Problem", "Progress", "ascend", "dual_point", "primal_value"]
+__all__ = ["Ascent", "DualPoint", "Problem", "Progress", "ascend", "dual_point", "primal_value"]
 
 Progress = Callable[[int, float], None]
 """Told the number of steps and the relative gap after each."""
@@ -35,9 +43,10 @@ _MOST_INNER_STEPS = 40
 _INNER_TOLERANCE = 1e-2
 _LONGEST_STEP = 4.0
 _LOWEST_LOG = -60.0
+# Of the Cholesky factor of a Gram matrix: above the one its eigenvalues are accurate beyond doubt,
+# above the other they are good enough where there is nothing better.
+_SAFE_PIVOT = 0.03
 _SMALLEST_PIVOT = 1e-5
-_RANK_TOLERANCE = 2.0**-48
-_ROUNDING_OF_VALUES = 2.0**-60
 
 
 class Problem(NamedTuple):
@@ -47,19 +56,25 @@ class Problem(NamedTuple):
     basis: FloatArray | None
 
     @classmethod
-    def of(cls, gram: FloatArray) -> "Problem":
-        """Tell the rank of a Gram matrix with a positive diagonal, brought to ones first."""
+    def of(cls, gram: FloatArray, queries: Callable[[], FloatArray] | None = None) -> "Problem":
+        """Tell the rank of a Gram matrix with a positive diagonal, brought to ones first.
+
+        Where it is nearly singular or its columns differ much in size, the queries W behind it are
+        used if they can be had: their singular values are twice as accurate as the eigenvalues of
+        ``W^T W``, which are their squares.
+        """
         sides = np.sqrt(np.diagonal(gram))
         scaled = gram / sides[:, None] / sides
         try:
             pivots = np.diagonal(linalg.cholesky(scaled, check_finite=False))
         except linalg.LinAlgError:
             pivots = np.zeros(1)
-        if float(pivots.min()) > _SMALLEST_PIVOT:
+        smallest, graded = float(pivots.min()), float(sides.min() / sides.max())
+        if queries is not None and not smallest * graded > _SAFE_PIVOT:
+            return cls(gram, sides[:, None] * column_basis(queries() / sides))
+        if smallest > _SMALLEST_PIVOT:
             return cls(gram, None)
-        values, vectors = linalg.eigh(scaled, driver="evd", check_finite=False)
-        kept = values > len(values) * _RANK_TOLERANCE * values[-1]
-        return cls(gram, sides[:, None] * vectors[:, kept] * np.sqrt(values[kept]))
+        return cls(gram, sides[:, None] * gram_basis(scaled))
 
 
 class DualPoint(NamedTuple):
@@ -80,29 +95,40 @@ class DualPoint(NamedTuple):
         """Whether there are as many vectors as cells."""
         return len(self.weights) == len(self.roots)
 
+    def measurements(self, *, rescaled: bool) -> FloatArray:
+        """Return A with ``A^T A = Q_ij / sqrt(q_i q_j)`` if rescaled, or else ``Q / max(q)``."""
+        scales = self.weights * (self.diagonal if rescaled else np.max(self.diagonal))
+        return np.asarray(np.sqrt(self.roots)[:, None] * self.vectors.T / np.sqrt(scales))
+
 
 def dual_point(problem: Problem, weights: FloatArray) -> DualPoint:
     """Return what there is to know at d > 0, with d rescaled to make the mean of q one.
 
-    Where G is singular the decomposition is that of ``B^T D B = U diag(s^2) U^T``, which gives
-    ``V = D^(1/2) B U diag(1/s)`` accurately however small some of d are.
+    Where there is a B the decomposition is that of ``B^T D B = U diag(s^2) U^T``, which gives
+    ``V = D^(1/2) B U diag(1/s)`` with rows as accurate as B's, however small some of d are.
     """
     sides = np.sqrt(weights)
     if problem.basis is None:
-        small = sides[:, None] * problem.gram * sides
+        values, vectors = eigenvectors(sides[:, None] * problem.gram * sides)
+        roots = np.sqrt(np.maximum(values, SMALLEST_ROOT**2 * values[-1]))
     else:
         half = sides[:, None] * problem.basis
-        small = half.T @ half
-    values, vectors = linalg.eigh(small, driver="evd", overwrite_a=True, check_finite=False)
-    roots = np.sqrt(np.maximum(values, _ROUNDING_OF_VALUES * values[-1]))
-    if problem.basis is not None:
+        roots, vectors = right_singular_vectors(half)
         vectors = (half @ vectors) / roots
     diagonal = np.square(vectors) @ roots / weights
     mean = float(np.sum(roots) / np.sum(weights))
     return DualPoint(weights * mean**2, vectors, roots * mean, diagonal / mean)
 
 
-def ascend(problem: Problem, progress: Progress | None = None) -> DualPoint:
+class Ascent(NamedTuple):
+    """The point with the best strategy, and whether its columns are rescaled; the best bound."""
+
+    primal: DualPoint
+    rescaled: bool
+    dual: DualPoint
+
+
+def ascend(problem: Problem, progress: Progress | None = None) -> Ascent:
     """Return the point at which the gap is closed, or the best that was found.
 
     Parameters
@@ -113,12 +139,17 @@ def ascend(problem: Problem, progress: Progress | None = None) -> DualPoint:
         Told of every step.
     """
     point = dual_point(problem, np.ones(len(problem.gram)))
-    best, smallest = point, np.inf
+    best, least, smallest = Ascent(point, rescaled=False, dual=point), np.inf, np.inf
     for step in range(_MOST_STEPS):
-        gap = primal_value(problem, point) / point.bound - 1.0
+        if point.bound > best.dual.bound:
+            best = best._replace(dual=point)
+        for rescaled in (True, False):
+            value = primal_value(problem, point, rescaled=rescaled)
+            if value < least:
+                best, least = best._replace(primal=point, rescaled=rescaled), value
+        gap = least / best.dual.bound - 1.0
         stalled = gap > 0.5 * smallest and smallest < 1e-8  # rounding ends what Newton would halve
-        if gap < smallest:
-            best, smallest = point, gap
+        smallest = min(gap, smallest)
         if progress is not None:
             progress(step, smallest)
         if not gap > _TARGET_GAP or stalled:
@@ -127,27 +158,45 @@ def ascend(problem: Problem, progress: Progress | None = None) -> DualPoint:
     return best
 
 
-def primal_value(problem: Problem, point: DualPoint) -> float:
-    """Return the value of the feasible strategy that is made from a point.
+def primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float:
+    """Return the value of a feasible strategy that is made from a point.
 
-    With full rank the columns are rescaled, ``Q_ij / sqrt(q_i q_j)``, so that the value is off by
-    the square of what q is off. Otherwise that would leave the queries' range, and all of Q is
-    divided by the largest q.
+    With full rank the columns can be rescaled, ``Q_ij / sqrt(q_i q_j)``, so that the value is off
+    by the square of what q is off. Otherwise that would leave the queries' range, and all of Q is
+    divided by the largest q; so it is where some of d vanish, and their q is not known well.
     """
-    if not point.full_rank:
+    if not rescaled:
         return float(np.sum(point.roots) * np.max(point.diagonal))
-    turned = point.vectors.T * np.sqrt(point.weights * point.diagonal)
-    return float(np.sum(np.einsum("ij,ij->i", turned @ problem.gram, turned) / point.roots))
+    if not point.full_rank:
+        return math.inf
+    if problem.basis is None:
+        turned = point.vectors.T * np.sqrt(point.weights * point.diagonal)
+        squares = np.einsum("ij,ij->i", turned @ problem.gram, turned)
+        return float(np.sum(squares / point.roots))
+    try:
+        response = linalg.solve(point.measurements(rescaled=True).T, problem.basis)
+    except linalg.LinAlgError:
+        return math.inf
+    return float(np.sum(np.square(response)))
 
 
 def _next_point(problem: Problem, point: DualPoint) -> DualPoint:
     """Return the Newton step, shortened if the bound falls; at last the plain fixed point.
 
-    The fixed point ``d q`` is that of Denisov et al. (2022).
+    A step y multiplies d by ``exp(y)``, or if that goes wrong by ``1 + y``, the step of Newton's
+    method in d itself: it brings back at once what had become too small. The fixed point ``d q`` is
+    that of Denisov et al. (2022).
     """
-    direction = np.clip(_newton_direction(point), -_LONGEST_STEP, _LONGEST_STEP)
-    for factor in (1.0, 0.25):
-        found = _moved(problem, point, factor * direction)
+    direction = _newton_direction(problem, point)
+    clipped = np.clip(direction, -_LONGEST_STEP, _LONGEST_STEP)
+    lowest = np.exp(-_LONGEST_STEP)
+    for step in (
+        clipped,
+        np.log(np.maximum(1.0 + direction, lowest)),
+        0.25 * clipped,
+        np.log(np.maximum(1.0 + 0.1 * direction, lowest)),
+    ):
+        found = _moved(problem, point, step)
         if found.bound >= point.bound * (1.0 - 1e-14):
             return found
     return _moved(problem, point, np.log(np.maximum(point.diagonal, 1e-300)))
@@ -158,19 +207,20 @@ def _moved(problem: Problem, point: DualPoint, step: FloatArray) -> DualPoint:
     return dual_point(problem, np.exp(np.maximum(logs - logs.max(), _LOWEST_LOG)))
 
 
-def _newton_direction(point: DualPoint) -> FloatArray:
+def _newton_direction(problem: Problem, point: DualPoint) -> FloatArray:
     """Return the change of log d, by conjugate gradients preconditioned with ``d q / 2``.
 
-    Below full rank some q stay below 1 and their d go to zero. There the equation is that of
-    Newton's method on ``2 tr K^(1/2) - sum(d)``, with gradient ``d (q - 1)`` and the slack
-    ``d (1 - q)`` in its Hessian; what is far from 1, or tiny already, is sent on directly.
+    Without full rank, or close to that, some q stay below 1 and their d go to zero. There the
+    equation is that of Newton's method on ``2 tr K^(1/2) - sum(d)``, with gradient ``d (q - 1)``
+    and the slack ``d (1 - q)`` in its Hessian; what is far from 1, or tiny already, is sent on
+    directly.
     """
     weights, vectors, roots, diagonal = point
     kernel = 1.0 / (1.0 / roots[:, None] + 1.0 / roots)
     slack = np.zeros_like(weights)
     target = weights * diagonal * np.log(np.maximum(diagonal, 1e-300))
     vanishing = np.zeros(len(weights), dtype=bool)
-    if not point.full_rank:
+    if problem.basis is not None:
         slack = weights * np.maximum(1.0 - diagonal, 0.0)
         target = np.where(diagonal < 1.0, -slack, target)
         tiny = weights < 1e-3 * float(np.mean(weights))

@@ -1,52 +1,71 @@
 """The optimal strategy for a Gram matrix that is written out."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from matrixdp.workloads.certificate import Certificate, certified_bound
-from matrixdp.workloads.dual import DualPoint, Problem, Progress, ascend
-from matrixdp.workloads.operator import FloatArray
-from matrixdp.workloads.strategy import Strategy
+from matrixdp.workloads.certificate import certified_bound, certified_bound_from_queries
+from matrixdp.workloads.dense import Dense
+from matrixdp.workloads.dual import Problem, Progress, ascend
+from matrixdp.workloads.operator import FloatArray, Workload
 
-__all__ = ["Certified", "optimal_factor"]
+__all__ = ["Certified", "Explicit", "optimal_factor"]
+
+
+class Explicit(NamedTuple):
+    """What is known of the queries on one attribute.
+
+    The Gram matrix, how far it is off in Frobenius norm over its trace, and the queries themselves
+    where they are needed and can be written out.
+    """
+
+    gram: FloatArray
+    gram_error: float
+    queries: Callable[[], FloatArray] | None
+
+    @classmethod
+    def of(cls, workload: Workload) -> "Explicit":
+        """Return what a workload says of itself.
+
+        The queries matter where entries are of any size; otherwise the Gram matrix is exact.
+        """
+        any_size = any(isinstance(factor, Dense) for term in workload.terms() for factor in term)
+        queries = workload.written_out if any_size and workload.writable else None
+        return cls(workload.gram(), workload.gram_error, queries)
 
 
 class Certified(NamedTuple):
-    """A strategy on one attribute and its certificate."""
+    """A strategy on one attribute, and a proven lower bound of every strategy's error."""
 
     matrix: FloatArray
-    certificate: Certificate
+    lower_bound: float
 
 
-def optimal_factor(
-    gram: FloatArray, gram_error: float, progress: Progress | None = None
-) -> Certified:
+def optimal_factor(explicit: Explicit, progress: Progress | None = None) -> Certified:
     """Return the strategy of least total squared error for adding or removing a record.
 
     Cells that no query asks about are left out of the problem, and not measured. If the Gram matrix
     has full rank the strategy is upper triangular with columns of norm 1; otherwise it has as many
     rows as the rank, all of them in the range of G.
     """
+    gram, gram_error, queries = explicit
     asked = np.flatnonzero(np.diagonal(gram) > 0.0)
     scale = float(np.max(np.diagonal(gram)))
     part = gram[np.ix_(asked, asked)] / scale
-    point = ascend(Problem.of(part), progress)
-    matrix = np.zeros((len(point.roots), len(gram)))
-    matrix[:, asked] = _measurements(point)
-    strategy = Strategy([matrix])
-    response = strategy.inverses[0]
-    error = float(np.einsum("ij,ij->", response, gram @ response))
+    # In units of the scale, so that the basis that is made of them is that of the part.
+    asking = None if queries is None else lambda: queries()[:, asked] / np.sqrt(scale)
+    problem = Problem.of(part, asking)
+    found = ascend(problem, progress)
+    matrix = np.zeros((len(found.primal.roots), len(gram)))
+    measured = found.primal.measurements(rescaled=found.rescaled)
+    if found.rescaled:
+        measured = linalg.qr(measured, mode="r", overwrite_a=True, check_finite=False)[0]
+    matrix[:, asked] = measured
+    if problem.basis is not None and queries is not None:
+        bound = certified_bound_from_queries(queries()[:, asked], found.dual.weights)
+        return Certified(matrix, bound)
     # The division by the scale rounds once more per entry, by less than u times the trace.
-    bound = certified_bound(part, gram_error + 2.0**-52, point) * scale * (1.0 - 2.0**-52)
-    return Certified(matrix, Certificate(strategy.sensitivity("add-remove") ** 2 * error, bound))
-
-
-def _measurements(point: DualPoint) -> FloatArray:
-    """Return A with ``A^T A = Q_ij / sqrt(q_i q_j)``, or ``Q / max(q)`` where the rank is less."""
-    half = np.sqrt(point.roots)[:, None] * point.vectors.T
-    if point.full_rank:
-        half /= np.sqrt(point.weights * point.diagonal)
-        return np.asarray(linalg.qr(half, mode="r", overwrite_a=True, check_finite=False)[0])
-    return np.asarray(half / np.sqrt(point.weights * np.max(point.diagonal)))
+    bound = certified_bound(part, gram_error + 2.0**-52, found.dual) * scale * (1.0 - 2.0**-52)
+    return Certified(matrix, bound)

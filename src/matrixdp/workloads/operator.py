@@ -16,12 +16,27 @@ from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 
-__all__ = ["LARGEST_EXPLICIT", "Factor", "FloatArray", "Workload", "along_axes", "product_rounding"]
+__all__ = [
+    "LARGEST_EXPLICIT",
+    "LARGEST_HISTOGRAM",
+    "LARGEST_WRITTEN",
+    "Factor",
+    "FloatArray",
+    "Workload",
+    "along_axes",
+    "product_rounding",
+]
 
 FloatArray = NDArray[np.float64]
 
 LARGEST_EXPLICIT = 8192
 """The most cells whose Gram matrix is ever written out: half a gigabyte."""
+
+LARGEST_HISTOGRAM = 2**26
+"""The most cells of a histogram in memory."""
+
+LARGEST_WRITTEN = 2**26
+"""The most entries of a workload that is ever written out: half a gigabyte."""
 
 _UNIT = sys.float_info.epsilon / 2
 _LARGEST_EXACT = 2.0**53
@@ -84,6 +99,16 @@ class Workload(abc.ABC):
             total += along_axes([factor.transpose_along for factor in term], part)
         return total.ravel()
 
+    def magnitudes(self) -> FloatArray:
+        """Return for each query the sum of the sizes of its entries: how large answers can be."""
+        ones = np.ones(self.dimensions)
+        return np.concatenate(
+            [
+                along_axes([factor.magnitudes_along for factor in term], ones).ravel()
+                for term in self.terms()
+            ]
+        )
+
     def gram(self) -> FloatArray:
         """Return ``W^T W``, written out.
 
@@ -106,6 +131,32 @@ class Workload(abc.ABC):
         return total
 
     @property
+    def writable(self) -> bool:
+        """Whether the queries are few enough to be written out: 2**26 entries."""
+        return self.rows * self.cells <= LARGEST_WRITTEN
+
+    def written_out(self) -> FloatArray:
+        """Return W itself, a row for each query.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it has more than 2**26 entries.
+        """
+        if not self.writable:
+            raise InvalidParameterError(
+                f"the workload has {self.rows} x {self.cells} entries, and is written out for at "
+                f"most {LARGEST_WRITTEN}: use its operators"
+            )
+        blocks = []
+        for term in self.terms():
+            block: FloatArray = np.ones((1, 1))
+            for factor in term:
+                block = np.asarray(np.kron(block, factor.matrix_of_queries()), dtype=np.float64)
+            blocks.append(block)
+        return np.concatenate(blocks)
+
+    @property
     def gram_error(self) -> float:
         """A bound on the rounding error of the Gram matrix in Frobenius norm, over its trace.
 
@@ -119,7 +170,18 @@ class Workload(abc.ABC):
         return worst + (len(terms) + len(self.dimensions) + 2) * _UNIT
 
     def column_norms_squared(self) -> FloatArray:
-        """Return the squared norm of every column of W: what one record changes, squared."""
+        """Return the squared norm of every column of W: what one record changes, squared.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are more than 2**26 cells.
+        """
+        if not self.cells <= LARGEST_HISTOGRAM:
+            raise InvalidParameterError(
+                f"the workload has {self.cells} cells, more than the {LARGEST_HISTOGRAM} of a "
+                "histogram in memory: leave out attributes, or merge their cells"
+            )
         total = np.zeros(self.dimensions)
         for term in self.terms():
             product = np.ones(())
@@ -183,6 +245,14 @@ class Factor(Workload):
     @abc.abstractmethod
     def gram(self) -> FloatArray:
         """Return ``W^T W``."""
+
+    def magnitudes_along(self, array: FloatArray) -> FloatArray:
+        """Return ``|W| X``; the entries below are 0 or 1."""
+        return self.along(array)
+
+    def matrix_of_queries(self) -> FloatArray:
+        """Return the factor's matrix: what it makes of every single cell."""
+        return self.along(np.eye(self.cells))
 
     @property
     def gram_error(self) -> float:

@@ -3,28 +3,38 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from matrixdp.errors import CalibrationError, InvalidParameterError
+from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.certificate import Certificate
 from matrixdp.workloads.dual import Progress
-from matrixdp.workloads.explicit import Certified, optimal_factor
-from matrixdp.workloads.operator import Factor, FloatArray, Workload
+from matrixdp.workloads.explicit import Certified, Explicit, optimal_factor
+from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Factor, FloatArray, Workload
+from matrixdp.workloads.plain import (
+    direct_reach_squared,
+    direct_strategy,
+    identity_error,
+    identity_strategy,
+)
 from matrixdp.workloads.ranges import Identity, Total
-from matrixdp.workloads.replacement import replacement_bound, replacement_factor
+from matrixdp.workloads.replacement import check_contrasts, replacement_factor
+from matrixdp.workloads.replacement_bound import bound_from_spectra
 from matrixdp.workloads.strategy import Strategy
 
 __all__ = ["OptimalStrategy", "optimal_strategy"]
 
 _MOST_CELLS_OF_A_UNION = 2048
 _MOST_CELLS_FOR_PAIRS = 1024
-_MOST_CELLS = 2**26
 _MOST_ROUNDS = 12
 _ROUND_GAIN = 1e-7
+# Closer to its bound a strategy cannot be worse than another by more than nothing.
+_CLOSE = 1e-9
+_ROUNDED = 1.0 - 2.0**-48
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +92,11 @@ def optimal_strategy(
     bound is then the sum of the parts' optima, and the gap may be wide.
 
     *Replacing a record.* Up to 1,024 cells a strategy is sought for the pairs of cells (see
-    `replacement`) to a gap of one or two 1e-3. Beyond, the strategy for adding and removing is used
-    with its sensitivity for replacing, which may be far from the best, as its gap says.
+    `replacement`) to a gap of about 1e-3. Beyond, the strategy for adding and removing is used with
+    its sensitivity for replacing, which may be far from the best, as its gap says.
+
+    Where the strategy is not proven optimal, it is never worse than measuring every cell, or than
+    measuring every query of a product or of a union of at most 2**26 entries.
 
     References
     ----------
@@ -102,42 +115,80 @@ def optimal_strategy(
         raise InvalidParameterError(
             f"workload is a {type(workload).__name__}: pass a workload; a matrix is a Dense"
         )
-    if checked_neighbouring(neighbouring) == "replace":
-        found = _for_replacement(workload, progress)
-    else:
-        found = _for_addition(workload, progress)
+    relation = checked_neighbouring(neighbouring)
+    search = _for_addition if relation == "add-remove" else _for_replacement
+    strategy, bound = search(workload, progress)
+    strategy, value = _best(workload, strategy, bound, relation)
+    return OptimalStrategy(workload, strategy, relation, Certificate(value, bound))
+
+
+class _Found(NamedTuple):
+    strategy: Strategy
+    lower_bound: float
+
+
+def _best(
+    workload: Workload, strategy: Strategy, bound: float, relation: Neighbouring
+) -> tuple[Strategy, float]:
+    """Return the strategy with its error, or a plain one that is better.
+
+    It is not certain to be better than measuring every cell, or every query, where it is not
+    optimal; and where float64 cannot tell the rank of the workload it does not answer it.
+    """
+    value = _error(workload, strategy, relation)
+    if value <= bound * (1.0 + _CLOSE):
+        return strategy, value
+    if identity_error(workload, relation) < value * (1.0 - _CLOSE):
+        plain = identity_strategy(workload)
+        strategy, value = plain, _error(workload, plain, relation)
+    direct = direct_strategy(workload) if _direct_may_win(workload, value, relation) else None
+    error = math.inf if direct is None else _error(workload, direct, relation)
+    if direct is not None and error < value:
+        return direct, error
+    return strategy, value
+
+
+def _direct_may_win(workload: Workload, value: float, relation: Neighbouring) -> bool:
+    """Tell whether the rank times the queries' own reach, as far as these are known, is less."""
+    if len(workload.terms()) > 1 and not workload.writable:
+        return False
+    reach = direct_reach_squared(workload, relation)
+    return min(workload.shape) * reach < value * (1.0 - _CLOSE)
+
+
+def _error(workload: Workload, strategy: Strategy, relation: Neighbouring) -> float:
+    """Return the total squared error at unit noise; without limit if something is not answered."""
     try:
-        check_answers(workload, found.strategy)
+        check_answers(workload, strategy)
     except InvalidParameterError:
-        raise CalibrationError(
-            "the workload is so close to dependent that float64 cannot tell its rank: leave out "
-            "queries that others nearly imply, or answer them by the identity strategy"
-        ) from None
-    return found
+        return math.inf
+    return strategy.sensitivity(relation) ** 2 * squared_error(workload, strategy)
 
 
-def _for_addition(workload: Workload, progress: Progress | None) -> OptimalStrategy:
+def _for_addition(workload: Workload, progress: Progress | None) -> _Found:
     terms = workload.terms()
     if all(isinstance(factor, Identity | Total) for term in terms for factor in term):
         return _for_marginals(workload)
     if len(terms) == 1:
-        parts = [optimal_factor(f.gram(), f.gram_error, progress) for f in terms[0]]
-        bound = math.prod(part.certificate.lower_bound for part in parts)
-        return _finished(workload, Strategy([part.matrix for part in parts]), bound)
+        parts = [_for_factor(factor, progress) for factor in terms[0]]
+        bound = math.prod(part.lower_bound for part in parts)
+        return _Found(Strategy([part.matrix for part in parts]), bound * _ROUNDED)
     if len(workload.dimensions) == 1 or workload.cells <= _MOST_CELLS_OF_A_UNION:
-        whole = optimal_factor(workload.gram(), workload.gram_error, progress)
-        return _finished(workload, Strategy([whole.matrix]), whole.certificate.lower_bound)
+        whole = optimal_factor(Explicit.of(workload), progress)
+        return _Found(Strategy([whole.matrix]), whole.lower_bound)
     return _for_union(workload, progress)
 
 
-def _finished(workload: Workload, strategy: Strategy, bound: float) -> OptimalStrategy:
-    value = strategy.sensitivity("add-remove") ** 2 * squared_error(workload, strategy)
-    return OptimalStrategy(
-        workload, strategy, "add-remove", Certificate(value, bound * (1.0 - 2.0**-48))
-    )
+def _for_factor(factor: Factor, progress: Progress | None) -> Certified:
+    """Return the optimum on one attribute: cells and totals are their own."""
+    if isinstance(factor, Identity):
+        return Certified(np.eye(factor.cells), float(factor.cells))
+    if isinstance(factor, Total):
+        return Certified(np.ones((1, factor.cells)), 1.0)
+    return optimal_factor(Explicit.of(factor), progress)
 
 
-def _for_marginals(workload: Workload) -> OptimalStrategy:
+def _for_marginals(workload: Workload) -> _Found:
     """Return the optimum for products of Identity and Total.
 
     Let each attribute have the orthonormal basis of the mean and of contrasts. The Gram matrix is
@@ -147,10 +198,10 @@ def _for_marginals(workload: Workload) -> OptimalStrategy:
     and its error the SVD bound.
     """
     sizes = workload.dimensions
-    if not workload.cells <= _MOST_CELLS:
+    if not workload.cells <= LARGEST_HISTOGRAM:
         raise InvalidParameterError(
-            f"the workload has {workload.cells} cells, more than the {_MOST_CELLS} of a histogram "
-            "in memory: leave out attributes, or merge their cells"
+            f"the workload has {workload.cells} cells, more than the {LARGEST_HISTOGRAM} of a "
+            "histogram in memory: leave out attributes, or merge their cells"
         )
     eigenvalues = np.zeros(sizes)
     for term in workload.terms():
@@ -160,20 +211,19 @@ def _for_marginals(workload: Workload) -> OptimalStrategy:
             size for over, size in zip(summed, sizes, strict=True) if over
         )
     weights = eigenvalues**0.25
-    bound = math.fsum(np.sqrt(eigenvalues).ravel().tolist()) ** 2 / workload.cells
+    # Summed pairwise, which is off by far less than what the bound is lowered by.
+    bound = float(np.sum(np.sqrt(eigenvalues))) ** 2 / workload.cells * (1.0 - 2.0**-44)
     bases = [np.asarray(linalg.helmert(size, full=True)) for size in sizes]
     norm = math.sqrt(float(np.sum(np.square(weights))) / workload.cells)
-    return _finished(workload, Strategy(bases, weights / norm), bound * (1.0 - 2.0**-48))
+    return _Found(Strategy(bases, weights / norm), bound)
 
 
-def _for_union(workload: Workload, progress: Progress | None) -> OptimalStrategy:
+def _for_union(workload: Workload, progress: Progress | None) -> _Found:
     """Return a product of strategies, each the optimum while the others stand still."""
     terms = workload.terms()
     grams = [[factor.gram() for factor in term] for term in terms]
     alone = {
-        id(factor): optimal_factor(gram, factor.gram_error, progress).certificate.lower_bound
-        for term, row in zip(terms, grams, strict=True)
-        for factor, gram in zip(term, row, strict=True)
+        id(factor): _for_factor(factor, progress).lower_bound for term in terms for factor in term
     }
     bound = sum(math.prod(alone[id(factor)] for factor in term) for term in terms)
     places = range(len(workload.dimensions))
@@ -184,14 +234,14 @@ def _for_union(workload: Workload, progress: Progress | None) -> OptimalStrategy
         for place in places:
             others = np.prod(np.delete(shares, place, axis=1), axis=1)
             mixed = _mixture(others / others.max(), [row[place] for row in grams])
-            part = optimal_factor(mixed, 2.0**-50, progress)
+            part = optimal_factor(Explicit(mixed, 2.0**-50, None), progress)
             parts[place] = part
             shares[:, place] = _shares(part, [row[place] for row in grams])
         error = float(np.sum(np.prod(shares, axis=1)))
         if not error < best * (1.0 - _ROUND_GAIN):
             break
         best = error
-    return _finished(workload, Strategy([part.matrix for part in parts if part]), bound)
+    return _Found(Strategy([part.matrix for part in parts if part]), bound * _ROUNDED)
 
 
 def _mixture(weights: FloatArray, grams: Sequence[FloatArray]) -> FloatArray:
@@ -205,20 +255,9 @@ def _shares(part: Certified, grams: Sequence[FloatArray]) -> list[float]:
     return [size**2 * float(np.einsum("ij,ij->", inverse, gram @ inverse)) for gram in grams]
 
 
-def _for_replacement(workload: Workload, progress: Progress | None) -> OptimalStrategy:
+def _for_replacement(workload: Workload, progress: Progress | None) -> _Found:
+    check_contrasts(workload)
     if workload.cells <= _MOST_CELLS_FOR_PAIRS:
-        part = replacement_factor(workload.gram(), progress)
-        return OptimalStrategy(workload, Strategy([part.matrix]), "replace", part.certificate)
-    strategy = _for_addition(workload, progress).strategy
-    value = strategy.sensitivity("replace") ** 2 * squared_error(workload, strategy)
-    bound = 0.0
-    for term in workload.terms():
-        spectra = [_singular_values(factor) for factor in term]
-        roots = math.prod(float(np.sum(values)) for values in spectra)
-        largest = math.prod(float(values[-1]) for values in spectra)
-        bound += replacement_bound(roots, largest, workload.cells)
-    return OptimalStrategy(workload, strategy, "replace", Certificate(value, bound))
-
-
-def _singular_values(factor: Factor) -> FloatArray:
-    return np.asarray(np.sqrt(np.maximum(linalg.eigvalsh(factor.gram()), 0.0)))
+        part = replacement_factor(Explicit.of(workload), progress)
+        return _Found(Strategy([part.matrix]), part.lower_bound)
+    return _Found(_for_addition(workload, progress).strategy, bound_from_spectra(workload))

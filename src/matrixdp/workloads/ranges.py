@@ -171,6 +171,24 @@ class Ranges(_Ordered):
             start += len(part)
         return np.cumsum(steps[:-1], axis=0)
 
+    def variances(self, covariance: FloatArray) -> FloatArray:
+        """Return each answer's variance, from the covariance of the cells.
+
+        It is the sum over a square on the diagonal, which running sums give at once.
+        """
+        sums = np.zeros((self.size + 1, self.size + 1))
+        np.cumsum(np.cumsum(covariance, axis=0), axis=1, out=sums[1:, 1:])
+        ends = np.diagonal(sums)
+        return np.concatenate(
+            [
+                ends[length:]
+                + ends[:-length]
+                - np.diagonal(sums, length)
+                - np.diagonal(sums, -length)
+                for length in range(1, self.longest + 1)
+            ]
+        )
+
     def gram(self) -> FloatArray:
         """Return how many runs hold both cells i and j.
 

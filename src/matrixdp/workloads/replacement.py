@@ -11,125 +11,149 @@ The weights are multiplied by the squared distances that they lead to, twice ove
 equal where there is weight. That converges slowly towards the end; the gap is reported as it is.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.workloads.certificate import Certificate
+from matrixdp.workloads.bases import SMALLEST_ROOT, column_basis, eigenvectors, gram_basis
 from matrixdp.workloads.dual import Progress
-from matrixdp.workloads.explicit import Certified
-from matrixdp.workloads.operator import FloatArray
-from matrixdp.workloads.strategy import Strategy
+from matrixdp.workloads.explicit import Certified, Explicit
+from matrixdp.workloads.operator import FloatArray, Workload
+from matrixdp.workloads.replacement_bound import bound_from_pairs
 
-__all__ = ["replacement_bound", "replacement_factor"]
+__all__ = ["check_contrasts", "replacement_factor"]
 
 _TARGET_GAP = 1e-3
 _MOST_STEPS = 60
-_RANK_TOLERANCE = 2.0**-46
-_SMALLEST_SHARE = 1e-12
-# Rounding in the bounds below is not proven, but is some n^2 units in the last place.
-_ROUNDING = 1e-9
-# How much better the public total is measured than the rest: its noise adds less than a part in ten
-# thousand to the error, and its rounding as little to the sensitivity.
-_TOTAL_WEIGHT = 32.0
+_SMALLEST_CONTRAST = 1e-12
+# Every pair keeps this share of the largest weight, so that no direction is lost on the way.
+_SMALLEST_SHARE = 1e-10
+# The noise of the total may add this share to the error.
+_SHARE_OF_THE_TOTAL = 1e-6
+_LARGEST_TOTAL_WEIGHT = 2.0**20
+_LARGEST_TOTAL_RATIO = 2.0**30
 
 
 class _PairPoint(NamedTuple):
     bound: float
     value: float
+    contrasts: FloatArray  # A with A^T A = Q
     distances: FloatArray
-    contrasts: FloatArray  # X with X X^T = Q
 
 
-def replacement_factor(gram: FloatArray, progress: Progress | None = None) -> Certified:
-    """Return a strategy of small total squared error for replacing a record.
+def check_contrasts(workload: Workload) -> None:
+    """Refuse a workload whose answers do not change when a record is replaced.
 
-    It measures contrasts of the cells, and the total. The search stops at a gap of 1e-3 or after 60
-    steps. The lower bound is computed in float64 and lowered by 1e-9 of itself for its rounding.
+    ``||W||_F^2 - ||W 1||^2 / n`` is what is left of W without the means of its rows.
 
     Raises
     ------
     InvalidParameterError
-        If no answer can change when a record is replaced.
+        If that is less than a part in 1e12.
     """
-    basis = _contrast_basis(gram)
-    reduced = basis.T @ gram @ basis
-    pairs = np.ones_like(gram) - np.eye(len(gram))
-    best = point = _pair_point(basis, reduced, pairs)
-    bound = point.bound
+    kept = 0.0
+    for term in workload.terms():
+        grams = [factor.gram() for factor in term]
+        means = math.prod(float(np.sum(gram)) / len(gram) for gram in grams)
+        kept += math.prod(float(np.trace(gram)) for gram in grams) - means
+    if not kept > _SMALLEST_CONTRAST * workload.frobenius_squared():
+        raise InvalidParameterError(
+            "neighbouring='replace' with a workload whose answers hardly change, or not at all, "
+            "when a record is replaced, beside what they owe to the number of records: subtract a "
+            "multiple of that public number from each query first, and leave out queries that are "
+            "then zero"
+        )
+
+
+def replacement_factor(explicit: Explicit, progress: Progress | None = None) -> Certified:
+    """Return a strategy of small total squared error for replacing a record.
+
+    It measures contrasts of the cells, and the total. The search stops at a gap of 1e-3 or after 60
+    steps, and never ends above the error of measuring the contrasts of every cell or query.
+    """
+    root = _contrasts_of_queries(explicit)
+    best, laplacian = _search(root, progress)
+    cells = np.asarray(linalg.helmert(len(root)))
+    for plain, error in ((cells, float(np.sum(np.square(root)))), (root.T, float(root.shape[1]))):
+        distances = _squared_distances(plain)
+        value = float(np.max(distances)) * error
+        if value < best.value:
+            best = _PairPoint(0.0, value, plain, distances)
+    return Certified(_with_total(explicit, best), bound_from_pairs(explicit, laplacian))
+
+
+def _contrasts_of_queries(explicit: Explicit) -> FloatArray:
+    """Return R of full column rank with ``R R^T = P G P``, P taking out the mean."""
+    if explicit.queries is None:
+        gram = explicit.gram - np.mean(explicit.gram, axis=0)
+        gram -= np.mean(gram, axis=1)[:, None]
+        return gram_basis((gram + gram.T) / 2.0)
+    queries = explicit.queries()
+    queries = queries - queries[:, :1]  # first, so that what all cells share does not round
+    return column_basis(queries - np.mean(queries, axis=1, keepdims=True))
+
+
+def _search(root: FloatArray, progress: Progress | None) -> tuple[_PairPoint, FloatArray]:
+    """Return the best strategy found, and the Laplacian of the weights with the best bound."""
+    others = 1.0 - np.eye(len(root))
+    pairs = others
+    best = highest = point = _pair_point(root, pairs)
+    proof = pairs
     for step in range(_MOST_STEPS):
         if progress is not None:
-            progress(step, best.value / bound - 1.0)
-        if best.value <= bound * (1.0 + _TARGET_GAP):
+            progress(step, best.value / highest.bound - 1.0)
+        if best.value <= highest.bound * (1.0 + _TARGET_GAP):
             break
-        pairs = np.maximum(pairs * np.square(point.distances), _SMALLEST_SHARE * (pairs > 0.0))
-        pairs /= pairs.max()
-        point = _pair_point(basis, reduced, pairs)
+        pairs = pairs * np.square(point.distances)
+        pairs = np.maximum(pairs / pairs.max(), _SMALLEST_SHARE * others)
+        point = _pair_point(root, pairs)
         best = min(best, point, key=lambda found: found.value)
-        bound = max(bound, point.bound)
-    total = np.full((1, len(gram)), _TOTAL_WEIGHT)
-    scale = float(np.sqrt(np.max(best.distances)))
-    strategy = Strategy([np.concatenate([best.contrasts.T / scale, total])])
-    response = strategy.inverses[0]
-    error = float(np.einsum("ij,ij->", response, gram @ response))
-    value = strategy.sensitivity("replace") ** 2 * error
-    return Certified(strategy.factors[0], Certificate(value, bound * (1.0 - _ROUNDING)))
+        if point.bound > highest.bound:
+            highest, proof = point, pairs
+    return best, _laplacian(proof)
 
 
-def replacement_bound(roots: float, largest: float, cells: int) -> float:
-    """Return a lower bound of the error when records are replaced, from singular values alone.
-
-    With equal weights on all pairs the bound of this module is
-    ``2 (tr (P G P)^(1/2))^2 / (n - 1)``, P the projection that takes out the mean; by interlacing,
-    ``tr (P G P)^(1/2)`` is at least the sum of all singular values of W less the largest.
-
-    Parameters
-    ----------
-    roots : float
-        The sum of the singular values of the workload.
-    largest : float
-        The largest of them.
-    cells : int
-        n, at least 2.
-    """
-    return 2.0 * (roots - largest) ** 2 / (cells - 1) * (1.0 - _ROUNDING)
-
-
-def _contrast_basis(gram: FloatArray) -> FloatArray:
-    """Return an orthonormal basis of the contrasts, or refuse a workload that has none."""
-    size = len(gram)
-    if size > 1:
-        basis = np.asarray(linalg.helmert(size)).T
-        if float(np.trace(basis.T @ gram @ basis)) > 1e-12 * float(np.trace(gram)):
-            return basis
-    raise InvalidParameterError(
-        "neighbouring='replace' with a workload whose answers hardly change, or not at all, when a "
-        "record is replaced, beside what they owe to the number of records: subtract a multiple of "
-        "that public number from each query first, and leave out queries that are then zero"
-    )
-
-
-def _pair_point(basis: FloatArray, reduced: FloatArray, pairs: FloatArray) -> _PairPoint:
+def _pair_point(root: FloatArray, pairs: FloatArray) -> _PairPoint:
     """Return the best Q for weights on the pairs.
 
-    With ``L = C C^T`` on the contrasts it is ``Q = C^-T (C^T G C)^(1/2) C^-1``.
+    With ``R^T L R = U diag(s^2) U^T`` it is ``Q = R U diag(1/s) U^T R^T``.
     """
-    laplacian = np.diag(np.sum(pairs, axis=1)) - pairs
-    lower = linalg.cholesky(basis.T @ laplacian @ basis, lower=True)
-    values, vectors = linalg.eigh(lower.T @ reduced @ lower, driver="evd")
-    kept = values > len(values) * _RANK_TOLERANCE * values[-1]
-    roots = np.sqrt(values[kept])
-    half = linalg.solve_triangular(lower, vectors[:, kept] * np.sqrt(roots), lower=True, trans="T")
-    contrasts = basis @ half
-    gram = contrasts @ contrasts.T
-    squares = np.diagonal(gram)
-    distances = np.maximum(squares[:, None] + squares - 2.0 * gram, 0.0)
+    values, vectors = eigenvectors(root.T @ _laplacian(pairs) @ root)
+    roots = np.sqrt(np.maximum(values, (SMALLEST_ROOT * values[-1])))
+    contrasts = (root @ vectors / np.sqrt(roots)).T
+    distances = _squared_distances(contrasts)
     total = float(np.sum(roots))
     return _PairPoint(
         bound=total**2 / (float(np.sum(pairs)) / 2.0),
         value=float(np.max(distances)) * total,
-        distances=distances,
         contrasts=contrasts,
+        distances=distances,
     )
+
+
+def _laplacian(pairs: FloatArray) -> FloatArray:
+    return np.asarray(np.diag(np.sum(pairs, axis=1)) - pairs)
+
+
+def _squared_distances(matrix: FloatArray) -> FloatArray:
+    gram = matrix.T @ matrix
+    squares = np.diagonal(gram)
+    return np.asarray(np.maximum(squares[:, None] + squares - 2.0 * gram, 0.0))
+
+
+def _with_total(explicit: Explicit, point: _PairPoint) -> FloatArray:
+    """Return contrasts, and the public total so that its noise hardly adds to the error.
+
+    With weight w beside contrasts of diameter 1 it adds ``||W 1||^2 / (n w)^2``. The weight is a
+    power of two, which is measured without rounding and cancels in every difference.
+    """
+    cells = len(explicit.gram)
+    means = math.sqrt(max(float(np.sum(explicit.gram)), 0.0)) / cells
+    wanted = means / math.sqrt(_SHARE_OF_THE_TOTAL * point.value)
+    weight = 2.0 ** math.ceil(math.log2(min(max(wanted, 1.0), _LARGEST_TOTAL_RATIO)))
+    scale = min(1.0, _LARGEST_TOTAL_WEIGHT / weight)
+    contrasts = point.contrasts * (scale / math.sqrt(float(np.max(point.distances))))
+    return np.concatenate([contrasts, np.full((1, cells), weight * scale)])

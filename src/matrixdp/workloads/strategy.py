@@ -17,10 +17,13 @@ from matrixdp.spectra import checked_matrix
 from matrixdp.workloads.compensated import compensated_error, compensated_product
 from matrixdp.workloads.operator import FloatArray, along_axes
 
-__all__ = ["LARGEST_TOTAL", "Strategy"]
+__all__ = ["LARGEST_TOTAL", "MOST_PAIRS", "Strategy"]
 
 LARGEST_TOTAL = 2**30
 """The most records that a measured histogram may hold."""
+
+MOST_PAIRS = 8192
+"""The most cells of which every pair is looked at."""
 
 _UNIT = sys.float_info.epsilon / 2
 # Within these no square or product underflows by more than the bounds below are rounded up.
@@ -28,7 +31,9 @@ _LARGEST_ENTRY = 2.0**20
 _SMALLEST_NORM = 2.0**-100
 _SMALLEST_FACTOR = 2.0**-30
 _LARGEST_LOG_SIZE = 200.0
-_MOST_PAIRS = 4096
+# 2**23 times the most records is 2**53, up to which whole numbers are exact.
+_BITS_OF_EXACT_ENTRIES = 23
+_TOGETHER = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +126,23 @@ class Strategy:
         total = sum(errors) + (0.0 if self.weights is None else _UNIT)
         return (total + total**2) * (1.0 + (len(errors) + 4) * _UNIT)
 
+    @cached_property
+    def rounded_norm(self) -> float:
+        """An upper bound of the norm of a column, without the measurements that do not round.
+
+        A row of whole multiples of one power of two, of at most 23 bits, is measured exactly: all
+        its sums over at most 2**30 records are whole multiples below 2**53. Totals, cells and trees
+        are such rows. It is told of strategies on one attribute only.
+        """
+        if len(self.factors) > 1 or self.weights is not None:
+            return self._largest_norm
+        matrix = self.factors[0]
+        _, exponents = np.frexp(np.max(np.abs(matrix), axis=1, keepdims=True))
+        multiples = np.ldexp(matrix, _BITS_OF_EXACT_ENTRIES - exponents)
+        rounded = np.any(multiples != np.rint(multiples), axis=1)
+        square = float(np.max(np.sum(np.square(matrix[rounded]), axis=0), initial=0.0))
+        return math.sqrt(square * (1.0 + (2 * len(matrix) + 8) * _UNIT)) * (1.0 + 2 * _UNIT)
+
     def reconstruct(self, measurements: FloatArray) -> FloatArray:
         """Return the least-squares estimate ``A^+ y`` of the histogram, as a vector of cells."""
         values = measurements.reshape(self.layout)
@@ -144,7 +166,7 @@ class Strategy:
         """Return an upper bound on how far neighbouring histograms are apart under ``A``.
 
         The largest norm of a column for adding or removing a record, the largest distance of two
-        columns for replacing one; both rounded up. With more than 4,096 cells the latter is bounded
+        columns for replacing one; both rounded up. With more than 8,192 cells the latter is bounded
         by ``|a_j - a_k|^2 <= 2 max |a|^2 - 2 min a_j . a_k``, through the factors.
         """
         if checked_neighbouring(neighbouring) == "add-remove":
@@ -170,8 +192,10 @@ class Strategy:
 
     @cached_property
     def _diameter(self) -> float:
-        if self.shape[1] <= _MOST_PAIRS:
-            return _pairwise_diameter(self._written_out(), len(self.factors))
+        if self.shape[1] <= MOST_PAIRS:
+            exact = len(self.factors) == 1 and self.weights is None
+            roundings = 0 if exact else len(self.factors) + 2
+            return _pairwise_diameter(self._written_out(), roundings)
         largest = self._largest_norm**2 * (1.0 + 4 * _UNIT)
         smallest = -largest if self.weights is not None else self._smallest_inner_product()
         return math.sqrt(2.0 * (largest - smallest)) * (1.0 + 8 * _UNIT)
@@ -197,28 +221,41 @@ class Strategy:
         return values if self.weights is None else self.weights * values
 
 
-def _pairwise_diameter(matrix: FloatArray, factors: int) -> float:
+def _pairwise_diameter(matrix: FloatArray, roundings: int) -> float:
     """Return an upper bound of the largest distance of two columns.
 
     Distances are taken after subtracting the first column, so that what all columns share cancels:
-    ``|d_j - d_k|^2 = D_jj + D_kk - 2 D_jk`` for the Gram matrix D of the differences.
+    ``|d_j - d_k|^2 = d_j^T d_j + d_k^T d_k - 2 d_j^T d_k``. The entries of the matrix may have been
+    rounded a few times.
     """
     differences = matrix - matrix[:, :1]
-    gram = differences.T @ differences
-    squares = np.diagonal(gram)
-    distances = squares[:, None] + squares - 2.0 * gram
-    # Inner products are off by rows * u of the norms; the entries, products of the factors and a
-    # weight, and their differences by a few u of the columns.
+    squares = np.sum(np.square(differences), axis=0)
+    largest = 0.0
+    for start in range(0, matrix.shape[1], _TOGETHER):
+        block = slice(start, start + _TOGETHER)
+        products = differences[:, block].T @ differences
+        largest = max(largest, float(np.max(squares[block, None] + squares - 2.0 * products)))
+    # Inner products and norms are off by rows * u of the norms, the differences by u of themselves.
     margin = 8 * (len(matrix) + 16) * _UNIT * float(squares.max())
-    entries = 8 * (factors + 2) * _UNIT * float(np.linalg.norm(matrix, axis=0).max())
-    return math.sqrt(max(float(distances.max()), 0.0) + margin) * (1.0 + 4 * _UNIT) + entries
+    entries = 8 * roundings * _UNIT * float(np.linalg.norm(matrix, axis=0).max())
+    return math.sqrt(largest + margin) * (1.0 + 4 * _UNIT) + entries
 
 
 def _pseudo_inverse(matrix: FloatArray) -> FloatArray:
-    if matrix.shape[0] == matrix.shape[1]:
+    """Return ``A^+``; rows of very different size are brought to one first where that is allowed.
+
+    If the rows are independent, ``(S A)^+ = A^+ S^-1`` for a diagonal S.
+    """
+    rows, columns = matrix.shape
+    norms = np.linalg.norm(matrix, axis=1)
+    if rows > columns or not norms.all():
+        return np.asarray(linalg.pinv(matrix))
+    even = matrix / norms[:, None]
+    if rows == columns:
         with suppress(np.linalg.LinAlgError):
-            return np.asarray(np.linalg.inv(matrix))
-    return np.asarray(linalg.pinv(matrix))
+            return np.asarray(np.linalg.inv(even) / norms)
+    inverse, rank = linalg.pinv(even, return_rank=True)
+    return np.asarray(inverse / norms) if rank == rows else np.asarray(linalg.pinv(matrix))
 
 
 def _checked_factor(factor: ArrayLike) -> FloatArray:

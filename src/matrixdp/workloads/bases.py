@@ -1,0 +1,52 @@
+"""Singular vectors that stay accurate where the squares of singular values would not."""
+
+import numpy as np
+from scipy import linalg
+
+from matrixdp.workloads.operator import FloatArray
+
+__all__ = ["SMALLEST_ROOT", "column_basis", "eigenvectors", "gram_basis", "right_singular_vectors"]
+
+SMALLEST_ROOT = 2.0**-50
+"""The share of the largest singular value below which float64 cannot tell one from 0."""
+
+# Squares of singular values are accurate down to this share of the largest.
+_SMALLEST_SQUARE = 2.0**-26
+_RANK_TOLERANCE = 2.0**-48
+
+
+def column_basis(matrix: FloatArray) -> FloatArray:
+    """Return B of full column rank with ``B B^T = M^T M``."""
+    if matrix.shape[0] > matrix.shape[1]:
+        matrix = linalg.qr(matrix, mode="r", check_finite=False)[0][: matrix.shape[1]]
+    _, values, right = linalg.svd(matrix, full_matrices=False, check_finite=False)
+    kept = values > max(matrix.shape) * SMALLEST_ROOT * values[0]
+    return np.asarray(right[kept].T * values[kept])
+
+
+def gram_basis(gram: FloatArray) -> FloatArray:
+    """Return B of full column rank with ``B B^T = G``; it sees singular values down to 1e-7."""
+    values, vectors = eigenvectors(gram.copy())
+    kept = values > len(values) * _RANK_TOLERANCE * values[-1]
+    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
+
+
+def right_singular_vectors(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return singular values, ascending and positive, and their right vectors.
+
+    They come from the squares, which is faster, unless these lose the small values; columns that
+    differ much in size tell so beforehand.
+    """
+    squares = np.sum(np.square(matrix), axis=0)
+    if float(np.min(squares)) > _SMALLEST_SQUARE * float(np.max(squares)):
+        values, vectors = eigenvectors(matrix.T @ matrix)
+        if float(values[0]) > _SMALLEST_SQUARE * float(values[-1]):
+            return np.sqrt(values), vectors
+    _, roots, right = linalg.svd(matrix, full_matrices=False, check_finite=False)
+    return np.maximum(roots, SMALLEST_ROOT * roots[0])[::-1], right[::-1].T
+
+
+def eigenvectors(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return eigenvalues, ascending, and eigenvectors of a symmetric matrix, which is spent."""
+    values, vectors = linalg.eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
+    return np.asarray(values), np.asarray(vectors)

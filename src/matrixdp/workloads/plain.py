@@ -1,0 +1,97 @@
+"""Strategies that need no search: every cell, or every query, by itself."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import linalg
+
+from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.workloads.operator import Factor, FloatArray, Workload
+from matrixdp.workloads.strategy import MOST_PAIRS, Strategy
+
+__all__ = [
+    "direct_reach_squared",
+    "direct_strategy",
+    "identity_error",
+    "identity_strategy",
+    "reach_squared",
+]
+
+
+def identity_error(workload: Workload, neighbouring: Neighbouring) -> float:
+    """Return the total squared error of measuring every cell, at unit noise.
+
+    It is ``||W||_F^2``, and twice that where a record that moves changes two cells.
+    """
+    return (1.0 if neighbouring == "add-remove" else 2.0) * workload.frobenius_squared()
+
+
+def identity_strategy(workload: Workload) -> Strategy:
+    """Return the measurement of every cell."""
+    return Strategy([np.eye(size) for size in workload.dimensions])
+
+
+def reach_squared(grams: Sequence[FloatArray], neighbouring: Neighbouring) -> float:
+    """Return the square of how far neighbours are apart, from Gram matrices of the factors.
+
+    The largest entry of the diagonal, or ``G_jj + G_kk - 2 G_jk`` over all pairs; the latter is
+    bounded by four times the former with more than 8,192 cells.
+    """
+    if neighbouring == "replace" and math.prod(len(gram) for gram in grams) <= MOST_PAIRS:
+        whole = np.ones((1, 1))
+        for gram in grams:
+            whole = np.asarray(np.kron(whole, gram))
+        return _largest_distance(whole)
+    largest = math.prod(float(np.max(np.diagonal(gram))) for gram in grams)
+    return largest if neighbouring == "add-remove" else 4.0 * largest
+
+
+def direct_reach_squared(workload: Workload, neighbouring: Neighbouring) -> float:
+    """Return the same for the queries themselves.
+
+    It is the variance of every answer if each query is measured by itself.
+    """
+    if neighbouring == "replace" and workload.cells <= MOST_PAIRS:
+        return _largest_distance(workload.gram())
+    terms = workload.terms()
+    if len(terms) == 1:
+        return reach_squared([factor.gram() for factor in terms[0]], neighbouring)
+    largest = float(workload.column_norms_squared().max())
+    return largest if neighbouring == "add-remove" else 4.0 * largest
+
+
+def _largest_distance(gram: FloatArray) -> float:
+    norms = np.diagonal(gram)
+    return max(
+        float(np.max(norm + norms - 2.0 * row)) for norm, row in zip(norms, gram, strict=True)
+    )
+
+
+def direct_strategy(workload: Workload) -> Strategy | None:
+    """Return measurements with the Gram matrix of the queries, as good as these themselves.
+
+    A product is measured by its factors; a union as a whole, where its queries can be written out;
+    otherwise there is none.
+    """
+    terms = workload.terms()
+    if len(terms) == 1:
+        return Strategy([_measurements(factor) for factor in terms[0]])
+    return Strategy([_compressed(workload.written_out())]) if workload.writable else None
+
+
+def _measurements(factor: Factor) -> FloatArray:
+    if factor.writable:
+        return _compressed(factor.matrix_of_queries())
+    # Only ranges are too many to be written out, and their Gram matrix is positive definite; the
+    # same holds for a matrix with so many rows, or else it is refused where its answers are tried.
+    gram = factor.gram()
+    ridge = np.finfo(np.float64).eps * float(np.trace(gram))
+    return _compressed(linalg.cholesky(gram + ridge * np.eye(len(gram))))
+
+
+def _compressed(queries: FloatArray) -> FloatArray:
+    """Return at most as many rows as columns with the same Gram matrix, up to a factor."""
+    if queries.shape[0] > queries.shape[1]:
+        queries = linalg.qr(queries, mode="r", check_finite=False)[0][: queries.shape[1]]
+    return np.asarray(queries / np.max(np.abs(queries)))

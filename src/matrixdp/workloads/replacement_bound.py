@@ -1,0 +1,125 @@
+r"""Proven lower bounds of the error when a record is replaced.
+
+For F with columns that sum to zero, ``F F^T`` is the sum over pairs of
+``y_jk (e_j - e_k)(e_j - e_k)^T`` with ``y_jk = -(F F^T)_jk``. A strategy with
+``Q_jj + Q_kk - 2 Q_jk <= 1`` for all pairs therefore has ``tr(F^T Q F) <= sum of max(y_jk, 0)``,
+and by the Cauchy-Schwarz inequality of nuclear norms, ``||W F||_*^2 <= tr(G Q^+) tr(F^T Q F)``.
+"""
+
+import math
+import sys
+
+import numpy as np
+from scipy import linalg
+
+from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
+from matrixdp.workloads.bases import eigenvectors
+from matrixdp.workloads.explicit import Explicit
+from matrixdp.workloads.operator import Factor, FloatArray, Workload
+from matrixdp.workloads.plain import direct_reach_squared
+from matrixdp.workloads.strategy import MOST_PAIRS
+
+__all__ = ["bound_from_pairs", "bound_from_spectra"]
+
+_UNIT = sys.float_info.epsilon / 2
+_GRID = 2.0**38
+
+
+def bound_from_pairs(explicit: Explicit, laplacian: FloatArray) -> float:
+    """Return a proven lower bound of the error of every strategy, from weights on the pairs.
+
+    Parameters
+    ----------
+    explicit : Explicit
+        The queries, on at most 8,192 cells.
+    laplacian : ndarray
+        Of the weights y; what it is off by makes the bound lower but not wrong.
+    """
+    values, vectors = eigenvectors(laplacian.copy())
+    side = _balanced(vectors * np.sqrt(np.maximum(values, 0.0)))
+    roots = _roots_from_queries(explicit, side) if explicit.queries else _roots(explicit, side)
+    count = side.shape[1]
+    product = side @ side.T
+    rounding = (count + 4) * _UNIT * (np.abs(side) @ np.abs(side.T)) * (1.0 + count * _UNIT)
+    weights = np.triu(np.maximum(rounding - product, 0.0), 1)
+    reach = math.fsum(np.sum(weights, axis=1).tolist()) * (1.0 + (len(side) + 4) * _UNIT)
+    return roots**2 / reach * (1.0 - 8 * _UNIT) if reach > 0.0 else 0.0
+
+
+def bound_from_spectra(workload: Workload) -> float:
+    """Return a proven lower bound from the factors' singular values alone.
+
+    With equal weights on all pairs the bound is ``2 (tr (P G P)^(1/2))^2 / (n - 1)``, P the
+    projection that takes out the mean; by interlacing ``tr (P G P)^(1/2)`` is at least the sum of
+    all singular values less the largest. The parts of a union are bounded one by one. With weight
+    on one pair alone the bound is ``||W (e_j - e_k)||^2``, looked at for up to 8,192 cells.
+    """
+    total = 0.0
+    for term in workload.terms():
+        spectra = [_sum_and_largest(factor) for factor in term]
+        roots = math.prod(lower for lower, _ in spectra)
+        largest = math.prod(upper for _, upper in spectra)
+        rest = max(roots - largest * (1.0 + 4 * len(term) * _UNIT), 0.0)
+        total += 2.0 * rest**2 / (workload.cells - 1)
+    return max(total * (1.0 - 2.0**-44), _largest_distance_squared(workload))
+
+
+def _largest_distance_squared(workload: Workload) -> float:
+    """Return a lower bound of the largest squared distance of two columns of W."""
+    if workload.cells > MOST_PAIRS:
+        return 0.0
+    error = 4.0 * (workload.gram_error + 4 * _UNIT) * workload.frobenius_squared()
+    return max(direct_reach_squared(workload, "replace") - error * (1.0 + 2.0**-40), 0.0)
+
+
+def _balanced(side: FloatArray) -> FloatArray:
+    """Return a matrix close to one given whose columns sum to zero exactly.
+
+    The entries are rounded to a grid on which sums of up to 8,192 are exact; the first row is minus
+    the sum of the others.
+    """
+    whole = np.rint(side * (_GRID / float(np.max(np.abs(side)))))
+    whole[0] = -np.sum(whole[1:], axis=0)
+    return np.asarray(whole / _GRID)
+
+
+def _roots_from_queries(explicit: Explicit, side: FloatArray) -> float:
+    """Return a lower bound of ``||W F||_*``, the queries freed of what all cells share first."""
+    queries = explicit.queries() if explicit.queries else np.zeros((1, len(side)))
+    queries = queries - queries[:, :1]
+    image = queries @ side
+    spread = np.abs(queries) @ np.abs(side)
+    rounding = (side.shape[0] + 4) * _UNIT * float(np.linalg.norm(spread)) * (1.0 + 1e-6)
+    left, _, right = linalg.svd(image, full_matrices=False, check_finite=False)
+    lost = math.sqrt(min(image.shape)) * rounding
+    roots = nuclear_norm_lower_bound(image, left, right)
+    return max(float(roots - lost), 0.0) * (1.0 - 4 * _UNIT)
+
+
+def _roots(explicit: Explicit, side: FloatArray) -> float:
+    """Return the same from the Gram matrix, ``tr (F^T G F)^(1/2)``."""
+    product = side.T @ explicit.gram @ side
+    product = (product + product.T) / 2.0
+    spread = np.abs(side.T) @ np.abs(explicit.gram) @ np.abs(side)
+    terms = 2 * (len(side) + 4)
+    error = terms * _UNIT * float(np.linalg.norm(spread))
+    stretch = float(np.sum(np.square(side)))
+    error += explicit.gram_error * float(np.trace(explicit.gram)) * stretch
+    values, vectors = eigenvectors(product.copy())
+    bounds = semidefinite_eigenvalue_bounds(product, values, vectors, error * (1.0 + 1e-6))
+    return math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * _UNIT)
+
+
+def _sum_and_largest(factor: Factor) -> tuple[float, float]:
+    """Return the sum of the singular values, from below, and the largest of them, from above.
+
+    The largest eigenvalue is at most the trace less lower bounds of all the others.
+    """
+    gram = factor.gram()
+    trace = math.fsum(np.diagonal(gram).tolist()) * (1.0 + 2 * _UNIT)
+    error = factor.gram_error * trace
+    values, vectors = eigenvectors(gram.copy())
+    bounds = semidefinite_eigenvalue_bounds(gram, values, vectors, error)
+    largest = trace * (1.0 + factor.gram_error) - math.fsum(bounds[:-1].tolist())
+    roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 8 * _UNIT)
+    return roots, math.sqrt(largest + 4 * _UNIT * trace) * (1.0 + 8 * _UNIT)
