@@ -21,6 +21,7 @@ from matrixdp.privacy.guarantee import Guarantee
 __all__ = ["SCHEMA", "SavedAnswers", "load_answers", "save_answers"]
 
 SCHEMA = "matrixdp-answers/1"
+_OWN_KEYS = ("workload", "queries", "expected_rmse", "post_processing")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,7 +107,8 @@ def load_answers(path: str | PathLike[str]) -> SavedAnswers:
     except UnicodeDecodeError:
         raise FileFormatError(f"{name} is not a statement of answers") from None
     record = _record(text, name)
-    statement = read_statement(json.dumps(record | {"schema": RELEASE_SCHEMA}), name)
+    common = {key: part for key, part in record.items() if key not in _OWN_KEYS}
+    statement = read_statement(json.dumps(common | {"schema": RELEASE_SCHEMA}), name)
     if hashlib.sha256(data).hexdigest() != statement.file.get("sha256"):
         raise FileFormatError(
             f"{source} is not the file that its statement speaks of: its digest differs"
