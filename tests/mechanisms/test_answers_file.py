@@ -53,7 +53,7 @@ def claim(**fields: object) -> Callable[[Path], None]:
         (edit(schema="matrixdp-release/1"), "schema"),
         (edit(queries=6), "does not hold the answers"),
         (edit(workload=None, post_processing=None), "not a statement"),
-        (claim(mu=0.1), "its noise gives mu"),
+        (claim(mu=0.1), "the noise gives mu"),
         (claim(epsilon=0.5), "not a statement"),
         (claim(neighbouring="add-remove"), "altered"),
     ],
