@@ -131,7 +131,7 @@ class GaussianMechanism:
     def simulate(self, matrix: Any, generator: np.random.Generator) -> SimulatedValue:
         """Return the matrix with seeded float noise of the same covariance: for experiments only.
 
-        Nothing simulated can become a `Release`.
+        A `SimulatedValue` cannot become a `Release`.
         """
         if not isinstance(generator, np.random.Generator):
             raise InvalidParameterError(
