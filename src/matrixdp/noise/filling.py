@@ -21,7 +21,7 @@ from matrixdp.noise.workspace import WorkSpace
 __all__ = ["Tile", "fill_tile"]
 
 _WORTH_A_THREAD = 1 << 15
-"""Elements that take as long as it takes to wake a thread, or longer."""
+"""Elements that take as long as it takes to start a thread, or longer."""
 
 
 @dataclass(frozen=True)
