@@ -173,17 +173,18 @@ def test_the_limit_follows_from_the_smallest_scale(tmp_path: Path) -> None:
     # The large value stands where the scale is large; the limit must not tell where.
     value, scales = np.array([[0.0], [2.0**200]]), np.array([[2.0**-800], [1.0]])
     context = NoiseContext.describe(shape=value.shape, dtype="float64", scale=scales)
-    np.save(tmp_path / "value.npy", value)
+    source, target = tmp_path / "value.npy", tmp_path / "noisy.npy"
+    np.save(source, value)
+    key = ReleaseKey.generate()
     calls: list[Callable[[], object]] = [
-        lambda: add_noise(value, scales, test_key(123)),
+        lambda: add_noise(value, scales, key),
         lambda: ExactNoise(test_key(123).bind(context), scales).add(value),
-        lambda: add_noise_to_npy(
-            *(tmp_path / "value.npy", tmp_path / "noisy.npy", scales, test_key(123)), progress=False
-        ),
+        lambda: add_noise_to_npy(source, target, scales, key, progress=False),
     ]
     for call in calls:
         with pytest.raises(InvalidParameterError, match="smallest scale"):
             call()
+        assert repr(key) == "ReleaseKey(unbound)"
     assert [path.name for path in tmp_path.iterdir()] == ["value.npy"]
 
 
