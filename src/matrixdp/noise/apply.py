@@ -41,9 +41,9 @@ def add_noise(
     key : ReleaseKey
         Unbound; it is spent.
     out : NDArray, optional
-        Where to put the result: the value itself to work in place, or another array. If the call is
-        interrupted the output is to be discarded; one that is not the value itself never holds a
-        value without noise.
+        Where to put the result: the value itself to work in place, or another array. At any moment
+        each of its elements is what it was before or what is released, never noise alone. If the
+        call is interrupted the output is to be discarded.
     threads : int
         How many threads; the result is the same.
 
