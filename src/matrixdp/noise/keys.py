@@ -14,6 +14,7 @@ matrix of 2**40 elements.
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from threading import Lock
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -39,6 +40,7 @@ RANGE_ELEMENTS = 1 << 24
 
 _KEY_BYTES = 32
 _STREAM_BYTES = 2 * _KEY_BYTES
+_SECRET_BYTES = _STREAM_BYTES + SHA256.digest_size
 _WORD_BYTES = 8
 _ZEROS = memoryview(bytes(1 << 20))
 
@@ -65,7 +67,10 @@ class ReleaseKey:
     __slots__ = ("_context", "_erased", "_lock", "_process", "_secret")
 
     def __init__(self, secret: bytearray) -> None:
-        _check_key_length(secret)
+        if len(secret) != _KEY_BYTES:
+            raise InvalidParameterError(
+                f"a release key is made from {_KEY_BYTES} bytes, got {len(secret)} of them"
+            )
         self._secret = secret
         self._erased = False
         self._process = current_process()
@@ -141,10 +146,8 @@ class ReleaseKey:
 
     def close(self) -> None:
         """Overwrite the key; it cannot be bound any more."""
-        if self._process != current_process():  # the lock may be held for ever
-            self._erase()
-            return
-        with self._lock:
+        in_a_fork = self._process != current_process()  # where the lock may be held for ever
+        with nullcontext() if in_a_fork else self._lock:
             self._erase()
 
     def _erase(self) -> None:
@@ -210,11 +213,10 @@ class NoiseStream:
             If the stream was bound to another context.
         """
         _check_context(context)
-        digest = context.digest()
         known = isinstance(secret, bytes | bytearray)
-        if not (known and len(secret) == _STREAM_BYTES + len(digest)):
+        if not (known and len(secret) == _SECRET_BYTES):
             raise InvalidParameterError("secret must be the bytes that export_secret returned")
-        if secret[_STREAM_BYTES:] != digest:
+        if secret[_STREAM_BYTES:] != context.digest():
             raise KeyStateError("this secret belongs to a stream that is bound to another context")
         return cls(context, bytearray(secret[:_STREAM_BYTES]))
 
@@ -394,14 +396,6 @@ def _checked_element(number: int, name: str) -> int:
             f"elements are numbered from 0 to 2**64 - 1, got {name}={element!r}"
         )
     return element
-
-
-def _check_key_length(secret: bytearray) -> None:
-    """Refuse a secret that is not as long as a key."""
-    if len(secret) != _KEY_BYTES:
-        raise InvalidParameterError(
-            f"a release key is made from {_KEY_BYTES} bytes, got {len(secret)} of them"
-        )
 
 
 def _overwrite(secret: bytearray) -> None:
