@@ -135,6 +135,45 @@ def test_the_work_space_is_wiped(monkeypatch: pytest.MonkeyPatch, *, in_place: b
     noise.add(value, out=value if in_place else None)
     (space,) = spaces
     used = {"words", "values", "noisy"} if in_place else {"words", "values"}
-    assert used <= vars(space).keys()
-    assert not any(np.any(room) for name, room in vars(space).items() if name != "length")
+    assert used <= space.rooms.keys()
+    assert not any(room.any() for room in space.rooms.values())
     assert not any(kernel._floats.any() or kernel._integers.any() for kernel in kernels)
+
+
+class FailingKernel(NumpyKernel):
+    """A kernel that fails when all of its work space has been used."""
+
+    def __call__(self, block: Block, grid_bits: int) -> int:
+        super().__call__(block, grid_bits)
+        assert self._floats.any()
+        assert block.words.any()
+        raise MemoryError
+
+
+def test_the_work_space_is_wiped_after_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = FailingKernel(load_table())
+    spaces: list[WorkSpace] = []
+
+    def allocate(length: int) -> WorkSpace:
+        spaces.append(WorkSpace(length))
+        return spaces[-1]
+
+    monkeypatch.setattr("matrixdp.noise.filling.WorkSpace", allocate)
+    value = VALUE.copy()
+    with pytest.raises(MemoryError):
+        ExactNoise(watched(), 1.5, make_kernel=lambda: kernel).add(value, out=value)
+    (space,) = spaces
+    assert {"words", "values"} <= space.rooms.keys()
+    assert not any(room.any() for room in space.rooms.values())
+    assert not kernel._floats.any()
+    assert not kernel._integers.any()
+
+
+@pytest.mark.parametrize("make_kernel", available_kernels().values(), ids=available_kernels())
+def test_floating_point_warnings_change_nothing_in_any_kernel(make_kernel: Any) -> None:
+    value, scale = np.full(1000, 1e-300), 2.0**890
+    context = NoiseContext.describe(shape=value.shape, dtype="float64", scale=scale)
+    noise = ExactNoise(test_key(83).bind(context), scale, make_kernel=make_kernel)
+    with np.errstate(all="raise"):
+        noisy = noise.add(value)
+    assert np.array_equal(noisy, noise.add(value))

@@ -46,8 +46,9 @@ def test_the_derivation_is_the_documented_one() -> None:
     stream = ReleaseKey.from_bytes(secret).bind(CONTEXT)
     extracted = hmac.new(bytes(32), secret, hashlib.sha256).digest()
     k1, k2 = (expand(extracted, CONTEXT.encode(), 64)[i : i + 32] for i in (0, 32))
-    for element in (0, 1, 5, 1000, RANGE_ELEMENTS - 1, RANGE_ELEMENTS, 3 * RANGE_ELEMENTS + 77):
-        number, offset = divmod(element, RANGE_ELEMENTS)
+    edges = (1 << 23, (1 << 23) + 1, (1 << 24) - 1, 1 << 24, (1 << 25) - 1, 1 << 25)
+    for element in (0, 1, 5, 1000, *edges, (3 << 24) + 77):
+        number, offset = divmod(element, 1 << 24)
         key = expand(k1, b"first words" + number.to_bytes(8, "little"), 32)
         block = aes(key, offset // 2)[8 * (offset % 2) :][:8]
         assert int(stream.words(element, 1)[0]) == int.from_bytes(block, "little")

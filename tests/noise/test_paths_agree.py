@@ -63,6 +63,43 @@ def test_random_elements(make_kernel: KernelFactory, dtype: type, scale: float) 
     assert_agreement(values, scale, random_words(2, 3000), make_kernel)
 
 
+@every_kernel
+@pytest.mark.parametrize("scale", [1.0, 3.7])
+@pytest.mark.parametrize("grid_bits", [0, 1, 2, 7, 19])
+def test_coarse_grids(make_kernel: KernelFactory, grid_bits: int, scale: float) -> None:
+    values = np.random.default_rng(16).uniform(-3.0, 3.0, 1500)
+    context = NoiseContext.describe(
+        shape=values.shape, dtype="float64", scale=scale, grid_bits=grid_bits
+    )
+    words = random_words(17, values.size)
+    stream = ScriptedStream(context, words)
+    fast = ExactNoise(stream, scale, make_kernel=make_kernel).add(values)
+    exact = by_specification(values, scale, stream, words)
+    assert np.array_equal(fast.view("i8"), exact.view("i8"))
+    assert (fast % 2.0 ** grid_exponent(scale, grid_bits) == 0.0).all()
+
+
+@pytest.mark.parametrize("grid_bits", [0, 1, 20])
+@pytest.mark.parametrize("error", [-5.0, -1.0, 1.0, 2.0, 5.0])
+def test_no_result_depends_on_the_guess(
+    monkeypatch: pytest.MonkeyPatch, grid_bits: int, error: float
+) -> None:
+    values = np.random.default_rng(18).uniform(-3.0, 3.0, 200)
+    words = [int(word) for word in random_words(19, values.size)]
+
+    def indices() -> list[int]:
+        return [
+            grid_index(float(value), 1.25, word, lambda _: 0, grid_bits)
+            for value, word in zip(values, words, strict=True)
+        ]
+
+    expected = indices()
+    guess = exact_module.LazyUniform.guess
+    shift = error / (1.25 * 2**grid_bits)
+    monkeypatch.setattr(exact_module.LazyUniform, "guess", lambda self: guess(self) + shift)
+    assert indices() == expected
+
+
 def edge_uniforms() -> Iterator[int]:
     """Yield the uniforms at the edges of every segment, where the rounding of u matters too."""
     for segment in segments():

@@ -1,7 +1,6 @@
 """Adding exact noise to arrays: whole or in parts, in place or into an output."""
 
 from math import prod
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from matrixdp.noise.arrays import check_finite, checked_output, checked_value
 from matrixdp.noise.context import NoiseContext
 from matrixdp.noise.filling import Tile, fill_tile
 from matrixdp.noise.flat import FlatView, rectangles
+from matrixdp.noise.integers import checked_integer, checked_integers
 from matrixdp.noise.kernels import KernelFactory, fastest_kernel
-from matrixdp.noise.keys import NoiseStream, ReleaseKey
+from matrixdp.noise.keys import NoiseStream, ReleaseKey, checked_key
 from matrixdp.noise.scales import checked_scale, scale_digest, value_limit
 from matrixdp.noise.threads import checked_threads
 
@@ -41,9 +41,9 @@ def add_noise(
     key : ReleaseKey
         Unbound; it is spent.
     out : NDArray, optional
-        Where to put the result: the value itself to work in place, or another array. If the call is
-        interrupted the output is to be discarded; one that is not the value itself never holds a
-        value without noise.
+        Where to put the result: the value itself to work in place, or another array. At any moment
+        each of its elements is what it was before or what is released, never noise alone. If the
+        call is interrupted the output is to be discarded.
     threads : int
         How many threads; the result is the same.
 
@@ -70,6 +70,7 @@ def add_noise(
     array([[0.59167433, 2.45687962],
            [3.58790398, 3.56068087]])
     """
+    unbound = checked_key(key)
     array = checked_value(value)
     scales = checked_scale(scale, array.shape, array.dtype)
     context = NoiseContext.describe(shape=array.shape, dtype=array.dtype, scale=scales)
@@ -77,7 +78,7 @@ def add_noise(
     workers = checked_threads(threads)
     check_finite(array, value_limit(context.grid_exponents[0], array.dtype), workers)
     fastest_kernel()  # what fails to compile does so before the key is spent
-    with key.bind(context) as stream:
+    with unbound.bind(context) as stream:
         _fill(
             *(stream, scales, array, target),
             origin=(0,) * array.ndim,
@@ -105,6 +106,8 @@ class ExactNoise:
 
     Raises
     ------
+    InvalidParameterError
+        If that is no stream.
     KeyStateError
         If the stream is bound to other scales.
 
@@ -121,6 +124,11 @@ class ExactNoise:
     def __init__(
         self, stream: NoiseStream, scale: Any, *, make_kernel: KernelFactory = fastest_kernel
     ) -> None:
+        if not isinstance(stream, NoiseStream):
+            raise InvalidParameterError(
+                f"stream must be a NoiseStream, got {type(stream).__name__}; ReleaseKey.bind "
+                "returns one"
+            )
         context = stream.context
         self._scales = checked_scale(scale, context.shape, context.dtype)
         if scale_digest(self._scales) != context.scale_digest:
@@ -176,7 +184,7 @@ class ExactNoise:
             Before anything is drawn.
         """
         array = self._checked_part(tile)
-        corner = tuple(index(position) for position in origin)
+        corner = checked_integers(origin, "origin")
         inside = len(corner) == array.ndim == len(self.context.shape) and all(
             0 <= position <= position + length <= whole
             for position, length, whole in zip(corner, array.shape, self.context.shape, strict=True)
@@ -210,7 +218,7 @@ class ExactNoise:
         """
         array = self._checked_part(values)
         size = prod(self.context.shape)
-        first = index(start)
+        first = checked_integer(start, "start")
         if array.ndim != 1 or not 0 <= first <= first + array.size <= size:
             raise ShapeError(
                 f"values of shape {array.shape} from start={first} on do not lie within the {size} "

@@ -22,7 +22,7 @@ class Block:
     scales : NDArray[np.float64]
         One scale for all (length 1), or one each.
     noisy : NDArray[np.float64]
-        Written: the noisy values; without meaning where undecided.
+        Written: the noisy values, each at once and finished; left alone where undecided.
     undecided : NDArray[np.bool_]
         Written: which elements must go to the exact path.
     """

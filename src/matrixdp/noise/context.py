@@ -3,10 +3,11 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from math import prod
 from typing import Any, Self
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.noise.integers import checked_integer
+from matrixdp.noise.integers import checked_integers
 from matrixdp.noise.scales import (
     checked_dtype,
     checked_grid_bits,
@@ -16,10 +17,13 @@ from matrixdp.noise.scales import (
 )
 from matrixdp.noise.table import GRID_BITS
 
-__all__ = ["NOISE_VERSION", "NoiseContext"]
+__all__ = ["MOST_ELEMENTS", "NOISE_VERSION", "NoiseContext"]
 
 NOISE_VERSION = "matrixdp-noise-1"
 """Names this way of making noise; a change of any output bit needs another name."""
+
+MOST_ELEMENTS = 1 << 64
+"""Elements are numbered in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,15 @@ class NoiseContext:
             )
         checked_dtype(self.dtype)
         checked_grid_bits(self.grid_bits)
-        if not self.shape or not all(checked_integer(n, "shape") >= 0 for n in self.shape):
+        lengths = checked_integers(self.shape, "shape")
+        if not lengths or not all(length >= 0 for length in lengths):
             raise InvalidParameterError(
                 f"shape must have at least one axis, of whole lengths, got shape={self.shape!r}"
+            )
+        if not prod(lengths) <= MOST_ELEMENTS:
+            raise InvalidParameterError(
+                f"a release has at most 2**64 elements, got shape={self.shape!r}; release it in "
+                "parts, each with a key of its own"
             )
 
     @classmethod
@@ -95,7 +105,7 @@ class NoiseContext:
         InvalidParameterError, ShapeError
             If anything is outside what is supported.
         """
-        lengths = tuple(checked_integer(n, "shape") for n in shape)
+        lengths = checked_integers(shape, "shape")
         kind = checked_dtype(dtype)
         scales = checked_scale(scale, lengths, kind)
         bits = checked_grid_bits(grid_bits)

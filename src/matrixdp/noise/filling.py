@@ -1,7 +1,7 @@
 """Filling a tile with noisy values, block by block, by one thread or several.
 
-Only noisy values are ever written to the output; where it is not the value itself, it holds no
-value without noise at any moment.
+Only finished noisy values are ever written to the output, each of them once: at any moment an
+element of it is what it was before, or what is released.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from matrixdp.noise.workspace import WorkSpace
 __all__ = ["Tile", "fill_tile"]
 
 _WORTH_A_THREAD = 1 << 15
-"""Elements that take as long as it takes to wake a thread, or longer."""
+"""Elements that take as long as it takes to start a thread, or longer."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from matrixdp.errors import InvalidParameterError
 
-__all__ = ["checked_integer"]
+__all__ = ["checked_integer", "checked_integers"]
 
 
 def checked_integer(value: Any, name: str) -> int:
@@ -29,3 +29,25 @@ def checked_integer(value: Any, name: str) -> int:
     except TypeError:
         pass
     raise InvalidParameterError(f"{name} must be an integer, got {name}={value!r}; pass an int")
+
+
+def checked_integers(values: Any, name: str) -> tuple[int, ...]:
+    """Return the argument ``name`` as a tuple of Python integers if it is a sequence of integers.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is no sequence, or holds anything else.
+
+    Examples
+    --------
+    >>> checked_integers([2, np.int64(3)], "shape")
+    (2, 3)
+    """
+    try:
+        numbers = tuple(values)
+    except TypeError:
+        raise InvalidParameterError(
+            f"{name} must be a tuple of integers, got {name}={values!r}; pass one per axis"
+        ) from None
+    return tuple(checked_integer(number, name) for number in numbers)

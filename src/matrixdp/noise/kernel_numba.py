@@ -77,7 +77,9 @@ def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
             undecided[i] = open_case
             count += open_case
             # The sign of a zero would tell on which side of it the value lay: -0.0 + 0.0 is 0.0.
-            out[i] = (whole + nearest) * step + 0.0
+            # What is not finished is not written: others may see the output.
+            finished = (whole + nearest) * step + 0.0
+            out[i] = out[i] if open_case else finished
         return count
 
     integers, floats = (

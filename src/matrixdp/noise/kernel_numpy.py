@@ -66,15 +66,18 @@ class NumpyKernel:
         np.rint(rest, out=whole)
         rest -= whole
         noise += rest
-        np.rint(noise, out=noisy)
-        noise -= noisy
+        nearest = np.rint(noise, out=rest)
+        noise -= nearest
         np.abs(noise, out=noise)
-        np.less(noise, DECIDED_BELOW, out=undecided)
-        np.logical_not(undecided, out=undecided)
-        noisy += whole
-        noisy *= step
-        noisy += 0.0  # the sign of a zero would tell on which side of it the value lay
-        return int(np.count_nonzero(undecided))
+        decided = np.less(noise, DECIDED_BELOW, out=undecided)
+        left = size - int(np.count_nonzero(decided))
+        nearest += whole
+        nearest *= step
+        # Only finished numbers go to the output, which others may see. The sign of a zero would
+        # tell on which side of it the value lay: -0.0 + 0.0 is 0.0.
+        np.add(nearest, 0.0, out=noisy, where=decided if left else True)
+        np.logical_not(decided, out=undecided)
+        return left
 
     def _signed_normal(self, words: NDArray[np.uint64]) -> NDArray[np.float64]:
         """Approximate z by the polynomial of each word's segment; NaN outside the table."""

@@ -14,9 +14,10 @@ matrix of 2**40 elements.
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from threading import Lock
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -25,9 +26,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, KeyStateError
-from matrixdp.noise.context import NoiseContext
+from matrixdp.noise.context import MOST_ELEMENTS, NoiseContext
+from matrixdp.noise.integers import checked_integer
+from matrixdp.noise.process import current_process
 
-__all__ = ["RANGE_ELEMENTS", "NoiseStream", "ReleaseKey", "WordReader"]
+__all__ = ["RANGE_ELEMENTS", "NoiseStream", "ReleaseKey", "WordReader", "checked_key"]
 
 if sys.byteorder != "little":  # pragma: no cover
     raise ImportError("matrixdp.noise needs a little-endian machine")
@@ -37,6 +40,7 @@ RANGE_ELEMENTS = 1 << 24
 
 _KEY_BYTES = 32
 _STREAM_BYTES = 2 * _KEY_BYTES
+_SECRET_BYTES = _STREAM_BYTES + SHA256.digest_size
 _WORD_BYTES = 8
 _ZEROS = memoryview(bytes(1 << 20))
 
@@ -63,10 +67,13 @@ class ReleaseKey:
     __slots__ = ("_context", "_erased", "_lock", "_process", "_secret")
 
     def __init__(self, secret: bytearray) -> None:
-        _check_key_length(secret)
+        if len(secret) != _KEY_BYTES:
+            raise InvalidParameterError(
+                f"a release key is made from {_KEY_BYTES} bytes, got {len(secret)} of them"
+            )
         self._secret = secret
         self._erased = False
-        self._process = os.getpid()
+        self._process = current_process()
         self._context: NoiseContext | None = None
         self._lock = Lock()
 
@@ -101,10 +108,13 @@ class ReleaseKey:
 
         Raises
         ------
+        InvalidParameterError
+            If that is no context.
         KeyStateError
             If the key is bound already (to this context or another), erased, or was made in another
             process.
         """
+        _check_context(context)
         self._check_process()
         with self._lock:
             self.check_unbound()
@@ -128,7 +138,7 @@ class ReleaseKey:
 
     def _check_process(self) -> None:
         """Refuse a key that was made before a fork; comes first, as a lock may be held for ever."""
-        if os.getpid() != self._process:
+        if self._process != current_process():
             raise KeyStateError(
                 "this release key was made in another process, which may bind it too; make a key "
                 "in the process that releases"
@@ -136,7 +146,8 @@ class ReleaseKey:
 
     def close(self) -> None:
         """Overwrite the key; it cannot be bound any more."""
-        with self._lock:
+        in_a_fork = self._process != current_process()  # where the lock may be held for ever
+        with nullcontext() if in_a_fork else self._lock:
             self._erase()
 
     def _erase(self) -> None:
@@ -197,14 +208,15 @@ class NoiseStream:
         Raises
         ------
         InvalidParameterError
-            If these are not the bytes of ``export_secret``.
+            If these are not the bytes of ``export_secret``, or that is no context.
         KeyStateError
             If the stream was bound to another context.
         """
-        digest = context.digest()
-        if len(secret) != _STREAM_BYTES + len(digest):
+        _check_context(context)
+        known = isinstance(secret, bytes | bytearray)
+        if not (known and len(secret) == _SECRET_BYTES):
             raise InvalidParameterError("secret must be the bytes that export_secret returned")
-        if secret[_STREAM_BYTES:] != digest:
+        if secret[_STREAM_BYTES:] != context.digest():
             raise KeyStateError("this secret belongs to a stream that is bound to another context")
         return cls(context, bytearray(secret[:_STREAM_BYTES]))
 
@@ -216,22 +228,28 @@ class NoiseStream:
 
     def words(self, start: int, count: int) -> NDArray[np.uint64]:
         """Return the first words of the elements ``start .. start + count - 1``."""
-        words = np.empty(count, dtype=np.uint64)
-        self.reader(start).read_into(words)
+        first, number = _checked_element(start, "start"), checked_integer(count, "count")
+        if not 0 <= number <= MOST_ELEMENTS - first:
+            raise InvalidParameterError(
+                f"elements are numbered from 0 to 2**64 - 1, got start={first!r}, count={number!r}"
+            )
+        words = np.empty(number, dtype=np.uint64)
+        self.reader(first).read_into(words)
         return words
 
     def reader(self, start: int) -> "WordReader":
         """Return a reader of the first words from element ``start`` on."""
         self._check_open()
-        return WordReader(self, start)
+        return WordReader(self, _checked_element(start, "start"))
 
     def further_words(self, element: int) -> Callable[[int], int]:
         """Return the function that gives the further words 0, 1, .. of an element."""
         self._check_open()
+        first_block = _checked_element(element, "element") << 64
 
         def further_word(number: int) -> int:
             block, half = divmod(number, 2)
-            keystream = _keystream(self._further_key, (element << 64) + block)
+            keystream = _keystream(self._further_key, first_block + block)
             self._check_open()
             words = keystream.update(bytes(2 * _WORD_BYTES))
             return int.from_bytes(words[half * _WORD_BYTES :][:_WORD_BYTES], "little")
@@ -337,12 +355,47 @@ def _keystream(key: bytes | bytearray, counter: int) -> CipherContext:
     return Cipher(algorithms.AES(key), modes.CTR(counter.to_bytes(16, "big"))).encryptor()
 
 
-def _check_key_length(secret: bytearray) -> None:
-    """Refuse a secret that is not as long as a key."""
-    if len(secret) != _KEY_BYTES:
+def checked_key(key: Any) -> ReleaseKey:
+    """Return the key if it is one that can be bound in this process.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is no key.
+    KeyStateError
+        If it is spent, erased or from another process.
+
+    Examples
+    --------
+    >>> checked_key(ReleaseKey.generate())
+    ReleaseKey(unbound)
+    """
+    if not isinstance(key, ReleaseKey):
         raise InvalidParameterError(
-            f"a release key is made from {_KEY_BYTES} bytes, got {len(secret)} of them"
+            f"key must be a ReleaseKey, got {type(key).__name__}; make one with "
+            "ReleaseKey.generate()"
         )
+    key.check_unbound()
+    return key
+
+
+def _check_context(context: Any) -> None:
+    """Refuse what is no context."""
+    if not isinstance(context, NoiseContext):
+        raise InvalidParameterError(
+            f"context must be a NoiseContext, got {type(context).__name__}; make one with "
+            "NoiseContext.describe(...)"
+        )
+
+
+def _checked_element(number: int, name: str) -> int:
+    """Return the number of an element as a Python integer, if it can be one."""
+    element = checked_integer(number, name)
+    if not 0 <= element < MOST_ELEMENTS:
+        raise InvalidParameterError(
+            f"elements are numbered from 0 to 2**64 - 1, got {name}={element!r}"
+        )
+    return element
 
 
 def _overwrite(secret: bytearray) -> None:

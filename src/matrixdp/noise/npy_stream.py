@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
-from matrixdp.errors import FileFormatError
+from matrixdp.errors import FileFormatError, StorageError
 from matrixdp.noise.apply import ExactNoise
 from matrixdp.noise.arrays import check_finite
 from matrixdp.noise.context import NoiseContext
 from matrixdp.noise.kernels import fastest_kernel
-from matrixdp.noise.keys import ReleaseKey
+from matrixdp.noise.keys import ReleaseKey, checked_key
 from matrixdp.noise.npy_layout import NpyLayout, npy_header, read_layout
 from matrixdp.noise.scales import checked_scale, value_limit
 from matrixdp.noise.threads import checked_threads
@@ -69,7 +69,7 @@ def add_noise_to_npy(
         Before anything is drawn, and before the key is spent.
     StorageError
         If the target cannot be opened, before the key is spent; or if the disk fills up or fails
-        later. The target is not made.
+        later, or the source can no longer be read. The target is not made.
 
     Examples
     --------
@@ -81,6 +81,7 @@ def add_noise_to_npy(
     ...     np.load(target).shape
     (3, 4)
     """
+    unbound = checked_key(key)
     path, result = Path(source), Path(target)
     layout = read_layout(path)
     scales = checked_scale(scale, layout.shape, layout.dtype)
@@ -90,7 +91,6 @@ def add_noise_to_npy(
     context = NoiseContext.describe(shape=shape, dtype=layout.dtype, scale=scales)
     workers = checked_threads(threads)
     check_new_file(result)
-    key.check_unbound()
     limit = value_limit(context.grid_exponents[0], layout.dtype)
     with _progress_bar(2 * layout.size, shown=progress) as advance:
         for _, values in _chunks(path, layout):
@@ -100,7 +100,7 @@ def add_noise_to_npy(
         with (
             storage_errors(result),
             unfinished_file(result, npy_header(layout)) as file,
-            key.bind(context) as stream,
+            unbound.bind(context) as stream,
         ):
             noise = ExactNoise(stream, scales)
             for start, values in _chunks(path, layout):
@@ -112,13 +112,21 @@ def add_noise_to_npy(
 def _chunks(path: Path, layout: NpyLayout) -> Iterator[tuple[int, NDArray[Any]]]:
     """Yield the number of the first element and the elements, in one buffer that is used again."""
     buffer = np.empty(min(_CHUNK_ELEMENTS, layout.size), dtype=layout.dtype)
-    with path.open("rb") as file:
-        file.seek(layout.offset)
-        for start in range(0, layout.size, _CHUNK_ELEMENTS):
-            values = buffer[: layout.size - start]
-            if file.readinto(values.data.cast("B")) != values.nbytes:
-                raise FileFormatError(f"{path} was cut short while it was being read")
-            yield start, values
+    try:
+        with path.open("rb") as file:
+            file.seek(layout.offset)
+            for start in range(0, layout.size, _CHUNK_ELEMENTS):
+                values = buffer[: layout.size - start]
+                if file.readinto(values.data.cast("B")) != values.nbytes:
+                    raise FileFormatError(f"{path} was cut short while it was being read")
+                yield start, values
+    except OSError as error:
+        raise StorageError(
+            f"source={str(path)!r} can no longer be read: "
+            f"{error.strerror or type(error).__name__}; the target was not made and nothing was "
+            "released. Bring the source back; a key that was spent meanwhile is not to be used "
+            "again"
+        ) from error
 
 
 @contextmanager

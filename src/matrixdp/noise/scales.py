@@ -38,7 +38,12 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
     >>> checked_dtype("float32")
     dtype('float32')
     """
-    given: np.dtype[Any] = np.dtype(dtype)
+    try:
+        given: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError):
+        raise InvalidParameterError(
+            f"dtype must be float64 or float32, got dtype={dtype!r}, which is no type of numpy's"
+        ) from None
     if given.str not in LARGEST_SCALE_EXPONENT:
         raise InvalidParameterError(
             f"the value must be float64 or float32 in little-endian order, got dtype={given.str!r}"

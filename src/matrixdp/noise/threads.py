@@ -1,15 +1,17 @@
 """Contiguous ranges of elements, each worked on by a thread of its own."""
 
-import os
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import lru_cache
 from itertools import pairwise
+from threading import Lock, Thread
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.noise.integers import checked_integer
 
 __all__ = ["checked_threads", "even_ranges", "over_ranges"]
+
+Work = Callable[[int, int], None]
+"""Does what is to be done with the elements of a range, from the first to before the last."""
 
 
 def checked_threads(threads: int) -> int:
@@ -38,18 +40,20 @@ def even_ranges(size: int, parts: int) -> list[tuple[int, int]]:
     return [(first, last) for first, last in pairwise(bounds) if first < last]
 
 
-def over_ranges(work: Callable[[int, int], None], size: int, threads: int, least: int) -> None:
+def over_ranges(work: Work, size: int, threads: int, least: int) -> None:
     """Call ``work(first, last)`` for contiguous ranges that cover ``0 .. size``.
 
-    The calling thread takes the first range and helpers the others; a range that no helper has
-    begun when the caller is done with its own is the caller's too. Nothing is at work any more when
-    this returns or raises.
+    The calling thread and its helpers claim one range after the other. Helpers are started anew by
+    every call, so that there is nothing a fork could break; where one cannot be started, the others
+    do its share. The caller works too, because two fresh threads often begin on one processor.
+    Nothing is at work any more when this returns or raises: an interrupt that comes while the
+    caller waits for its helpers is raised when they are done.
 
     Parameters
     ----------
     work : Callable[[int, int], None]
-        Called once per range, and never calls ``over_ranges`` itself; what it raises is raised
-        here.
+        Called at most once per range. What it raises is raised here, and ranges that nobody has
+        claimed by then are dropped.
     size : int
         How many elements.
     threads : int
@@ -57,27 +61,84 @@ def over_ranges(work: Callable[[int, int], None], size: int, threads: int, least
     least : int
         A range of fewer elements than this is not worth a thread.
     """
-    ranges = even_ranges(size, max(1, min(threads, size // least)))
-    if not ranges:
-        return
-    helpers = _helpers(os.getpid(), threads - 1) if len(ranges) > 1 else None
-    given = [(helpers.submit(work, *part), part) for part in ranges[1:]] if helpers else []
-    try:
-        work(*ranges[0])
-        for future, part in given:
-            if future.cancel():
-                work(*part)
-    finally:
-        begun = [future for future, _ in given if not future.cancel()]
-        wait(begun)
-    for future in begun:
-        future.result()
+    crew = _Crew(work, even_ranges(size, max(1, min(threads, size // least))))
+    while not crew.done:
+        try:
+            crew.carry_on()
+        except BaseException as error:  # noqa: BLE001 - raised below, when nothing is at work
+            crew.error = error  # and nothing else here: an interrupt may come with every call
+    crew.raise_error()
 
 
-@lru_cache(maxsize=1)
-def _helpers(process: int, number: int) -> ThreadPoolExecutor:
-    """Return helpers that are kept, as starting a thread takes as long as 30,000 elements do.
+class _Crew:
+    """The ranges that are left, and the helpers that claim them beside the caller.
 
-    A thread is started when first needed. Threads do not survive a fork: each process has its own.
+    A helper holds a lock of its own from before it claims a range until it has done its last: when
+    nothing is left to claim, whoever has got hold of each lock once knows that no helper is at
+    work, and that none will be. The locks are bare ones, since an interrupt within the Python code
+    of a condition or an event can leave it locked.
     """
-    return ThreadPoolExecutor(number, thread_name_prefix=f"matrixdp-noise-{process}")
+
+    def __init__(self, work: Work, ranges: list[tuple[int, int]]) -> None:
+        self._work = work
+        self._left = deque(ranges)
+        self._at_work: list[Lock] = []
+        self._errors_of_helpers: list[BaseException] = []
+        self.error: BaseException | None = None
+        self.done = False
+
+    def carry_on(self) -> None:
+        """Do what is left, or after an error none of it, and wait for the helpers."""
+        if self.error is not None:
+            self._left.clear()
+        for _ in range(1, len(self._left)):
+            if not self._start_helper():
+                break
+        self._claim()
+        for lock in self._at_work:
+            with lock:
+                pass
+        self.done = True
+
+    def raise_error(self) -> None:
+        """Raise the caller's error, or else the first of a helper, and keep none of them.
+
+        Their tracebacks lead to this crew, and through the work to the value: a reference back
+        would keep it alive until the next garbage collection.
+        """
+        errors = [*([] if self.error is None else [self.error]), *self._errors_of_helpers]
+        self.error = None
+        self._errors_of_helpers.clear()
+        try:
+            if errors:
+                raise errors[0]
+        finally:
+            errors.clear()
+
+    def _start_helper(self) -> bool:
+        """Start a helper; return whether the system still has threads to give."""
+        lock = Lock()
+        self._at_work.append(lock)
+        try:
+            Thread(target=self._help, args=(lock,), daemon=True).start()
+        except RuntimeError:  # there are too many, or the interpreter is about to end
+            return False
+        return True
+
+    def _help(self, lock: Lock) -> None:
+        """Claim ranges; one that begins late finds none."""
+        with lock:
+            try:
+                self._claim()
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                self._errors_of_helpers.append(error)
+                self._left.clear()
+
+    def _claim(self) -> None:
+        """Work on ranges until none is left."""
+        while True:
+            try:
+                part = self._left.popleft()
+            except IndexError:
+                return
+            self._work(*part)

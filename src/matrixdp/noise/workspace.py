@@ -1,6 +1,6 @@
 """The memory of one thread that fills a tile."""
 
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,8 @@ __all__ = ["WorkSpace"]
 class WorkSpace:
     """Arrays for one block, each allocated when it is first needed.
 
-    Most are not: contiguous values are read, and noisy values written, where they lie.
+    Most are not: contiguous values are read, and noisy values written, where they lie. No lock is
+    taken, not even one of the standard library's: a fork could leave it held for ever in the child.
 
     Parameters
     ----------
@@ -21,38 +22,44 @@ class WorkSpace:
 
     def __init__(self, length: int) -> None:
         self.length = length
+        self.rooms: dict[str, NDArray[Any]] = {}
 
-    @cached_property
+    @property
     def words(self) -> NDArray[np.uint64]:
         """Room for the random words."""
-        return np.empty(self.length, dtype=np.uint64)
+        return self._room("words", np.uint64)
 
-    @cached_property
+    @property
     def values(self) -> NDArray[np.float64]:
         """Room for values that do not lie as they are read, or would be overwritten."""
-        return np.empty(self.length, dtype=np.float64)
+        return self._room("values", np.float64)
 
-    @cached_property
+    @property
     def scales(self) -> NDArray[np.float64]:
         """Room for scales that do not lie as they are read."""
-        return np.empty(self.length, dtype=np.float64)
+        return self._room("scales", np.float64)
 
-    @cached_property
+    @property
     def noisy(self) -> NDArray[np.float64]:
         """Room for noisy values on their way to an output that is not contiguous."""
-        return np.empty(self.length, dtype=np.float64)
+        return self._room("noisy", np.float64)
 
-    @cached_property
+    @property
     def undecided(self) -> NDArray[np.bool_]:
         """Room for the marks of undecided elements."""
-        return np.empty(self.length, dtype=np.bool_)
+        return self._room("undecided", np.bool_)
 
     def holds(self, noisy: NDArray[np.float64]) -> bool:
         """Return whether these noisy values lie here and have yet to be written."""
-        return "noisy" in self.__dict__ and noisy.base is self.noisy
+        return "noisy" in self.rooms and noisy.base is self.noisy
 
     def wipe(self) -> None:
         """Overwrite every array that was allocated."""
-        for space in self.__dict__.values():
-            if isinstance(space, np.ndarray):
-                space.fill(0)
+        for room in self.rooms.values():
+            room.fill(0)
+
+    def _room(self, name: str, kind: type[np.generic]) -> NDArray[Any]:
+        """Return the array of this name, allocated by the first call."""
+        if name not in self.rooms:
+            self.rooms[name] = np.empty(self.length, dtype=kind)
+        return self.rooms[name]

@@ -1,0 +1,252 @@
+"""Arguments of the wrong kind, and parts that may not be released, get errors of the library."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from matrixdp.errors import InvalidParameterError, KeyStateError, MatrixDPError, StorageError
+from matrixdp.noise import (
+    ExactNoise,
+    NoiseContext,
+    NoiseStream,
+    ReleaseKey,
+    add_noise,
+    add_noise_to_npy,
+    npy_stream,
+    unfinished,
+)
+from matrixdp.noise.scales import value_limit
+from reference.noise import test_key
+
+SHAPE = (4, 6)
+ZEROS = np.zeros(SHAPE)
+CONTEXT = NoiseContext.describe(shape=SHAPE, dtype="float64", scale=1.0)
+
+
+def bound() -> NoiseStream:
+    return test_key(120).bind(CONTEXT)
+
+
+def noise() -> ExactNoise:
+    return ExactNoise(bound(), 1.0)
+
+
+def described(**changed: Any) -> NoiseContext:
+    usual: dict[str, Any] = {"shape": SHAPE, "dtype": "float64", "scale": 1.0}
+    return NoiseContext.describe(**usual | changed)
+
+
+anything: Any = None
+WRONG_KINDS: dict[str, tuple[Callable[[], object], str]] = {
+    "no key": (lambda: add_noise(ZEROS, 1.0, anything), "key must be a ReleaseKey, got NoneType"),
+    "a stream for a key": (
+        lambda: add_noise(ZEROS, 1.0, bound()),  # type: ignore[arg-type]
+        "key must be a ReleaseKey, got NoiseStream",
+    ),
+    "no key for a file": (
+        lambda: add_noise_to_npy("a.npy", "b.npy", 1.0, anything),
+        "key must be a ReleaseKey, got NoneType",
+    ),
+    "a stream for a key for a file": (
+        lambda: add_noise_to_npy("a.npy", "b.npy", 1.0, bound()),  # type: ignore[arg-type]
+        "key must be a ReleaseKey, got NoiseStream",
+    ),
+    "no context": (lambda: test_key(1).bind(anything), "context must be a NoiseContext"),
+    "no context for a secret": (
+        lambda: NoiseStream.from_secret(bound().export_secret(), anything),
+        "context must be a NoiseContext",
+    ),
+    "text for a secret": (
+        lambda: NoiseStream.from_secret("a" * 96, CONTEXT),  # type: ignore[arg-type]
+        "secret must be the bytes",
+    ),
+    "no stream": (lambda: ExactNoise(anything, 1.0), "stream must be a NoiseStream, got NoneType"),
+    "a key for a stream": (
+        lambda: ExactNoise(test_key(1), 1.0),  # type: ignore[arg-type]
+        "stream must be a NoiseStream, got ReleaseKey",
+    ),
+    "a fraction in the origin": (
+        lambda: noise().add_tile(ZEROS[:2, :2], (0.0, 0)),  # type: ignore[arg-type]
+        r"origin must be an integer, got origin=0\.0",
+    ),
+    "a number for the origin": (
+        lambda: noise().add_tile(ZEROS[:2, :2], 0),  # type: ignore[arg-type]
+        "origin must be a tuple of integers, got origin=0",
+    ),
+    "true in the origin": (lambda: noise().add_tile(ZEROS[:2, :2], (True, 0)), "origin=True"),
+    "a fraction for the start": (
+        lambda: noise().add_range(np.zeros(3), 1.5),  # type: ignore[arg-type]
+        r"start must be an integer, got start=1\.5",
+    ),
+    "true for the start": (lambda: noise().add_range(np.zeros(3), True), "start=True"),
+    "a number for the shape": (lambda: described(shape=5), "shape must be a tuple of integers"),
+    "an unknown type": (lambda: described(dtype="nonsense"), "got dtype='nonsense'"),
+    "a type that cannot be read": (lambda: described(dtype="i4,("), "got dtype="),
+    "a negative length": (lambda: described(shape=(2, -1)), "whole lengths"),
+    "more than 2**64 elements": (lambda: described(shape=(1 << 40, 1 << 40)), r"at most 2\*\*64"),
+    "one more than 2**64 elements": (lambda: described(shape=((1 << 64) + 1,)), r"at most 2\*\*64"),
+    "words before the first": (lambda: bound().words(-1, 1), "start=-1"),
+    "words beyond the last": (lambda: bound().words((1 << 64) - 1, 2), "count=2"),
+    "words from the end on": (lambda: bound().words(1 << 64, 0), "start=18446744073709551616"),
+    "fewer words than none": (lambda: bound().words(0, -1), "count=-1"),
+    "half a word": (lambda: bound().words(0, 0.5), r"count=0\.5"),  # type: ignore[arg-type]
+    "words from one and a half": (lambda: bound().words(1.5, 1), r"start=1\.5"),  # type: ignore[arg-type]
+    "a reader before the first": (lambda: bound().reader(-1), "start=-1"),
+    "further words before the first": (lambda: bound().further_words(-1), "element=-1"),
+    "further words of a half": (lambda: bound().further_words(0.5), r"element=0\.5"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG_KINDS.values(), ids=WRONG_KINDS)
+def test_wrong_kinds_are_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        call()
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    stream = bound()
+    assert stream.words(np.int64(5), np.int64(1)) == stream.words(5, 1)  # type: ignore[arg-type]
+    further = stream.further_words(np.int64(5))(0)  # type: ignore[arg-type]
+    assert further == stream.further_words(5)(0) != stream.further_words(0)(0)
+    assert stream.words((1 << 64) - 1, 1).size == 1
+    whole = noise().add(ZEROS)
+    origin: Any = np.array([1, 2])
+    assert np.array_equal(noise().add_tile(ZEROS[:2, :3], origin), whole[1:3, 2:5])
+    assert np.array_equal(noise().add_range(np.zeros(3), np.int64(7)), whole.ravel()[7:10])  # type: ignore[arg-type]
+
+
+def test_as_many_elements_as_can_be_numbered() -> None:
+    context = described(shape=(1 << 32, 1 << 32))
+    part = ExactNoise(test_key(121).bind(context), 1.0)
+    last = part.add_range(np.zeros(2), (1 << 64) - 2)
+    corner = ((1 << 32) - 1, (1 << 32) - 2)
+    assert np.array_equal(last, part.add_tile(np.zeros((1, 2)), corner)[0])
+    assert described(shape=(1 << 40, 0, 1 << 40)).shape == (1 << 40, 0, 1 << 40)
+
+
+@pytest.mark.parametrize("element", [np.nan, np.inf, -np.inf, 2.0**980])
+def test_every_way_of_adding_refuses_what_is_not_finite(element: float) -> None:
+    value = ZEROS.copy()
+    value[-1, -1] = element
+    calls: list[Callable[[Any], object]] = [
+        lambda out: noise().add(value, out=out),
+        lambda out: noise().add_tile(value[2:, 3:], (2, 3), out=out[2:, 3:]),
+        lambda out: noise().add_range(value.ravel()[7:], 7, out=out.ravel()[7:]),
+    ]
+    for call in calls:
+        out = np.zeros(SHAPE)
+        with pytest.raises(InvalidParameterError, match="finite"):
+            call(out)
+        assert not out.any()
+
+
+LIMITS = [
+    (-20, "float64", 2.0**980),
+    (-920, "float64", 2.0**80),
+    (23, "float64", 2.0**1023),
+    (24, "float64", np.finfo(np.float64).max),
+    (-20, "float32", 2.0**127),
+    (-900, "float32", 2.0**100),
+]
+
+
+@pytest.mark.parametrize(("exponent", "dtype", "limit"), LIMITS)
+def test_the_limit_is_a_thousand_binary_digits_of_steps(
+    exponent: int, dtype: str, limit: float
+) -> None:
+    assert value_limit(exponent, dtype) == limit
+
+
+@pytest.mark.parametrize("scale", [2.0**-900, 2.0**-300, 1.0])
+def test_values_up_to_the_limit_are_taken(scale: float) -> None:
+    limit = scale * 2.0**980
+    add_noise(np.array([np.nextafter(limit, 0.0), -np.nextafter(limit, 0.0)]), scale, test_key(122))
+    for value in (limit, -limit):
+        with pytest.raises(InvalidParameterError, match="finite"):
+            add_noise(np.array([value]), scale, test_key(122))
+
+
+def test_the_limit_follows_from_the_smallest_scale(tmp_path: Path) -> None:
+    # The large value stands where the scale is large; the limit must not tell where.
+    value, scales = np.array([[0.0], [2.0**200]]), np.array([[2.0**-800], [1.0]])
+    context = NoiseContext.describe(shape=value.shape, dtype="float64", scale=scales)
+    source, target = tmp_path / "value.npy", tmp_path / "noisy.npy"
+    np.save(source, value)
+    key = ReleaseKey.generate()
+    calls: list[Callable[[], object]] = [
+        lambda: add_noise(value, scales, key),
+        lambda: ExactNoise(test_key(123).bind(context), scales).add(value),
+        lambda: add_noise_to_npy(source, target, scales, key, progress=False),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidParameterError, match="smallest scale"):
+            call()
+        assert repr(key) == "ReleaseKey(unbound)"
+    assert [path.name for path in tmp_path.iterdir()] == ["value.npy"]
+
+
+def test_parts_are_never_laid_over_the_scales() -> None:
+    scales = np.ones(SHAPE)
+    context = NoiseContext.describe(shape=SHAPE, dtype="float64", scale=scales)
+    part = ExactNoise(test_key(124).bind(context), scales)
+    calls: list[Callable[[], object]] = [
+        lambda: part.add(ZEROS, out=scales),
+        lambda: part.add_tile(ZEROS[:2, :3], (0, 0), out=scales[2:, 3:]),
+        lambda: part.add_range(np.zeros(5), 0, out=scales.ravel()[3:8]),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidParameterError, match="overlaps the scales"):
+            call()
+    assert (scales == 1.0).all()
+
+
+def test_a_spent_key_is_refused_before_a_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent = test_key(125)
+    spent.bind(CONTEXT)
+    np.save(tmp_path / "value.npy", np.full(SHAPE, np.nan))
+
+    def never(*_: Any) -> Any:
+        pytest.fail("the file was read")
+
+    monkeypatch.setattr(npy_stream, "_chunks", never)
+    with pytest.raises(KeyStateError, match="already bound"):
+        add_noise_to_npy(tmp_path / "value.npy", tmp_path / "noisy.npy", 1.0, spent, progress=False)
+
+
+def test_a_source_that_vanishes_between_the_readings_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "value.npy"
+    np.save(source, ZEROS)
+
+    def vanish(*arguments: Any) -> Any:
+        source.unlink()
+        return unfinished.unfinished_file(*arguments)
+
+    monkeypatch.setattr(npy_stream, "unfinished_file", vanish)
+    with pytest.raises(StorageError, match=r"source=.*value\.npy.*can no longer be read") as caught:
+        add_noise_to_npy(source, tmp_path / "noisy.npy", 1.0, test_key(126), progress=False)
+    assert "not made" in str(caught.value)
+    assert "folder" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_error_spends_a_key(tmp_path: Path) -> None:
+    key = ReleaseKey.generate()
+    np.save(tmp_path / "value.npy", np.full(SHAPE, np.nan))
+    calls: list[Callable[[], object]] = [
+        lambda: key.bind(anything),
+        lambda: add_noise(np.full(SHAPE, np.nan), 1.0, key, threads=2),
+        lambda: add_noise_to_npy(
+            tmp_path / "value.npy", tmp_path / "noisy.npy", 1.0, key, progress=False
+        ),
+    ]
+    for call in calls:
+        with pytest.raises(MatrixDPError):
+            call()
+        assert repr(key) == "ReleaseKey(unbound)"
