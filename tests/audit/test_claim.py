@@ -1,6 +1,7 @@
 """The truth of a claim, against ball arithmetic and on the two claims that the docs take apart."""
 
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,12 @@ def test_the_noise_that_is_needed_keeps_the_claim() -> None:
     needed = audit_claim(1.0, 2.5, **claim).needed_noise_scale  # type: ignore[arg-type]
     assert needed == pytest.approx(2.5 * math.sqrt(12) / privacy_bound(0.7, 1e-6), rel=1e-14)
     assert audit_claim(needed, 2.5, **claim).holds  # type: ignore[arg-type]
-    assert not audit_claim(needed * 0.999, 2.5, **claim).holds  # type: ignore[arg-type]
+    for short in (0.999, 1 - 1e-12):
+        assert not audit_claim(needed * short, 2.5, **claim).holds  # type: ignore[arg-type]
+    for number in range(1, 40):
+        scale = 0.37 * number
+        mu = audit_claim(scale, 2.5, **claim).mu  # type: ignore[arg-type]
+        assert Fraction(mu) ** 2 >= 12 * (Fraction(2.5) / Fraction(scale)) ** 2
 
 
 def test_the_classic_formula_at_epsilon_ten() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,6 +205,47 @@ def test_size_is_no_matter() -> None:
         assert not subject.audit(noisy, 8000).refuted
         scaled = FLAWS["noise scaled by 0.7"](noisy, subject.plain)
         assert subject.audit(scaled, 8000).refuted
+
+
+def test_a_difference_too_small_for_floats_is_refused() -> None:
+    mechanism = IMGM(BALL, Budget(4.0, 1e-5))
+    draw = simulated(mechanism, simulation_generator(5))
+    with pytest.raises(InvalidParameterError, match="differ by at most"):
+        audit_mechanism(mechanism, np.zeros((2, 2)), 1e-320 * np.eye(2), draw, samples=1000)
+
+
+def test_what_is_chosen_and_what_is_bounded_are_other_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Two bounds, each on two sides: a quarter of the risk for each; the direction and the events
+    # are chosen on the first quarter, which no bound sees.
+    risks: list[float] = []
+    learned: list[int] = []
+    counted: list[int] = []
+    best, direction, bounds = empirical._best_bound, empirical._direction, empirical._bounds
+
+    def spied_best(scores: _Scores, choosing: int, miss: float, bound: Any) -> float:
+        risks.append(miss)
+        return best(scores, choosing, miss, bound)
+
+    def spied_direction(before: Any, after: Any, difference: Any) -> Any:
+        learned.extend((len(before), len(after)))
+        return direction(before, after, difference)
+
+    def spied_bounds(scores: _Scores, *arguments: Any, **options: Any) -> Any:
+        counted.append(len(scores.before))
+        return bounds(scores, *arguments, **options)
+
+    monkeypatch.setattr(empirical, "_best_bound", spied_best)
+    monkeypatch.setattr(empirical, "_direction", spied_direction)
+    monkeypatch.setattr(empirical, "_bounds", spied_bounds)
+    mechanism = IMGM(BALL, Budget(4.0, 1e-5))
+    neighbour = exposed_difference(mechanism, (2, 2))
+    draw = simulated(mechanism, simulation_generator(5))
+    audit_mechanism(mechanism, np.zeros((2, 2)), neighbour, draw, samples=2000, confidence=0.9)
+    assert risks == pytest.approx([0.1 / 4] * 2)
+    assert learned == [500, 500]
+    assert set(counted) == {500, 1500}
 
 
 def test_exact_releases_pass_and_their_flaws_are_caught() -> None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -137,12 +138,32 @@ def test_account_without_the_extra_names_it() -> None:
         "import sys; sys.modules['dp_accounting'] = None\n"
         "from matrixdp.cli.main import main\n"
         "sys.exit(main(['account', '--noise-multiplier', '1', '--sampling-rate', '0.5', "
-        "'--steps', '2', '--delta', '1e-5']))\n"
+        "'--steps', '2', '--delta', '1e-5', '--json']))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "pip install 'matrixdp[accounting]'" in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert done.returncode == 0
+    record = json.loads(done.stdout)
+    assert record["epsilon"]["pld"] is None
+    assert "pip install 'matrixdp[accounting]'" in record["does_not_apply"]["pld"]
+    assert all(record["epsilon"][each] > 0 for each in ("rdp", "moments", "claims"))
+
+
+def test_tables_never_show_less_than_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ["--sampling-rate", "1", "--steps", "7", "--delta", "1e-5", "--noise-multiplier", "2.3"]
+    assert main(["account", *plan, "--json"]) == 0
+    exact = json.loads(capsys.readouterr().out)["epsilon"]
+    assert main(["account", *plan]) == 0
+    table = capsys.readouterr().out
+    shown = [float(line.split("│")[2]) for line in table.splitlines() if line.startswith("│")]
+    assert all(s >= e for s, e in zip(shown, exact.values(), strict=True))
+    claim = ["--noise-scale", "0.37", "--sensitivity", "1", "--epsilon", "10", "--delta", "1e-5"]
+    assert main(["audit", "claim", *claim, "--json"]) == 0
+    truth = json.loads(capsys.readouterr().out)["true_epsilon"]
+    assert main(["audit", "claim", *claim]) == 0
+    numbers = re.findall(r"\d+\.\d+", capsys.readouterr().out)
+    close = [float(number) for number in numbers if abs(float(number) - truth) < 1e-3 * truth]
+    assert close
+    assert all(number >= truth for number in close)
 
 
 def test_compare(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -255,6 +255,15 @@ def test_mvg_at_its_sharpest_stays_within_any_budget(
     assert truth.delta_minus(mechanism.guarantee.mu, epsilon, delta) <= 0
 
 
+def test_shares_are_divided_by_their_sum() -> None:
+    shares = np.array([0.5, 0.3, 0.2])
+    exact, near = (
+        MVG(BALL, BUDGET, shape=SHAPE, norm_bound=1.0, precision=shares * factor).covariance
+        for factor in (1.0, 1.0 + 5e-10)
+    )
+    np.testing.assert_allclose(near.entry_scales(SHAPE), exact.entry_scales(SHAPE), rtol=1e-15)
+
+
 def test_equal_precision_is_iid_noise() -> None:
     scales = MVG(BALL, BUDGET, shape=SHAPE, norm_bound=1.0).covariance.entry_scales(SHAPE)
     np.testing.assert_allclose(scales, scales[0, 0])
@@ -302,6 +311,8 @@ def test_mvg_refuses_what_its_proof_does_not_cover() -> None:
     key = ReleaseKey.generate()
     with pytest.raises(InvalidParameterError, match=r"norm_bound=1\.0"):
         mechanism.release(np.full(SHAPE, 1.0), key=key)
+    with pytest.raises(InvalidParameterError, match=r"norm_bound=1\.0"):
+        mechanism.release(np.full(SHAPE, 1.0001 / math.sqrt(12)), key=key)
     with pytest.raises(ShapeError, match=r"shape=\(3, 4\)"):
         mechanism.release(np.zeros((3, 5)), key=key)
     key.check_unbound()

@@ -163,8 +163,14 @@ def audit_mechanism(
     count, level = check_samples(samples, apart.size), _checked_confidence(confidence)
     # In units of the difference: how large the matrices are is no matter.
     unit = float(np.max(np.abs(apart)))
-    before = _outputs(draw, first, count, apart.size) / unit
-    after = _outputs(draw, second, count, apart.size) / unit
+    with np.errstate(over="ignore"):
+        before = _outputs(draw, first, count, apart.size) / unit
+        after = _outputs(draw, second, count, apart.size) / unit
+    if not (np.isfinite(before).all() and np.isfinite(after).all()):
+        raise InvalidParameterError(
+            f"matrix and neighbour differ by at most {unit!r}, too little beside the noise for "
+            "floats: choose a neighbour that is further away"
+        )
     choosing = count // 4
     centre = before[:choosing].mean(axis=0)
     before, after = before - centre, after - centre

@@ -13,7 +13,7 @@ from matrixdp.cli.options import (
     whole_number_option,
 )
 from matrixdp.cli.output import print_json, print_table
-from matrixdp.errors import CalibrationError, InvalidParameterError
+from matrixdp.errors import CalibrationError, InvalidParameterError, MissingExtraError
 from matrixdp.privacy.accountants import (
     Accountant,
     SampledPlan,
@@ -97,7 +97,7 @@ def _answers(
     for each in Accountant:
         try:
             answers[each] = answer(each)
-        except CalibrationError as refusal:
+        except (CalibrationError, MissingExtraError) as refusal:
             refusals[each] = str(refusal)
     if not answers:
         raise CalibrationError(f"no accountant applies: {refusals[Accountant.RDP]}")

@@ -70,6 +70,9 @@ class MVG(GaussianMechanism):
     With P the square of `mvg_precision_budget` over the length of the other side, direction i gets
     noise of variance ``1/sqrt(share_i P)``.
 
+    A matrix beyond ``norm_bound`` is refused, which tells whoever sees the refusal so: scale every
+    matrix to that norm beforehand.
+
     *Guarantee:* (budget.epsilon, budget.delta)-DP under the set's relation, twice over: by MVG's
     theorem for matrices within ``norm_bound``, and by the exact curve for all matrices. The second
     is what ``guarantee.mu`` states: its weakest direction has scale ``s2 / mu`` and is drawn
