@@ -251,3 +251,28 @@ def test_nothing_is_advised_to_be_published() -> None:
         with pytest.raises(InvalidParameterError, match="subtract") as refusal:
             optimal_strategy(Dense(rows), neighbouring="replace")
         assert "publish" not in str(refusal.value)
+
+
+FEW_QUERIES = [
+    [[0, 0, 0.2, 0, -0.2, 0.1, 0.4, 0.3, -0.2, -0.4, -0.2],
+     [0.1, -7, -0.7, -3.7, -2.2, -1.6, -0.9, 1.2, 3.1, -0.4, 4.1]],
+    [[1.0, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1.000001]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("queries", FEW_QUERIES)
+def test_fewer_queries_than_cells_are_solved_where_newton_gets_stuck(
+    queries: list[list[float]],
+) -> None:
+    best = optimal_strategy(Dense(queries), neighbouring="add-remove")
+    assert best.certificate.gap < 1e-6
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 3.0])
+def test_the_gap_closes_on_random_queries_of_any_rank(spread: float) -> None:
+    rng = np.random.default_rng(int(spread))
+    for _ in range(60):
+        shape = (int(rng.integers(1, 8)), int(rng.integers(2, 20)))
+        queries = rng.standard_normal(shape) * 10.0 ** rng.uniform(-spread, spread, (shape[0], 1))
+        best = optimal_strategy(Dense(queries), neighbouring="add-remove")
+        assert best.certificate.gap < 1e-6

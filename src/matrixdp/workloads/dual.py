@@ -38,7 +38,10 @@ Progress = Callable[[int, float], None]
 """Told the number of steps and the relative gap after each."""
 
 _TARGET_GAP = 1e-10
+_GOOD_GAP = 1e-8
 _MOST_STEPS = 60
+_PATIENCE = 10  # steps in which the gap must halve
+_BOUNDARY = 0.9  # of the way to where some d would vanish
 _MOST_INNER_STEPS = 40
 _INNER_TOLERANCE = 1e-2
 _LONGEST_STEP = 4.0
@@ -131,6 +134,9 @@ class Ascent(NamedTuple):
 def ascend(problem: Problem, progress: Progress | None = None) -> Ascent:
     """Return the point at which the gap is closed, or the best that was found.
 
+    Newton's method in ``log d`` is the fastest where no d has to vanish; where it gets stuck, the
+    central path of a barrier is followed, which never does.
+
     Parameters
     ----------
     problem : Problem
@@ -138,24 +144,84 @@ def ascend(problem: Problem, progress: Progress | None = None) -> Ascent:
     progress : callable, optional
         Told of every step.
     """
-    point = dual_point(problem, np.ones(len(problem.gram)))
-    best, least, smallest = Ascent(point, rescaled=False, dual=point), np.inf, np.inf
-    for step in range(_MOST_STEPS):
-        if point.bound > best.dual.bound:
-            best = best._replace(dual=point)
+    search = _Search(problem, progress)
+    _climb(problem, search)
+    if search.gap > _GOOD_GAP:
+        _follow_barrier(problem, search)
+    return search.best
+
+
+class _Search:
+    """The best strategy and the best bound of all points that were looked at."""
+
+    def __init__(self, problem: Problem, progress: Progress | None) -> None:
+        self._problem = problem
+        self._progress = progress
+        self._least = math.inf
+        self.steps = 0
+        self.point = dual_point(problem, np.ones(len(problem.gram)))
+        self.best = Ascent(self.point, rescaled=False, dual=self.point)
+        self.look_at(self.point)
+
+    @property
+    def gap(self) -> float:
+        """How far the best strategy is above the best bound, relatively."""
+        return self._least / self.best.dual.bound - 1.0
+
+    def look_at(self, point: DualPoint) -> None:
+        """Go to a point, and keep what is good about it."""
+        self.point = point
+        if point.bound > self.best.dual.bound:
+            self.best = self.best._replace(dual=point)
         for rescaled in (True, False):
-            value = primal_value(problem, point, rescaled=rescaled)
-            if value < least:
-                best, least = best._replace(primal=point, rescaled=rescaled), value
-        gap = least / best.dual.bound - 1.0
-        stalled = gap > 0.5 * smallest and smallest < 1e-8  # rounding ends what Newton would halve
-        smallest = min(gap, smallest)
-        if progress is not None:
-            progress(step, smallest)
-        if not gap > _TARGET_GAP or stalled:
-            break
-        point = _next_point(problem, point)
-    return best
+            value = primal_value(self._problem, point, rescaled=rescaled)
+            if value < self._least:
+                self._least = value
+                self.best = self.best._replace(primal=point, rescaled=rescaled)
+        if self._progress is not None:
+            self._progress(self.steps, self.gap)
+        self.steps += 1
+
+
+def _climb(problem: Problem, search: _Search) -> None:
+    """Take Newton steps until the gap is closed, or no longer closes."""
+    gaps = [search.gap]
+    while search.gap > _TARGET_GAP and search.steps < _MOST_STEPS:
+        before = search.gap
+        search.look_at(_next_point(problem, search.point))
+        gaps.append(search.gap)
+        if before < 1e-8 and search.gap > 0.5 * before:
+            return  # rounding ends what Newton would halve
+        if len(gaps) > _PATIENCE and search.gap > 0.5 * gaps[-1 - _PATIENCE]:
+            return
+
+
+def _follow_barrier(problem: Problem, search: _Search) -> None:
+    r"""Maximise ``2 tr K^(1/2) - sum(d) + t sum(log d)`` for ever smaller t.
+
+    It is concave in d. In ``y = dd / d`` Newton's equation is ``(M + t) y = d (q - 1) + t``; on the
+    central path ``q = 1 - t/d``, so that Q is feasible and the gap about ``t n / sum(d)``.
+    """
+    mean = float(np.mean(search.best.dual.weights))
+    point = dual_point(problem, np.maximum(search.best.dual.weights, 1e-3 * mean))
+    barrier = 0.1 * float(np.mean(point.weights))
+    for _ in range(_MOST_STEPS):
+        weights, diagonal = point.weights, point.diagonal
+        step = _conjugate_gradients(
+            _curvature(point, np.full_like(weights, barrier)),
+            weights * (diagonal - 1.0) + barrier,
+            1.0 / (0.5 * weights * diagonal + barrier),
+        )
+        lowest = -float(np.min(step))
+        length = 1.0 if lowest <= _BOUNDARY else _BOUNDARY / lowest
+        point = dual_point(problem, weights * (1.0 + length * step))
+        search.look_at(point)
+        if not search.gap > _TARGET_GAP:
+            return
+        if length == 1.0:
+            barrier *= 0.1
+        if barrier * len(weights) < 1e-14 * float(np.sum(weights)):
+            return
 
 
 def primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float:
@@ -215,8 +281,7 @@ def _newton_direction(problem: Problem, point: DualPoint) -> FloatArray:
     and the slack ``d (1 - q)`` in its Hessian; what is far from 1, or tiny already, is sent on
     directly.
     """
-    weights, vectors, roots, diagonal = point
-    kernel = 1.0 / (1.0 / roots[:, None] + 1.0 / roots)
+    weights, diagonal = point.weights, point.diagonal
     slack = np.zeros_like(weights)
     target = weights * diagonal * np.log(np.maximum(diagonal, 1e-300))
     vanishing = np.zeros(len(weights), dtype=bool)
@@ -226,13 +291,21 @@ def _newton_direction(problem: Problem, point: DualPoint) -> FloatArray:
         tiny = weights < 1e-3 * float(np.mean(weights))
         vanishing = (diagonal < 0.5) | ((diagonal < 0.99) & tiny)
 
+    conditioner = 1.0 / (0.5 * weights * diagonal + slack)
+    found = _conjugate_gradients(_curvature(point, slack), target, conditioner)
+    return np.where(vanishing, -_LONGEST_STEP, found)
+
+
+def _curvature(point: DualPoint, added: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Return the map ``y -> M y + added y``."""
+    vectors, roots = point.vectors, point.roots
+    kernel = 1.0 / (1.0 / roots[:, None] + 1.0 / roots)
+
     def image(direction: FloatArray) -> FloatArray:
         inner = ((vectors.T * direction) @ vectors) * kernel
-        return np.asarray(np.einsum("ij,ij->i", vectors @ inner, vectors) + slack * direction)
+        return np.asarray(np.einsum("ij,ij->i", vectors @ inner, vectors) + added * direction)
 
-    conditioner = 1.0 / (0.5 * weights * diagonal + slack)
-    found = _conjugate_gradients(image, target, conditioner)
-    return np.where(vanishing, -_LONGEST_STEP, found)
+    return image
 
 
 def _conjugate_gradients(
