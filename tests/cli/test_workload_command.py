@@ -13,6 +13,8 @@ from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadReleas
 from matrixdp.mechanisms.strategy_file import load_strategy
 
 PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
+PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]
+CUBE = ["--workload", "*".join(["prefix:8192"] * 3), "--neighbouring", "add-remove"]
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
 
 
@@ -137,6 +139,8 @@ def test_post_processing() -> None:
         (["answer", "halves.npy", "out.npy", *PREFIX, *BUDGET], "whole numbers"),
         (["answer", "counts.npy", "out.npy", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
         (["answer", "counts.npy", "out.npy", *PREFIX], "--epsilon"),
+        (["answer", "counts.npy", "out.npy", *PLANES, *BUDGET], "17247043584 queries"),
+        (["answer", "counts.npy", "out.npy", *CUBE, *BUDGET], "merge their cells"),
     ],
 )
 def test_bad_input_writes_nothing(

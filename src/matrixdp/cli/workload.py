@@ -159,6 +159,7 @@ def answer(
     relation = checked_neighbouring(neighbouring)
     budget = Budget(epsilon, delta)
     queries = read_workload(workload)
+    queries.check_answerable()
     beside = statement_path(target)
     _check_format(target)
     _check_distinct(target, [source, *([] if strategy is None else [strategy])])
