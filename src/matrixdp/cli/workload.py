@@ -12,7 +12,7 @@ from rich.console import Console
 from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload
-from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.mechanisms.answers_file import save_answers
 from matrixdp.mechanisms.matrix_files import FORMATS, check_target, read_matrix
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
@@ -174,8 +174,8 @@ def answer(
         chosen = load_strategy(strategy).strategy
     mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
     expected = mechanism.expected_error  # before anything is drawn
-    steps = _steps(nonnegative=nonnegative, whole=whole)
-    answers = _answers(mechanism.release(counts), steps)
+    wanted = _steps(nonnegative=nonnegative, whole=whole)
+    answers, steps = _answers(mechanism.release(counts), wanted)
     save_answers(mechanism, answers, target, post_processing=steps, force=force)
     _report(mechanism, expected, target, beside, as_json=as_json)
 
@@ -222,13 +222,22 @@ def _steps(*, nonnegative: bool, whole: bool) -> tuple[str, ...]:
     return tuple(step for step, wanted in chosen.items() if wanted)
 
 
-def _answers(release: WorkloadRelease, steps: tuple[str, ...]) -> "NDArray[Any]":
+def _answers(
+    release: WorkloadRelease, steps: tuple[str, ...]
+) -> tuple["NDArray[Any]", tuple[str, ...]]:
+    """Return the answers and what was done to them: nothing if that fails, as they are paid for."""
+    try:
+        return release.workload.apply(_processed(release, steps)), steps
+    except MatrixDPError as failure:
+        typer.echo(f"matrixdp: the answers are not post-processed: {failure}", err=True)
+        return release.answers, ()
+
+
+def _processed(release: WorkloadRelease, steps: tuple[str, ...]) -> "NDArray[Any]":
     from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts  # noqa: PLC0415
 
     estimate = nonnegative_estimate(release) if "non-negative" in steps else release.estimate
-    if "whole" in steps:
-        estimate = whole_counts(estimate).astype(float)
-    return release.workload.apply(estimate)
+    return whole_counts(estimate).astype(float) if "whole" in steps else estimate
 
 
 def _report(
