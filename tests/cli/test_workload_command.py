@@ -103,6 +103,21 @@ def test_the_input_is_never_replaced(source: str, target: str, folder: Path) -> 
     assert load_strategy("s.npz").workload == "Prefix(16)"
 
 
+@pytest.mark.parametrize("target", ["queries.npz", "./queries.npz", "link.npz"])
+def test_files_of_queries_are_never_replaced(
+    target: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez("queries.npz", np.eye(16))
+    (folder / "link.npz").symlink_to("queries.npz")
+    before = Path("queries.npz").read_bytes()
+    queries = ["--workload", "total:16 + queries.npz", "--neighbouring", "add-remove", "--force"]
+    assert main(["workload", "answer", "counts.npy", target, *queries, *BUDGET]) == 2
+    assert "which is read" in capsys.readouterr().err
+    assert main(["workload", "optimise", *queries, "--output", target]) == 2
+    assert "which is read" in capsys.readouterr().err
+    assert Path("queries.npz").read_bytes() == before
+
+
 def test_post_processing() -> None:
     options = [*PREFIX, *BUDGET, "--nonnegative", "--whole"]
     assert main(["workload", "answer", "counts.npy", "out.npy", *options]) == 0
@@ -159,6 +174,12 @@ def test_drawn_answers_are_never_lost(
         (["answer", "halves.npy", "out.npy", *PREFIX, *BUDGET], "whole numbers"),
         (["answer", "counts.npy", "out.npy", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
         (["answer", "counts.npy", "out.npy", *PREFIX], "--epsilon"),
+        (["answer", ".", "out.npy", *PREFIX, *BUDGET], "no known format"),
+        (["answer", "counts.npy", ".", *PREFIX, *BUDGET], "no known format"),
+        (["answer", "counts.npy", "out.npy", *PREFIX, *BUDGET, "--strategy", "."], "folder"),
+        (["answer", "counts.npy", "out.npy", *PREFIX, *BUDGET, "--strategy", "/"], "folder"),
+        (["evaluate", *PREFIX, "--strategy", "."], "folder"),
+        (["optimise", *PREFIX, "--output", "."], ".npz"),
         (["answer", "counts.npy", "out.npy", *PLANES, *BUDGET], "17247043584 queries"),
         (["answer", "counts.npy", "out.npy", *CUBE, *BUDGET], "merge their cells"),
     ],

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force
 from matrixdp.cli.output import print_json, print_table
-from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload
+from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload, workload_files
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.mechanisms.answers_file import save_answers
 from matrixdp.mechanisms.matrix_files import FORMATS, check_target, read_matrix
@@ -65,6 +65,7 @@ def optimise(
     queries = read_workload(workload)
     if output is not None:
         check_strategy_target(output, force=force)
+        _check_distinct(output, workload_files(workload))
     with _progress() as progress:
         found = optimal_strategy(queries, neighbouring=relation, progress=progress)
     if output is not None:
@@ -160,9 +161,11 @@ def answer(
     budget = Budget(epsilon, delta)
     queries = read_workload(workload)
     queries.check_answerable()
-    beside = statement_path(target)
     _check_format(target)
-    _check_distinct(target, [source, *([] if strategy is None else [strategy])])
+    _check_format(source)
+    beside = statement_path(target)
+    saved = [] if strategy is None else [strategy]
+    _check_distinct(target, [source, *saved, *workload_files(workload)])
     check_target(target, force=force)
     check_target(beside, force=force)
     counts = _read_counts(source)
@@ -193,17 +196,18 @@ def _progress() -> "Iterator[Progress]":
 
 
 def _check_distinct(target: Path, inputs: list[Path]) -> None:
-    """Refuse to write over what is read, even if forced."""
+    """Refuse to write over what is read, even if forced; and to read a folder."""
     written = {path.resolve() for path in (target, statement_path(target))}
     for path in inputs:
+        if path.is_dir():
+            raise InvalidParameterError(f"{path} is a folder: name a file in it")
         if {path.resolve(), statement_path(path).resolve()} & written:
             raise InvalidParameterError(
-                f"{target} would replace {path}, which is read: choose another name for the answers"
+                f"{target} would replace {path}, which is read: choose another name to write to"
             )
 
 
 def _read_counts(source: Path) -> "NDArray[Any]":
-    _check_format(source)
     try:
         with source.open("rb") as file:
             counts = read_matrix(file, source.suffix, str(source)).array
