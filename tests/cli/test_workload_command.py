@@ -7,12 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from matrixdp import CalibrationError
 from matrixdp.cli.main import main
 from matrixdp.mechanisms.answers_file import load_answers
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
 from matrixdp.mechanisms.strategy_file import load_strategy
 
 PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
+PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]
+CUBE = ["--workload", "*".join(["prefix:8192"] * 3), "--neighbouring", "add-remove"]
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
 
 
@@ -100,12 +103,46 @@ def test_the_input_is_never_replaced(source: str, target: str, folder: Path) -> 
     assert load_strategy("s.npz").workload == "Prefix(16)"
 
 
+@pytest.mark.parametrize("target", ["queries.npz", "./queries.npz", "link.npz"])
+def test_files_of_queries_are_never_replaced(
+    target: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez("queries.npz", np.eye(16))
+    (folder / "link.npz").symlink_to("queries.npz")
+    before = Path("queries.npz").read_bytes()
+    queries = ["--workload", "total:16 + queries.npz", "--neighbouring", "add-remove", "--force"]
+    assert main(["workload", "answer", "counts.npy", target, *queries, *BUDGET]) == 2
+    assert "which is read" in capsys.readouterr().err
+    assert main(["workload", "optimise", *queries, "--output", target]) == 2
+    assert "which is read" in capsys.readouterr().err
+    assert Path("queries.npz").read_bytes() == before
+
+
 def test_post_processing() -> None:
     options = [*PREFIX, *BUDGET, "--nonnegative", "--whole"]
     assert main(["workload", "answer", "counts.npy", "out.npy", *options]) == 0
     answers = np.load("out.npy").ravel()
     np.testing.assert_array_equal(answers, np.rint(answers))
     assert np.all(np.diff(answers) >= 0)
+    assert load_answers("out.npy").post_processing == ("non-negative", "whole")
+
+
+@pytest.mark.parametrize("step", ["nonnegative_estimate", "whole_counts"])
+def test_drawn_answers_are_never_lost(
+    step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> None:
+        raise CalibrationError("it did not converge")
+
+    monkeypatch.setattr(f"matrixdp.postprocess.counts.{step}", fail)
+    options = [*PREFIX, *BUDGET, "--nonnegative", "--whole", "--json"]
+    assert main(["workload", "answer", "counts.npy", "out.npy", *options]) == 0
+    told = capsys.readouterr().err
+    assert "not post-processed: it did not converge" in told
+    assert told.count("\n") == 1
+    saved = load_answers("out.npy")
+    assert saved.post_processing == ()
+    assert np.any(saved.answers != np.rint(saved.answers))
 
 
 @pytest.mark.parametrize(
@@ -137,6 +174,14 @@ def test_post_processing() -> None:
         (["answer", "halves.npy", "out.npy", *PREFIX, *BUDGET], "whole numbers"),
         (["answer", "counts.npy", "out.npy", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
         (["answer", "counts.npy", "out.npy", *PREFIX], "--epsilon"),
+        (["answer", ".", "out.npy", *PREFIX, *BUDGET], "no known format"),
+        (["answer", "counts.npy", ".", *PREFIX, *BUDGET], "no known format"),
+        (["answer", "counts.npy", "out.npy", *PREFIX, *BUDGET, "--strategy", "."], "folder"),
+        (["answer", "counts.npy", "out.npy", *PREFIX, *BUDGET, "--strategy", "/"], "folder"),
+        (["evaluate", *PREFIX, "--strategy", "."], "folder"),
+        (["optimise", *PREFIX, "--output", "."], ".npz"),
+        (["answer", "counts.npy", "out.npy", *PLANES, *BUDGET], "17247043584 queries"),
+        (["answer", "counts.npy", "out.npy", *CUBE, *BUDGET], "merge their cells"),
     ],
 )
 def test_bad_input_writes_nothing(

@@ -1,5 +1,6 @@
 """Saved answers: read back with their guarantee proven, or refused."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,17 @@ def edit(**fields: object) -> Callable[[Path], None]:
     return change
 
 
+def hold(array: np.ndarray, **fields: object) -> Callable[[Path], None]:
+    """Put another array there, and its digest into the statement."""
+
+    def change(folder: Path) -> None:
+        np.save(folder / "a.npy", array)
+        digest = hashlib.sha256((folder / "a.npy").read_bytes()).hexdigest()
+        edit(file={"name": "a.npy", "sha256": digest}, **fields)(folder)
+
+    return change
+
+
 def claim(**fields: object) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         guarantee = json.loads((folder / "a.npy.json").read_text())["guarantee"]
@@ -52,6 +64,25 @@ def claim(**fields: object) -> Callable[[Path], None]:
         (lambda folder: np.save(folder / "a.npy", np.zeros((5, 1))), "digest"),
         (edit(schema="matrixdp-release/1"), "schema"),
         (edit(queries=6), "does not hold the answers"),
+        (edit(queries=5.0), "queries"),
+        (edit(queries=True), "queries"),
+        (edit(workload=3), "workload"),
+        (edit(expected_rmse=float("nan")), "expected_rmse"),
+        (edit(expected_rmse=float("inf")), "expected_rmse"),
+        (edit(expected_rmse=-1.0), "expected_rmse"),
+        (edit(expected_rmse="1"), "expected_rmse"),
+        (edit(expected_rmse=10**400), "expected_rmse"),
+        (edit(expected_rmse=None), "expected_rmse"),
+        (edit(post_processing="whole"), "post_processing"),
+        (edit(post_processing={"whole": 1}), "post_processing"),
+        (edit(post_processing=[1]), "post_processing"),
+        (hold(np.array([[1.0], [2.0], [np.nan], [4.0], [5.0]])), "finite"),
+        (hold(np.array([[1.0], [2.0], [np.inf], [4.0], [5.0]])), "finite"),
+        (hold(np.arange(5.0)), "one column"),
+        (hold(np.ones((5, 2))), "one column"),
+        (hold(np.ones((5, 1), complex)), "one column"),
+        (hold(np.array([["a"]] * 5)), "one column"),
+        (hold(np.ones((2, 2)), queries=4), "one column"),
         (edit(workload=None, post_processing=None), "not a statement"),
         (claim(mu=0.1), "the noise gives mu"),
         (claim(epsilon=0.5), "not a statement"),
@@ -63,6 +94,13 @@ def test_damage_is_told(damage: Callable[[Path], None], told: str, tmp_path: Pat
     damage(tmp_path)
     with pytest.raises(FileFormatError, match=told):
         load_answers(tmp_path / "a.npy")
+
+
+def test_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".", tmp_path):
+        with pytest.raises(FileFormatError, match="folder"):
+            load_answers(name)
 
 
 def test_unknown_formats_are_refused(tmp_path: Path) -> None:

@@ -215,6 +215,23 @@ def test_bad_histograms_are_refused_before_anything_is_drawn(
 
 
 @pytest.mark.parametrize(
+    ("workload", "told"),
+    [
+        (Product([Ranges(512), Ranges(512)]), "17247043584 queries"),
+        (Product([Prefix(8192)] * 3), "cells"),
+        (Product([Total(8192), Total(8192), Prefix(8192)]), "cells"),
+    ],
+    ids=repr,
+)
+def test_more_than_memory_holds_is_refused_before_any_work(
+    workload: Workload, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("matrixdp.mechanisms.matrix_mechanism.optimal_strategy", None)
+    with pytest.raises(InvalidParameterError, match=told):
+        MatrixMechanism(workload, BUDGET, neighbouring="add-remove")
+
+
+@pytest.mark.parametrize(
     ("arguments", "told"),
     [
         ({"workload": np.eye(3)}, "Dense"),

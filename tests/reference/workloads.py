@@ -1,6 +1,7 @@
 """Dense oracles for workloads and strategies: every query written out, every optimum re-derived."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 from flint import acb_mat, arb, arb_mat, ctx
@@ -51,6 +52,34 @@ def dense_strategy(strategy: Strategy) -> FloatArray:
     for factor in strategy.factors:
         matrix = np.asarray(np.kron(matrix, factor), dtype=np.float64)
     return matrix if strategy.weights is None else strategy.weights.reshape(-1, 1) * matrix
+
+
+def exact_columns(strategy: Strategy) -> list[list[Fraction]]:
+    """Return the columns of a strategy without any rounding."""
+    rows = [[Fraction(1)]]
+    for factor in strategy.factors:
+        rows = [
+            [left * Fraction(right) for left in row for right in other]
+            for row in rows
+            for other in factor.tolist()
+        ]
+    if strategy.weights is not None:
+        flat = strategy.weights.ravel().tolist()
+        rows = [[Fraction(w) * x for x in row] for w, row in zip(flat, rows, strict=True)]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def norm_squared(column: list[Fraction]) -> Fraction:
+    """Return the exact square of a column's norm."""
+    return sum((entry * entry for entry in column), Fraction(0))
+
+
+def diameter_squared(columns: list[list[Fraction]]) -> Fraction:
+    """Return the exact square of the largest distance of two columns."""
+    return max(
+        norm_squared([x - y for x, y in zip(one, other, strict=True)])
+        for one, other in itertools.combinations(columns, 2)
+    )
 
 
 def hierarchy(size: int) -> FloatArray:

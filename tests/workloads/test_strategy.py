@@ -27,21 +27,6 @@ from reference import workloads as oracle
 RNG = np.random.default_rng(8)
 
 
-def exact_columns(strategy: Strategy) -> list[list[Fraction]]:
-    """Return the columns of a strategy without any rounding."""
-    rows = [[Fraction(1)]]
-    for factor in strategy.factors:
-        rows = [
-            [left * Fraction(right) for left in row for right in other]
-            for row in rows
-            for other in factor.tolist()
-        ]
-    if strategy.weights is not None:
-        flat = strategy.weights.ravel().tolist()
-        rows = [[Fraction(w) * x for x in row] for w, row in zip(flat, rows, strict=True)]
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
 STRATEGIES = {
     "dense": Strategy([RNG.standard_normal((5, 4))]),
     "triangular": optimal_strategy(Prefix(7), neighbouring="add-remove").strategy,
@@ -56,7 +41,7 @@ STRATEGIES = {
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_sensitivities_are_above_the_truth_and_close(name: str) -> None:
     strategy = STRATEGIES[name]
-    columns = exact_columns(strategy)
+    columns = oracle.exact_columns(strategy)
     norm = max(sum((x * x for x in column), Fraction(0)) for column in columns)
     distance = max(
         sum(((x - y) ** 2 for x, y in zip(one, other, strict=True)), Fraction(0))
@@ -117,7 +102,7 @@ def test_measurements_and_reconstruction(name: str) -> None:
     strategy = STRATEGIES[name]
     matrix = oracle.dense_strategy(strategy)
     counts = RNG.integers(0, 10**6, strategy.shape[1]).astype(float)
-    columns = exact_columns(strategy)
+    columns = oracle.exact_columns(strategy)
     measured = strategy.measure(counts).ravel()
     for place, value in enumerate(measured.tolist()):
         parts = [column[place] * Fraction(x) for column, x in zip(columns, counts, strict=True)]

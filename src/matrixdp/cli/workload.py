@@ -11,8 +11,8 @@ from rich.console import Console
 
 from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force
 from matrixdp.cli.output import print_json, print_table
-from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload
-from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload, workload_files
+from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.mechanisms.answers_file import save_answers
 from matrixdp.mechanisms.matrix_files import FORMATS, check_target, read_matrix
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
@@ -65,6 +65,7 @@ def optimise(
     queries = read_workload(workload)
     if output is not None:
         check_strategy_target(output, force=force)
+        _check_distinct(output, workload_files(workload))
     with _progress() as progress:
         found = optimal_strategy(queries, neighbouring=relation, progress=progress)
     if output is not None:
@@ -159,9 +160,12 @@ def answer(
     relation = checked_neighbouring(neighbouring)
     budget = Budget(epsilon, delta)
     queries = read_workload(workload)
-    beside = statement_path(target)
+    queries.check_answerable()
     _check_format(target)
-    _check_distinct(target, [source, *([] if strategy is None else [strategy])])
+    _check_format(source)
+    beside = statement_path(target)
+    saved = [] if strategy is None else [strategy]
+    _check_distinct(target, [source, *saved, *workload_files(workload)])
     check_target(target, force=force)
     check_target(beside, force=force)
     counts = _read_counts(source)
@@ -173,8 +177,8 @@ def answer(
         chosen = load_strategy(strategy).strategy
     mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
     expected = mechanism.expected_error  # before anything is drawn
-    steps = _steps(nonnegative=nonnegative, whole=whole)
-    answers = _answers(mechanism.release(counts), steps)
+    wanted = _steps(nonnegative=nonnegative, whole=whole)
+    answers, steps = _answers(mechanism.release(counts), wanted)
     save_answers(mechanism, answers, target, post_processing=steps, force=force)
     _report(mechanism, expected, target, beside, as_json=as_json)
 
@@ -192,17 +196,18 @@ def _progress() -> "Iterator[Progress]":
 
 
 def _check_distinct(target: Path, inputs: list[Path]) -> None:
-    """Refuse to write over what is read, even if forced."""
+    """Refuse to write over what is read, even if forced; and to read a folder."""
     written = {path.resolve() for path in (target, statement_path(target))}
     for path in inputs:
+        if path.is_dir():
+            raise InvalidParameterError(f"{path} is a folder: name a file in it")
         if {path.resolve(), statement_path(path).resolve()} & written:
             raise InvalidParameterError(
-                f"{target} would replace {path}, which is read: choose another name for the answers"
+                f"{target} would replace {path}, which is read: choose another name to write to"
             )
 
 
 def _read_counts(source: Path) -> "NDArray[Any]":
-    _check_format(source)
     try:
         with source.open("rb") as file:
             counts = read_matrix(file, source.suffix, str(source)).array
@@ -221,13 +226,22 @@ def _steps(*, nonnegative: bool, whole: bool) -> tuple[str, ...]:
     return tuple(step for step, wanted in chosen.items() if wanted)
 
 
-def _answers(release: WorkloadRelease, steps: tuple[str, ...]) -> "NDArray[Any]":
+def _answers(
+    release: WorkloadRelease, steps: tuple[str, ...]
+) -> tuple["NDArray[Any]", tuple[str, ...]]:
+    """Return the answers and what was done to them: nothing if that fails, as they are paid for."""
+    try:
+        return release.workload.apply(_processed(release, steps)), steps
+    except MatrixDPError as failure:
+        typer.echo(f"matrixdp: the answers are not post-processed: {failure}", err=True)
+        return release.answers, ()
+
+
+def _processed(release: WorkloadRelease, steps: tuple[str, ...]) -> "NDArray[Any]":
     from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts  # noqa: PLC0415
 
     estimate = nonnegative_estimate(release) if "non-negative" in steps else release.estimate
-    if "whole" in steps:
-        estimate = whole_counts(estimate).astype(float)
-    return release.workload.apply(estimate)
+    return whole_counts(estimate).astype(float) if "whole" in steps else estimate
 
 
 def _report(

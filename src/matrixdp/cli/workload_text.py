@@ -16,7 +16,7 @@ from matrixdp.workloads import (
     Workload,
 )
 
-__all__ = ["WORKLOAD_HELP", "read_workload"]
+__all__ = ["WORKLOAD_HELP", "read_workload", "workload_files"]
 
 WORKLOAD_HELP = (
     "prefix:N, ranges:N, ranges:N:LONGEST, identity:N, total:N or a matrix file; * between "
@@ -39,6 +39,18 @@ def read_workload(text: str) -> Workload:
     """
     parts = [_product(part) for part in text.split("+")]
     return parts[0] if len(parts) == 1 else Union(parts)
+
+
+def workload_files(text: str) -> list[Path]:
+    """Return the files that a text names.
+
+    Examples
+    --------
+    >>> [path.name for path in workload_files("prefix:10*a.npy + b.csv*total:3")]
+    ['a.npy', 'b.csv']
+    """
+    names = [name.strip() for part in text.split("+") for name in part.split("*")]
+    return [Path(name) for name in names if Path(name).suffix in FORMATS]
 
 
 def _product(text: str) -> Workload:

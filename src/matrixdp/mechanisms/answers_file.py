@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import math
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -92,11 +93,10 @@ def load_answers(path: str | PathLike[str]) -> SavedAnswers:
     Raises
     ------
     FileFormatError
-        If a file is missing, cut short or foreign, if the statement does not prove its guarantee,
-        or if it speaks of another file.
+        If a file is missing, a folder, cut short or foreign, if the statement does not prove its
+        guarantee, if it speaks of another file, or if anything in them is not as it is written.
     """
     source = Path(path)
-    name = statement_path(source).name
     try:
         data = source.read_bytes()
         text = statement_path(source).read_text(encoding="utf-8")
@@ -104,8 +104,11 @@ def load_answers(path: str | PathLike[str]) -> SavedAnswers:
         raise FileFormatError(
             f"{error.filename} is missing: saved answers are a file and its .json statement"
         ) from error
+    except IsADirectoryError as error:
+        raise FileFormatError(f"{error.filename} is a folder: name a file in it") from error
     except UnicodeDecodeError:
-        raise FileFormatError(f"{name} is not a statement of answers") from None
+        raise FileFormatError(f"{source.name}.json is not a statement of answers") from None
+    name = statement_path(source).name
     record = _record(text, name)
     common = {key: part for key, part in record.items() if key not in _OWN_KEYS}
     statement = read_statement(json.dumps(common | {"schema": RELEASE_SCHEMA}), name)
@@ -113,20 +116,43 @@ def load_answers(path: str | PathLike[str]) -> SavedAnswers:
         raise FileFormatError(
             f"{source} is not the file that its statement speaks of: its digest differs"
         )
-    answers = read_matrix(io.BytesIO(data), source.suffix, source.name).array
-    try:
-        saved = SavedAnswers(
-            answers=np.asarray(answers, dtype=np.float64).ravel(),
-            guarantee=statement.guarantee,
-            workload=str(record["workload"]),
-            expected_error=float(record["expected_rmse"]),
-            post_processing=tuple(str(step) for step in record["post_processing"]),
+    _check_own(record, name)
+    matrix = read_matrix(io.BytesIO(data), source.suffix, source.name)
+    return SavedAnswers(
+        answers=_checked_answers(matrix, record["queries"], source.name),
+        guarantee=statement.guarantee,
+        workload=record["workload"],
+        expected_error=record["expected_rmse"],
+        post_processing=tuple(record["post_processing"]),
+    )
+
+
+def _check_own(record: dict[str, Any], name: str) -> None:
+    """Refuse a statement whose own fields are missing or of another kind than is written."""
+    steps, error = record.get("post_processing"), record.get("expected_rmse")
+    right = {
+        "workload": isinstance(record.get("workload"), str),
+        "queries": type(record.get("queries")) is int,
+        "expected_rmse": isinstance(error, float) and 0.0 <= error < math.inf,
+        "post_processing": isinstance(steps, list) and all(isinstance(step, str) for step in steps),
+    }
+    for field, fine in right.items():
+        if not fine:
+            raise FileFormatError(
+                f"{name} is not a statement of answers: {field} is missing or of the wrong kind"
+            )
+
+
+def _checked_answers(matrix: MatrixFile, queries: int, name: str) -> NDArray[np.float64]:
+    """Return the one column of finite numbers that answers are written as."""
+    answers = np.asarray(matrix.array)
+    fitting = answers.shape == (queries, 1) and answers.dtype == np.float64
+    if not fitting or not bool(np.all(np.isfinite(answers))):
+        raise FileFormatError(
+            f"{name} does not hold the answers that its statement speaks of: one column of "
+            f"{queries} finite numbers"
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{name} is not a statement of answers ({error})") from error
-    if saved.answers.shape != (record.get("queries"),):
-        raise FileFormatError(f"{source} does not hold the answers that its statement speaks of")
-    return saved
+    return np.asarray(answers[:, 0])
 
 
 def _record(text: str, name: str) -> dict[str, Any]:

@@ -95,7 +95,8 @@ class MatrixMechanism:
     Raises
     ------
     InvalidParameterError
-        If the workload cannot be answered from the strategy.
+        If the workload cannot be answered from the strategy, or has more than 2**26 cells or 2**28
+        queries.
 
     Notes
     -----
@@ -151,6 +152,7 @@ class MatrixMechanism:
                 f"budget={budget!r} is not a Budget: pass Budget(epsilon, delta)"
             )
         relation = checked_neighbouring(neighbouring)
+        workload.check_answerable()
         if strategy is None:
             strategy = optimal_strategy(workload, neighbouring=relation).strategy
         elif isinstance(strategy, Strategy):

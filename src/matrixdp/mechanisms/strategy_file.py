@@ -87,7 +87,8 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
     Raises
     ------
     FileFormatError
-        If a file is missing, cut short, foreign, or not the one that the statement speaks of.
+        If a file is missing, a folder, cut short, foreign, or not the one that the statement
+        speaks of.
     """
     source = Path(path)
     try:
@@ -97,6 +98,8 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
         raise FileFormatError(
             f"{error.filename} is missing: a saved strategy is a file and its .json statement"
         ) from error
+    except IsADirectoryError as error:
+        raise FileFormatError(f"{error.filename} is a folder: name a file in it") from error
     except UnicodeDecodeError:
         raise FileFormatError(f"{source}.json is not a statement of a strategy") from None
     record = _read_statement(text, f"{source}.json")

@@ -20,6 +20,7 @@ __all__ = [
     "LARGEST_EXPLICIT",
     "LARGEST_HISTOGRAM",
     "LARGEST_WRITTEN",
+    "MOST_ANSWERS",
     "Factor",
     "FloatArray",
     "Workload",
@@ -37,6 +38,9 @@ LARGEST_HISTOGRAM = 2**26
 
 LARGEST_WRITTEN = 2**26
 """The most entries of a workload that is ever written out: half a gigabyte."""
+
+MOST_ANSWERS = 2**28
+"""The most answers in memory: two gigabytes."""
 
 _UNIT = sys.float_info.epsilon / 2
 _LARGEST_EXACT = 2.0**53
@@ -85,6 +89,30 @@ class Workload(abc.ABC):
             along_axes([factor.along for factor in term], array).ravel() for term in self.terms()
         ]
         return np.concatenate(answers)
+
+    def check_answerable(self) -> None:
+        """Refuse more cells or more answers than are held in memory.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are more than 2**26 cells or 2**28 queries.
+        """
+        self.check_histogram()
+        if not self.rows <= MOST_ANSWERS:
+            raise InvalidParameterError(
+                f"the workload has {self.rows} queries, more than the {MOST_ANSWERS} answers that "
+                "are held in memory: ask fewer, for instance Prefix instead of Ranges, or ranges "
+                "with a longest; the estimated histogram answers the others"
+            )
+
+    def check_histogram(self) -> None:
+        """Refuse more than the 2**26 cells of a histogram in memory."""
+        if not self.cells <= LARGEST_HISTOGRAM:
+            raise InvalidParameterError(
+                f"the workload has {self.cells} cells, more than the {LARGEST_HISTOGRAM} of a "
+                "histogram in memory: leave out attributes, or merge their cells"
+            )
 
     def apply_transpose(self, answers: ArrayLike) -> FloatArray:
         """Return ``W^T y``, one number for each cell, from one number for each query."""
@@ -177,11 +205,7 @@ class Workload(abc.ABC):
         InvalidParameterError
             If there are more than 2**26 cells.
         """
-        if not self.cells <= LARGEST_HISTOGRAM:
-            raise InvalidParameterError(
-                f"the workload has {self.cells} cells, more than the {LARGEST_HISTOGRAM} of a "
-                "histogram in memory: leave out attributes, or merge their cells"
-            )
+        self.check_histogram()
         total = np.zeros(self.dimensions)
         for term in self.terms():
             product = np.ones(())

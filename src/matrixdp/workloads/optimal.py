@@ -14,7 +14,7 @@ from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.certificate import Certificate
 from matrixdp.workloads.dual import Progress
 from matrixdp.workloads.explicit import Certified, Explicit, optimal_factor
-from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Factor, FloatArray, Workload
+from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.plain import (
     direct_reach_squared,
     direct_strategy,
@@ -198,11 +198,7 @@ def _for_marginals(workload: Workload) -> _Found:
     and its error the SVD bound.
     """
     sizes = workload.dimensions
-    if not workload.cells <= LARGEST_HISTOGRAM:
-        raise InvalidParameterError(
-            f"the workload has {workload.cells} cells, more than the {LARGEST_HISTOGRAM} of a "
-            "histogram in memory: leave out attributes, or merge their cells"
-        )
+    workload.check_histogram()
     eigenvalues = np.zeros(sizes)
     for term in workload.terms():
         summed = [isinstance(f, Total) and size > 1 for f, size in zip(term, sizes, strict=True)]

@@ -26,6 +26,7 @@ MOST_PAIRS = 8192
 """The most cells of which every pair is looked at."""
 
 _UNIT = sys.float_info.epsilon / 2
+_SMALLEST_FLOAT = math.ulp(0.0)
 # Within these no square or product underflows by more than the bounds below are rounded up.
 _LARGEST_ENTRY = 2.0**20
 _SMALLEST_NORM = 2.0**-100
@@ -141,7 +142,9 @@ class Strategy:
         multiples = np.ldexp(matrix, _BITS_OF_EXACT_ENTRIES - exponents)
         rounded = np.any(multiples != np.rint(multiples), axis=1)
         square = float(np.max(np.sum(np.square(matrix[rounded]), axis=0), initial=0.0))
-        return math.sqrt(square * (1.0 + (2 * len(matrix) + 8) * _UNIT)) * (1.0 + 2 * _UNIT)
+        underflow = 4 * np.count_nonzero(rounded) * _SMALLEST_FLOAT
+        raised = square * (1.0 + (2 * len(matrix) + 8) * _UNIT) + underflow
+        return math.sqrt(raised) * (1.0 + 2 * _UNIT)
 
     def reconstruct(self, measurements: FloatArray) -> FloatArray:
         """Return the least-squares estimate ``A^+ y`` of the histogram, as a vector of cells."""
@@ -168,6 +171,11 @@ class Strategy:
         The largest norm of a column for adding or removing a record, the largest distance of two
         columns for replacing one; both rounded up. With more than 8,192 cells the latter is bounded
         by ``|a_j - a_k|^2 <= 2 max |a|^2 - 2 min a_j . a_k``, through the factors.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it is 0, or so small that floats could not tell it.
         """
         if checked_neighbouring(neighbouring) == "add-remove":
             return self._largest_norm
@@ -195,10 +203,14 @@ class Strategy:
         if self.shape[1] <= MOST_PAIRS:
             exact = len(self.factors) == 1 and self.weights is None
             roundings = 0 if exact else len(self.factors) + 2
-            return _pairwise_diameter(self._written_out(), roundings)
-        largest = self._largest_norm**2 * (1.0 + 4 * _UNIT)
-        smallest = -largest if self.weights is not None else self._smallest_inner_product()
-        return math.sqrt(2.0 * (largest - smallest)) * (1.0 + 8 * _UNIT)
+            diameter = _pairwise_diameter(self.written_out(), roundings)
+        elif self.weights is None and all(_columns_are_equal(factor) for factor in self.factors):
+            diameter = 0.0
+        else:
+            largest = self._largest_norm**2 * (1.0 + 4 * _UNIT)
+            smallest = -largest if self.weights is not None else self._smallest_inner_product()
+            diameter = math.sqrt(2.0 * (largest - smallest)) * (1.0 + 8 * _UNIT)
+        return _checked_diameter(diameter)
 
     def _smallest_inner_product(self) -> float:
         """Return a lower bound of ``a_j . a_k``: products of extremes of the factors' Grams."""
@@ -211,7 +223,8 @@ class Strategy:
             low, high = min(corners), max(corners)
         return low - 8 * len(self.factors) * _UNIT * max(abs(low), abs(high))
 
-    def _written_out(self) -> FloatArray:
+    def written_out(self) -> FloatArray:
+        """Return ``A`` as a matrix; products and weights round its entries."""
         matrix: FloatArray = np.ones((1, 1))
         for factor in self.factors:
             matrix = np.asarray(np.kron(matrix, factor), dtype=np.float64)
@@ -222,13 +235,18 @@ class Strategy:
 
 
 def _pairwise_diameter(matrix: FloatArray, roundings: int) -> float:
-    """Return an upper bound of the largest distance of two columns.
+    """Return an upper bound of the largest distance of two columns; 0 if all are equal.
 
     Distances are taken after subtracting the first column, so that what all columns share cancels:
-    ``|d_j - d_k|^2 = d_j^T d_j + d_k^T d_k - 2 d_j^T d_k``. The entries of the matrix may have been
-    rounded a few times.
+    ``|d_j - d_k|^2 = d_j^T d_j + d_k^T d_k - 2 d_j^T d_k``. The differences are brought to a size
+    of about 1 by a power of two, which rounds nothing, so that no square that counts underflows.
+    The entries of the matrix may have been rounded a few times.
     """
     differences = matrix - matrix[:, :1]
+    if not differences.any():
+        return 0.0
+    exponent = math.frexp(float(np.max(np.abs(differences))))[1]
+    differences = np.ldexp(differences, -exponent)
     squares = np.sum(np.square(differences), axis=0)
     largest = 0.0
     for start in range(0, matrix.shape[1], _TOGETHER):
@@ -238,7 +256,28 @@ def _pairwise_diameter(matrix: FloatArray, roundings: int) -> float:
     # Inner products and norms are off by rows * u of the norms, the differences by u of themselves.
     margin = 8 * (len(matrix) + 16) * _UNIT * float(squares.max())
     entries = 8 * roundings * _UNIT * float(np.linalg.norm(matrix, axis=0).max())
-    return math.sqrt(largest + margin) * (1.0 + 4 * _UNIT) + entries
+    diameter = math.ldexp(math.sqrt(largest + margin) * (1.0 + 4 * _UNIT), exponent)
+    return (diameter + entries) * (1.0 + 2 * _UNIT)
+
+
+def _columns_are_equal(matrix: FloatArray) -> bool:
+    return bool(np.all(matrix == matrix[:, :1]))
+
+
+def _checked_diameter(diameter: float) -> float:
+    """Return the distance of columns, or refuse one of 0 or of next to nothing."""
+    if diameter == 0.0:
+        raise InvalidParameterError(
+            "all columns of the strategy are equal: under neighbouring='replace' it measures "
+            "nothing but the number of records, which is public; add measurements in which the "
+            "cells differ"
+        )
+    if not diameter >= _SMALLEST_NORM:
+        raise InvalidParameterError(
+            f"the strategy's columns are at most {diameter!r} apart: scale up the measurements in "
+            "which they differ, or leave those out"
+        )
+    return diameter
 
 
 def _pseudo_inverse(matrix: FloatArray) -> FloatArray:

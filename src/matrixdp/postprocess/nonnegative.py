@@ -1,0 +1,89 @@
+"""Least squares without negative numbers, solved exactly by exchanging which of them are 0."""
+
+import sys
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+__all__ = ["nearest_nonnegative"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+_UNIT = sys.float_info.epsilon / 2
+_MOST_EXCHANGES = 100
+# Full exchanges that may fail to lower the number of infeasible entries, before single ones.
+_PATIENCE = 3
+
+
+def nearest_nonnegative(matrix: FloatArray, free: FloatArray) -> FloatArray | None:
+    """Return the ``x >= 0`` that minimises ``||A (x - x0)||``, or None if it was not found.
+
+    With x0 the least-squares solution for measurements y this is the x that minimises
+    ``||A x - y||``, and what is solved for, ``x - x0``, is as small as the noise. Optimal are x and
+    the slope ``g = A^T A (x - x0)`` if ``x >= 0``, ``g >= 0`` and one of the two is 0 in every
+    entry. Block principal pivoting guesses which, solves for the others, and exchanges those of the
+    wrong sign; where that does not help it exchanges the last of them alone. At full column rank
+    that ends; otherwise it may not, but what is returned has been checked to be optimal.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (measurements, cells)
+        A.
+    free : ndarray, shape (cells,)
+        x0, the least-squares solution.
+
+    References
+    ----------
+    Kim and Park, *Fast nonnegative matrix factorization: an active-set-like method and
+    comparisons*, SIAM J. Sci. Comput. 33 (2011), section 3.
+    """
+    rows = _reduced(matrix)
+    positive = free > 0.0
+    fewest, patience = len(free) + 1, _PATIENCE
+    for _ in range(_MOST_EXCHANGES):
+        moved = _moved(rows, free, positive)
+        slope, error = _slope(rows, moved)
+        below = free + moved < -(2.0**-40) * (np.max(np.abs(moved)) + np.abs(free))
+        wrong = np.where(positive, below, slope < -error)
+        count = int(np.count_nonzero(wrong))
+        if count == 0:
+            optimal = bool(np.all(np.abs(slope[positive]) <= error[positive]))
+            return np.where(positive, np.maximum(free + moved, 0.0), 0.0) if optimal else None
+        if count < fewest:
+            fewest, patience = count, _PATIENCE
+        elif patience > 0:
+            patience -= 1
+        else:
+            wrong = np.arange(len(free)) == np.flatnonzero(wrong)[-1]
+        positive = positive ^ wrong
+    return None
+
+
+def _reduced(matrix: FloatArray) -> FloatArray:
+    """Return at most as many rows with the same Gram matrix, the heaviest first.
+
+    Householder's reflections keep light rows accurate below heavy ones, not above.
+    """
+    order = np.argsort(-np.max(np.abs(matrix), axis=1), kind="stable")
+    if matrix.shape[0] <= matrix.shape[1]:
+        return np.asarray(matrix[order])
+    return np.asarray(linalg.qr(matrix[order], mode="r", check_finite=False)[0][: matrix.shape[1]])
+
+
+def _moved(rows: FloatArray, free: FloatArray, positive: BoolArray) -> FloatArray:
+    """Return ``x - x0`` for the best x that is 0 wherever it is not said to be positive."""
+    moved = np.where(positive, 0.0, -free)
+    if positive.any() and not positive.all():
+        target = -(rows[:, ~positive] @ moved[~positive])
+        part = rows[:, positive]
+        moved[positive] = linalg.lstsq(part, target, lapack_driver="gelsy", check_finite=False)[0]
+    return moved
+
+
+def _slope(rows: FloatArray, moved: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return ``A^T A (x - x0)``, and how far from 0 it may be by rounding alone."""
+    sizes = np.abs(rows)
+    rounding = 16 * _UNIT * (sizes.T @ (sizes @ np.abs(moved)))
+    return np.asarray(rows.T @ (rows @ moved)), np.asarray(rounding)
