@@ -13,7 +13,7 @@ from matrixdp.noise.threads import over_ranges
 __all__ = ["check_finite", "checked_output", "checked_value"]
 
 _CHECKED_TOGETHER = 1 << 16
-_WORTH_A_THREAD = 1 << 19
+_WORTH_A_THREAD = 1 << 22
 
 
 def checked_value(value: Any) -> NDArray[Any]:
