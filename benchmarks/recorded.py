@@ -15,10 +15,11 @@ def record(name: str, figures: Mapping[str, float]) -> None:
     if "--save" not in sys.argv[1:]:
         return
     RESULTS.mkdir(exist_ok=True)
+    commit = _commit()  # before the file is touched, which is a change, too
     with (RESULTS / f"{name}.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["what", "figure"])
-        writer.writerow(["commit", _commit()])
+        writer.writerow(["commit", commit])
         writer.writerow(["processor", _processor()])
         writer.writerow(["python", platform.python_version()])
         writer.writerows((what, f"{figure:.4g}") for what, figure in figures.items())
