@@ -26,9 +26,16 @@ def record(name: str, figures: Mapping[str, float]) -> None:
 
 
 def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    """Return the commit, and whether anything but other results has changed since."""
+    commit = _git("rev-parse", "--short", "HEAD") or "unknown"
+    changed = _git("status", "--porcelain", "--", ".", ":(exclude)results")
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=RESULTS.parent)  # noqa: S603
-    return done.stdout.strip() or "unknown"
+    return done.stdout.strip()
 
 
 def _processor() -> str:
