@@ -50,7 +50,14 @@ def test_noise_against_opendp_and_memory() -> None:
     assert quoted(f"{speed['OpenDP make_gaussian']:,.0f} times")
     assert memory["in place, 1 GiB, MiB"] <= 32
     assert memory["4 GiB file completes"] == 1
-    assert quoted(f"{speed['numba, two threads, 8192 x 8192']:.2f}")
+    assert quoted(f"takes {memory['in place, 1 GiB, MiB']:.1f} MiB more")
+
+
+def test_two_threads() -> None:
+    speed = figures("noise_speed")
+    small, large = (speed[f"numba, two threads, {size}"] for size in ("4096 x 512", "8192 x 8192"))
+    assert large >= 1.6
+    assert quoted(f"| two threads against one | {small:.2f} times | {large:.2f} times |")
 
 
 @pytest.mark.parametrize("size", [128, 256, 512, 1024, 2048])
