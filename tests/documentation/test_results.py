@@ -76,8 +76,5 @@ def test_strategies_against_jax_privacy() -> None:
     found = figures("workload_strategies")
     for size in (32, 64, 128, 256):
         assert found[f"jax-privacy, prefixes, {size}, excess in %"] > -1e-6
-        assert found[f"jax-privacy, prefixes, {size}, times as fast"] > 1.0
     worst = found["jax-privacy, prefixes, 256, excess in %"]
-    faster = found["jax-privacy, prefixes, 256, times as fast"]
     assert quoted(f"{worst:.1e} % above", "docs/workloads.md")
-    assert quoted(f"{faster:.0f} times as long", "docs/workloads.md")

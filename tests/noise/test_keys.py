@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, KeyStateError
 from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise, keys
-from matrixdp.noise.keys import RANGE_ELEMENTS
+from matrixdp.noise.word_reader import RANGE_ELEMENTS
 from reference.noise import test_key
 
 CONTEXT = NoiseContext.describe(shape=(100, 100), dtype="float64", scale=2.0)

@@ -53,16 +53,16 @@ def test_no_thread_outlives_its_call() -> None:
     before = threading.active_count()
     for _ in range(20):
         over_ranges(lambda _first, _last: None, 4, 4, 1)
-    wait_until(lambda: threading.active_count() <= before)
+    assert comes_true(lambda: threading.active_count() <= before)
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Fail unless the condition comes true: a thread that has done its work is still to end."""
+def comes_true(condition: Callable[[], bool]) -> bool:
+    """Return whether a condition comes true: a thread that has done its work is still to end."""
     for _ in range(2000):
         if condition():
-            return
+            return True
         time.sleep(0.01)
-    pytest.fail("waited in vain")
+    return False
 
 
 class Slow:
@@ -240,7 +240,7 @@ def test_an_interrupt_while_a_thread_is_started(monkeypatch: pytest.MonkeyPatch)
     def start(thread: threading.Thread) -> None:
         started.append(thread)
         START(thread)
-        wait_until(lambda: bool(work.begun))
+        assert comes_true(lambda: bool(work.begun))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(threading.Thread, "start", start)
@@ -294,7 +294,7 @@ def test_a_refused_value_is_not_kept(threads: int) -> None:
     gc.disable()
     try:
         watched = refused(threads)
-        wait_until(lambda: watched() is None)
+        assert comes_true(lambda: watched() is None)
     finally:
         gc.enable()
 
@@ -322,7 +322,7 @@ def test_an_interrupted_value_is_not_kept() -> None:
     gc.disable()
     try:
         watched = interrupted()
-        wait_until(lambda: watched() is None)
+        assert comes_true(lambda: watched() is None)
     finally:
         gc.enable()
 

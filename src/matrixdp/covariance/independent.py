@@ -19,14 +19,8 @@ _SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)  # rounded up
 
 
 @dataclass(frozen=True, slots=True)
-class Isotropic(Covariance):
-    """Independent noise of one scale on every entry; fits every shape.
-
-    Parameters
-    ----------
-    scale : float
-        The standard deviation of every entry.
-    """
+class _OneScale(Covariance):
+    """Noise that one number describes: its standard deviation along every direction."""
 
     scale: float
 
@@ -43,6 +37,21 @@ class Isotropic(Covariance):
     def largest_singular_value(self) -> float:
         """The scale."""
         return self.scale
+
+    def scaled(self, factor: float) -> Self:
+        """Return the covariance whose scale is a factor larger."""
+        return type(self)(product_up(self.scale, positive_number(factor, "factor")))
+
+
+@dataclass(frozen=True, slots=True)
+class Isotropic(_OneScale):
+    """Independent noise of one scale on every entry; fits every shape.
+
+    Parameters
+    ----------
+    scale : float
+        The standard deviation of every entry.
+    """
 
     def check_shape(self, shape: Shape) -> None:
         """Accept every shape."""
@@ -59,34 +68,14 @@ class Isotropic(Covariance):
         """Return the scale for every entry."""
         return np.full(shape, self.scale)
 
-    def scaled(self, factor: float) -> Self:
-        """Return the covariance whose scale is a factor larger."""
-        return type(self)(product_up(self.scale, positive_number(factor, "factor")))
-
 
 @dataclass(frozen=True, slots=True)
-class SymmetricIsotropic(Covariance):
+class SymmetricIsotropic(_OneScale):
     """Symmetric noise: ``scale`` on the diagonal, ``scale / sqrt(2)`` on each mirrored pair.
 
     It is i.i.d. noise in the isometric embedding of symmetric matrices, which weights each
     off-diagonal entry by sqrt(2); each pair is drawn once, so the noisy matrix stays symmetric.
     """
-
-    scale: float
-
-    def __post_init__(self) -> None:
-        """Refuse a scale that is not positive and finite."""
-        object.__setattr__(self, "scale", positive_number(self.scale, "scale"))
-
-    @property
-    def smallest_singular_value(self) -> float:
-        """The scale, over symmetric matrices with their Frobenius norm."""
-        return self.scale
-
-    @property
-    def largest_singular_value(self) -> float:
-        """The scale, over symmetric matrices with their Frobenius norm."""
-        return self.scale
 
     def check_shape(self, shape: Shape) -> None:
         """Refuse what is not square."""
@@ -112,10 +101,6 @@ class SymmetricIsotropic(Covariance):
         scales = np.full(shape, product_up(self.scale, _SQRT_HALF))
         np.fill_diagonal(scales, self.scale)
         return scales
-
-    def scaled(self, factor: float) -> Self:
-        """Return the covariance whose scale is a factor larger."""
-        return type(self)(product_up(self.scale, positive_number(factor, "factor")))
 
 
 @dataclass(frozen=True, eq=False)

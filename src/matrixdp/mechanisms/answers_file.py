@@ -16,7 +16,12 @@ from matrixdp.errors import FileFormatError
 from matrixdp.mechanisms.matrix_files import MatrixFile, read_matrix, write_all, write_matrix
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.mechanisms.statement import SCHEMA as RELEASE_SCHEMA
-from matrixdp.mechanisms.statement import Statement, read_statement, statement_path
+from matrixdp.mechanisms.statement import (
+    Statement,
+    read_statement,
+    read_with_statement,
+    statement_path,
+)
 from matrixdp.privacy.guarantee import Guarantee
 
 __all__ = ["SCHEMA", "SavedAnswers", "load_answers", "save_answers"]
@@ -97,17 +102,7 @@ def load_answers(path: str | PathLike[str]) -> SavedAnswers:
         guarantee, if it speaks of another file, or if anything in them is not as it is written.
     """
     source = Path(path)
-    try:
-        data = source.read_bytes()
-        text = statement_path(source).read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise FileFormatError(
-            f"{error.filename} is missing: saved answers are a file and its .json statement"
-        ) from error
-    except IsADirectoryError as error:
-        raise FileFormatError(f"{error.filename} is a folder: name a file in it") from error
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{source.name}.json is not a statement of answers") from None
+    data, text = read_with_statement(source, "answers")
     name = statement_path(source).name
     record = _record(text, name)
     common = {key: part for key, part in record.items() if key not in _OWN_KEYS}

@@ -13,7 +13,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
-from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads.accuracy import check_answers, query_variances, squared_error
@@ -147,10 +147,7 @@ class MatrixMechanism:
             raise InvalidParameterError(
                 f"workload is a {type(workload).__name__}: pass a workload; a matrix is a Dense"
             )
-        if not isinstance(budget, Budget):
-            raise InvalidParameterError(
-                f"budget={budget!r} is not a Budget: pass Budget(epsilon, delta)"
-            )
+        check_budget(budget)
         relation = checked_neighbouring(neighbouring)
         workload.check_answerable()
         if strategy is None:

@@ -31,7 +31,14 @@ from matrixdp.sensitivity.sets import (
     SymmetricBall,
 )
 
-__all__ = ["SCHEMA", "Statement", "check_proven", "read_statement", "statement_path"]
+__all__ = [
+    "SCHEMA",
+    "Statement",
+    "check_proven",
+    "read_statement",
+    "read_with_statement",
+    "statement_path",
+]
 
 SCHEMA = "matrixdp-release/1"
 _KEYS = {
@@ -43,6 +50,26 @@ _KEYS = {
 def statement_path(path: Path) -> Path:
     """Return where the statement of a file lies: beside it, with ``.json`` added to its name."""
     return path.with_name(path.name + ".json")
+
+
+def read_with_statement(source: Path, what: str) -> tuple[bytes, str]:
+    """Return the content of a file and the text of the statement beside it.
+
+    Raises
+    ------
+    FileFormatError
+        If one of them is missing, or no file, or the statement is no text.
+    """
+    try:
+        return source.read_bytes(), statement_path(source).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise FileFormatError(
+            f"{error.filename} is missing: {what} lies in a file with its .json statement beside it"
+        ) from error
+    except IsADirectoryError as error:
+        raise FileFormatError(f"{error.filename} is a folder: name a file in it") from error
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{source.name}.json is not a statement of {what}") from None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.mechanisms.matrix_files import check_target, write_all
-from matrixdp.mechanisms.statement import statement_path
+from matrixdp.mechanisms.statement import read_with_statement, statement_path
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.certificate import Certificate
 from matrixdp.workloads.optimal import OptimalStrategy
@@ -91,17 +91,7 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
         speaks of.
     """
     source = Path(path)
-    try:
-        data = source.read_bytes()
-        text = statement_path(source).read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise FileFormatError(
-            f"{error.filename} is missing: a saved strategy is a file and its .json statement"
-        ) from error
-    except IsADirectoryError as error:
-        raise FileFormatError(f"{error.filename} is a folder: name a file in it") from error
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{source}.json is not a statement of a strategy") from None
+    data, text = read_with_statement(source, "a strategy")
     record = _read_statement(text, f"{source}.json")
     if hashlib.sha256(data).hexdigest() != record["file"]["sha256"]:
         raise FileFormatError(

@@ -29,20 +29,16 @@ from matrixdp.errors import InvalidParameterError, KeyStateError
 from matrixdp.noise.context import MOST_ELEMENTS, NoiseContext
 from matrixdp.noise.integers import checked_integer
 from matrixdp.noise.process import current_process
+from matrixdp.noise.word_reader import WORD_BYTES, WordReader
 
-__all__ = ["RANGE_ELEMENTS", "NoiseStream", "ReleaseKey", "WordReader", "checked_key"]
+__all__ = ["NoiseStream", "ReleaseKey", "checked_key"]
 
 if sys.byteorder != "little":  # pragma: no cover
     raise ImportError("matrixdp.noise needs a little-endian machine")
 
-RANGE_ELEMENTS = 1 << 24
-"""Elements whose first words come from one AES key."""
-
 _KEY_BYTES = 32
 _STREAM_BYTES = 2 * _KEY_BYTES
 _SECRET_BYTES = _STREAM_BYTES + SHA256.digest_size
-_WORD_BYTES = 8
-_ZEROS = memoryview(bytes(1 << 20))
 
 
 class ReleaseKey:
@@ -237,10 +233,10 @@ class NoiseStream:
         self.reader(first).read_into(words)
         return words
 
-    def reader(self, start: int) -> "WordReader":
+    def reader(self, start: int) -> WordReader:
         """Return a reader of the first words from element ``start`` on."""
         self._check_open()
-        return WordReader(self, _checked_element(start, "start"))
+        return WordReader(self.open_range, _checked_element(start, "start"))
 
     def further_words(self, element: int) -> Callable[[int], int]:
         """Return the function that gives the further words 0, 1, .. of an element."""
@@ -251,8 +247,8 @@ class NoiseStream:
             block, half = divmod(number, 2)
             keystream = _keystream(self._further_key, first_block + block)
             self._check_open()
-            words = keystream.update(bytes(2 * _WORD_BYTES))
-            return int.from_bytes(words[half * _WORD_BYTES :][:_WORD_BYTES], "little")
+            words = keystream.update(bytes(2 * WORD_BYTES))
+            return int.from_bytes(words[half * WORD_BYTES :][:WORD_BYTES], "little")
 
         return further_word
 
@@ -312,42 +308,6 @@ class NoiseStream:
         raise KeyStateError(
             "a noise stream is not pickled or copied by accident; see export_secret and from_secret"
         )
-
-
-class WordReader:
-    """Reads the first words of consecutive elements.
-
-    Parameters
-    ----------
-    stream : NoiseStream
-        Where the words come from.
-    start : int
-        The first element.
-    """
-
-    def __init__(self, stream: NoiseStream, start: int) -> None:
-        self._stream = stream
-        self._position = start
-        self._keystream = self._open()
-
-    def _open(self) -> CipherContext:
-        number, offset = divmod(self._position, RANGE_ELEMENTS)
-        keystream = self._stream.open_range(number, offset)
-        if offset % 2:
-            keystream.update(bytes(_WORD_BYTES))
-        return keystream
-
-    def read_into(self, words: NDArray[np.uint64]) -> None:
-        """Fill a contiguous array with the words of the next elements."""
-        target = words.data.cast("B")
-        while target:
-            if self._position % RANGE_ELEMENTS == 0:
-                self._keystream = self._open()
-            left = _WORD_BYTES * (RANGE_ELEMENTS - self._position % RANGE_ELEMENTS)
-            size = min(len(target), left, len(_ZEROS))
-            self._keystream.update_into(_ZEROS[:size], target[:size])
-            self._position += size // _WORD_BYTES
-            target = target[size:]
 
 
 def _keystream(key: bytes | bytearray, counter: int) -> CipherContext:
