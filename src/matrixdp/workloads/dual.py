@@ -30,6 +30,7 @@ from matrixdp.workloads.bases import (
     gram_basis,
     right_singular_vectors,
 )
+from matrixdp.workloads.conjugate_gradients import conjugate_gradients
 from matrixdp.workloads.operator import FloatArray
 
 __all__ = ["Ascent", "DualPoint", "Problem", "Progress", "ascend", "dual_point", "primal_value"]
@@ -43,7 +44,6 @@ _MOST_STEPS = 60
 _PATIENCE = 10  # steps in which the gap must halve
 _BOUNDARY = 0.9  # of the way to where some d would vanish
 _MOST_INNER_STEPS = 40
-_INNER_TOLERANCE = 1e-2
 _LONGEST_STEP = 4.0
 _LOWEST_LOG = -60.0
 # Of the Cholesky factor of a Gram matrix: above the one its eigenvalues are accurate beyond doubt,
@@ -207,10 +207,11 @@ def _follow_barrier(problem: Problem, search: _Search) -> None:
     barrier = 0.1 * float(np.mean(point.weights))
     for _ in range(_MOST_STEPS):
         weights, diagonal = point.weights, point.diagonal
-        step = _conjugate_gradients(
+        step = conjugate_gradients(
             _curvature(point, np.full_like(weights, barrier)),
             weights * (diagonal - 1.0) + barrier,
             1.0 / (0.5 * weights * diagonal + barrier),
+            _MOST_INNER_STEPS,
         )
         lowest = -float(np.min(step))
         length = 1.0 if lowest <= _BOUNDARY else _BOUNDARY / lowest
@@ -292,7 +293,7 @@ def _newton_direction(problem: Problem, point: DualPoint) -> FloatArray:
         vanishing = (diagonal < 0.5) | ((diagonal < 0.99) & tiny)
 
     conditioner = 1.0 / (0.5 * weights * diagonal + slack)
-    found = _conjugate_gradients(_curvature(point, slack), target, conditioner)
+    found = conjugate_gradients(_curvature(point, slack), target, conditioner, _MOST_INNER_STEPS)
     return np.where(vanishing, -_LONGEST_STEP, found)
 
 
@@ -306,27 +307,3 @@ def _curvature(point: DualPoint, added: FloatArray) -> Callable[[FloatArray], Fl
         return np.asarray(np.einsum("ij,ij->i", vectors @ inner, vectors) + added * direction)
 
     return image
-
-
-def _conjugate_gradients(
-    image: Callable[[FloatArray], FloatArray], residual: FloatArray, conditioner: FloatArray
-) -> FloatArray:
-    """Return the solution of a symmetric, positive semidefinite equation to two digits or so."""
-    solution = np.zeros_like(residual)
-    direction = conditioner * residual
-    product = first = float(residual @ direction)
-    for _ in range(_MOST_INNER_STEPS):
-        moved = image(direction)
-        curvature = float(direction @ moved)
-        if not curvature > 0.0:
-            break
-        length = product / curvature
-        solution = solution + length * direction
-        residual = residual - length * moved
-        preconditioned = conditioner * residual
-        following = float(residual @ preconditioned)
-        if not following > _INNER_TOLERANCE**2 * first:
-            break
-        direction = preconditioned + (following / product) * direction
-        product = following
-    return solution
