@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from matrixdp.workloads.dual import Progress
+    from matrixdp.workloads.interior_point import Progress
 
 __all__ = ["app"]
 

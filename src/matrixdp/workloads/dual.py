@@ -1,4 +1,4 @@
-r"""The dual of the strategy problem, climbed by Newton's method.
+r"""The dual of the strategy problem, for adding or removing a record.
 
 For a Gram matrix G the best strategy has ``Q = A^T A`` that minimises ``tr(G Q^+)`` over Q with
 ``diag(Q) <= 1``. For every ``d >= 0`` with ``D = diag(d)``, ``K = D^(1/2) G D^(1/2)``,
@@ -7,13 +7,12 @@ For a Gram matrix G the best strategy has ``Q = A^T A`` that minimises ``tr(G Q^
 
 by the Cauchy-Schwarz inequality of nuclear norms. With ``K = V diag(s^2) V^T`` over its rank,
 ``Q(d) = D^(-1/2) V diag(s) V^T D^(-1/2)`` attains it once its diagonal q is 1 wherever d > 0 and at
-most 1 elsewhere. At uniform d it is the SVD bound of Li and Miklau (2013). In ``x = log d``,
+most 1 elsewhere. At uniform d it is the SVD bound of Li and Miklau (2013). These are the optimality
+conditions of `interior_point`, with r = q and, where ``L(y) = V^T diag(y) V``,
 
-    d(log q) = -diag(d q)^-1 M dx,
-    (M y)_i = sum_ab V_ia V_ib (s_a s_b / (s_a + s_b)) (V^T diag(y) V)_ab,
+    (d M d y)_i = (V (L(y) o N) V^T)_ii,     N_ab = s_a s_b / (s_a + s_b),
 
-M positive semidefinite, so that Newton's equation for ``log q = 0`` is ``M y = d q log q``, solved
-by conjugate gradients at two matrix products a step.
+which takes two matrix products.
 """
 
 import math
@@ -30,22 +29,16 @@ from matrixdp.workloads.bases import (
     gram_basis,
     right_singular_vectors,
 )
-from matrixdp.workloads.conjugate_gradients import conjugate_gradients
+from matrixdp.workloads.interior_point import Iterate, Progress, central_step
 from matrixdp.workloads.operator import FloatArray
 
-__all__ = ["Ascent", "DualPoint", "Problem", "Progress", "ascend", "dual_point", "primal_value"]
-
-Progress = Callable[[int, float], None]
-"""Told the number of steps and the relative gap after each."""
+__all__ = ["Ascent", "DualPoint", "Problem", "ascend", "dual_point", "primal_value"]
 
 _TARGET_GAP = 1e-10
-_GOOD_GAP = 1e-8
 _MOST_STEPS = 60
-_PATIENCE = 10  # steps in which the gap must halve
-_BOUNDARY = 0.9  # of the way to where some d would vanish
-_MOST_INNER_STEPS = 40
-_LONGEST_STEP = 4.0
-_LOWEST_LOG = -60.0
+_SMALLEST_SLACK = 1e-3
+# Below this share of the largest a weight has vanished.
+_SMALLEST_WEIGHT = 1e-25
 # Of the Cholesky factor of a Gram matrix: above the one its eigenvalues are accurate beyond doubt,
 # above the other they are good enough where there is nothing better.
 _SAFE_PIVOT = 0.03
@@ -124,18 +117,21 @@ def dual_point(problem: Problem, weights: FloatArray) -> DualPoint:
 
 
 class Ascent(NamedTuple):
-    """The point with the best strategy, and whether its columns are rescaled; the best bound."""
+    """The point with the best strategy, its error, whether columns are rescaled; the best bound."""
 
     primal: DualPoint
+    value: float
     rescaled: bool
     dual: DualPoint
+
+    @property
+    def gap(self) -> float:
+        """How far the best strategy is above the best bound, relatively."""
+        return self.value / self.dual.bound - 1.0
 
 
 def ascend(problem: Problem, progress: Progress | None = None) -> Ascent:
     """Return the point at which the gap is closed, or the best that was found.
-
-    Newton's method in ``log d`` is the fastest where no d has to vanish; where it gets stuck, the
-    central path of a barrier is followed, which never does.
 
     Parameters
     ----------
@@ -144,85 +140,32 @@ def ascend(problem: Problem, progress: Progress | None = None) -> Ascent:
     progress : callable, optional
         Told of every step.
     """
-    search = _Search(problem, progress)
-    _climb(problem, search)
-    if search.gap > _GOOD_GAP:
-        _follow_barrier(problem, search)
-    return search.best
-
-
-class _Search:
-    """The best strategy and the best bound of all points that were looked at."""
-
-    def __init__(self, problem: Problem, progress: Progress | None) -> None:
-        self._problem = problem
-        self._progress = progress
-        self._least = math.inf
-        self.steps = 0
-        self.point = dual_point(problem, np.ones(len(problem.gram)))
-        self.best = Ascent(self.point, rescaled=False, dual=self.point)
-        self.look_at(self.point)
-
-    @property
-    def gap(self) -> float:
-        """How far the best strategy is above the best bound, relatively."""
-        return self._least / self.best.dual.bound - 1.0
-
-    def look_at(self, point: DualPoint) -> None:
-        """Go to a point, and keep what is good about it."""
-        self.point = point
-        if point.bound > self.best.dual.bound:
-            self.best = self.best._replace(dual=point)
-        for rescaled in (True, False):
-            value = primal_value(self._problem, point, rescaled=rescaled)
-            if value < self._least:
-                self._least = value
-                self.best = self.best._replace(primal=point, rescaled=rescaled)
-        if self._progress is not None:
-            self._progress(self.steps, self.gap)
-        self.steps += 1
-
-
-def _climb(problem: Problem, search: _Search) -> None:
-    """Take Newton steps until the gap is closed, or no longer closes."""
-    gaps = [search.gap]
-    while search.gap > _TARGET_GAP and search.steps < _MOST_STEPS:
-        before = search.gap
-        search.look_at(_next_point(problem, search.point))
-        gaps.append(search.gap)
-        if before < 1e-8 and search.gap > 0.5 * before:
-            return  # rounding ends what Newton would halve
-        if len(gaps) > _PATIENCE and search.gap > 0.5 * gaps[-1 - _PATIENCE]:
-            return
-
-
-def _follow_barrier(problem: Problem, search: _Search) -> None:
-    r"""Maximise ``2 tr K^(1/2) - sum(d) + t sum(log d)`` for ever smaller t.
-
-    It is concave in d. In ``y = dd / d`` Newton's equation is ``(M + t) y = d (q - 1) + t``; on the
-    central path ``q = 1 - t/d``, so that Q is feasible and the gap about ``t n / sum(d)``.
-    """
-    mean = float(np.mean(search.best.dual.weights))
-    point = dual_point(problem, np.maximum(search.best.dual.weights, 1e-3 * mean))
-    barrier = 0.1 * float(np.mean(point.weights))
-    for _ in range(_MOST_STEPS):
-        weights, diagonal = point.weights, point.diagonal
-        step = conjugate_gradients(
-            _curvature(point, np.full_like(weights, barrier)),
-            weights * (diagonal - 1.0) + barrier,
-            1.0 / (0.5 * weights * diagonal + barrier),
-            _MOST_INNER_STEPS,
+    point = dual_point(problem, np.ones(len(problem.gram)))
+    best = _looked_at(problem, point)
+    slacks, length = np.maximum(1.0 - point.diagonal, _SMALLEST_SLACK), 0.0
+    for step in range(_MOST_STEPS):
+        if progress is not None:
+            progress(step, best.gap)
+        if not best.gap > _TARGET_GAP:
+            break
+        moved, slacks, length = central_step(
+            Iterate(point.weights, slacks, length), point.diagonal, _curvature(point)
         )
-        lowest = -float(np.min(step))
-        length = 1.0 if lowest <= _BOUNDARY else _BOUNDARY / lowest
-        point = dual_point(problem, weights * (1.0 + length * step))
-        search.look_at(point)
-        if not search.gap > _TARGET_GAP:
-            return
-        if length == 1.0:
-            barrier *= 0.1
-        if barrier * len(weights) < 1e-14 * float(np.sum(weights)):
-            return
+        point = dual_point(problem, np.maximum(moved, _SMALLEST_WEIGHT * float(np.max(moved))))
+        best = _better(best, _looked_at(problem, point))
+    return best
+
+
+def _looked_at(problem: Problem, point: DualPoint) -> Ascent:
+    values = {way: primal_value(problem, point, rescaled=way) for way in (True, False)}
+    rescaled = min(values, key=lambda way: values[way])
+    return Ascent(point, values[rescaled], rescaled, point)
+
+
+def _better(one: Ascent, other: Ascent) -> Ascent:
+    """Return the better strategy of two, and the higher bound."""
+    best = min(one, other, key=lambda found: found.value)
+    return best._replace(dual=max(one.dual, other.dual, key=lambda point: point.bound))
 
 
 def primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float:
@@ -247,63 +190,13 @@ def primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float
     return float(np.sum(np.square(response)))
 
 
-def _next_point(problem: Problem, point: DualPoint) -> DualPoint:
-    """Return the Newton step, shortened if the bound falls; at last the plain fixed point.
-
-    A step y multiplies d by ``exp(y)``, or if that goes wrong by ``1 + y``, the step of Newton's
-    method in d itself: it brings back at once what had become too small. The fixed point ``d q`` is
-    that of Denisov et al. (2022).
-    """
-    direction = _newton_direction(problem, point)
-    clipped = np.clip(direction, -_LONGEST_STEP, _LONGEST_STEP)
-    lowest = np.exp(-_LONGEST_STEP)
-    for step in (
-        clipped,
-        np.log(np.maximum(1.0 + direction, lowest)),
-        0.25 * clipped,
-        np.log(np.maximum(1.0 + 0.1 * direction, lowest)),
-    ):
-        found = _moved(problem, point, step)
-        if found.bound >= point.bound * (1.0 - 1e-14):
-            return found
-    return _moved(problem, point, np.log(np.maximum(point.diagonal, 1e-300)))
-
-
-def _moved(problem: Problem, point: DualPoint, step: FloatArray) -> DualPoint:
-    logs = np.log(point.weights) + step
-    return dual_point(problem, np.exp(np.maximum(logs - logs.max(), _LOWEST_LOG)))
-
-
-def _newton_direction(problem: Problem, point: DualPoint) -> FloatArray:
-    """Return the change of log d, by conjugate gradients preconditioned with ``d q / 2``.
-
-    Without full rank, or close to that, some q stay below 1 and their d go to zero. There the
-    equation is that of Newton's method on ``2 tr K^(1/2) - sum(d)``, with gradient ``d (q - 1)``
-    and the slack ``d (1 - q)`` in its Hessian; what is far from 1, or tiny already, is sent on
-    directly.
-    """
-    weights, diagonal = point.weights, point.diagonal
-    slack = np.zeros_like(weights)
-    target = weights * diagonal * np.log(np.maximum(diagonal, 1e-300))
-    vanishing = np.zeros(len(weights), dtype=bool)
-    if problem.basis is not None:
-        slack = weights * np.maximum(1.0 - diagonal, 0.0)
-        target = np.where(diagonal < 1.0, -slack, target)
-        tiny = weights < 1e-3 * float(np.mean(weights))
-        vanishing = (diagonal < 0.5) | ((diagonal < 0.99) & tiny)
-
-    conditioner = 1.0 / (0.5 * weights * diagonal + slack)
-    found = conjugate_gradients(_curvature(point, slack), target, conditioner, _MOST_INNER_STEPS)
-    return np.where(vanishing, -_LONGEST_STEP, found)
-
-
-def _curvature(point: DualPoint, added: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Return the map ``y -> M y + added y``."""
+def _curvature(point: DualPoint) -> Callable[[FloatArray], FloatArray]:
+    """Return the map ``y -> d M d y``."""
     vectors, roots = point.vectors, point.roots
     kernel = 1.0 / (1.0 / roots[:, None] + 1.0 / roots)
 
     def image(direction: FloatArray) -> FloatArray:
         inner = ((vectors.T * direction) @ vectors) * kernel
-        return np.asarray(np.einsum("ij,ij->i", vectors @ inner, vectors) + added * direction)
+        return np.asarray(np.einsum("ij,ij->i", vectors @ inner, vectors))
 
     return image

@@ -8,7 +8,8 @@ from scipy import linalg
 
 from matrixdp.workloads.certificate import certified_bound, certified_bound_from_queries
 from matrixdp.workloads.dense import Dense
-from matrixdp.workloads.dual import Problem, Progress, ascend
+from matrixdp.workloads.dual import Problem, ascend
+from matrixdp.workloads.interior_point import Progress
 from matrixdp.workloads.operator import FloatArray, Workload
 
 __all__ = ["Certified", "Explicit", "optimal_factor"]

@@ -12,8 +12,8 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.certificate import Certificate
-from matrixdp.workloads.dual import Progress
 from matrixdp.workloads.explicit import Certified, Explicit, optimal_factor
+from matrixdp.workloads.interior_point import Progress
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.plain import (
     direct_reach_squared,

@@ -7,41 +7,32 @@ With R of full column rank, ``R R^T = P G P`` the Gram matrix of the queries' co
 
 for every Q on the contrasts with ``Q_jj + Q_kk - 2 Q_jk <= 1`` for all pairs, and
 ``Q(y) = E diag(1/s) E^T``, ``E = R U``, attains it once its squared distances D are 1 wherever
-y > 0 and at most 1 elsewhere. Those are the optimality conditions of the concave problem
-``2 tr (R^T L R)^(1/2) - sum(y)`` over ``y >= 0``; with slacks z for ``1 - D`` its central path is
-``y z = t``, and Newton's equation in ``x = dy / y`` is
+y > 0 and at most 1 elsewhere. These are the optimality conditions of `interior_point`, with w = y,
+r = D and, where ``A^T A = Q``,
 
-    (y M y + y z) x = y (D - 1) + t,
-    M v = distances of A^T (K o (A L(v) A^T)) A,     A^T A = Q,  K_ab = 1 / (s_a + s_b),
+    M v = distances of A^T (K o (A L(v) A^T)) A,     K_ab = 1 / (s_a + s_b).
 
-after which ``dz = t / y - z - z x``. About half of all pairs keep weight, so that all are carried
-along; an image of M takes four matrix products.
+About half of all pairs keep weight, so that all are carried along; M takes four matrix products.
 """
 
-import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 from matrixdp.workloads.bases import right_singular_vectors
-from matrixdp.workloads.conjugate_gradients import conjugate_gradients
-from matrixdp.workloads.dual import Progress
+from matrixdp.workloads.interior_point import Iterate, Progress, central_step
 from matrixdp.workloads.operator import FloatArray
 
 __all__ = ["PairSearch", "laplacian", "search_pairs", "squared_distances"]
 
 _TARGET_GAP = 5e-7
-_MOST_STEPS = 40
-_FIRST_STEPS = 3
-_MOST_INNER_STEPS = 200
-_SMALLEST_SHARE = 1e-6
-_SMALLEST_SLACK = 0.1
-_FLOOR = 1e-14
+_MOST_STEPS = 60
+_SMALLEST_SLACK = 1e-3
+# So far apart weights may be for a Cholesky decomposition to see that their Laplacian is connected.
+_SMALLEST_WEIGHT = 1e-14
 _MOST_CELLS_IN_DOUBLE = 512
-_CENTRING = 0.1
-_BOUNDARY = 0.95  # of the way to where some weight or slack would vanish
 
 
 class PairPoint(NamedTuple):
@@ -100,17 +91,18 @@ def search_pairs(root: FloatArray, progress: Progress | None = None) -> PairSear
     others = 1.0 - np.eye(len(root))
     point = pair_point(root, others)
     best = PairSearch(point, point)
-    for _ in range(_FIRST_STEPS):
-        grown = point.weights * np.square(point.distances)
-        point = pair_point(root, np.maximum(grown / grown.max(), _SMALLEST_SHARE * others))
-        best = best.with_point(point)
-    slacks = np.maximum(1.0 - point.distances, _SMALLEST_SLACK) * others
+    slacks, length = np.maximum(1.0 - point.distances, _SMALLEST_SLACK) * others, 0.0
     for step in range(_MOST_STEPS):
         if progress is not None:
             progress(step, best.gap)
         if not best.gap > _TARGET_GAP:
             break
-        point, slacks = _next_point(root, point, slacks)
+        moved, slacks, length = central_step(
+            Iterate(point.weights, slacks, length), point.distances, _curvature(point)
+        )
+        moved = (moved + moved.T) / 2.0  # or else rounding, which is not symmetric, would grow
+        least = _SMALLEST_WEIGHT * float(np.max(moved))
+        point = pair_point(root, np.maximum(moved, least * others))
         best = best.with_point(point)
     return best
 
@@ -147,40 +139,14 @@ def _distances(gram: FloatArray) -> FloatArray:
     return np.asarray(squares[:, None] + squares - 2.0 * gram)
 
 
-def _next_point(
-    root: FloatArray, point: PairPoint, slacks: FloatArray
-) -> tuple[PairPoint, FloatArray]:
-    """Take a step towards the point of the central path at a tenth of the present ``mean(y z)``."""
-    weights, distances = point.weights, point.distances
-    others = 1.0 - np.eye(len(weights))
-    products = weights * slacks
-    aim = _CENTRING * float(np.sum(products) / np.sum(others))
-    step = conjugate_gradients(
-        _curvature(point, products),
-        (weights * (distances - 1.0) + aim) * others,
-        others / (0.5 * weights * distances + products + np.eye(len(weights))),
-        _MOST_INNER_STEPS,
-    )
-    step = (step + step.T) / 2.0  # or else rounding, which is not symmetric, would grow
-    slack_step = np.divide(aim, products, out=np.zeros_like(slacks), where=products > 0.0)
-    slack_step -= (1.0 + step) * others
-    moved = weights * (1.0 + _length(step) * step)
-    moved = np.maximum(moved, _FLOOR * float(np.max(moved)) * others)
-    return pair_point(root, moved), slacks * (1.0 + _length(slack_step) * slack_step)
-
-
-def _length(step: FloatArray) -> float:
-    """Return how much of a relative step can be taken before something vanishes."""
-    return min(1.0, _BOUNDARY / max(-float(np.min(step)), math.ulp(1.0)))
-
-
-def _curvature(point: PairPoint, added: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Return the map ``x -> y M y x + added x``.
+def _curvature(point: PairPoint) -> Callable[[FloatArray], FloatArray]:
+    """Return the map ``x -> y M y x``.
 
     For many cells in single precision, which is twice as fast: what it
     is needed for is only solved to two digits.
     """
-    precision = np.float32 if len(point.weights) > _MOST_CELLS_IN_DOUBLE else np.float64
+    many = len(point.weights) > _MOST_CELLS_IN_DOUBLE
+    precision: type[np.floating[Any]] = np.float32 if many else np.float64
     unit = float(np.mean(point.roots))
     weights, measured = point.weights, point.contrasts.astype(precision)
     kernel = (1.0 / (point.roots[:, None] / unit + point.roots / unit)).astype(precision)
@@ -189,6 +155,6 @@ def _curvature(point: PairPoint, added: FloatArray) -> Callable[[FloatArray], Fl
         moved = laplacian(weights * (direction / unit)).astype(precision)
         inner = (measured @ moved @ measured.T) * kernel
         change = (measured.T @ inner @ measured).astype(np.float64)
-        return weights * _distances(change) + added * direction
+        return weights * _distances(change)
 
     return image

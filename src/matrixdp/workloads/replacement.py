@@ -12,8 +12,8 @@ from scipy import linalg
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.workloads.bases import column_basis, gram_basis
-from matrixdp.workloads.dual import Progress
 from matrixdp.workloads.explicit import Certified, Explicit
+from matrixdp.workloads.interior_point import Progress
 from matrixdp.workloads.operator import FloatArray, Workload
 from matrixdp.workloads.pairs import laplacian, search_pairs, squared_distances
 from matrixdp.workloads.replacement_bound import bound_from_pairs
