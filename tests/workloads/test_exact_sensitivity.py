@@ -12,7 +12,9 @@ from matrixdp.mechanisms.matrix_mechanism import measured_sensitivity
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.rounding import sqrt_up
 from matrixdp.workloads import Prefix, Strategy, marginals, optimal_strategy
+from matrixdp.workloads import strategy as strategy_module
 from matrixdp.workloads.compensated import compensated_error
+from matrixdp.workloads.diameters import smallest_inner_product
 from reference import workloads as oracle
 
 FloatArray = NDArray[np.float64]
@@ -125,13 +127,17 @@ def test_roundings_of_products_are_in_the_distances() -> None:
     assert needed > 0  # the distance of rounded entries would not do
 
 
-def test_inner_products_that_floats_lose_are_bounded_from_below() -> None:
+def test_inner_products_that_floats_lose_are_bounded_from_below(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     column = np.array([1.0, *[LOST] * 20000])
     strategy = Strategy([np.stack([column, -column], axis=1)])
     truth = -oracle.norm_squared([Fraction(entry) for entry in column.tolist()])
     gram = strategy.factors[0].T @ strategy.factors[0]
     assert Fraction(float(gram.min()) * (1 + 2.0**-49)) > truth
-    assert Fraction(strategy._smallest_inner_product()) <= truth
+    assert Fraction(smallest_inner_product(strategy.factors, np.ones(20001))) <= truth
+    monkeypatch.setattr(strategy_module, "MOST_PAIRS", 0)
+    assert Fraction(strategy.sensitivity("replace")) ** 2 >= -4 * truth
 
 
 def test_weighted_strategies_of_many_cells_may_have_opposite_columns() -> None:

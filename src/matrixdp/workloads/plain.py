@@ -7,6 +7,7 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.workloads.diameters import product_diameter_squared
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.strategy import MOST_PAIRS, Strategy
 
@@ -35,30 +36,29 @@ def identity_strategy(workload: Workload) -> Strategy:
 def reach_squared(grams: Sequence[FloatArray], neighbouring: Neighbouring) -> float:
     """Return the square of how far neighbours are apart, from Gram matrices of the factors.
 
-    The largest entry of the diagonal, or ``G_jj + G_kk - 2 G_jk`` over all pairs; the latter is
-    bounded by four times the former with more than 8,192 cells.
+    The largest entry of the diagonal, or ``G_jj + G_kk - 2 G_jk`` over all pairs.
     """
-    if neighbouring == "replace" and math.prod(len(gram) for gram in grams) <= MOST_PAIRS:
-        whole = np.ones((1, 1))
-        for gram in grams:
-            whole = np.asarray(np.kron(whole, gram))
-        return _largest_distance(whole)
-    largest = math.prod(float(np.max(np.diagonal(gram))) for gram in grams)
-    return largest if neighbouring == "add-remove" else 4.0 * largest
+    if neighbouring == "replace":
+        return product_diameter_squared(grams)
+    return math.prod(float(np.max(np.diagonal(gram))) for gram in grams)
 
 
 def direct_reach_squared(workload: Workload, neighbouring: Neighbouring) -> float:
     """Return the same for the queries themselves.
 
-    It is the variance of every answer if each query is measured by itself.
+    It is the variance of every answer if each query is measured by itself. For replacing a record
+    and a union of more than 8,192 cells it is a bound: the sum of its parts' own, or four times the
+    largest norm.
     """
     if neighbouring == "replace" and workload.cells <= MOST_PAIRS:
         return _largest_distance(workload.gram())
     terms = workload.terms()
+    if neighbouring == "add-remove" and len(terms) > 1:
+        return float(workload.column_norms_squared().max())
+    parts = [reach_squared([factor.gram() for factor in term], neighbouring) for term in terms]
     if len(terms) == 1:
-        return reach_squared([factor.gram() for factor in terms[0]], neighbouring)
-    largest = float(workload.column_norms_squared().max())
-    return largest if neighbouring == "add-remove" else 4.0 * largest
+        return parts[0]
+    return min(sum(parts), 4.0 * float(workload.column_norms_squared().max()))
 
 
 def _largest_distance(gram: FloatArray) -> float:

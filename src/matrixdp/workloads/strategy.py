@@ -15,6 +15,7 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.spectra import checked_matrix
 from matrixdp.workloads.compensated import compensated_error, compensated_product
+from matrixdp.workloads.diameters import product_diameter_squared, smallest_inner_product
 from matrixdp.workloads.operator import FloatArray, along_axes
 
 __all__ = ["LARGEST_TOTAL", "MOST_PAIRS", "Strategy"]
@@ -169,8 +170,8 @@ class Strategy:
         """Return an upper bound on how far neighbouring histograms are apart under ``A``.
 
         The largest norm of a column for adding or removing a record, the largest distance of two
-        columns for replacing one; both rounded up. With more than 8,192 cells the latter is bounded
-        by ``|a_j - a_k|^2 <= 2 max |a|^2 - 2 min a_j . a_k``, through the factors.
+        columns for replacing one; both rounded up. With more than 8,192 cells the latter is found
+        through the factors, and with weights bounded by ``2 max |a|^2 - 2 min a_j . a_k``.
 
         Raises
         ------
@@ -207,21 +208,23 @@ class Strategy:
         elif self.weights is None and all(_columns_are_equal(factor) for factor in self.factors):
             diameter = 0.0
         else:
-            largest = self._largest_norm**2 * (1.0 + 4 * _UNIT)
-            smallest = -largest if self.weights is not None else self._smallest_inner_product()
-            diameter = math.sqrt(2.0 * (largest - smallest)) * (1.0 + 8 * _UNIT)
+            diameter = math.sqrt(self._diameter_squared()) * (1.0 + 8 * _UNIT)
         return _checked_diameter(diameter)
 
-    def _smallest_inner_product(self) -> float:
-        """Return a lower bound of ``a_j . a_k``: products of extremes of the factors' Grams."""
-        low = high = 1.0
-        for factor in self.factors:
-            gram = factor.T @ factor
-            margin = 4 * (len(factor) + 4) * _UNIT * float(np.max(np.sum(np.square(factor), 0)))
-            ends = (float(gram.min()) - margin, float(gram.max()) + margin)
-            corners = [bound * end for bound in (low, high) for end in ends]
-            low, high = min(corners), max(corners)
-        return low - 8 * len(self.factors) * _UNIT * max(abs(low), abs(high))
+    def _diameter_squared(self) -> float:
+        """Return an upper bound of the squared diameter, from the factors alone.
+
+        With weights it is ``2 max |a|^2 - 2 min a_j . a_k``. The factors' Gram matrices are off by
+        ``(rows + 2) u`` of their largest entry, which is on the diagonal.
+        """
+        if self.weights is not None:
+            largest = self._largest_norm**2 * (1.0 + 4 * _UNIT)
+            smallest = smallest_inner_product(self.factors, self.weights)
+            return 2.0 * (largest - max(smallest, -largest)) * (1.0 + 4 * _UNIT)
+        grams = [factor.T @ factor for factor in self.factors]
+        sizes = math.prod(float(np.max(np.diagonal(gram))) for gram in grams)
+        margin = 8 * _UNIT * sum(rows + 8 for rows in self.layout) * sizes
+        return (product_diameter_squared(grams) + margin) * (1.0 + 4 * _UNIT)
 
     def written_out(self) -> FloatArray:
         """Return ``A`` as a matrix; products and weights round its entries."""

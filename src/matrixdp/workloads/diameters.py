@@ -1,0 +1,146 @@
+r"""How far apart two columns of a Kronecker product are, without looking at every pair of columns.
+
+For ``A = F_1 x .. x F_k`` the columns j and k have squared norms a, b and inner product c that are
+products of the factors' own, and their squared distance ``a + b - 2 c`` is linear in each factor's
+triple (a_i, b_i, c_i) while the others stand still. Hence it is largest at triples that no other of
+the same factor beats: none has a_i and b_i at least as large and c_i at most as small (or, where
+the rest of c is negative, at least as large).
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from itertools import pairwise, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.workloads.operator import FloatArray
+
+__all__ = ["product_diameter_squared", "smallest_inner_product"]
+
+_UNIT = sys.float_info.epsilon / 2
+# Squared norms are told apart up to so many different ones, and rounded up beyond.
+_MOST_LEVELS = 512
+_COARSE = 32
+_MOST_CORNERS = 2**22
+_MOST_RUNS = 4
+
+
+def product_diameter_squared(grams: Sequence[FloatArray]) -> float:
+    """Return the largest ``G_jj + G_kk - 2 G_jk`` of a Kronecker product G of Gram matrices.
+
+    To float accuracy. Where there are more than 512 different norms they are rounded up, and so is
+    the result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> product_diameter_squared([np.eye(3), 2.0 * np.eye(50)])
+    4.0
+    """
+    corners = np.ones((1, 3))
+    for gram in grams:
+        own = _corners_of_gram(gram)
+        if len(corners) * len(own) > _MOST_CORNERS:
+            corners, own = (_unbeaten(*_as_grid(part, _COARSE)) for part in (corners, own))
+        joined = (corners[:, None, :] * own).reshape(-1, 3)
+        corners = _unbeaten(*_as_grid(joined, _MOST_LEVELS))
+    return max(0.0, float(np.max(corners[:, 0] + corners[:, 1] - 2.0 * corners[:, 2])))
+
+
+def _corners_of_gram(gram: FloatArray) -> FloatArray:
+    """Return the triples of a Gram matrix that no other beats."""
+    norms = np.diagonal(gram)
+    levels = _levels(norms, _MOST_LEVELS)
+    level = np.searchsorted(levels, norms)
+    order = np.argsort(level, kind="stable")
+    starts = np.searchsorted(level[order], np.arange(len(levels)))
+    sorted_gram = gram[np.ix_(order, order)]
+    lows = np.minimum.reduceat(np.minimum.reduceat(sorted_gram, starts, 0), starts, 1)
+    highs = np.maximum.reduceat(np.maximum.reduceat(sorted_gram, starts, 0), starts, 1)
+    return _unbeaten(levels, lows, highs)
+
+
+def _levels(values: FloatArray, most: int) -> FloatArray:
+    """Return the different values, ascending; if they are too many, some of them and the last."""
+    levels = np.unique(values)
+    step = -(-len(levels) // most)
+    return np.asarray(levels[::-1][::step][::-1])
+
+
+def _as_grid(triples: FloatArray, most: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return levels of a and b, rounded up, and the least and the largest c for each two."""
+    levels = _levels(triples[:, :2].ravel(), most)
+    places = tuple(np.searchsorted(levels, triples[:, :2]).T)
+    lows = np.full((len(levels), len(levels)), math.inf)
+    highs = -lows
+    np.minimum.at(lows, places, triples[:, 2])
+    np.maximum.at(highs, places, triples[:, 2])
+    return levels, lows, highs
+
+
+def _unbeaten(levels: FloatArray, lows: FloatArray, highs: FloatArray) -> FloatArray:
+    """Return the triples with no other of larger a or b, and with a c that is as extreme."""
+    kept = [_staircase(lows), _staircase(-highs)]
+    found = [
+        np.stack([levels[row], levels[column], values[row, column]], axis=1)
+        for values, (row, column) in zip((lows, highs), kept, strict=True)
+    ]
+    return np.concatenate(found)
+
+
+def _staircase(values: FloatArray) -> tuple[NDArray[np.intp], ...]:
+    """Return where an entry is below all entries that are further on in rows and columns."""
+    beyond = np.minimum.accumulate(np.minimum.accumulate(values[::-1, ::-1], 0), 1)[::-1, ::-1]
+    next_row = np.pad(beyond[1:], ((0, 1), (0, 0)), constant_values=math.inf)
+    next_column = np.pad(beyond[:, 1:], ((0, 0), (0, 1)), constant_values=math.inf)
+    return np.nonzero(values < np.minimum(next_row, next_column))
+
+
+def smallest_inner_product(factors: Sequence[FloatArray], weights: FloatArray) -> float:
+    """Return a lower bound of ``a_j . a_k`` over all columns of ``diag(weights) (F_1 x .. x F_k)``.
+
+    Where runs of a factor's rows have the same weights, with Gram matrices C_g, it is
+    ``sum over runs of w^2 prod C_g[j, k]``: linear in each factor's numbers, hence least at a
+    corner of the boxes that these lie in, for j = k and otherwise. Rounding is allowed for. Where
+    there are too many corners the bound is minus infinity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(smallest_inner_product([np.eye(3), np.eye(2)], np.ones((3, 2))), 12)
+    -0.0
+    """
+    starts = [_run_starts(weights, axis) for axis in range(weights.ndim)]
+    boxes = [_boxes(factor, ends) for factor, ends in zip(factors, starts, strict=True)]
+    if math.prod(len(corners) for corners in boxes) > _MOST_CORNERS:
+        return -math.inf
+    values = sizes = np.square(weights[np.ix_(*starts)])
+    for corners in boxes:
+        values = np.tensordot(values, corners, axes=(0, 1))
+        sizes = np.tensordot(sizes, np.max(np.abs(corners), axis=0), axes=(0, 0))
+    margin = 8 * _UNIT * sum(len(factor) + 8 for factor in factors) * float(sizes)
+    return float(np.min(values)) - margin
+
+
+def _run_starts(weights: FloatArray, axis: int) -> NDArray[np.intp]:
+    """Return where the weights change along an axis."""
+    rows = np.moveaxis(weights, axis, 0)
+    same = [bool(np.array_equal(one, other)) for one, other in pairwise(rows)]
+    return np.flatnonzero([True, *(not equal for equal in same)])
+
+
+def _boxes(factor: FloatArray, starts: NDArray[np.intp]) -> FloatArray:
+    """Return the corners of the boxes that the runs' inner products lie in, one per row."""
+    if len(starts) > _MOST_RUNS:
+        return np.empty((_MOST_CORNERS + 1, 0))
+    others = ~np.eye(factor.shape[1], dtype=bool)
+    ends = []
+    for rows in np.split(factor, starts[1:]):
+        gram = rows.T @ rows
+        norms = np.diagonal(gram)
+        apart = gram[others] if others.any() else norms
+        ends.append([(norms.min(), norms.max()), (apart.min(), apart.max())])
+    corners = [corner for box in zip(*ends, strict=True) for corner in product(*box)]
+    return np.unique(np.array(corners), axis=0)
