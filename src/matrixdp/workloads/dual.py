@@ -29,14 +29,12 @@ from matrixdp.workloads.bases import (
     gram_basis,
     right_singular_vectors,
 )
-from matrixdp.workloads.interior_point import Iterate, Progress, central_step
+from matrixdp.workloads.interior_point import Climb, Progress, climb
 from matrixdp.workloads.operator import FloatArray
 
-__all__ = ["Ascent", "DualPoint", "Problem", "ascend", "dual_point", "primal_value"]
+__all__ = ["Candidate", "DualPoint", "Problem", "ascend", "dual_point", "primal_value"]
 
 _TARGET_GAP = 1e-10
-_MOST_STEPS = 60
-_SMALLEST_SLACK = 1e-3
 # Below this share of the largest a weight has vanished.
 _SMALLEST_WEIGHT = 1e-25
 # Of the Cholesky factor of a Gram matrix: above the one its eigenvalues are accurate beyond doubt,
@@ -116,22 +114,42 @@ def dual_point(problem: Problem, weights: FloatArray) -> DualPoint:
     return DualPoint(weights * mean**2, vectors, roots * mean, diagonal / mean)
 
 
-class Ascent(NamedTuple):
-    """The point with the best strategy, its error, whether columns are rescaled; the best bound."""
+class Candidate(NamedTuple):
+    """A point with the strategy that is made from it."""
 
-    primal: DualPoint
+    point: DualPoint
     value: float
     rescaled: bool
-    dual: DualPoint
 
     @property
-    def gap(self) -> float:
-        """How far the best strategy is above the best bound, relatively."""
-        return self.value / self.dual.bound - 1.0
+    def weights(self) -> FloatArray:
+        """D."""
+        return self.point.weights
+
+    @property
+    def reached(self) -> FloatArray:
+        """Q."""
+        return self.point.diagonal
+
+    @property
+    def bound(self) -> float:
+        """The lower bound."""
+        return self.point.bound
+
+    def curvature(self) -> Callable[[FloatArray], FloatArray]:
+        """Return the map ``y -> d M d y``."""
+        vectors, roots = self.point.vectors, self.point.roots
+        kernel = 1.0 / (1.0 / roots[:, None] + 1.0 / roots)
+
+        def image(direction: FloatArray) -> FloatArray:
+            inner = ((vectors.T * direction) @ vectors) * kernel
+            return np.asarray(np.einsum("ij,ij->i", vectors @ inner, vectors))
+
+        return image
 
 
-def ascend(problem: Problem, progress: Progress | None = None) -> Ascent:
-    """Return the point at which the gap is closed, or the best that was found.
+def ascend(problem: Problem, progress: Progress | None = None) -> Climb[Candidate]:
+    """Return the best strategy and the best bound.
 
     Parameters
     ----------
@@ -140,32 +158,19 @@ def ascend(problem: Problem, progress: Progress | None = None) -> Ascent:
     progress : callable, optional
         Told of every step.
     """
-    point = dual_point(problem, np.ones(len(problem.gram)))
-    best = _looked_at(problem, point)
-    slacks, length = np.maximum(1.0 - point.diagonal, _SMALLEST_SLACK), 0.0
-    for step in range(_MOST_STEPS):
-        if progress is not None:
-            progress(step, best.gap)
-        if not best.gap > _TARGET_GAP:
-            break
-        moved, slacks, length = central_step(
-            Iterate(point.weights, slacks, length), point.diagonal, _curvature(point)
-        )
-        point = dual_point(problem, np.maximum(moved, _SMALLEST_WEIGHT * float(np.max(moved))))
-        best = _better(best, _looked_at(problem, point))
-    return best
+    return climb(
+        lambda weights: _candidate(problem, dual_point(problem, weights)),
+        np.ones(len(problem.gram)),
+        target_gap=_TARGET_GAP,
+        smallest_weight=_SMALLEST_WEIGHT,
+        progress=progress,
+    )
 
 
-def _looked_at(problem: Problem, point: DualPoint) -> Ascent:
+def _candidate(problem: Problem, point: DualPoint) -> Candidate:
     values = {way: primal_value(problem, point, rescaled=way) for way in (True, False)}
     rescaled = min(values, key=lambda way: values[way])
-    return Ascent(point, values[rescaled], rescaled, point)
-
-
-def _better(one: Ascent, other: Ascent) -> Ascent:
-    """Return the better strategy of two, and the higher bound."""
-    best = min(one, other, key=lambda found: found.value)
-    return best._replace(dual=max(one.dual, other.dual, key=lambda point: point.bound))
+    return Candidate(point, values[rescaled], rescaled)
 
 
 def primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float:
@@ -188,15 +193,3 @@ def primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float
     except linalg.LinAlgError:
         return math.inf
     return float(np.sum(np.square(response)))
-
-
-def _curvature(point: DualPoint) -> Callable[[FloatArray], FloatArray]:
-    """Return the map ``y -> d M d y``."""
-    vectors, roots = point.vectors, point.roots
-    kernel = 1.0 / (1.0 / roots[:, None] + 1.0 / roots)
-
-    def image(direction: FloatArray) -> FloatArray:
-        inner = ((vectors.T * direction) @ vectors) * kernel
-        return np.asarray(np.einsum("ij,ij->i", vectors @ inner, vectors))
-
-    return image

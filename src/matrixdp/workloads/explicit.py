@@ -59,14 +59,17 @@ def optimal_factor(explicit: Explicit, progress: Progress | None = None) -> Cert
     asking = None if queries is None else lambda: queries()[:, asked] / np.sqrt(scale)
     problem = Problem.of(part, asking)
     found = ascend(problem, progress)
-    matrix = np.zeros((len(found.primal.roots), len(gram)))
-    measured = found.primal.measurements(rescaled=found.rescaled)
-    if found.rescaled:
+    best = found.primal
+    matrix = np.zeros((len(best.point.roots), len(gram)))
+    measured = best.point.measurements(rescaled=best.rescaled)
+    if best.rescaled:
         measured = linalg.qr(measured, mode="r", overwrite_a=True, check_finite=False)[0]
     matrix[:, asked] = measured
     if problem.basis is not None and queries is not None:
         bound = certified_bound_from_queries(queries()[:, asked], found.dual.weights)
         return Certified(matrix, bound)
     # The division by the scale rounds once more per entry, by less than u times the trace.
-    bound = certified_bound(part, gram_error + 2.0**-52, found.dual) * scale * (1.0 - 2.0**-52)
+    bound = (
+        certified_bound(part, gram_error + 2.0**-52, found.dual.point) * scale * (1.0 - 2.0**-52)
+    )
     return Certified(matrix, bound)

@@ -1,6 +1,6 @@
-r"""The interior-point method that finds strategies, one step at a time.
+r"""The interior-point method that finds strategies.
 
-Both strategy problems have a dual of the form: maximise a concave ``2 tr K(w)^(1/2) - sum(w)`` over
+All strategy problems have a dual of the form: maximise a concave ``2 tr K(w)^(1/2) - sum(w)`` over
 ``w >= 0``, with gradient ``r(w) - 1``. What is *reached*, r, is the diagonal of Q, or the squared
 distances of its columns. Optimal is w if ``r = 1`` wherever ``w > 0`` and ``r <= 1`` elsewhere.
 With slacks z for ``1 - r`` the central path is ``w z = t``, and with ``r(w + w x) = r - M (w x)``
@@ -14,17 +14,19 @@ for the method; that M is semidefinite is all that it needs.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from matrixdp.workloads.operator import FloatArray
 
-__all__ = ["Iterate", "Progress", "central_step"]
+__all__ = ["Climb", "Point", "Progress", "climb"]
 
 Progress = Callable[[int, float], None]
 """Told the number of steps and the relative gap after each."""
 
+_MOST_STEPS = 60
+_SMALLEST_SLACK = 1e-3
 _MOST_INNER_STEPS = 200
 _INNER_TOLERANCE = 1e-2
 _BOUNDARY = 0.95  # of the way to where some weight or slack would vanish
@@ -33,29 +35,98 @@ _AFTER_A_FULL_STEP = 0.01
 _AFTER_A_SHORT_STEP = 0.1
 
 
-class Iterate(NamedTuple):
-    """Weights, all positive but those that take no part, which are 0; slacks; how far it went."""
+class Point(Protocol):
+    """What there is to know at some weights, which may have been rescaled."""
 
-    weights: FloatArray
-    slacks: FloatArray
-    length: float
+    @property
+    def weights(self) -> FloatArray:
+        """Return w: positive, or 0 for what takes no part."""
+
+    @property
+    def reached(self) -> FloatArray:
+        """Return r."""
+
+    @property
+    def bound(self) -> float:
+        """Return the lower bound of every strategy's error, to float accuracy."""
+
+    @property
+    def value(self) -> float:
+        """Return the error of the strategy that is made from the point."""
+
+    def curvature(self) -> Callable[[FloatArray], FloatArray]:
+        """Return the map ``x -> w M w x``."""
 
 
-def central_step(
-    iterate: Iterate, reached: FloatArray, curvature: Callable[[FloatArray], FloatArray]
-) -> Iterate:
-    """Return the iterate after a step towards the central path, at a smaller t than before.
+P = TypeVar("P", bound=Point)
+
+
+class Climb(NamedTuple, Generic[P]):
+    """The point with the least error, and the one with the highest bound."""
+
+    primal: P
+    dual: P
+
+    @property
+    def gap(self) -> float:
+        """How far the best strategy is above the best bound, relatively."""
+        return self.primal.value / self.dual.bound - 1.0
+
+    def with_point(self, point: P) -> "Climb[P]":
+        """Return what is best once a point has been looked at as well."""
+        return Climb(
+            min(self.primal, point, key=lambda found: found.value),
+            max(self.dual, point, key=lambda found: found.bound),
+        )
+
+
+def climb(
+    evaluate: Callable[[FloatArray], P],
+    start: FloatArray,
+    *,
+    target_gap: float,
+    smallest_weight: float,
+    progress: Progress | None = None,
+) -> Climb[P]:
+    """Return the points at which the gap is closed, or the best that were found.
 
     Parameters
     ----------
-    iterate : Iterate
-        w and z.
-    reached : ndarray
-        r, where `curvature` was taken as well.
-    curvature : callable
-        The map ``x -> w M w x``.
+    evaluate : callable
+        From weights to the point there.
+    start : ndarray
+        The first weights; what is 0 takes no part.
+    target_gap : float
+        Where to stop.
+    smallest_weight : float
+        A share of the largest, below which no weight may fall.
+    progress : callable, optional
+        Told of every step.
     """
-    weights, slacks, last = iterate
+    point = evaluate(start)
+    best = Climb(point, point)
+    slacks, length = np.maximum(1.0 - point.reached, _SMALLEST_SLACK), 0.0
+    for step in range(_MOST_STEPS):
+        if progress is not None:
+            progress(step, best.gap)
+        if not best.gap > target_gap:
+            break
+        moved, slacks, length = _central_step(point, slacks, length)
+        least = smallest_weight * float(np.max(moved))
+        point = evaluate(np.where(start > 0.0, np.maximum(moved, least), 0.0))
+        best = best.with_point(point)
+    return best
+
+
+def _central_step(
+    point: Point, slacks: FloatArray, last: float
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return weights and slacks after a step towards the central path, and how far it went.
+
+    The path is aimed at closer to its end than before: the more so if the last step went all the
+    way.
+    """
+    weights, reached, curvature = point.weights, point.reached, point.curvature()
     part = weights > 0.0
     products = weights * slacks
     centring = _AFTER_A_FULL_STEP if last >= _BOUNDARY else _AFTER_A_SHORT_STEP
@@ -68,11 +139,8 @@ def central_step(
     )
     slack_step = np.where(part, aim * _inverse(products, part) - 1.0 - step, 0.0)
     length, slack_length = _length(step), _length(slack_step)
-    return Iterate(
-        weights * (1.0 + length * step),
-        slacks * (1.0 + slack_length * slack_step),
-        min(length, slack_length),
-    )
+    moved = weights * (1.0 + length * step)
+    return moved, slacks * (1.0 + slack_length * slack_step), min(length, slack_length)
 
 
 def _inverse(values: FloatArray, part: np.ndarray) -> FloatArray:

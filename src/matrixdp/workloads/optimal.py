@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
@@ -25,6 +24,7 @@ from matrixdp.workloads.ranges import Identity, Total
 from matrixdp.workloads.replacement import check_contrasts, replacement_factor
 from matrixdp.workloads.replacement_bound import bound_from_spectra
 from matrixdp.workloads.strategy import Strategy
+from matrixdp.workloads.tables import has_optimal_tables, optimal_tables
 
 __all__ = ["OptimalStrategy", "optimal_strategy"]
 
@@ -167,8 +167,8 @@ def _error(workload: Workload, strategy: Strategy, relation: Neighbouring) -> fl
 
 def _for_addition(workload: Workload, progress: Progress | None) -> _Found:
     terms = workload.terms()
-    if all(isinstance(factor, Identity | Total) for term in terms for factor in term):
-        return _for_marginals(workload)
+    if has_optimal_tables(workload, "add-remove"):
+        return _Found(*optimal_tables(workload, "add-remove"))
     if len(terms) == 1:
         parts = [_for_factor(factor, progress) for factor in terms[0]]
         bound = math.prod(part.lower_bound for part in parts)
@@ -186,32 +186,6 @@ def _for_factor(factor: Factor, progress: Progress | None) -> Certified:
     if isinstance(factor, Total):
         return Certified(np.ones((1, factor.cells)), 1.0)
     return optimal_factor(Explicit.of(factor), progress)
-
-
-def _for_marginals(workload: Workload) -> _Found:
-    """Return the optimum for products of Identity and Total.
-
-    Let each attribute have the orthonormal basis of the mean and of contrasts. The Gram matrix is
-    diagonal in their products, with the eigenvalue
-    ``sum over tables that keep T of prod of the sizes of what they sum over`` wherever T is the set
-    of attributes with a contrast. ``Q = G^(1/2)`` has a constant diagonal, so that it is optimal
-    and its error the SVD bound.
-    """
-    sizes = workload.dimensions
-    workload.check_histogram()
-    eigenvalues = np.zeros(sizes)
-    for term in workload.terms():
-        summed = [isinstance(f, Total) and size > 1 for f, size in zip(term, sizes, strict=True)]
-        corner = tuple(slice(0, 1) if over else slice(None) for over in summed)
-        eigenvalues[corner] += math.prod(
-            size for over, size in zip(summed, sizes, strict=True) if over
-        )
-    weights = eigenvalues**0.25
-    # Summed pairwise, which is off by far less than what the bound is lowered by.
-    bound = float(np.sum(np.sqrt(eigenvalues))) ** 2 / workload.cells * (1.0 - 2.0**-44)
-    bases = [np.asarray(linalg.helmert(size, full=True)) for size in sizes]
-    norm = math.sqrt(float(np.sum(np.square(weights))) / workload.cells)
-    return _Found(Strategy(bases, weights / norm), bound)
 
 
 def _for_union(workload: Workload, progress: Progress | None) -> _Found:
@@ -253,6 +227,8 @@ def _shares(part: Certified, grams: Sequence[FloatArray]) -> list[float]:
 
 def _for_replacement(workload: Workload, progress: Progress | None) -> _Found:
     check_contrasts(workload)
+    if has_optimal_tables(workload, "replace"):
+        return _Found(*optimal_tables(workload, "replace"))
     if workload.cells <= _MOST_CELLS_FOR_PAIRS:
         part = replacement_factor(Explicit.of(workload), progress)
         return _Found(Strategy([part.matrix]), part.lower_bound)

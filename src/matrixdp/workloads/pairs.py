@@ -22,14 +22,12 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.workloads.bases import right_singular_vectors
-from matrixdp.workloads.interior_point import Iterate, Progress, central_step
+from matrixdp.workloads.interior_point import Climb, Progress, climb
 from matrixdp.workloads.operator import FloatArray
 
-__all__ = ["PairSearch", "laplacian", "search_pairs", "squared_distances"]
+__all__ = ["PairPoint", "laplacian", "search_pairs", "squared_distances"]
 
 _TARGET_GAP = 5e-7
-_MOST_STEPS = 60
-_SMALLEST_SLACK = 1e-3
 # So far apart weights may be for a Cholesky decomposition to see that their Laplacian is connected.
 _SMALLEST_WEIGHT = 1e-14
 _MOST_CELLS_IN_DOUBLE = 512
@@ -41,7 +39,7 @@ class PairPoint(NamedTuple):
     weights: FloatArray  # y, a symmetric matrix with a diagonal of zeros
     sides: FloatArray  # E
     roots: FloatArray  # s
-    distances: FloatArray  # D
+    reached: FloatArray  # D
 
     @property
     def bound(self) -> float:
@@ -51,35 +49,36 @@ class PairPoint(NamedTuple):
     @property
     def value(self) -> float:
         """The error of the strategy, once its largest distance is brought to 1."""
-        return float(np.sum(self.roots)) * float(np.max(self.distances))
+        return float(np.sum(self.roots)) * float(np.max(self.reached))
 
     @property
     def contrasts(self) -> FloatArray:
         """The strategy, A with ``A^T A = Q``."""
         return np.asarray((self.sides / np.sqrt(self.roots)).T)
 
+    def curvature(self) -> Callable[[FloatArray], FloatArray]:
+        """Return the map ``x -> y M y x``.
 
-class PairSearch(NamedTuple):
-    """The point with the least error, and the one with the highest bound."""
+        For many cells in single precision, which is twice as fast: what it is needed for is only
+        solved to two digits.
+        """
+        many = len(self.weights) > _MOST_CELLS_IN_DOUBLE
+        precision: type[np.floating[Any]] = np.float32 if many else np.float64
+        unit = float(np.mean(self.roots))
+        measured = self.contrasts.astype(precision)
+        kernel = (1.0 / (self.roots[:, None] / unit + self.roots / unit)).astype(precision)
 
-    primal: PairPoint
-    dual: PairPoint
+        def image(direction: FloatArray) -> FloatArray:
+            moved = laplacian(self.weights * (direction / unit)).astype(precision)
+            inner = (measured @ moved @ measured.T) * kernel
+            change = (measured.T @ inner @ measured).astype(np.float64)
+            return self.weights * _distances(change)
 
-    @property
-    def gap(self) -> float:
-        """How far the strategy is above the bound, relatively."""
-        return self.primal.value / self.dual.bound - 1.0
-
-    def with_point(self, point: PairPoint) -> "PairSearch":
-        """Return what is best once a point has been looked at as well."""
-        return PairSearch(
-            min(self.primal, point, key=lambda found: found.value),
-            max(self.dual, point, key=lambda found: found.bound),
-        )
+        return image
 
 
-def search_pairs(root: FloatArray, progress: Progress | None = None) -> PairSearch:
-    """Return the point at which the gap is closed, or the best that was found.
+def search_pairs(root: FloatArray, progress: Progress | None = None) -> Climb[PairPoint]:
+    """Return the best strategy and the best bound.
 
     Parameters
     ----------
@@ -88,31 +87,21 @@ def search_pairs(root: FloatArray, progress: Progress | None = None) -> PairSear
     progress : callable, optional
         Told of every step.
     """
-    others = 1.0 - np.eye(len(root))
-    point = pair_point(root, others)
-    best = PairSearch(point, point)
-    slacks, length = np.maximum(1.0 - point.distances, _SMALLEST_SLACK) * others, 0.0
-    for step in range(_MOST_STEPS):
-        if progress is not None:
-            progress(step, best.gap)
-        if not best.gap > _TARGET_GAP:
-            break
-        moved, slacks, length = central_step(
-            Iterate(point.weights, slacks, length), point.distances, _curvature(point)
-        )
-        moved = (moved + moved.T) / 2.0  # or else rounding, which is not symmetric, would grow
-        least = _SMALLEST_WEIGHT * float(np.max(moved))
-        point = pair_point(root, np.maximum(moved, least * others))
-        best = best.with_point(point)
-    return best
+    return climb(
+        # Averaged, or else rounding, which is not symmetric, would grow.
+        lambda weights: pair_point(root, (weights + weights.T) / 2.0),
+        1.0 - np.eye(len(root)),
+        target_gap=_TARGET_GAP,
+        smallest_weight=_SMALLEST_WEIGHT,
+        progress=progress,
+    )
 
 
 def pair_point(root: FloatArray, weights: FloatArray) -> PairPoint:
     """Return what there is to know at y > 0, with y rescaled to make the mean of D one.
 
-    As the columns of L sum to zero, ``R^T L R`` is that of all rows but the first, less the first;
-    there L is positive definite with entries of the right sign, and its Cholesky factor accurate
-    however far the weights are apart.
+    As the columns of L sum to zero, ``R^T L R`` is that of all rows but one, less that one. There L
+    is positive definite, and its Cholesky factor accurate though the weights are far apart.
     """
     ground = int(np.argmax(np.sum(weights, axis=1)))
     rest = np.arange(len(root)) != ground
@@ -137,24 +126,3 @@ def squared_distances(matrix: FloatArray) -> FloatArray:
 def _distances(gram: FloatArray) -> FloatArray:
     squares = np.diagonal(gram)
     return np.asarray(squares[:, None] + squares - 2.0 * gram)
-
-
-def _curvature(point: PairPoint) -> Callable[[FloatArray], FloatArray]:
-    """Return the map ``x -> y M y x``.
-
-    For many cells in single precision, which is twice as fast: what it
-    is needed for is only solved to two digits.
-    """
-    many = len(point.weights) > _MOST_CELLS_IN_DOUBLE
-    precision: type[np.floating[Any]] = np.float32 if many else np.float64
-    unit = float(np.mean(point.roots))
-    weights, measured = point.weights, point.contrasts.astype(precision)
-    kernel = (1.0 / (point.roots[:, None] / unit + point.roots / unit)).astype(precision)
-
-    def image(direction: FloatArray) -> FloatArray:
-        moved = laplacian(weights * (direction / unit)).astype(precision)
-        inner = (measured @ moved @ measured.T) * kernel
-        change = (measured.T @ inner @ measured).astype(np.float64)
-        return weights * _distances(change)
-
-    return image

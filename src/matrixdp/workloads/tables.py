@@ -1,0 +1,179 @@
+r"""The optimum for contingency tables, of any size and in closed form but for a few numbers.
+
+Let the workload be a union of products of Identity and Total. With P_S the projection on contrasts
+in the attributes S and on means in the others, its Gram matrix is ``sum over S of g_S P_S``,
+``g_S = sum over tables that keep S of prod of the sizes of what they sum over``. Both strategy
+problems are convex and stay the same if the cells of an attribute change places, so that some
+optimal Q stays the same as well: ``Q = sum of l_S P_S``, with error ``sum of c_S / l_S``,
+``c_S = g_S prod_(i in S) (n_i - 1)``. What is left is to find l.
+
+*Adding or removing a record.* The diagonal of Q is constant, ``sum of l_S rank(P_S) / n = 1``;
+hence ``l = g^(1/2)`` up to a factor, and the SVD bound is attained.
+
+*Replacing a record.* Cells that differ in the attributes T are at the squared distance
+``sum of E_TS l_S``, ``E_TS = 2 p_S (1 - prod_(i in S and T) -1 / (n_i - 1))`` with
+``p_S = rank(P_S) / n``. For all ``y >= 0`` on the sets T,
+
+    sum of c_S / l_S >= (sum over S of (c_S (E^T y)_S)^(1/2))^2 / sum(y),
+
+the dual that `interior_point` solves. The mean of all cells, S empty, is in no distance: it is the
+number of records, which is public.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.workloads.interior_point import climb
+from matrixdp.workloads.operator import FloatArray, Workload
+from matrixdp.workloads.ranges import Identity, Total
+from matrixdp.workloads.strategy import Strategy
+
+__all__ = ["has_optimal_tables", "optimal_tables"]
+
+_MOST_ATTRIBUTES = 10
+_TARGET_GAP = 1e-10
+_SMALLEST_WEIGHT = 1e-25
+# The noise of the total may add this share to the error.
+_SHARE_OF_THE_TOTAL = 2.0**-22
+# Sums of positive numbers with a few roundings each are off by far less.
+_ROUNDED = 1.0 - 2.0**-40
+
+
+def has_optimal_tables(workload: Workload, neighbouring: Neighbouring) -> bool:
+    """Tell whether a workload consists of tables, and for replacing of at most ten attributes."""
+    factors = (factor for term in workload.terms() for factor in term)
+    few = neighbouring == "add-remove" or len(workload.dimensions) <= _MOST_ATTRIBUTES
+    return few and all(isinstance(factor, Identity | Total) for factor in factors)
+
+
+def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> tuple[Strategy, float]:
+    """Return the optimal strategy for contingency tables, and a lower bound of every error.
+
+    Parameters
+    ----------
+    workload : Workload
+        A union of products of Identity and Total, of at most 2**26 cells.
+    neighbouring : {"add-remove", "replace"}
+        With "replace" some query must depend on more than the number of records.
+    """
+    workload.check_histogram()
+    eigenvalues = _eigenvalues(workload)
+    ranks = _along_attributes([np.array([1.0, size - 1.0]) for size in workload.dimensions])
+    if neighbouring == "add-remove":
+        levels = np.sqrt(eigenvalues)
+        mean = float(np.sum(levels * ranks)) / workload.cells
+        return _strategy(workload, levels / mean), mean**2 * workload.cells * _ROUNDED
+    levels, bound = _for_replacement(workload.dimensions, eigenvalues * ranks)
+    return _strategy(workload, levels), bound
+
+
+def _eigenvalues(workload: Workload) -> FloatArray:
+    """Return g_S, laid out as 2 x .. x 2: whether each attribute is in S."""
+    total = np.zeros((2,) * len(workload.dimensions))
+    for term in workload.terms():
+        own = [
+            np.array([float(factor.cells), 0.0]) if isinstance(factor, Total) else np.ones(2)
+            for factor in term
+        ]
+        total += _along_attributes(own)
+    return total
+
+
+def _along_attributes(parts: list[FloatArray]) -> FloatArray:
+    """Return the outer product of one array for each attribute."""
+    array = np.ones(())
+    for part in parts:
+        array = np.multiply.outer(array, part)
+    return array
+
+
+def _strategy(workload: Workload, levels: FloatArray) -> Strategy:
+    """Return A with ``A^T A = sum of l_S P_S``: contrasts of each attribute, with weights."""
+    sizes = workload.dimensions
+    bases = [np.asarray(linalg.helmert(size, full=True)) for size in sizes]
+    kinds = [np.minimum(np.arange(size), 1) for size in sizes]
+    return Strategy(bases, np.sqrt(levels)[np.ix_(*kinds)])
+
+
+class _TablePoint(NamedTuple):
+    """A point of the dual for replacing a record, scaled so that the mean of r is 1."""
+
+    distances: FloatArray  # E
+    costs: FloatArray  # c
+    weights: FloatArray  # y
+
+    @property
+    def pulled(self) -> FloatArray:
+        """``E^T y``."""
+        return np.asarray(self.distances.T @ self.weights)
+
+    @property
+    def levels(self) -> FloatArray:
+        """The l that belongs to y."""
+        return np.sqrt(self.costs / self.pulled)
+
+    @property
+    def reached(self) -> FloatArray:
+        """The squared distances."""
+        return np.asarray(self.distances @ self.levels)
+
+    @property
+    def bound(self) -> float:
+        """The lower bound, off by a few roundings."""
+        roots = math.fsum(np.sqrt(self.costs * self.pulled).tolist())
+        return roots**2 / math.fsum(self.weights.tolist())
+
+    @property
+    def value(self) -> float:
+        """The error of the strategy, once its largest distance is brought to 1."""
+        return float(np.sum(self.costs / self.levels)) * float(np.max(self.reached))
+
+    def curvature(self) -> Callable[[FloatArray], FloatArray]:
+        """Return the map ``x -> y E diag(l / (2 E^T y)) E^T y x``."""
+        slopes = self.levels / (2.0 * self.pulled)
+
+        def image(direction: FloatArray) -> FloatArray:
+            inner = slopes * (self.distances.T @ (self.weights * direction))
+            return np.asarray(self.weights * (self.distances @ inner))
+
+        return image
+
+
+def _table_point(distances: FloatArray, costs: FloatArray, weights: FloatArray) -> _TablePoint:
+    """Return the point with y rescaled: ``sum(y r) = sum (c E^T y)^(1/2) = sum(y)``."""
+    mean = float(np.sum(np.sqrt(costs * (distances.T @ weights)))) / float(np.sum(weights))
+    return _TablePoint(distances, costs, weights * mean**2)
+
+
+def _for_replacement(sizes: tuple[int, ...], costs: FloatArray) -> tuple[FloatArray, float]:
+    """Return l with a largest distance of 1, and the bound."""
+    asked = (costs > 0.0).ravel()
+    asked[0] = False
+    distances = _squared_distances(sizes)
+    own = costs.ravel()[asked]
+    found = climb(
+        lambda weights: _table_point(distances[:, asked], own, weights),
+        np.ones(len(distances)),
+        target_gap=_TARGET_GAP,
+        smallest_weight=_SMALLEST_WEIGHT,
+    )
+    levels = np.zeros(costs.size)
+    levels[asked] = found.primal.levels / np.max(found.primal.reached)
+    levels[0] = costs.flat[0] / (_SHARE_OF_THE_TOTAL * found.primal.value)
+    return levels.reshape(costs.shape), found.dual.bound * _ROUNDED
+
+
+def _squared_distances(sizes: tuple[int, ...]) -> FloatArray:
+    """Return ``E_TS`` for all sets T in which cells can differ, that is of sizes above 1."""
+    shape = (2,) * len(sizes)
+    shares = _along_attributes([np.array([1.0, size - 1.0]) / size for size in sizes]).ravel()
+    sets = np.array(list(np.ndindex(shape)), dtype=bool)
+    opposite = np.array([-1.0 / (size - 1.0) if size > 1 else 1.0 for size in sizes])
+    possible = [kind for kind in sets if kind.any() and all(np.array(sizes)[kind] > 1)]
+    ratios = [np.prod(np.where(kind & sets, opposite, 1.0), axis=1) for kind in possible]
+    return np.asarray(2.0 * shares * (1.0 - np.array(ratios)))
