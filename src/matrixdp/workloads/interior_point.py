@@ -26,9 +26,9 @@ Progress = Callable[[int, float], None]
 """Told the number of steps and the relative gap after each."""
 
 _MOST_STEPS = 60
-_SMALLEST_SLACK = 1e-3
+_SMALLEST_SLACK = 0.1
 _MOST_INNER_STEPS = 200
-_INNER_TOLERANCE = 1e-2
+_INNER_TOLERANCE = 3e-3
 _BOUNDARY = 0.95  # of the way to where some weight or slack would vanish
 # Of the mean of w z, for the next step: where the last one went all the way, and otherwise.
 _AFTER_A_FULL_STEP = 0.01
@@ -155,7 +155,7 @@ def _length(step: FloatArray) -> float:
 def _conjugate_gradients(
     image: Callable[[FloatArray], FloatArray], residual: FloatArray, conditioner: FloatArray
 ) -> FloatArray:
-    """Return the solution of a symmetric, positive semidefinite equation to two digits or so."""
+    """Return the solution of a symmetric, positive semidefinite equation to two or three digits."""
     solution = np.zeros_like(residual)
     direction = conditioner * residual
     product = first = float(np.vdot(residual, direction))

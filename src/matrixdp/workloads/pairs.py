@@ -27,7 +27,7 @@ from matrixdp.workloads.operator import FloatArray
 
 __all__ = ["PairPoint", "laplacian", "search_pairs", "squared_distances"]
 
-_TARGET_GAP = 5e-7
+_TARGET_GAP = 8e-7
 # So far apart weights may be for a Cholesky decomposition to see that their Laplacian is connected.
 _SMALLEST_WEIGHT = 1e-14
 _MOST_CELLS_IN_DOUBLE = 512
@@ -60,7 +60,7 @@ class PairPoint(NamedTuple):
         """Return the map ``x -> y M y x``.
 
         For many cells in single precision, which is twice as fast: what it is needed for is only
-        solved to two digits.
+        solved to two or three digits.
         """
         many = len(self.weights) > _MOST_CELLS_IN_DOUBLE
         precision: type[np.floating[Any]] = np.float32 if many else np.float64
