@@ -47,6 +47,14 @@ def test_optimise_saves_what_the_others_read(capsys: pytest.CaptureFixture[str])
     assert np.load("out.npy").shape == (16, 1)
 
 
+def test_where_no_bound_is_known_there_is_no_gap(capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("ramp.npy", np.arange(100.0)[None, :])
+    question = ["--workload", "ramp.npy*total:100", "--neighbouring", "replace"]
+    assert main(["workload", "optimise", *question, "--output", "s.npz", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gap"] is None
+    assert load_strategy("s.npz").certificate.lower_bound == 0.0
+
+
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workload", "optimise", *PREFIX]) == 0
     assert "no strategy is below" in capsys.readouterr().out

@@ -17,7 +17,12 @@ from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.mechanisms.matrix_files import FORMATS, check_target, read_matrix
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.mechanisms.statement import statement_path
-from matrixdp.mechanisms.strategy_file import check_strategy_target, load_strategy, save_strategy
+from matrixdp.mechanisms.strategy_file import (
+    check_strategy_target,
+    load_strategy,
+    save_strategy,
+    stated_gap,
+)
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.rounding import shown_down, shown_up
@@ -81,7 +86,7 @@ def optimise(
                 "neighbouring": relation,
                 "rmse": found.rmse,
                 "rmse_lower_bound": bound,
-                "gap": found.certificate.gap,
+                "gap": stated_gap(found.certificate),
                 "strategy": None if output is None else str(output),
             }
         )
