@@ -83,6 +83,20 @@ def test_a_matrix_of_queries_and_several_attributes() -> None:
     assert len(Path("two.csv").read_text().splitlines()) == 4 + 4 * 7
 
 
+@pytest.mark.parametrize(
+    "name", ["a+b.npy", "a*b.npy", "a b.npy", " a.npy", "queries.npy", "a:b.npy"]
+)
+def test_a_file_of_any_name_can_be_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(name, np.tril(np.ones((16, 16))))
+    quoted = ["--workload", f'total:16 + "{name}"', "--neighbouring", "add-remove"]
+    assert main(["workload", "answer", "counts.npy", "out.npy", *quoted, *BUDGET]) == 0
+    assert np.load("out.npy").shape == (17, 1)
+    before = Path(name).read_bytes()
+    assert main(["workload", "answer", "counts.npy", name, *quoted, *BUDGET, "--force"]) == 2
+    assert "which is read" in capsys.readouterr().err
+    assert Path(name).read_bytes() == before
+
+
 def test_the_error_is_known_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
     draw = MatrixMechanism.release
@@ -143,6 +157,14 @@ def test_post_processing() -> None:
         (["optimise", "--workload", "prefix:0", "--neighbouring", "replace"], "size=0"),
         (["optimise", "--workload", "prefix:9999", "--neighbouring", "replace"], "merge cells"),
         (["optimise", "--workload", "no.npy", "--neighbouring", "replace"], "no.npy"),
+        (["optimise", "--workload", 'x+"a+b.npy', "--neighbouring", "replace"], "not closed"),
+        (["optimise", "--workload", '"a+b.npy"', "--neighbouring", "replace"], "does not exist"),
+        (["optimise", "--workload", '"a"b.npy', "--neighbouring", "replace"], "whole name"),
+        (["optimise", "--workload", 'a"b"', "--neighbouring", "replace"], "whole name"),
+        (["optimise", "--workload", '"prefix:4"', "--neighbouring", "replace"], "whole name"),
+        (["optimise", "--workload", '""', "--neighbouring", "replace"], "whole name"),
+        (["optimise", "--workload", "prefix:4*", "--neighbouring", "replace"], "not understood"),
+        (["optimise", "--workload", "", "--neighbouring", "replace"], "not understood"),
         (["optimise", "--workload", "prefix:4+prefix:5", "--neighbouring", "replace"], "layout"),
         (["optimise", "--workload", "prefix:4", "--neighbouring", "swap"], "swap"),
         (["optimise", *PREFIX, "--output", "s.txt"], "s.txt"),
