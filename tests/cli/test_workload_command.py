@@ -15,6 +15,8 @@ from matrixdp.mechanisms.strategy_file import load_strategy
 PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
 PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]
 CUBE = ["--workload", "*".join(["prefix:8192"] * 3), "--neighbouring", "add-remove"]
+MANY = ["--workload", "*".join(["prefix:16"] * 65), "--neighbouring"]
+UNION = ["*".join(["prefix:8"] * 12), "*".join(["prefix:8"] * 11 + ["total:8"])]
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
 
 
@@ -148,6 +150,45 @@ def test_post_processing() -> None:
     assert load_answers("out.npy").post_processing == ("non-negative", "whole")
 
 
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize(
+    ("factor", "count"), [("ranges:64", 10), ("prefix:16", 64), ("prefix:2", 200)]
+)
+def test_more_queries_than_anything_holds_are_still_optimised(
+    factor: str, count: int, relation: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = ["--workload", "*".join([factor] * count), "--neighbouring", relation, "--json"]
+    assert main(["workload", "optimise", *question]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["queries"] > 2**53
+    one = ["--workload", factor, "--neighbouring", "add-remove", "--json"]
+    assert main(["workload", "optimise", *one]) == 0
+    single = json.loads(capsys.readouterr().out)
+    least = single["rmse"] ** count
+    if relation == "add-remove":
+        assert found["rmse"] == pytest.approx(least, rel=1e-6)
+        assert found["gap"] < 1e-6
+    else:
+        assert found["rmse_lower_bound"] <= found["rmse"] <= 2.0 * least * (1 + 1e-6)
+    assert main(["workload", "evaluate", *question]) == 0
+    errors = json.loads(capsys.readouterr().out)["rmse"]
+    assert errors["lower bound"] <= errors["optimal"] == found["rmse"] <= errors["direct"]
+
+
+@pytest.mark.parametrize("command", ["optimise", "evaluate"])
+def test_too_little_memory_is_no_defect(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 4 GiB")
+
+    monkeypatch.setattr("matrixdp.cli.workload.optimal_strategy", fail)
+    assert main(["workload", command, *PREFIX]) == 2
+    told = capsys.readouterr().err
+    assert "not enough memory (Unable to allocate 4 GiB)" in told
+    assert told.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -179,6 +220,17 @@ def test_post_processing() -> None:
             ["evaluate", "--workload", "*".join(["total:99"] * 5), "--neighbouring", "add-remove"],
             "leave out attributes",
         ),
+        (["optimise", *MANY, "add-remove"], "leave out attributes"),
+        (["optimise", *MANY, "replace"], "leave out attributes"),
+        (["evaluate", *MANY, "add-remove"], "leave out attributes"),
+        (
+            ["evaluate", "--workload", "*".join(["huge.npy"] * 8), "--neighbouring", "add-remove"],
+            "scale",
+        ),
+        (
+            ["evaluate", "--workload", f"{UNION[0]} + {UNION[1]}", "--neighbouring", "replace"],
+            "leave out attributes",
+        ),
         (["optimise", *PREFIX, "--output", "taken.npz"], "taken.npz.json exists"),
         (["evaluate", "--workload", "total:4", "--neighbouring", "replace"], "subtract"),
         (["answer", "counts.csv", "out.npy", *PREFIX, *BUDGET], "16 cells"),
@@ -199,6 +251,7 @@ def test_bad_input_writes_nothing(
     arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save("halves.npy", np.full(16, 0.5))
+    np.save("huge.npy", np.full((1, 2), 2.0**100))
     Path("taken.npz.json").write_text("{}")
     before = sorted(path.name for path in folder.iterdir())
     assert main(["workload", *arguments]) == 2

@@ -125,6 +125,11 @@ def evaluate(
         errors[strategy.name] = saved.sensitivity(relation) * math.sqrt(total)
     if relation == "add-remove":
         errors["SVD bound"] = math.sqrt(svd_bound(queries) / queries.rows)
+    if not all(map(math.isfinite, errors.values())):
+        raise InvalidParameterError(
+            f"workload {workload!r} has errors beyond the largest float: scale its entries down, "
+            "or leave out attributes"
+        )
     if as_json:
         print_json({"workload": repr(queries), "neighbouring": relation, "rmse": errors})
         return
