@@ -17,6 +17,8 @@ _UNIT = sys.float_info.epsilon / 2
 _MOST_EXCHANGES = 100
 # Full exchanges that may fail to lower the number of infeasible entries, before single ones.
 _PATIENCE = 3
+# Of the rounding of a slope: what a decomposition leaves of one that it makes 0.
+_LEFT = 16.0
 
 
 class Trial(NamedTuple):
@@ -59,7 +61,7 @@ def nearest_nonnegative(matrix: FloatArray, free: FloatArray) -> FloatArray | No
     if found is None:
         return None
     positive, trial = found
-    if not bool(np.all(np.abs(trial.slope[positive]) <= trial.slack[positive])):
+    if not bool(np.all(np.abs(trial.slope[positive]) <= _LEFT * trial.slack[positive])):
         return None
     return np.where(positive, np.maximum(free + trial.moved, 0.0), 0.0)
 
