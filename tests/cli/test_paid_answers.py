@@ -104,6 +104,28 @@ def test_post_processing_that_is_interrupted(
     np.testing.assert_array_equal(saved.answers, drawn[0].answers)
 
 
+def test_an_interrupt_while_drawing_waits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = MatrixMechanism.release
+
+    def release(mechanism: MatrixMechanism, counts: np.ndarray) -> WorkloadRelease:
+        os.kill(os.getpid(), signal.SIGINT)
+        return draw(mechanism, counts)
+
+    monkeypatch.setattr(MatrixMechanism, "release", release)
+    assert main(POST_PROCESSED) == 130
+    assert "not post-processed: interrupted" in capsys.readouterr().err
+    assert load_answers("out.npy").post_processing == ()
+
+
+def test_nothing_is_lost_where_nothing_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("matrixdp.postprocess.counts.whole_counts", failing(MemoryError()))
+    monkeypatch.setattr("matrixdp.cli.paid_answers.typer.echo", failing(BrokenPipeError()))
+    assert main(POST_PROCESSED) == 2
+    assert load_answers("out.npy").post_processing == ()
+
+
 def test_an_interrupt_while_writing_waits(
     drawn: list[WorkloadRelease], monkeypatch: pytest.MonkeyPatch
 ) -> None:

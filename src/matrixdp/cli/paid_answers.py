@@ -81,8 +81,10 @@ def answer_into(
     interrupts = _Interrupts()
     with interrupts.held():
         release = mechanism.release(counts)
-        answers, done = _post_processed(release, steps, interrupts)
-        _save(mechanism, answers, target, done, force=force)
+        answers, failure = _post_processed(release, steps, interrupts)
+        _save(mechanism, answers, target, () if failure else steps, force=force)
+    if failure:  # told when nothing can be lost any more, not even by that
+        typer.echo(f"matrixdp: the answers are not post-processed: {failure}", err=True)
     if interrupts.came:
         typer.echo(f"matrixdp: wrote {target} and {statement_path(target)}", err=True)
         raise KeyboardInterrupt
@@ -90,19 +92,19 @@ def answer_into(
 
 def _post_processed(
     release: WorkloadRelease, steps: tuple[str, ...], interrupts: _Interrupts
-) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Return the answers and what was done to them, which is nothing if that fails."""
+) -> tuple[NDArray[Any], str | None]:
+    """Return the answers; or if that fails those without post-processing, and why."""
     plain = release.answers
     if not steps:
-        return plain, ()
+        return plain, None
     reason = "interrupted"
     with interrupts.let_through():
         try:
-            return release.workload.apply(_processed(release, steps)), steps
+            if not interrupts.came:
+                return release.workload.apply(_processed(release, steps)), None
         except Exception as failure:  # noqa: BLE001 (whatever it is, the answers are paid for)
             reason = str(failure) or type(failure).__name__
-    typer.echo(f"matrixdp: the answers are not post-processed: {reason}", err=True)
-    return plain, ()
+    return plain, reason
 
 
 def _processed(release: WorkloadRelease, steps: tuple[str, ...]) -> NDArray[Any]:

@@ -22,7 +22,7 @@ _LEFT = 16.0
 
 
 class Trial(NamedTuple):
-    """The best x that is 0 wherever it is not said to be positive, x0 away from where it is free.
+    """The best x that is 0 wherever it is not said to be positive.
 
     Attributes
     ----------

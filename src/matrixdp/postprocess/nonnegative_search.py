@@ -58,6 +58,7 @@ class _Search:
         self._noise = noise
         self._squares = _squared_columns(strategy)
         self._moved = np.zeros(len(free))
+        self._image = strategy.apply(self._moved)
         self._positive: BoolArray | None = None
 
     def attempt(self, positive: BoolArray) -> Trial:
