@@ -113,8 +113,9 @@ def semidefinite_eigenvalue_bounds(
 ) -> FloatArray:
     """Return lower bounds, none below 0, of the eigenvalues of a positive semidefinite matrix.
 
-    The matrix is known up to an error in Frobenius norm; values and vectors are what a float
-    eigendecomposition says of it, and are verified as in `eigenvalue_lower_bounds`.
+    The matrix is known up to an error in Frobenius norm, and two roundings of its entries; values
+    and vectors are what a float eigendecomposition says of it, and are verified as in
+    `eigenvalue_lower_bounds`.
     """
     clipped = np.maximum(values, 0.0)
     defect = _orthonormality_defect(vectors)
@@ -192,7 +193,9 @@ def _residual_norm(matrix: FloatArray, left: FloatArray, right: FloatArray) -> f
     A float product of k terms per entry is off by at most ``(k + 2) u |L| |R|`` entrywise, in any
     order of summation (Higham 2002, section 3.5). Summed in blocks, k is the size of a block plus
     the number of blocks. The rounding of the columns scaled by the caller and of the subtraction is
-    within twice that, and what underflows within as many tiny numbers as there are terms.
+    within twice that, and what underflows within as many tiny numbers as there are terms. The
+    bound holds for every A whose entries are within two roundings of the given ones: the
+    subtractions use at most ``(k - 1) u |A|`` of the ``2 (k + 2) u |A|`` that are added.
     """
     length = left.shape[1]
     terms = min(length, _SUMMED_TOGETHER) + -(-length // _SUMMED_TOGETHER)

@@ -116,6 +116,9 @@ def test_all_keep_the_promise_and_none_beats_imgm(
 def test_the_classic_formula_refuses_large_claims() -> None:
     refused = by_name(epsilon=10.0)["classic, one release"]
     assert (refused.noise_scale, refused.frobenius_error, refused.true_epsilon) == (None,) * 3
+    assert refused.refusal is not None
+    assert "epsilon=10.0 is above 1" in refused.refusal
+    assert by_name(epsilon=1.0)["classic, one release"].refusal is None
     assert by_name(epsilon=10.0, steps=100)["classic, Theorem 3.4"].noise_scale is not None
 
 
@@ -264,3 +267,11 @@ def test_the_docs_quote_the_account(
     assert main(shlex.split(command)[2:]) == 0
     told = capsys.readouterr().out
     assert [line.rstrip() for line in told.splitlines()] == shown.splitlines()
+
+
+def test_an_accountant_that_does_not_apply_says_why() -> None:
+    pytest.importorskip("dp_accounting")
+    refused = by_name(epsilon=1e-4, delta=1e-300, steps=3, sampling_rate=0.1)["IMGM, PLD"]
+    assert refused.noise_scale is None
+    assert refused.refusal is not None
+    assert "delta=1e-300 is below" in refused.refusal

@@ -197,8 +197,22 @@ def test_compare_fits_a_terminal(
     assert main(["compare", "--rows", "3", "--columns", "3", "--epsilon", "9", "--delta", "1e-5"]
                 ) == 0  # fmt: skip
     told = capsys.readouterr().out
-    assert "refused" in told
     assert "the same noise" in told
+    assert told.count("refused") == 2  # in the table, and below it why
+    assert "classic, one release is refused: epsilon=9.0 is above 1" in told
+
+
+def test_compare_says_why_something_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(capsys, "compare", *SMALL)
+    contenders = record["contenders"]
+    assert isinstance(contenders, list)
+    for one in contenders:
+        if one["mechanism"] == "classic":
+            assert one["noise_scale"] is None
+            assert one["refusal"].startswith("epsilon=4.0 is above 1")
+        else:
+            assert one["noise_scale"] > 0
+            assert one["refusal"] is None
 
 
 def test_audit_claim(capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,6 +334,14 @@ def test_audit_curves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
          "sensitivity=5e-324"),
         (["audit", "run", "--mechanism", "imgm", *SMALL, "--sensitivity", "1e300", "--exact"],
          "rescale"),
+        *[(["audit", "run", "--mechanism", name, *SMALL, "--epsilon", "0.5", "--sensitivity",
+            "1e308"], told)
+          for name, told in [
+              ("imgm", "sensitivity of bound=1e+308"),
+              ("analytic", "sensitivity has radius 1e+308"),
+              ("classic", "sensitivity=1e+308"),
+              ("mvg", "sensitivity=1e+308"),
+          ]],
         (["audit", "run", "--mechanism", "matrix", *SMALL, "--sensitivity", "2"],
          "sensitivity=2.0"),
         (["audit", "curves", "--tables", "no", "--figures", "no"], "does not exist; make it first"),

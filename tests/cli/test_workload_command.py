@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrixdp import CalibrationError
 from matrixdp.cli.main import main
 from matrixdp.mechanisms.answers_file import load_answers
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
@@ -16,6 +15,8 @@ from matrixdp.mechanisms.strategy_file import load_strategy
 PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
 PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]
 CUBE = ["--workload", "*".join(["prefix:8192"] * 3), "--neighbouring", "add-remove"]
+MANY = ["--workload", "*".join(["prefix:16"] * 65), "--neighbouring"]
+UNION = ["*".join(["prefix:8"] * 12), "*".join(["prefix:8"] * 11 + ["total:8"])]
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
 
 
@@ -48,6 +49,14 @@ def test_optimise_saves_what_the_others_read(capsys: pytest.CaptureFixture[str])
     assert np.load("out.npy").shape == (16, 1)
 
 
+def test_where_no_bound_is_known_there_is_no_gap(capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("ramp.npy", np.arange(100.0)[None, :])
+    question = ["--workload", "ramp.npy*total:100", "--neighbouring", "replace"]
+    assert main(["workload", "optimise", *question, "--output", "s.npz", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gap"] is None
+    assert load_strategy("s.npz").certificate.lower_bound == 0.0
+
+
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workload", "optimise", *PREFIX]) == 0
     assert "no strategy is below" in capsys.readouterr().out
@@ -74,6 +83,20 @@ def test_a_matrix_of_queries_and_several_attributes() -> None:
     union = ["--workload", "prefix:4*total:4 + identity:4*ranges:4:2", "--neighbouring", "replace"]
     assert main(["workload", "answer", "counts.csv", "two.csv", *union, *BUDGET]) == 0
     assert len(Path("two.csv").read_text().splitlines()) == 4 + 4 * 7
+
+
+@pytest.mark.parametrize(
+    "name", ["a+b.npy", "a*b.npy", "a b.npy", " a.npy", "queries.npy", "a:b.npy"]
+)
+def test_a_file_of_any_name_can_be_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(name, np.tril(np.ones((16, 16))))
+    quoted = ["--workload", f'total:16 + "{name}"', "--neighbouring", "add-remove"]
+    assert main(["workload", "answer", "counts.npy", "out.npy", *quoted, *BUDGET]) == 0
+    assert np.load("out.npy").shape == (17, 1)
+    before = Path(name).read_bytes()
+    assert main(["workload", "answer", "counts.npy", name, *quoted, *BUDGET, "--force"]) == 2
+    assert "which is read" in capsys.readouterr().err
+    assert Path(name).read_bytes() == before
 
 
 def test_the_error_is_known_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,22 +150,43 @@ def test_post_processing() -> None:
     assert load_answers("out.npy").post_processing == ("non-negative", "whole")
 
 
-@pytest.mark.parametrize("step", ["nonnegative_estimate", "whole_counts"])
-def test_drawn_answers_are_never_lost(
-    step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize(
+    ("factor", "count"), [("ranges:64", 10), ("prefix:16", 64), ("prefix:2", 200)]
+)
+def test_more_queries_than_anything_holds_are_still_optimised(
+    factor: str, count: int, relation: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: object) -> None:
-        raise CalibrationError("it did not converge")
+    question = ["--workload", "*".join([factor] * count), "--neighbouring", relation, "--json"]
+    assert main(["workload", "optimise", *question]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["queries"] > 2**53
+    one = ["--workload", factor, "--neighbouring", "add-remove", "--json"]
+    assert main(["workload", "optimise", *one]) == 0
+    single = json.loads(capsys.readouterr().out)
+    least = single["rmse"] ** count
+    if relation == "add-remove":
+        assert found["rmse"] == pytest.approx(least, rel=1e-6)
+        assert found["gap"] < 1e-6
+    else:
+        assert found["rmse_lower_bound"] <= found["rmse"] <= 2.0 * least * (1 + 1e-6)
+    assert main(["workload", "evaluate", *question]) == 0
+    errors = json.loads(capsys.readouterr().out)["rmse"]
+    assert errors["lower bound"] <= errors["optimal"] == found["rmse"] <= errors["direct"]
 
-    monkeypatch.setattr(f"matrixdp.postprocess.counts.{step}", fail)
-    options = [*PREFIX, *BUDGET, "--nonnegative", "--whole", "--json"]
-    assert main(["workload", "answer", "counts.npy", "out.npy", *options]) == 0
+
+@pytest.mark.parametrize("command", ["optimise", "evaluate"])
+def test_too_little_memory_is_no_defect(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 4 GiB")
+
+    monkeypatch.setattr("matrixdp.cli.workload.optimal_strategy", fail)
+    assert main(["workload", command, *PREFIX]) == 2
     told = capsys.readouterr().err
-    assert "not post-processed: it did not converge" in told
+    assert "not enough memory (Unable to allocate 4 GiB)" in told
     assert told.count("\n") == 1
-    saved = load_answers("out.npy")
-    assert saved.post_processing == ()
-    assert np.any(saved.answers != np.rint(saved.answers))
 
 
 @pytest.mark.parametrize(
@@ -154,6 +198,14 @@ def test_drawn_answers_are_never_lost(
         (["optimise", "--workload", "prefix:0", "--neighbouring", "replace"], "size=0"),
         (["optimise", "--workload", "prefix:9999", "--neighbouring", "replace"], "merge cells"),
         (["optimise", "--workload", "no.npy", "--neighbouring", "replace"], "no.npy"),
+        (["optimise", "--workload", 'x+"a+b.npy', "--neighbouring", "replace"], "not closed"),
+        (["optimise", "--workload", '"a+b.npy"', "--neighbouring", "replace"], "does not exist"),
+        (["optimise", "--workload", '"a"b.npy', "--neighbouring", "replace"], "whole name"),
+        (["optimise", "--workload", 'a"b"', "--neighbouring", "replace"], "whole name"),
+        (["optimise", "--workload", '"prefix:4"', "--neighbouring", "replace"], "whole name"),
+        (["optimise", "--workload", '""', "--neighbouring", "replace"], "whole name"),
+        (["optimise", "--workload", "prefix:4*", "--neighbouring", "replace"], "not understood"),
+        (["optimise", "--workload", "", "--neighbouring", "replace"], "not understood"),
         (["optimise", "--workload", "prefix:4+prefix:5", "--neighbouring", "replace"], "layout"),
         (["optimise", "--workload", "prefix:4", "--neighbouring", "swap"], "swap"),
         (["optimise", *PREFIX, "--output", "s.txt"], "s.txt"),
@@ -166,6 +218,17 @@ def test_drawn_answers_are_never_lost(
         (["answer", "counts.npy", "counts.npy", *PREFIX, *BUDGET, "--force"], "which is read"),
         (
             ["evaluate", "--workload", "*".join(["total:99"] * 5), "--neighbouring", "add-remove"],
+            "leave out attributes",
+        ),
+        (["optimise", *MANY, "add-remove"], "leave out attributes"),
+        (["optimise", *MANY, "replace"], "leave out attributes"),
+        (["evaluate", *MANY, "add-remove"], "leave out attributes"),
+        (
+            ["evaluate", "--workload", "*".join(["huge.npy"] * 8), "--neighbouring", "add-remove"],
+            "scale",
+        ),
+        (
+            ["evaluate", "--workload", f"{UNION[0]} + {UNION[1]}", "--neighbouring", "replace"],
             "leave out attributes",
         ),
         (["optimise", *PREFIX, "--output", "taken.npz"], "taken.npz.json exists"),
@@ -188,6 +251,7 @@ def test_bad_input_writes_nothing(
     arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save("halves.npy", np.full(16, 0.5))
+    np.save("huge.npy", np.full((1, 2), 2.0**100))
     Path("taken.npz.json").write_text("{}")
     before = sorted(path.name for path in folder.iterdir())
     assert main(["workload", *arguments]) == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrixdp import Budget, FileFormatError, InvalidParameterError, MatrixMechanism
+from matrixdp import Budget, FileFormatError, InvalidParameterError, MatrixMechanism, ShapeError
 from matrixdp.mechanisms.answers_file import load_answers, save_answers
 from matrixdp.workloads import Prefix
 
@@ -106,3 +106,21 @@ def test_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_unknown_formats_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameterError, match="txt"):
         save_answers(MECHANISM, np.zeros(5), tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        (np.zeros(4), r"answers has shape \(4,\): pass one number for each of the 5 queries"),
+        (np.zeros((5, 1)), r"answers has shape \(5, 1\)"),
+        (np.array([1.0, 2.0, np.nan, 4.0, 5.0]), "answers must hold finite"),
+        (np.array([1.0, 2.0, -np.inf, 4.0, 5.0]), "answers must hold finite"),
+        (np.zeros(5, complex), "answers must hold finite real"),
+        (np.array(["1"] * 5), "answers must hold finite real"),
+        (np.zeros(5, bool), "answers must hold finite real"),
+    ],
+)
+def test_what_is_no_answer_is_not_written(answers: np.ndarray, told: str, tmp_path: Path) -> None:
+    with pytest.raises((ShapeError, InvalidParameterError), match=told):
+        save_answers(MECHANISM, answers, tmp_path / "a.npy")
+    assert list(tmp_path.iterdir()) == []

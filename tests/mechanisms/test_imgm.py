@@ -307,7 +307,7 @@ def test_simulation_has_the_same_covariance_and_is_no_release() -> None:
     simulated = mechanism.simulate(np.zeros((3, 3)), generator)
     single = mechanism.simulate(np.zeros((3, 3), np.float32), generator)
     assert single.array.dtype == np.float32
-    with pytest.raises(InvalidParameterError, match="generator is a int"):
+    with pytest.raises(InvalidParameterError, match="generator must be a numpy Generator, got int"):
         mechanism.simulate(np.zeros((3, 3)), 7)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="simulated"):
         Release(

@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from matrixdp import FileFormatError, InvalidParameterError, optimal_strategy
 from matrixdp.cli.main import main
 from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
 from matrixdp.workloads import Prefix, Product, marginals
+from matrixdp.workloads.certificate import Certificate
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,25 @@ def squeezed_and_broken(_: bytes) -> bytes:
         (edit("schema", "other/1"), "schema"),
         (edit("file", None), "not a statement"),
         (edit("neighbouring", "swap"), "not a saved strategy"),
-        (edit("value", "much"), "not a saved strategy"),
+        (edit("neighbouring", None), "neighbouring is missing or of the wrong kind"),
+        (edit("neighbouring", ["replace"]), "neighbouring is missing or of the wrong kind"),
+        (edit("workload", 3), "workload is missing"),
+        (edit("file", {"sha256": 3}), "file is missing"),
+        (edit("value", "much"), "value is missing or of the wrong kind"),
+        (edit("value", "7.5"), "value is missing or of the wrong kind"),
+        (edit("value", True), "value is missing or of the wrong kind"),
+        (edit("value", 10**400), "value is missing or of the wrong kind"),
+        (edit("value", float("nan")), "below"),
+        (edit("value", float("inf")), "below"),
+        (edit("lower_bound", None), "lower_bound is missing or of the wrong kind"),
+        (edit("lower_bound", float("nan")), "below"),
+        (edit("lower_bound", -1.0), "below"),
+        (edit("lower_bound", 1.0), "gap"),
+        (edit("value", 1e6), "gap"),
+        (edit("gap", 1e-3), "gap=0.001 is not the"),
+        (edit("gap", float("nan")), "gap"),
+        (edit("gap", None), "gap"),
+        (edit("gap", "0"), "gap is missing or of the wrong kind"),
         (edit("value", 0.0), "below"),
         (lambda folder: (folder / "s.npz.json").write_bytes(b"\xff\xfe{"), "not a statement"),
         (lambda folder: (folder / "s.npz.json").write_text("[" * 10**5), "not a statement"),
@@ -88,6 +108,9 @@ def squeezed_and_broken(_: bytes) -> bytes:
         (rewrite(lambda _: packed(factor_1=np.eye(2))), "arrays are damaged"),
         (rewrite(lambda _: packed(other=np.eye(2))), "empty"),
         (rewrite(squeezed_and_broken), "arrays are damaged"),
+        (rewrite(lambda _: packed(factor_0=np.ones(4))), "factor"),
+        (rewrite(lambda _: packed(factor_0=np.ones((0, 4)))), "factor"),
+        (rewrite(lambda _: packed(factor_0=np.full((4, 4), np.nan))), "factor"),
     ],
 )
 def test_damage_is_told(damage: Callable[[Path], None], told: str, tmp_path: Path) -> None:
@@ -99,6 +122,34 @@ def test_damage_is_told(damage: Callable[[Path], None], told: str, tmp_path: Pat
     command = ["--workload", "prefix:4", "--neighbouring", "add-remove"]
     found = ["--strategy", str(tmp_path / "s.npz")]
     assert main(["workload", "evaluate", *command, *found]) == 2
+
+
+def test_more_cells_than_a_histogram_has_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = optimal_strategy(Product([Prefix(3), Prefix(5)]), neighbouring="add-remove")
+    save_strategy(best, tmp_path / "s.npz")
+    monkeypatch.setattr("matrixdp.mechanisms.strategy_file.LARGEST_HISTOGRAM", 4)
+    with pytest.raises(FileFormatError, match=r"laid out as \(3, 5\)"):
+        load_strategy(tmp_path / "s.npz")
+
+
+def test_a_missing_gap_is_told(tmp_path: Path) -> None:
+    save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
+    path = tmp_path / "s.npz.json"
+    record = json.loads(path.read_text())
+    del record["gap"]
+    path.write_text(json.dumps(record))
+    with pytest.raises(FileFormatError, match="gap is missing"):
+        load_strategy(tmp_path / "s.npz")
+
+
+def test_a_strategy_without_a_bound_has_no_gap(tmp_path: Path) -> None:
+    best = optimal_strategy(Prefix(4), neighbouring="add-remove")
+    unbounded = replace(best, certificate=Certificate(best.certificate.value, 0.0))
+    save_strategy(unbounded, tmp_path / "s.npz")
+    assert json.loads((tmp_path / "s.npz.json").read_text())["gap"] is None
+    assert load_strategy(tmp_path / "s.npz").certificate == unbounded.certificate
 
 
 def test_only_npz(tmp_path: Path) -> None:

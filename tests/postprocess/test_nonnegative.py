@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from matrixdp import Budget, MatrixMechanism, ReleaseKey
+from matrixdp import Budget, MatrixMechanism, ReleaseKey, optimal_strategy
 from matrixdp.postprocess.counts import nonnegative_estimate
 from matrixdp.postprocess.nonnegative import nearest_nonnegative
 from matrixdp.privacy.guarantee import Neighbouring
@@ -65,6 +65,18 @@ def test_solutions_are_optimal_at_any_rank(shape: tuple[int, int]) -> None:
             _, least = optimize.nnls(matrix, measured)
             assert np.linalg.norm(matrix @ found - measured) == pytest.approx(least, abs=1e-9)
     assert solved == 20 or shape[0] < shape[1]
+
+
+@pytest.mark.parametrize("cells", [300, 600])
+def test_many_cells_are_solved_as_well(cells: int) -> None:
+    strategy = optimal_strategy(Prefix(cells), neighbouring="add-remove").strategy
+    rng = np.random.default_rng(10)
+    counts = np.where(rng.random(cells) < 0.2, rng.integers(0, 10, cells), 0).astype(float)
+    noisy = strategy.apply(counts) + rng.standard_normal(cells)
+    found = nearest_nonnegative(strategy.written_out(), strategy.reconstruct(noisy))
+    assert found is not None
+    expected, _ = optimize.nnls(strategy.written_out(), noisy, maxiter=10**4)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
 def test_nothing_to_mend_is_left_as_it_is() -> None:

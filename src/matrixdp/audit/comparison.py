@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_number
@@ -90,7 +91,7 @@ class Contender:
     credited) and ``amplified`` (amplification by sampling, then Theorem 3.4).
 
     ``noise_scale``, ``frobenius_error`` (root mean square, of each step) and ``true_epsilon`` are
-    None where the mechanism refuses, or the rule's accountant does not apply.
+    None where the mechanism refuses, or the rule's accountant does not apply; ``refusal`` says why.
     """
 
     mechanism: str
@@ -98,6 +99,7 @@ class Contender:
     noise_scale: float | None
     frobenius_error: float | None
     true_epsilon: float | None
+    refusal: str | None = None
 
     @property
     def name(self) -> str:
@@ -129,8 +131,8 @@ def compare(setting: Comparison) -> list[Contender]:
     MVG paper, Theorem 3.4: 5.01e+03
     """
     return [
-        _contender(setting, mechanism, rule, multiplier)
-        for mechanism, rule, multiplier in _multipliers(setting)
+        _contender(setting, mechanism, rule, find)
+        for mechanism, rule, find in _multipliers(setting)
     ]
 
 
@@ -145,14 +147,20 @@ def claimed_noise(setting: Comparison, mechanism: str) -> float | None:
         raise InvalidParameterError(
             f"mechanism={mechanism!r} is not known: use one of {', '.join(_FORMULAS)}"
         )
-    multiplier = _claimed(setting, formula)
-    return None if multiplier is None else _scaled(setting, multiplier)
+    try:
+        multiplier = _claimed(setting, formula)
+    except CalibrationError:
+        return None
+    return _scaled(setting, multiplier)
 
 
 _Formula = Callable[[Comparison, float, float], float]
 
 
-def _claimed(setting: Comparison, formula: _Formula) -> float | None:
+def _claimed(setting: Comparison, formula: _Formula) -> float:
+    """Return the multiplier by claims alone, or raise a CalibrationError that says why not."""
+    refusals: list[str] = []
+
     def noise(epsilon: float, delta: float) -> float:
         """Return the multiplier for a claim: infinitely much where it is refused."""
         try:
@@ -160,15 +168,18 @@ def _claimed(setting: Comparison, formula: _Formula) -> float | None:
                 epsilon, delta, sampling_rate=setting.sampling_rate, sampling="poisson"
             )
             return formula(setting, base.epsilon, base.delta)
-        except InvalidParameterError:
+        except InvalidParameterError as refusal:
+            refusals.append(str(refusal))
             return math.inf
 
     try:
         each = best_equal_claims(setting.epsilon, setting.delta, setting.steps, noise)
-    except CalibrationError:
-        return None
+    except CalibrationError as failure:
+        raise CalibrationError(refusals[-1] if refusals else str(failure)) from failure
     multiplier = noise(each.epsilon, each.delta)
-    return multiplier if multiplier < math.inf else None
+    if not multiplier < math.inf:
+        raise CalibrationError(refusals[-1])
+    return multiplier
 
 
 def _analytic(_: Comparison, epsilon: float, delta: float) -> float:
@@ -201,22 +212,23 @@ _FORMULAS: dict[str, _Formula] = {
 }
 
 
-def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, float | None]]:
-    """Yield mechanism, rule and noise multiplier of every contender."""
+def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, Callable[[], float]]]:
+    """Yield mechanism, rule and how to find the noise multiplier of every contender."""
     once, sampled = setting.steps == 1, setting.sampling_rate < 1.0
+    exact = partial(_exact, setting)
     if sampled:
-        yield "IMGM", "PLD", _accounted(setting, Accountant.PLD)
-        yield "IMGM", "exact, unsampled", _exact(setting)
+        yield "IMGM", "PLD", partial(_accounted, setting, Accountant.PLD)
+        yield "IMGM", "exact, unsampled", exact
         rule = "amplified"
     else:
         for mechanism in ("IMGM", "analytic"):
-            yield mechanism, "one release" if once else "exact", _exact(setting)
+            yield mechanism, "one release" if once else "exact", exact
         rule = "one release" if once else "Theorem 3.4"
-    yield "analytic", "RDP", _accounted(setting, Accountant.RDP)
-    yield "analytic", "moments", _accounted(setting, Accountant.MOMENTS)
+    yield "analytic", "RDP", partial(_accounted, setting, Accountant.RDP)
+    yield "analytic", "moments", partial(_accounted, setting, Accountant.MOMENTS)
     for mechanism, formula in _FORMULAS.items():
         if rule != "one release" or mechanism != "analytic":  # that one is there already
-            yield mechanism, rule, _claimed(setting, formula)
+            yield mechanism, rule, partial(_claimed, setting, formula)
 
 
 def _exact(setting: Comparison) -> float:
@@ -225,18 +237,15 @@ def _exact(setting: Comparison) -> float:
     return product_up(each, sqrt_up(Fraction(setting.steps)))
 
 
-def _accounted(setting: Comparison, accountant: Accountant) -> float | None:
-    try:
-        return noise_multiplier_for(
-            setting.epsilon,
-            setting.delta,
-            sampling_rate=setting.sampling_rate,
-            steps=setting.steps,
-            neighbouring="add-remove",
-            accountant=accountant,
-        )
-    except CalibrationError:
-        return None
+def _accounted(setting: Comparison, accountant: Accountant) -> float:
+    return noise_multiplier_for(
+        setting.epsilon,
+        setting.delta,
+        sampling_rate=setting.sampling_rate,
+        steps=setting.steps,
+        neighbouring="add-remove",
+        accountant=accountant,
+    )
 
 
 def _scaled(setting: Comparison, multiplier: float) -> float:
@@ -251,10 +260,12 @@ def _scaled(setting: Comparison, multiplier: float) -> float:
 
 
 def _contender(
-    setting: Comparison, mechanism: str, rule: str, multiplier: float | None
+    setting: Comparison, mechanism: str, rule: str, find: Callable[[], float]
 ) -> Contender:
-    if multiplier is None:
-        return Contender(mechanism, rule, None, None, None)
+    try:
+        multiplier = find()
+    except CalibrationError as refusal:
+        return Contender(mechanism, rule, None, None, None, str(refusal))
     noise_scale = _scaled(setting, multiplier)
     per_unit = ErrorMeasure.FROBENIUS.per_unit_noise(setting.rows, setting.columns)
     return Contender(

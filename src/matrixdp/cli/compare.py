@@ -69,6 +69,9 @@ def compare(
         title=_title(setting),
     )
     typer.echo(_why(setting))
+    for one in contenders:
+        if one.refusal is not None:
+            typer.echo(f"{one.name} is refused: {one.refusal}")
 
 
 def _shown(one: Contender, least: float) -> list[str]:
@@ -128,6 +131,7 @@ def _print_json(setting: Comparison, contenders: list[Contender]) -> None:
                     "noise_scale": one.noise_scale,
                     "frobenius_error": one.frobenius_error,
                     "true_epsilon": one.true_epsilon,
+                    "refusal": one.refusal,
                 }
                 for one in contenders
             ],

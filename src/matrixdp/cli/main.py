@@ -85,6 +85,8 @@ def main(arguments: list[str] | None = None) -> int:
         told, code = mistake.format_message(), _BAD_INPUT
     except (MatrixDPError, OSError) as mistake:
         told, code = str(mistake), _BAD_INPUT
+    except MemoryError as full:
+        told, code = f"there is not enough memory ({full}): use a smaller input", _BAD_INPUT
     except SystemExit:  # what typer makes of a pipe whose reader is gone
         told, code = "the output was closed before all of it was written", _BAD_INPUT
     except Exception as defect:  # noqa: BLE001

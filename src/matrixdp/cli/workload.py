@@ -11,13 +11,18 @@ from rich.console import Console
 
 from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force
 from matrixdp.cli.output import print_json, print_table
+from matrixdp.cli.paid_answers import answer_into
 from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload, workload_files
-from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
-from matrixdp.mechanisms.answers_file import save_answers
+from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.mechanisms.matrix_files import FORMATS, check_target, read_matrix
-from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.mechanisms.statement import statement_path
-from matrixdp.mechanisms.strategy_file import check_strategy_target, load_strategy, save_strategy
+from matrixdp.mechanisms.strategy_file import (
+    check_strategy_target,
+    load_strategy,
+    save_strategy,
+    stated_gap,
+)
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.rounding import shown_down, shown_up
@@ -81,7 +86,7 @@ def optimise(
                 "neighbouring": relation,
                 "rmse": found.rmse,
                 "rmse_lower_bound": bound,
-                "gap": found.certificate.gap,
+                "gap": stated_gap(found.certificate),
                 "strategy": None if output is None else str(output),
             }
         )
@@ -120,6 +125,11 @@ def evaluate(
         errors[strategy.name] = saved.sensitivity(relation) * math.sqrt(total)
     if relation == "add-remove":
         errors["SVD bound"] = math.sqrt(svd_bound(queries) / queries.rows)
+    if not all(map(math.isfinite, errors.values())):
+        raise InvalidParameterError(
+            f"workload {workload!r} has errors beyond the largest float: scale its entries down, "
+            "or leave out attributes"
+        )
     if as_json:
         print_json({"workload": repr(queries), "neighbouring": relation, "rmse": errors})
         return
@@ -166,8 +176,8 @@ def answer(
     beside = statement_path(target)
     saved = [] if strategy is None else [strategy]
     _check_distinct(target, [source, *saved, *workload_files(workload)])
-    check_target(target, force=force)
-    check_target(beside, force=force)
+    for made in (target, beside):
+        check_target(made, force=force)
     counts = _read_counts(source)
     queries.checked_cells(counts)
     if strategy is None:
@@ -178,8 +188,7 @@ def answer(
     mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
     expected = mechanism.expected_error  # before anything is drawn
     wanted = _steps(nonnegative=nonnegative, whole=whole)
-    answers, steps = _answers(mechanism.release(counts), wanted)
-    save_answers(mechanism, answers, target, post_processing=steps, force=force)
+    answer_into(mechanism, counts, target, wanted, force=force)
     _report(mechanism, expected, target, beside, as_json=as_json)
 
 
@@ -224,24 +233,6 @@ def _check_format(path: Path) -> None:
 def _steps(*, nonnegative: bool, whole: bool) -> tuple[str, ...]:
     chosen = {"non-negative": nonnegative, "whole": whole}
     return tuple(step for step, wanted in chosen.items() if wanted)
-
-
-def _answers(
-    release: WorkloadRelease, steps: tuple[str, ...]
-) -> tuple["NDArray[Any]", tuple[str, ...]]:
-    """Return the answers and what was done to them: nothing if that fails, as they are paid for."""
-    try:
-        return release.workload.apply(_processed(release, steps)), steps
-    except MatrixDPError as failure:
-        typer.echo(f"matrixdp: the answers are not post-processed: {failure}", err=True)
-        return release.answers, ()
-
-
-def _processed(release: WorkloadRelease, steps: tuple[str, ...]) -> "NDArray[Any]":
-    from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts  # noqa: PLC0415
-
-    estimate = nonnegative_estimate(release) if "non-negative" in steps else release.estimate
-    return whole_counts(estimate).astype(float) if "whole" in steps else estimate
 
 
 def _report(

@@ -1,5 +1,6 @@
 """Workloads in words: ``prefix:128``, ``ranges:64:8 * total:5``, ``identity:9 + total:9``."""
 
+import re
 from pathlib import Path
 
 from matrixdp.errors import FileFormatError, InvalidParameterError
@@ -19,8 +20,8 @@ from matrixdp.workloads import (
 __all__ = ["WORKLOAD_HELP", "read_workload", "workload_files"]
 
 WORKLOAD_HELP = (
-    "prefix:N, ranges:N, ranges:N:LONGEST, identity:N, total:N or a matrix file; * between "
-    "attributes, + between parts."
+    "prefix:N, ranges:N, ranges:N:LONGEST, identity:N, total:N or a matrix file, in double quotes "
+    "if its name holds * or +; * between attributes, + between parts."
 )
 _KINDS: dict[str, type[Identity | Total | Prefix]] = {
     "identity": Identity,
@@ -37,7 +38,7 @@ def read_workload(text: str) -> Workload:
     >>> read_workload("prefix:10*total:3 + identity:10*identity:3")
     Prefix(10) x Total(3) + Identity(10) x Identity(3)
     """
-    parts = [_product(part) for part in text.split("+")]
+    parts = [_product(part) for part in _names(text)]
     return parts[0] if len(parts) == 1 else Union(parts)
 
 
@@ -46,25 +47,59 @@ def workload_files(text: str) -> list[Path]:
 
     Examples
     --------
-    >>> [path.name for path in workload_files("prefix:10*a.npy + b.csv*total:3")]
-    ['a.npy', 'b.csv']
+    >>> [path.name for path in workload_files('prefix:10*a.npy + "b+c.csv"*total:3')]
+    ['a.npy', 'b+c.csv']
     """
-    names = [name.strip() for part in text.split("+") for name in part.split("*")]
-    return [Path(name) for name in names if Path(name).suffix in FORMATS]
+    files = [_file(name) for part in _names(text) for name in part]
+    return [path for path in files if path is not None]
 
 
-def _product(text: str) -> Workload:
-    factors = [_factor(factor.strip()) for factor in text.split("*")]
+def _names(text: str) -> list[list[str]]:
+    """Return the names of the factors, part by part; signs in double quotes belong to a name."""
+    if text.count('"') % 2:
+        raise InvalidParameterError(
+            f"workload {text!r} has a double quote that is not closed: put one on either side of a "
+            "file's name"
+        )
+    return [[factor.strip() for factor in _divided(part, "*")] for part in _divided(text, "+")]
+
+
+def _divided(text: str, sign: str) -> list[str]:
+    pieces = [""]
+    for token in re.findall(r'"[^"]*"|[^"]', text):
+        if token == sign:
+            pieces.append("")
+        else:
+            pieces[-1] += token
+    return pieces
+
+
+def _file(name: str) -> Path | None:
+    """Return the file that a factor names, or None if it names none."""
+    if '"' not in name:
+        return Path(name) if Path(name).suffix in FORMATS else None
+    path = Path(name[1:-1])
+    if not re.fullmatch('"[^"]+"', name) or path.suffix not in FORMATS:
+        raise InvalidParameterError(
+            f"workload {name!r} is not understood: double quotes go around the whole name of a "
+            f"file, which ends in {', '.join(FORMATS)}"
+        )
+    return path
+
+
+def _product(names: list[str]) -> Workload:
+    factors = [_factor(name) for name in names]
     return factors[0] if len(factors) == 1 else Product(factors)
 
 
 def _factor(text: str) -> Factor:
-    if Path(text).suffix in FORMATS:
+    path = _file(text)
+    if path is not None:
         try:
-            with Path(text).open("rb") as file:
-                return Dense(read_matrix(file, Path(text).suffix, text).array)
+            with path.open("rb") as file:
+                return Dense(read_matrix(file, path.suffix, str(path)).array)
         except FileNotFoundError:
-            raise FileFormatError(f"{text} does not exist: name a file with a matrix") from None
+            raise FileFormatError(f"{path} does not exist: name a file with a matrix") from None
     kind, *numbers = text.split(":")
     try:
         sizes = [int(number) for number in numbers]

@@ -95,7 +95,7 @@ class Covariance(abc.ABC):
                 f"budget is a {type(budget).__name__} without a positive mu: pass Budget(epsilon, "
                 "delta)"
             )
-        tight = self.scaled(quotient_up(sensitivity.radius(self).value, budget.mu))
+        tight = self.scaled(_factor(sensitivity.radius(self).value, budget.mu))
         excess = 2.0**-52
         for _ in range(_MOST_TIGHTENINGS):
             if sensitivity.radius(tight).value <= budget.mu:
@@ -106,3 +106,14 @@ class Covariance(abc.ABC):
             "the covariance could not be made tight: it is too close to singular for float64; add "
             "variance in its weakest direction"
         )
+
+
+def _factor(radius: float, mu: float) -> float:
+    """Return ``radius / mu``, rounded up."""
+    try:
+        return quotient_up(radius, mu)
+    except InvalidParameterError:
+        raise InvalidParameterError(
+            f"sensitivity has radius {radius!r} under the covariance, which needs noise beyond the "
+            f"range of a float at mu={mu!r}: rescale the matrix"
+        ) from None

@@ -12,8 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.errors import FileFormatError
-from matrixdp.mechanisms.matrix_files import MatrixFile, read_matrix, write_all, write_matrix
+from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
+from matrixdp.mechanisms.matrix_files import (
+    MatrixFile,
+    check_target,
+    read_matrix,
+    try_writing,
+    write_all,
+    write_matrix,
+)
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.mechanisms.statement import SCHEMA as RELEASE_SCHEMA
 from matrixdp.mechanisms.statement import (
@@ -24,10 +31,12 @@ from matrixdp.mechanisms.statement import (
 )
 from matrixdp.privacy.guarantee import Guarantee
 
-__all__ = ["SCHEMA", "SavedAnswers", "load_answers", "save_answers"]
+__all__ = ["SCHEMA", "SavedAnswers", "check_answers_target", "load_answers", "save_answers"]
 
 SCHEMA = "matrixdp-answers/1"
 _OWN_KEYS = ("workload", "queries", "expected_rmse", "post_processing")
+# No float64 has more digits in a CSV file.
+_LONGEST_NUMBER = -1.2345678901234567e-300
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,11 +76,73 @@ def save_answers(
         What was done to the estimate first.
     force : bool, optional
         Whether to replace existing files.
+
+    Raises
+    ------
+    ShapeError, InvalidParameterError
+        If they are not one finite number for each query, or a file exists; nothing is written.
+    StorageError
+        If a file cannot be written; then neither is.
+    """
+    contents = _contents(mechanism, _checked(mechanism, answers), Path(path), post_processing)
+    write_all(contents, force=force)
+
+
+def check_answers_target(
+    mechanism: MatrixMechanism, path: str | PathLike[str], *, force: bool = False
+) -> None:
+    """Refuse what `save_answers` could not write or `WorkloadRelease` not compute, before drawing.
+
+    Answers of zeros are computed, which also keeps what all answers are computed with, and files as
+    large as any are written beside the target and removed.
+
+    Raises
+    ------
+    InvalidParameterError, StorageError
+        If the format is unknown, a file exists, there is not enough memory, or no space.
     """
     target = Path(path)
-    matrix = MatrixFile(np.asarray(answers, dtype=np.float64).reshape(-1, 1))
+    for made in (target, statement_path(target)):
+        check_target(made, force=force)
+    queries = mechanism.workload.rows
+    try:
+        measured = np.zeros(mechanism.strategy.shape[0])
+        mechanism.workload.apply(mechanism.strategy.reconstruct(measured))
+        contents = _contents(mechanism, np.full(queries, _LONGEST_NUMBER), target, ())
+        try_writing(contents)
+    except MemoryError:
+        raise InvalidParameterError(
+            f"there is not enough memory for {queries} answers and the file {target}: ask fewer "
+            "queries, or write .npy"
+        ) from None
+
+
+def _checked(mechanism: MatrixMechanism, answers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return one finite number for each query, or refuse what is none."""
+    values = np.asarray(answers)
+    queries = mechanism.workload.rows
+    if values.shape != (queries,):
+        raise ShapeError(
+            f"answers has shape {values.shape}: pass one number for each of the {queries} queries "
+            "of the mechanism's workload"
+        )
+    if values.dtype.kind not in "iuf" or not bool(np.all(np.isfinite(values))):
+        raise InvalidParameterError(
+            "answers must hold finite real numbers: pass those of the release, or workload.apply "
+            "of an estimate"
+        )
+    return values.astype(np.float64, copy=False)
+
+
+def _contents(
+    mechanism: MatrixMechanism,
+    answers: NDArray[np.float64],
+    target: Path,
+    post_processing: tuple[str, ...],
+) -> list[tuple[Path, bytes]]:
+    """Return the files to write: the statement first, so that no answers lie there without it."""
     content = io.BytesIO()
-    write_matrix(content, matrix, target.suffix)
+    write_matrix(content, MatrixFile(answers.reshape(-1, 1)), target.suffix)
     data = content.getvalue()
     statement = Statement(
         mechanism=type(mechanism).__name__,
@@ -88,8 +159,7 @@ def save_answers(
         "post_processing": list(post_processing),
     }
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    # The statement first: answers never lie there without what they guarantee.
-    write_all([(statement_path(target), text.encode()), (target, data)], force=force)
+    return [(statement_path(target), text.encode()), (target, data)]
 
 
 def load_answers(path: str | PathLike[str]) -> SavedAnswers:

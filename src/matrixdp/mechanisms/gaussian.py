@@ -14,6 +14,7 @@ from matrixdp.mechanisms.drawing import draw
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
+from matrixdp.noise.simulated import checked_generator
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
@@ -133,10 +134,7 @@ class GaussianMechanism:
 
         A `SimulatedValue` cannot become a `Release`.
         """
-        if not isinstance(generator, np.random.Generator):
-            raise InvalidParameterError(
-                f"generator is a {type(generator).__name__}: pass simulation_generator(seed)"
-            )
+        checked_generator(generator)
         array = self.checked(matrix).array
         noise = self.covariance.colour(generator.standard_normal(array.shape))
         return SimulatedValue(

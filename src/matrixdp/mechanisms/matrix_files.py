@@ -23,6 +23,7 @@ __all__ = [
     "check_target",
     "hidden_name",
     "read_matrix",
+    "try_writing",
     "write_all",
     "write_matrix",
 ]
@@ -84,6 +85,18 @@ def write_all(contents: Sequence[tuple[Path, bytes | Path]], *, force: bool = Fa
         for fresh, path in hidden[-1:]:
             _give_name(fresh, path, force=force)
         on_failure.pop_all()
+
+
+def try_writing(contents: Sequence[tuple[Path, bytes]]) -> None:
+    """Write several files under hidden names beside the targets, and remove them again.
+
+    What stands in the way of `write_all`, such as a full disk, is told while it costs nothing.
+    """
+    with ExitStack() as always:
+        for path, content in contents:
+            fresh = hidden_name(path)
+            always.callback(fresh.unlink, missing_ok=True)
+            _write_hidden(fresh, content, path)
 
 
 def _take_back(path: Path, former: Path | None) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import math
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -16,10 +17,18 @@ from matrixdp.mechanisms.matrix_files import check_target, write_all
 from matrixdp.mechanisms.statement import read_with_statement, statement_path
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.certificate import Certificate
+from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 from matrixdp.workloads.optimal import OptimalStrategy
 from matrixdp.workloads.strategy import Strategy
 
-__all__ = ["SCHEMA", "SavedStrategy", "check_strategy_target", "load_strategy", "save_strategy"]
+__all__ = [
+    "SCHEMA",
+    "SavedStrategy",
+    "check_strategy_target",
+    "load_strategy",
+    "save_strategy",
+    "stated_gap",
+]
 
 SCHEMA = "matrixdp-strategy/1"
 
@@ -66,7 +75,7 @@ def save_strategy(
         "neighbouring": optimum.neighbouring,
         "value": optimum.certificate.value,
         "lower_bound": optimum.certificate.lower_bound,
-        "gap": optimum.certificate.gap,
+        "gap": stated_gap(optimum.certificate),
         "file": {"name": target.name, "sha256": hashlib.sha256(data).hexdigest()},
     }
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
@@ -88,7 +97,7 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
     ------
     FileFormatError
         If a file is missing, a folder, cut short, foreign, or not the one that the statement
-        speaks of.
+        speaks of, or if the statement does not fit together.
     """
     source = Path(path)
     data, text = read_with_statement(source, "a strategy")
@@ -100,23 +109,63 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
     factors, weights = _read_arrays(data, str(source))
     try:
         return SavedStrategy(
-            Strategy(factors, weights),
-            str(record["workload"]),
+            _checked_strategy(factors, weights),
+            record["workload"],
             checked_neighbouring(record["neighbouring"]),
-            Certificate(float(record["value"]), float(record["lower_bound"])),
+            _checked_certificate(record),
         )
-    except (KeyError, TypeError, ValueError, MatrixDPError) as error:
+    except MatrixDPError as error:
         raise FileFormatError(f"{source} is not a saved strategy ({error})") from error
+
+
+def _checked_strategy(factors: list[NDArray[Any]], weights: NDArray[Any] | None) -> Strategy:
+    """Return the strategy, on attributes of no more cells than a histogram can have."""
+    strategy = Strategy(factors, weights)
+    if not max(strategy.dimensions) <= LARGEST_HISTOGRAM:
+        raise FileFormatError(
+            f"its cells are laid out as {strategy.dimensions}, and no attribute has more than "
+            f"{LARGEST_HISTOGRAM}"
+        )
+    return strategy
+
+
+def _checked_certificate(record: dict[str, Any]) -> Certificate:
+    """Return what is said of the error, if it fits together."""
+    certificate = Certificate(record["value"], record["lower_bound"])
+    if record["gap"] != stated_gap(certificate):
+        raise FileFormatError(
+            f"gap={record['gap']!r} is not the {stated_gap(certificate)!r} of value and "
+            "lower_bound: the statement was altered"
+        )
+    return certificate
+
+
+def stated_gap(certificate: Certificate) -> float | None:
+    """Return the gap as it is written: none where nothing is known of what could be best."""
+    return certificate.gap if math.isfinite(certificate.gap) else None
 
 
 def _read_statement(text: str, name: str) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads(text)
-        schema, _ = record["schema"], record["file"]["sha256"]
+        schema, digest = record["schema"], record["file"]["sha256"]
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FileFormatError(f"{name} is not a statement of a strategy") from None
     if schema != SCHEMA:
         raise FileFormatError(f"{name} has schema {schema!r}: this version reads {SCHEMA!r}")
+    right = {
+        "file": isinstance(digest, str),
+        "workload": isinstance(record.get("workload"), str),
+        "neighbouring": isinstance(record.get("neighbouring"), str),
+        "value": isinstance(record.get("value"), float),
+        "lower_bound": isinstance(record.get("lower_bound"), float),
+        "gap": isinstance(record.get("gap", ""), float | None),
+    }
+    for field, fine in right.items():
+        if not fine:
+            raise FileFormatError(
+                f"{name} is not a statement of a strategy: {field} is missing or of the wrong kind"
+            )
     return record
 
 

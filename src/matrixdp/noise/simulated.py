@@ -15,7 +15,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.noise.arrays import checked_value
 from matrixdp.noise.scales import checked_scale
 
-__all__ = ["SimulatedValue", "simulate_noise", "simulation_generator"]
+__all__ = ["SimulatedValue", "checked_generator", "simulate_noise", "simulation_generator"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +58,16 @@ def simulation_generator(seed: Any) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+def checked_generator(generator: object) -> np.random.Generator:
+    """Return the generator of a simulation, or refuse what is none."""
+    if not isinstance(generator, np.random.Generator):
+        raise InvalidParameterError(
+            f"generator must be a numpy Generator, got {type(generator).__name__}; make one with "
+            "simulation_generator(seed)"
+        )
+    return generator
+
+
 def simulate_noise(
     value: NDArray[Any], scale: Any, generator: np.random.Generator
 ) -> SimulatedValue:
@@ -82,11 +92,7 @@ def simulate_noise(
     >>> simulate_noise(np.zeros((2, 3)), 1.0, simulation_generator(7))
     SimulatedValue(shape=(2, 3), dtype='float64')
     """
-    if not isinstance(generator, np.random.Generator):
-        raise InvalidParameterError(
-            f"generator must be a numpy Generator, got {type(generator).__name__}; make one with "
-            "simulation_generator(seed)"
-        )
+    checked_generator(generator)
     array = checked_value(value)
     scales = checked_scale(scale, array.shape, array.dtype)
     noisy = generator.standard_normal(array.shape) * scales + array

@@ -6,11 +6,11 @@ impossible numbers.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
-from matrixdp.errors import CalibrationError, InvalidParameterError
+from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.matrix_mechanism import WorkloadRelease
 from matrixdp.postprocess.nonnegative import nearest_nonnegative
+from matrixdp.postprocess.nonnegative_search import searched_nonnegative
 from matrixdp.workloads.operator import LARGEST_WRITTEN
 
 __all__ = ["nonnegative_estimate", "whole_counts"]
@@ -18,9 +18,6 @@ __all__ = ["nonnegative_estimate", "whole_counts"]
 FloatArray = NDArray[np.float64]
 
 _MOST_CELLS_SOLVED = 2048
-_MOST_ITERATIONS = 2000
-# Of the noise in the objective's slope: what is left of it there is far below what is known.
-_NEGLIGIBLE = 1e-2
 
 
 def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
@@ -28,7 +25,8 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
 
     It minimises ``||A x - y||`` over ``x >= 0``, the most likely such histogram; apply the
     workload to it for consistent answers. Up to 2,048 cells it is solved exactly, by
-    `nearest_nonnegative`; beyond, and where that does not end, it is searched for.
+    `nearest_nonnegative`; beyond, and where that does not end, by `searched_nonnegative`, to far
+    less than the noise.
 
     Parameters
     ----------
@@ -38,7 +36,7 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
     Raises
     ------
     CalibrationError
-        If the search ended where it could still go down by more than the noise blurs.
+        If it did not converge, which only strategies of very many different weights can bring.
 
     Examples
     --------
@@ -55,33 +53,8 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
         solved = nearest_nonnegative(strategy.written_out(), release.estimate)
         if solved is not None:
             return solved
-    return _searched(release)
-
-
-def _searched(release: WorkloadRelease) -> FloatArray:
-    """Return a minimum by L-BFGS-B, where the slope is far below its noise."""
-    strategy = release.strategy
-    measured = np.asarray(release.measurements.value).reshape(strategy.layout)
-
-    def objective(values: FloatArray) -> tuple[float, FloatArray]:
-        rest = strategy.apply(values) - measured
-        return 0.5 * float(np.sum(np.square(rest))), strategy.apply_transpose(rest).ravel()
-
-    found = optimize.minimize(
-        objective,
-        np.maximum(release.estimate, 0.0),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(0.0, None)] * release.workload.cells,
-        options={"maxiter": _MOST_ITERATIONS, "maxfun": 2 * _MOST_ITERATIONS},
-    )
-    slope = np.where(found.x > 0.0, found.jac, np.minimum(found.jac, 0.0))
-    noise = release.measurements.noise_scale * strategy.sensitivity("add-remove")
-    if not float(np.max(np.abs(slope))) <= _NEGLIGIBLE * noise:
-        raise CalibrationError(
-            f"the non-negative estimate did not converge ({found.message}): use release.estimate"
-        )
-    return np.asarray(found.x)
+    noise = release.measurements.noise_scale
+    return searched_nonnegative(strategy, release.estimate, noise)
 
 
 def whole_counts(estimate: FloatArray) -> NDArray[np.int64]:

@@ -1,12 +1,14 @@
-"""Least squares without negative numbers, solved exactly by exchanging which of them are 0."""
+"""Least squares without negative numbers, solved by exchanging which of them are 0."""
 
 import sys
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-__all__ = ["nearest_nonnegative"]
+__all__ = ["BoolArray", "Trial", "exchanged", "nearest_nonnegative"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -15,17 +17,37 @@ _UNIT = sys.float_info.epsilon / 2
 _MOST_EXCHANGES = 100
 # Full exchanges that may fail to lower the number of infeasible entries, before single ones.
 _PATIENCE = 3
+# Of the rounding of a slope: what a decomposition leaves of one that it makes 0.
+_LEFT = 16.0
+
+
+class Trial(NamedTuple):
+    """The best x that is 0 wherever it is not said to be positive.
+
+    Attributes
+    ----------
+    moved : ndarray
+        ``x - x0``.
+    slope : ndarray
+        ``A^T A (x - x0)``.
+    blur : ndarray
+        How far below 0 an entry of x may be without being negative.
+    slack : ndarray
+        The same of the slope.
+    """
+
+    moved: FloatArray
+    slope: FloatArray
+    blur: FloatArray
+    slack: FloatArray
 
 
 def nearest_nonnegative(matrix: FloatArray, free: FloatArray) -> FloatArray | None:
     """Return the ``x >= 0`` that minimises ``||A (x - x0)||``, or None if it was not found.
 
     With x0 the least-squares solution for measurements y this is the x that minimises
-    ``||A x - y||``, and what is solved for, ``x - x0``, is as small as the noise. Optimal are x and
-    the slope ``g = A^T A (x - x0)`` if ``x >= 0``, ``g >= 0`` and one of the two is 0 in every
-    entry. Block principal pivoting guesses which, solves for the others, and exchanges those of the
-    wrong sign; where that does not help it exchanges the last of them alone. At full column rank
-    that ends; otherwise it may not, but what is returned has been checked to be optimal.
+    ``||A x - y||``, and what is solved for, ``x - x0``, is as small as the noise. What is returned
+    has been checked to be optimal, to the rounding of the slope.
 
     Parameters
     ----------
@@ -33,24 +55,41 @@ def nearest_nonnegative(matrix: FloatArray, free: FloatArray) -> FloatArray | No
         A.
     free : ndarray, shape (cells,)
         x0, the least-squares solution.
+    """
+    rows = _reduced(matrix)
+    found = exchanged(free, lambda positive: _solved(rows, free, positive))
+    if found is None:
+        return None
+    positive, trial = found
+    if not bool(np.all(np.abs(trial.slope[positive]) <= _LEFT * trial.slack[positive])):
+        return None
+    return np.where(positive, np.maximum(free + trial.moved, 0.0), 0.0)
+
+
+def exchanged(
+    free: FloatArray, attempt: Callable[[BoolArray], Trial]
+) -> tuple[BoolArray, Trial] | None:
+    """Return which entries of the nearest ``x >= 0`` are positive, and x; None if it did not end.
+
+    Optimal are x and the slope ``g = A^T A (x - x0)`` if ``x >= 0``, ``g >= 0`` and one of the two
+    is 0 in every entry. Block principal pivoting guesses which, solves for the others, and
+    exchanges those of the wrong sign; where that does not help it exchanges the last of them alone.
+    At full column rank that ends; otherwise it may not.
 
     References
     ----------
     Kim and Park, *Fast nonnegative matrix factorization: an active-set-like method and
     comparisons*, SIAM J. Sci. Comput. 33 (2011), section 3.
     """
-    rows = _reduced(matrix)
     positive = free > 0.0
     fewest, patience = len(free) + 1, _PATIENCE
     for _ in range(_MOST_EXCHANGES):
-        moved = _moved(rows, free, positive)
-        slope, error = _slope(rows, moved)
-        below = free + moved < -(2.0**-40) * (np.max(np.abs(moved)) + np.abs(free))
-        wrong = np.where(positive, below, slope < -error)
+        trial = attempt(positive)
+        below = free + trial.moved < -trial.blur
+        wrong = np.where(positive, below, trial.slope < -trial.slack)
         count = int(np.count_nonzero(wrong))
         if count == 0:
-            optimal = bool(np.all(np.abs(slope[positive]) <= error[positive]))
-            return np.where(positive, np.maximum(free + moved, 0.0), 0.0) if optimal else None
+            return positive, trial
         if count < fewest:
             fewest, patience = count, _PATIENCE
         elif patience > 0:
@@ -59,6 +98,14 @@ def nearest_nonnegative(matrix: FloatArray, free: FloatArray) -> FloatArray | No
             wrong = np.arange(len(free)) == np.flatnonzero(wrong)[-1]
         positive = positive ^ wrong
     return None
+
+
+def _solved(rows: FloatArray, free: FloatArray, positive: BoolArray) -> Trial:
+    """Return a trial by a decomposition of the rows."""
+    moved = _moved(rows, free, positive)
+    slope, rounding = _slope(rows, moved)
+    blur = 2.0**-40 * (np.max(np.abs(moved)) + np.abs(free))
+    return Trial(moved, slope, np.asarray(blur), rounding)
 
 
 def _reduced(matrix: FloatArray) -> FloatArray:

@@ -30,4 +30,10 @@ def classic_noise_scale(sensitivity: float, epsilon: float, delta: float) -> flo
             f"epsilon={epsilon!r} is above 1, where the classic formula is not proven: use the "
             "privacy bound"
         )
-    return sensitivity * math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon * (1.0 + _MARGIN)
+    scale = sensitivity * math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon * (1.0 + _MARGIN)
+    if not scale < math.inf:
+        raise InvalidParameterError(
+            f"sensitivity={sensitivity!r} needs noise beyond the range of a float at epsilon="
+            f"{epsilon!r}: rescale the matrix"
+        )
+    return scale

@@ -67,10 +67,8 @@ def certified_bound(gram: FloatArray, gram_error: float, point: DualPoint) -> fl
     """
     sides = np.sqrt(point.weights)
     scaled = sides[:, None] * gram * sides
-    trace = float(np.trace(scaled))
-    # Two roundings per entry of K, whose Frobenius norm is at most its trace; and G's own.
-    spread = float(np.max(point.weights))
-    error = (3 * _UNIT * trace + gram_error * spread * float(np.trace(gram))) * (1.0 + 1e-12)
+    # The two roundings of every entry of K are allowed for where its decomposition is verified.
+    error = gram_error * float(np.max(point.weights)) * float(np.trace(gram)) * (1.0 + 1e-12)
     bounds = semidefinite_eigenvalue_bounds(scaled, np.square(point.roots), point.vectors, error)
     roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * _UNIT)
     return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * _UNIT)

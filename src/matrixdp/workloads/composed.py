@@ -9,6 +9,9 @@ from matrixdp.workloads.ranges import Identity, Total
 
 __all__ = ["Product", "Union", "marginals"]
 
+# Sums and products of so many squares are far from the largest float.
+_LARGEST_SIZE = 2**256
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Product(Workload):
@@ -17,7 +20,7 @@ class Product(Workload):
     Parameters
     ----------
     factors : sequence of Factor
-        One for each attribute.
+        One for each attribute, with at most 2**256 cells and queries in all.
 
     Examples
     --------
@@ -40,6 +43,11 @@ class Product(Workload):
                     "Union of Products"
                 )
         object.__setattr__(self, "factors", parts)
+        if not max(self.shape) <= _LARGEST_SIZE:
+            raise InvalidParameterError(
+                f"factors has {len(parts)} attributes with more than 2**256 cells or queries in "
+                "all, of which float64 cannot tell the errors: leave out attributes"
+            )
 
     @property
     def dimensions(self) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """The optimal strategy for a Gram matrix that is written out."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -53,10 +54,11 @@ def optimal_factor(explicit: Explicit, progress: Progress | None = None) -> Cert
     """
     gram, gram_error, queries = explicit
     asked = np.flatnonzero(np.diagonal(gram) > 0.0)
-    scale = float(np.max(np.diagonal(gram)))
+    # A power of four, so that neither it nor its root rounds anything.
+    scale = 4.0 ** (math.frexp(float(np.max(np.diagonal(gram))))[1] // 2)
     part = gram[np.ix_(asked, asked)] / scale
     # In units of the scale, so that the basis that is made of them is that of the part.
-    asking = None if queries is None else lambda: queries()[:, asked] / np.sqrt(scale)
+    asking = None if queries is None else lambda: queries()[:, asked] / math.sqrt(scale)
     problem = Problem.of(part, asking)
     found = ascend(problem, progress)
     best = found.primal
@@ -68,8 +70,4 @@ def optimal_factor(explicit: Explicit, progress: Progress | None = None) -> Cert
     if problem.basis is not None and queries is not None:
         bound = certified_bound_from_queries(queries()[:, asked], found.dual.weights)
         return Certified(matrix, bound)
-    # The division by the scale rounds once more per entry, by less than u times the trace.
-    bound = (
-        certified_bound(part, gram_error + 2.0**-52, found.dual.point) * scale * (1.0 - 2.0**-52)
-    )
-    return Certified(matrix, bound)
+    return Certified(matrix, certified_bound(part, gram_error, found.dual.point) * scale)

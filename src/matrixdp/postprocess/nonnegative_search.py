@@ -1,0 +1,143 @@
+"""Least squares without negative numbers where the matrix is too large to be written out."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import CalibrationError
+from matrixdp.postprocess.nonnegative import BoolArray, Trial, exchanged
+from matrixdp.workloads.strategy import Strategy
+
+__all__ = ["searched_nonnegative"]
+
+FloatArray = NDArray[np.float64]
+
+_PROBES = 16
+_MOST_STEPS = 5000
+_STEPS_SUMMED = 10
+# Of the noise: what the solutions are off by, where a slope counts as 0, and what is never passed.
+_SOLVED = 1e-4
+_LEVEL = 1e-3
+_NEGLIGIBLE = 1e-2
+
+
+def searched_nonnegative(strategy: Strategy, free: FloatArray, noise: float) -> FloatArray:
+    """Return an ``x >= 0`` that minimises ``||A (x - x0)||`` as far as the noise lets it be known.
+
+    The exchanges are those of `exchanged`; conjugate gradients solve for the positive entries,
+    through the strategy's operators alone. They stop where ``||A (x - x*)||`` is about 1e-4 of the
+    noise, and no answer ``w x`` is further from its best, over its own standard error, than that.
+
+    Parameters
+    ----------
+    strategy : Strategy
+        A.
+    free : ndarray, shape (cells,)
+        x0, the least-squares estimate.
+    noise : float
+        The standard deviation of each measurement.
+
+    Raises
+    ------
+    CalibrationError
+        If it did not converge: the strategy's measurements are of too many different weights.
+    """
+    search = _Search(strategy, free, noise)
+    found = exchanged(free, search.attempt)
+    if found is None or not search.is_optimal(*found):
+        raise _not_converged()
+    positive, trial = found
+    return np.where(positive, free + trial.moved, 0.0)
+
+
+class _Search:
+    """Trials one after the other, each from where the last one ended."""
+
+    def __init__(self, strategy: Strategy, free: FloatArray, noise: float) -> None:
+        self._strategy = strategy
+        self._free = free
+        self._noise = noise
+        self._squares = _squared_columns(strategy)
+        self._moved = np.zeros(len(free))
+        self._image = strategy.apply(self._moved)
+        self._positive: BoolArray | None = None
+
+    def attempt(self, positive: BoolArray) -> Trial:
+        """Return the best x for a guess, to an error in proportion to what the guess changed.
+
+        The slope is that of the residual that the conjugate gradients carry along: at a row of
+        great weight the residual of x itself would be nothing but rounding.
+        """
+        last = self._positive
+        changed = len(positive) if last is None else int(np.count_nonzero(positive ^ last))
+        accuracy = _SOLVED * self._noise * max(changed, 1) ** 0.5
+        start = np.where(positive, self._moved, -self._free)
+        self._moved, self._image = _conjugate_gradients(
+            self._strategy, start, positive, self._squares, accuracy
+        )
+        self._positive = positive
+        slope = self._strategy.apply_transpose(self._image).ravel()
+        slack = _LEVEL * self._noise * np.sqrt(self._squares)
+        return Trial(self._moved, slope, np.zeros(len(positive)), np.asarray(slack))
+
+    def is_optimal(self, positive: BoolArray, trial: Trial) -> bool:
+        """Check the slope of the positive entries, and the residual that it was taken of."""
+        slope = np.abs(trial.slope[positive]) / np.sqrt(self._squares[positive])
+        lost = self._strategy.apply(trial.moved) - self._image
+        least = max(float(np.max(slope, initial=0.0)), float(np.linalg.norm(lost)))
+        return least <= _NEGLIGIBLE * self._noise
+
+
+def _squared_columns(strategy: Strategy) -> FloatArray:
+    """Return estimates of the columns' squared norms: means of ``(A^T z)^2`` over random signs.
+
+    They make the steps' scale, and measure the slope's noise; a third of accuracy is enough.
+    """
+    rng = np.random.default_rng(0)
+    total = np.zeros(strategy.shape[1])
+    for _ in range(_PROBES):
+        signs = rng.choice([-1.0, 1.0], size=strategy.shape[0])
+        total += np.square(strategy.apply_transpose(signs).ravel())
+    return np.where(total > 0.0, total / _PROBES, 1.0)
+
+
+def _conjugate_gradients(
+    strategy: Strategy, moved: FloatArray, positive: BoolArray, scale: FloatArray, accuracy: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the m of least ``||A m||`` that differs in the positive entries alone, and ``A m``.
+
+    Every step lowers ``||A m||^2`` by a known amount, and ``||A (m - m*)||^2`` by the same: what
+    the last few lowered it by is about what is left.
+
+    References
+    ----------
+    Björck, *Numerical methods for least squares problems* (1996), section 7.4 (CGLS); Strakoš and
+    Tichý, *On error estimation in the conjugate gradient method*, ETNA 13 (2002).
+    """
+    image = strategy.apply(moved)
+    slope = np.where(positive, strategy.apply_transpose(image).ravel(), 0.0)
+    direction = -slope / scale
+    steepness = -float(slope @ direction)
+    lowered: list[float] = []
+    for _ in range(_MOST_STEPS):
+        change = strategy.apply(direction)
+        size = float(np.sum(np.square(change)))
+        if not steepness > 0.0 or not size > 0.0:
+            return moved, image
+        length = steepness / size
+        moved = moved + length * direction
+        image = image + length * change
+        slope = np.where(positive, strategy.apply_transpose(image).ravel(), 0.0)
+        lowered.append(length * steepness)
+        if len(lowered) >= _STEPS_SUMMED and sum(lowered[-_STEPS_SUMMED:]) <= accuracy**2:
+            return moved, image
+        scaled = slope / scale
+        former, steepness = steepness, float(slope @ scaled)
+        direction = (steepness / former) * direction - scaled
+    raise _not_converged()
+
+
+def _not_converged() -> CalibrationError:
+    return CalibrationError(
+        "the non-negative estimate did not converge, because the strategy's measurements are of "
+        "too many different weights: use release.estimate"
+    )

@@ -1,0 +1,111 @@
+"""Non-negative estimates through operators alone: the optimum, whatever the measurements weigh."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import linalg, optimize
+
+from matrixdp import CalibrationError, optimal_strategy
+from matrixdp.postprocess.nonnegative import nearest_nonnegative
+from matrixdp.postprocess.nonnegative_search import searched_nonnegative
+from matrixdp.workloads import Prefix, Product, Ranges, Strategy, Workload, marginals
+
+FloatArray = NDArray[np.float64]
+
+
+def estimated(strategy: Strategy, noise: float, most: int = 10) -> FloatArray:
+    """Return the least-squares estimate of sparse counts from noisy measurements."""
+    rng = np.random.default_rng(most)
+    cells = strategy.shape[1]
+    counts = np.where(rng.random(cells) < 0.2, rng.integers(0, most, cells), 0).astype(float)
+    noisy = strategy.apply(counts) + noise * rng.standard_normal(strategy.layout)
+    return strategy.reconstruct(noisy)
+
+
+def optimal(workload: Workload) -> Strategy:
+    return optimal_strategy(workload, neighbouring="add-remove").strategy
+
+
+def with_total(cells: int, weight: float) -> Strategy:
+    return Strategy([np.concatenate([np.eye(cells), np.full((1, cells), weight)])])
+
+
+def with_weights(sizes: tuple[int, ...], total: float, largest: float) -> Strategy:
+    """Return orthonormal contrasts of some different weights, and a total of its own."""
+    weights = np.random.default_rng(0).choice([1.0, largest**0.5, largest], sizes)
+    weights[(0,) * len(sizes)] = total
+    return Strategy([linalg.helmert(size, full=True) for size in sizes], weights)
+
+
+SMALL = {
+    "prefixes": optimal(Prefix(300)),
+    "product": optimal(Product([Prefix(20), Ranges(20)])),
+    "total": with_total(300, 1.0),
+    "heavy total": with_total(300, 2.0**20),
+    "heavy total of a product": with_weights((15, 20), 2.0**20, 1.0),
+    "weights": with_weights((15, 20), 1.0, 30.0),
+    "columns of many sizes": Strategy([np.eye(300)], np.logspace(-3, 3, 300)),
+    "mixed columns": Strategy([np.tril(np.ones((90, 90))) * np.logspace(-3, 3, 90)]),
+}
+
+
+@pytest.mark.parametrize("most", [1, 10, 10**6])
+@pytest.mark.parametrize("name", SMALL)
+def test_it_is_the_solution_of_the_whole_matrix(name: str, most: int) -> None:
+    strategy, noise = SMALL[name], 3.0
+    free = estimated(strategy, noise, most)
+    assert free.min() < 0
+    found = searched_nonnegative(strategy, free, noise)
+    assert found.min() >= 0
+    matrix = strategy.written_out()
+    expected = nearest_nonnegative(matrix, free)
+    if expected is None:
+        expected = optimize.nnls(matrix, matrix @ free, maxiter=10**4)[0]
+    # Hence no answer is further off than 1 % of its own standard error.
+    assert np.linalg.norm(matrix @ (found - expected)) <= 1e-2 * noise
+
+
+LARGE: dict[str, tuple[Callable[[], Strategy], int | None]] = {
+    "prefixes": (lambda: optimal(Product([Prefix(100), Prefix(100)])), None),
+    "ranges": (lambda: optimal(Product([Ranges(20), Ranges(20), Ranges(20)])), None),
+    "marginals": (lambda: optimal(marginals([64] * 3, [(0, 1, 2), (1, 2), (0,)])), None),
+    "heavy total": (lambda: with_total(600, 2.0**20), 600),
+    "heavy total of a product": (lambda: with_weights((100, 100), 2.0**20, 1.0), 0),
+    "weights": (lambda: with_weights((100, 100), 1.0, 30.0), None),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_estimates_are_optimal(name: str) -> None:
+    make, heavy = LARGE[name]
+    strategy, noise = make(), 3.0
+    free = estimated(strategy, noise)
+    found = searched_nonnegative(strategy, free, noise)
+    assert found.min() >= 0
+    assert np.any(found == 0)
+    image = strategy.apply(found - free).ravel()
+    residual, positive = image.copy(), found > 0
+    if heavy is not None:
+        # What x says of a heavy row is rounded; a residual within that makes the slopes vanish.
+        only = (np.arange(len(image)) == heavy).astype(float)
+        row = strategy.apply_transpose(only).ravel()[positive]
+        slope = strategy.apply_transpose(residual).ravel()[positive]
+        residual[heavy] -= row @ slope / (row @ row)
+    # For a residual r with A^T r >= 0, ||A (x - x*)||^2 <= ||A (x - x0) - r||^2 + 2 x^T A^T r.
+    slope = strategy.apply_transpose(residual).ravel()
+    size = float(np.linalg.norm(strategy.apply(np.eye(1, len(found)).ravel())[..., None]))
+    size = size if heavy is None else 1.0
+    assert np.linalg.norm(image - residual) <= 1e-3 * noise
+    assert np.max(np.abs(slope[positive])) <= 1e-2 * noise * size
+    assert np.min(slope) >= -1e-2 * noise * size
+    assert np.max(slope) > 0.1 * noise * size  # so that a slope of 1 % is one of nothing
+
+
+def test_a_search_that_does_not_converge_is_told() -> None:
+    rng = np.random.default_rng(0)
+    basis = linalg.qr(rng.standard_normal((60, 60)))[0]
+    strategy = Strategy([basis], np.logspace(-6, 6, 60))
+    with pytest.raises(CalibrationError, match="too many different weights"):
+        searched_nonnegative(strategy, estimated(strategy, 1.0), 1.0)
