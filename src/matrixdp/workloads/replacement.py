@@ -22,7 +22,7 @@ __all__ = ["check_contrasts", "replacement_factor"]
 
 _SMALLEST_CONTRAST = 1e-12
 # The noise of the total may add this share to the error.
-_SHARE_OF_THE_TOTAL = 1e-8
+_SHARE_OF_THE_TOTAL = 1e-7
 _LARGEST_TOTAL_WEIGHT = 2.0**20
 _LARGEST_TOTAL_RATIO = 2.0**30
 
