@@ -24,6 +24,7 @@ from matrixdp.workloads.plain import (
 from matrixdp.workloads.ranges import Identity, Total
 from matrixdp.workloads.replacement import check_contrasts, replacement_factor
 from matrixdp.workloads.replacement_bound import bound_from_spectra
+from matrixdp.workloads.residual import residual_strategy
 from matrixdp.workloads.strategy import Strategy
 
 __all__ = ["OptimalStrategy", "optimal_strategy"]
@@ -31,7 +32,7 @@ __all__ = ["OptimalStrategy", "optimal_strategy"]
 _MOST_CELLS_OF_A_UNION = 2048
 _MOST_CELLS_FOR_PAIRS = 1024
 _MOST_ROUNDS = 12
-_ROUND_GAIN = 1e-7
+_ROUND_GAIN = 1e-4
 # Closer to its bound a strategy cannot be worse than another by more than nothing.
 _CLOSE = 1e-9
 _ROUNDED = 1.0 - 2.0**-48
@@ -165,7 +166,9 @@ def _error(workload: Workload, strategy: Strategy, relation: Neighbouring) -> fl
     return strategy.sensitivity(relation) ** 2 * squared_error(workload, strategy)
 
 
-def _for_addition(workload: Workload, progress: Progress | None) -> _Found:
+def _for_addition(
+    workload: Workload, progress: Progress | None, relation: Neighbouring = "add-remove"
+) -> _Found:
     terms = workload.terms()
     if all(isinstance(factor, Identity | Total) for term in terms for factor in term):
         return _for_marginals(workload)
@@ -176,7 +179,7 @@ def _for_addition(workload: Workload, progress: Progress | None) -> _Found:
     if len(workload.dimensions) == 1 or workload.cells <= _MOST_CELLS_OF_A_UNION:
         whole = optimal_factor(Explicit.of(workload), progress)
         return _Found(Strategy([whole.matrix]), whole.lower_bound)
-    return _for_union(workload, progress)
+    return _for_union(workload, progress, relation)
 
 
 def _for_factor(factor: Factor, progress: Progress | None) -> Certified:
@@ -214,8 +217,11 @@ def _for_marginals(workload: Workload) -> _Found:
     return _Found(Strategy(bases, weights / norm), bound)
 
 
-def _for_union(workload: Workload, progress: Progress | None) -> _Found:
-    """Return a product of strategies, each the optimum while the others stand still."""
+def _for_union(workload: Workload, progress: Progress | None, relation: Neighbouring) -> _Found:
+    """Return the better of a product of strategies and of one with weights on its parts.
+
+    In the product each is the optimum while the others stand still.
+    """
     terms = workload.terms()
     grams = [[factor.gram() for factor in term] for term in terms]
     alone = {
@@ -237,7 +243,10 @@ def _for_union(workload: Workload, progress: Progress | None) -> _Found:
         if not error < best * (1.0 - _ROUND_GAIN):
             break
         best = error
-    return _Found(Strategy([part.matrix for part in parts if part]), bound * _ROUNDED)
+    product = Strategy([part.matrix for part in parts if part])
+    found = [product, residual_strategy(workload, product, progress)]
+    strategy = min(found, key=lambda strategy: _error(workload, strategy, relation))
+    return _Found(strategy, bound * _ROUNDED)
 
 
 def _mixture(weights: FloatArray, grams: Sequence[FloatArray]) -> FloatArray:
@@ -256,4 +265,6 @@ def _for_replacement(workload: Workload, progress: Progress | None) -> _Found:
     if workload.cells <= _MOST_CELLS_FOR_PAIRS:
         part = replacement_factor(Explicit.of(workload), progress)
         return _Found(Strategy([part.matrix]), part.lower_bound)
-    return _Found(_for_addition(workload, progress).strategy, bound_from_spectra(workload))
+    return _Found(
+        _for_addition(workload, progress, "replace").strategy, bound_from_spectra(workload)
+    )
