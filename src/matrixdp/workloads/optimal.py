@@ -26,6 +26,7 @@ from matrixdp.workloads.replacement import check_contrasts, replacement_factor
 from matrixdp.workloads.replacement_bound import bound_from_spectra
 from matrixdp.workloads.residual import residual_strategy
 from matrixdp.workloads.strategy import Strategy
+from matrixdp.workloads.union_bound import cell_weights, union_bound
 
 __all__ = ["OptimalStrategy", "optimal_strategy"]
 
@@ -246,7 +247,8 @@ def _for_union(workload: Workload, progress: Progress | None, relation: Neighbou
     product = Strategy([part.matrix for part in parts if part])
     found = [product, residual_strategy(workload, product, progress)]
     strategy = min(found, key=lambda strategy: _error(workload, strategy, relation))
-    return _Found(strategy, bound * _ROUNDED)
+    together = union_bound(workload, cell_weights(workload, product))
+    return _Found(strategy, max(bound * _ROUNDED, together))
 
 
 def _mixture(weights: FloatArray, grams: Sequence[FloatArray]) -> FloatArray:

@@ -1,8 +1,8 @@
 r"""Strategies for unions of products: the total of each attribute apart from the rest, weighted.
 
-Let each attribute i have a square basis ``B_i``: a row of ones, rows ``F_i`` with columns of norm at
-most 1, and where the queries do not need all directions, rows that are not measured. With a weight
-``w_S`` for every set S of attributes that take F where the others take the total,
+Let each attribute i have a square basis ``B_i``: a row of ones, rows ``F_i`` with columns of norm
+at most 1, and where the queries do not need all directions, rows that are not measured. With a
+weight ``w_S`` for every set S of attributes that take F where the others take the total,
 
     A = diag(w) (B_1 x .. x B_k),    |a_j|^2 <= sum_S w_S^2,    ||W A^+||^2 = sum_S v_S / w_S^2,
     v_S = sum over terms of  prod_{i in S} tr(G_i U_i U_i^T)  prod_{i not in S} u_i^T G_i u_i,
@@ -11,9 +11,10 @@ where ``B_i^-1 = (u_i, U_i)``. By the Cauchy-Schwarz inequality the best weights
 ``w_S^2 = v_S^(1/2)``, and the total squared error is ``(sum_S v_S^(1/2))^2``.
 
 Such weights are those of ResidualPlanner (Xiao, He, Zhang and Kifer, NeurIPS 2023) and of its
-successor for ranges (He et al., arXiv 2305.08175), where F consists of contrasts, ``F 1 = 0``. That
-is not asked here: every ``Q = A^T A`` on one attribute with the total in its range splits into
-``t 1 1^T + R``, ``R u = 0``, so that every product of strategies is among these, with equal weights.
+successor for ranges (He et al., arXiv 2305.08175), where F consists of contrasts, ``F 1 = 0``.
+That is not asked here: every ``Q = A^T A`` on one attribute with the total in its range splits into
+``t 1 1^T + R``, ``R u = 0``, so that every product of strategies is among these, with equal
+weights, and on one attribute nothing is lost.
 """
 
 import math
@@ -38,16 +39,17 @@ _SMALLEST_WEIGHT = 2.0**-29
 # How the share of the total answers to the weight of the total, on logarithmic scales, at first.
 _FIRST_SLOPE = 0.5
 _LONGEST_STEP = 4.0
+_CLOSE = 0.02
 
 
 class _Split(NamedTuple):
-    """A basis, the block that each of its rows belongs to, and what its terms cost on a block.
+    """A basis of one attribute, its blocks of rows, and what each term costs on a block.
 
     Blocks are the total, the rest and what is not measured, as far as there are such rows.
     """
 
     basis: FloatArray
-    blocks: tuple[int, ...]  # rows of each block, in this order
+    blocks: tuple[int, ...]  # the number of rows of each
     costs: FloatArray  # a row for each term, a column for each block
     share: float  # t: of the squared norm of a column, what the total takes; 0 if there is none
 
@@ -65,20 +67,20 @@ def residual_strategy(workload: Workload, product: Strategy, progress: Progress 
         Told of every step of every problem that is solved.
     """
     workload.check_histogram()
-    factors = list(zip(*workload.terms(), strict=True))
-    splits = [
-        _split(matrix, column) for matrix, column in zip(product.factors, factors, strict=True)
-    ]
-    searches = [_Search(column) for column in factors]
-    for _ in range(_MOST_ROUNDS):
-        before = _error(splits)
+    columns = list(zip(*workload.terms(), strict=True))
+    searches = [_Search(column) for column in columns]
+    splits = [_split(*pair) for pair in zip(product.factors, columns, strict=True)]
+    error = _error(splits)
+    for round_number in range(_MOST_ROUNDS):
+        before = error
         for place, search in enumerate(searches):
-            tried = list(splits)
-            found = search.improved(splits[place], _prices(splits, place), progress)
+            found = search.next_split(splits[place], _prices(splits, place), progress)
             if found is not None:
-                tried[place] = found
-                splits = tried if _error(tried) < _error(splits) else splits
-        if not _error(splits) < before * (1.0 - _ROUND_GAIN):
+                tried = [*splits[:place], found, *splits[place + 1 :]]
+                if _error(tried) < error:
+                    splits, error = tried, _error(tried)
+        # The first step of a search may be the wrong one.
+        if round_number > 0 and not error < before * (1.0 - _ROUND_GAIN):
             break
     return Strategy([split.basis for split in splits], _weights(splits))
 
@@ -86,46 +88,47 @@ def residual_strategy(workload: Workload, product: Strategy, progress: Progress 
 class _Search:
     """The search for a better basis of one attribute.
 
-    Let the costs of a term be ``(m, c)`` and a, b their prices, the derivatives of the error. If
-    all terms but totals have one Gram matrix G, the least ``a m + b c`` is that of the ordinary
-    optimum Q for ``G + k 1 1^T`` with that k for which the share t of the total in Q has
-    ``t / (1 - t) = b / a``: there ``m / t + c / (1 - t) = tr(G Q^+)``, and k is the multiplier of
-    ``1^T Q^+ 1 = 1 / t``. With several Gram matrices it is a guess that is tried.
+    Let a term cost m on the total and c on the rest, and let a and b be the prices of these: the
+    derivatives of the error. If all terms but totals have one Gram matrix G, the least
+    ``a m + b c`` is that of the ordinary optimum Q for ``G + k 1 1^T`` with that k for which the
+    share t of the total in Q has ``t / (1 - t) = b / a``: there ``m / t + c / (1 - t)`` is
+    ``tr(G Q^+)``, and k is the multiplier of ``1^T Q^+ 1 = 1 / t``. It is found by the secant
+    method. With several Gram matrices the outcome is a guess, which is worth trying.
     """
 
     def __init__(self, factors: Sequence[Factor]) -> None:
-        self._asked = np.array([not isinstance(factor, Total) for factor in factors])
-        self._grams = [factor.gram() for factor in factors if not isinstance(factor, Total)]
         self._factors = factors
+        self._totals = np.array([isinstance(factor, Total) for factor in factors])
         self._tried: list[tuple[float, float]] = []  # log k and log(t / (1 - t))
 
-    def improved(
+    def next_split(
         self, split: _Split, prices: FloatArray, progress: Progress | None
     ) -> _Split | None:
-        """Return a basis that may be better, or None where there is nothing to choose."""
-        if not (self._asked.any() and 0.0 < split.share < 1.0):
+        """Return a basis that may be better, or None where there is nothing to gain."""
+        if not 0.0 < split.share < 1.0 or np.all(self._totals):
             return None
-        costs, prices = split.costs[self._asked], prices[self._asked]
-        if not (np.all(prices[:, 1] > 0.0) and float(costs[:, 0] @ prices[:, 0]) > 0.0):
+        on_total, on_rest = prices[:, 0], np.where(self._totals, 0.0, prices[:, 1])
+        paid = np.where(self._totals, 0.0, split.costs[:, 0])
+        if not (np.all(on_rest[~self._totals] > 0.0) and float(paid @ on_total) > 0.0):
             return None
-        aim = math.log(float(costs[:, 0] @ prices[:, 1]) / float(costs[:, 0] @ prices[:, 0]))
-        relative = prices[:, 1] / float(np.max(prices[:, 1]))
-        gram = np.asarray(sum(p * g for p, g in zip(relative, self._grams, strict=True)))
-        unit = float(np.mean(gram))
-        if not unit > 0.0:
-            return None
-        weight = self._next_weight(math.log(split.share / (1.0 - split.share)), aim)
-        ones = math.exp(weight) * unit * np.ones_like(gram)
-        matrix = optimal_factor(Explicit(gram + ones, 2.0**-50, None), progress).matrix
-        found = _split(matrix, self._factors)
-        if 0.0 < found.share < 1.0:
+        gram = np.asarray(
+            sum(p * f.gram() for p, f in zip(on_rest / on_rest.max(), self._factors, strict=True))
+        )
+        weight = -math.inf
+        if np.any(self._totals):
+            aim = math.log(float(paid @ on_rest / (paid @ on_total)))
+            if self._tried and abs(aim - self._tried[-1][1]) < _CLOSE:
+                return None
+            natural = math.log(float(np.sum(on_total[self._totals])) / float(on_rest.max()))
+            weight = self._next_weight(aim) if self._tried else natural
+        explicit = Explicit(gram + math.exp(weight), 2.0**-50, None)
+        found = _split(optimal_factor(explicit, progress).matrix, self._factors)
+        if weight > -math.inf and 0.0 < found.share < 1.0:
             self._tried.append((weight, math.log(found.share / (1.0 - found.share))))
         return found
 
-    def _next_weight(self, current: float, aim: float) -> float:
+    def _next_weight(self, aim: float) -> float:
         """Return log k by the secant method."""
-        if not self._tried:
-            return 0.0
         weight, reached = self._tried[-1]
         slope = _FIRST_SLOPE
         if len(self._tried) > 1 and weight != self._tried[-2][0]:
@@ -138,43 +141,44 @@ def _split(matrix: FloatArray, factors: Sequence[Factor]) -> _Split:
     """Return the basis made of a strategy on one attribute, with the total apart.
 
     If ``A^T y = 1``, the rotation that takes y to the first axis makes ``1^T / |y|`` of the first
-    row of A, and nothing of the total is left in the others' inverse. Otherwise the total is in no
-    query, and nothing is taken apart.
+    row of A, and leaves nothing of the total to the others. Otherwise no query needs the total, and
+    nothing is taken apart.
     """
     rank, size = matrix.shape
-    inverse = linalg.pinv(matrix)
-    first = inverse.T @ np.ones(size)
-    length = float(np.linalg.norm(first))
-    rest, share = matrix, 0.0
+    largest = float(np.max(np.sum(np.square(matrix), axis=0)))
+    first = Strategy([matrix]).inverses[0].T @ np.ones(size)
     rows: list[FloatArray] = []
+    share = 0.0
     if float(np.max(np.abs(matrix.T @ first - 1.0))) <= _IN_RANGE:
+        share = 1.0 / (float(first @ first) * largest)
         rows.append(np.ones((1, size)))
-        rest = linalg.qr(first[:, None])[0].T[1:] @ matrix
-        share = 1.0 / (length**2 * float(np.max(np.sum(np.square(matrix), axis=0))))
-    if len(rest):
-        rows.append(rest / math.sqrt(float(np.max(np.sum(np.square(rest), axis=0)))))
-    measured = len(rows)
+        matrix = linalg.qr(first[:, None])[0].T[1:] @ matrix
+    if len(matrix):
+        rows.append(matrix / math.sqrt(float(np.max(np.sum(np.square(matrix), axis=0)))))
+    measured = np.concatenate(rows)
+    basis = np.concatenate([measured, linalg.qr(measured.T)[0].T[rank:]])
+    blocks = [len(row) for row in rows]
+    costs = _costs(basis, blocks, factors, apart=share > 0.0)
     if rank < size:
-        rows.append(linalg.null_space(matrix, rcond=_IN_RANGE).T)
-    basis = np.concatenate(rows)
-    blocks = tuple(len(row) for row in rows)
-    return _Split(basis, blocks, _costs(basis, blocks, measured, factors), share)
+        blocks.append(size - rank)
+        costs = np.pad(costs, ((0, 0), (0, 1)))
+    return _Split(basis, tuple(blocks), costs, share)
 
 
 def _costs(
-    basis: FloatArray, blocks: Sequence[int], measured: int, factors: Sequence[Factor]
+    basis: FloatArray, blocks: Sequence[int], factors: Sequence[Factor], *, apart: bool
 ) -> FloatArray:
-    """Return ``tr(G U U^T)`` for every term and block; nothing for what is not measured."""
-    inverse = np.linalg.inv(basis)
-    parts = np.split(inverse, np.cumsum(blocks)[:-1], axis=1)
+    """Return ``tr(G U U^T)`` for every term and block; a total costs 1 on the total alone."""
+    inverse = Strategy([basis]).inverses[0]
+    ends = np.cumsum(blocks)
     costs = np.zeros((len(factors), len(blocks)))
     for row, factor in zip(costs, factors, strict=True):
-        if isinstance(factor, Total) and blocks[0] == 1:
+        if apart and isinstance(factor, Total):
             row[0] = 1.0
             continue
         gram = factor.gram()
-        for place, part in enumerate(parts[:measured]):
-            row[place] = max(float(np.einsum("ij,ij->", part, gram @ part)), 0.0)
+        squares = np.einsum("ij,ij->j", inverse, gram @ inverse)[: ends[-1]]
+        row[:] = [max(float(np.sum(part)), 0.0) for part in np.split(squares, ends[:-1])]
     return costs
 
 
