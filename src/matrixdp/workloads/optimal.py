@@ -33,7 +33,7 @@ __all__ = ["OptimalStrategy", "optimal_strategy"]
 _MOST_CELLS_OF_A_UNION = 2048
 _MOST_CELLS_FOR_PAIRS = 1024
 _MOST_ROUNDS = 12
-_ROUND_GAIN = 1e-4
+_ROUND_GAIN = 1e-3
 # Closer to its bound a strategy cannot be worse than another by more than nothing.
 _CLOSE = 1e-9
 _ROUNDED = 1.0 - 2.0**-48

@@ -40,6 +40,7 @@ _SMALLEST_WEIGHT = 2.0**-29
 _FIRST_SLOPE = 0.5
 _LONGEST_STEP = 4.0
 _CLOSE = 0.02
+_SAME = 1e-6
 
 
 class _Split(NamedTuple):
@@ -73,8 +74,10 @@ def residual_strategy(workload: Workload, product: Strategy, progress: Progress 
     error = _error(splits)
     for round_number in range(_MOST_ROUNDS):
         before = error
+        known: list[_Solved] = []
+        prices = [_prices(splits, place) for place in range(len(splits))]
         for place, search in enumerate(searches):
-            found = search.next_split(splits[place], _prices(splits, place), progress)
+            found = search.next_split(splits[place], prices[place], known, progress)
             if found is not None:
                 tried = [*splits[:place], found, *splits[place + 1 :]]
                 if _error(tried) < error:
@@ -83,6 +86,21 @@ def residual_strategy(workload: Workload, product: Strategy, progress: Progress 
         if round_number > 0 and not error < before * (1.0 - _ROUND_GAIN):
             break
     return Strategy([split.basis for split in splits], _weights(splits))
+
+
+class _Solved(NamedTuple):
+    gram: FloatArray
+    matrix: FloatArray
+
+
+def _optimum(gram: FloatArray, known: list[_Solved], progress: Progress | None) -> FloatArray:
+    """Return the optimal strategy, which attributes that are asked the same share."""
+    for gram_before, matrix in known:
+        if gram.shape == gram_before.shape and np.allclose(gram, gram_before, rtol=_SAME, atol=0.0):
+            return matrix
+    matrix = optimal_factor(Explicit(gram, 2.0**-50, None), progress).matrix
+    known.append(_Solved(gram, matrix))
+    return matrix
 
 
 class _Search:
@@ -102,7 +120,11 @@ class _Search:
         self._tried: list[tuple[float, float]] = []  # log k and log(t / (1 - t))
 
     def next_split(
-        self, split: _Split, prices: FloatArray, progress: Progress | None
+        self,
+        split: _Split,
+        prices: FloatArray,
+        known: list[_Solved],
+        progress: Progress | None,
     ) -> _Split | None:
         """Return a basis that may be better, or None where there is nothing to gain."""
         if not 0.0 < split.share < 1.0 or np.all(self._totals):
@@ -121,8 +143,7 @@ class _Search:
                 return None
             natural = math.log(float(np.sum(on_total[self._totals])) / float(on_rest.max()))
             weight = self._next_weight(aim) if self._tried else natural
-        explicit = Explicit(gram + math.exp(weight), 2.0**-50, None)
-        found = _split(optimal_factor(explicit, progress).matrix, self._factors)
+        found = _split(_optimum(gram + math.exp(weight), known, progress), self._factors)
         if weight > -math.inf and 0.0 < found.share < 1.0:
             self._tried.append((weight, math.log(found.share / (1.0 - found.share))))
         return found

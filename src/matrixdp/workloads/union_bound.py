@@ -102,9 +102,8 @@ def _traces(factors: Sequence[Factor], sides: FloatArray) -> tuple[FloatArray, l
     apart = len(asked) < len(roots)
     vectors = _directions(sides, asked, apart=apart)
     count = len(sides)
-    defect = (
-        float(np.linalg.norm(vectors.T @ vectors - np.eye(count))) + 4 * (count + 4) ** 2 * _UNIT
-    )
+    rounding = 4 * (count + 4) ** 2 * _UNIT
+    defect = float(np.linalg.norm(vectors.T @ vectors - np.eye(count))) + rounding
     found, errors = {}, {}
     for factor, (root, distance) in roots.items():
         traces = np.maximum(np.einsum("ij,ij->j", vectors, root @ vectors), 0.0)
