@@ -25,6 +25,7 @@ from matrixdp.workloads.ranges import Identity, Total
 from matrixdp.workloads.replacement import check_contrasts, replacement_factor
 from matrixdp.workloads.replacement_bound import bound_from_spectra
 from matrixdp.workloads.residual import residual_strategy
+from matrixdp.workloads.row_weights import row_weighted_strategy
 from matrixdp.workloads.strategy import Strategy
 from matrixdp.workloads.union_bound import cell_weights, union_bound
 
@@ -245,10 +246,14 @@ def _for_union(workload: Workload, progress: Progress | None, relation: Neighbou
             break
         best = error
     product = Strategy([part.matrix for part in parts if part])
-    found = [product, residual_strategy(workload, product, progress)]
+    residual, cells = (
+        residual_strategy(workload, product, progress),
+        cell_weights(workload, product),
+    )
+    rows = row_weighted_strategy(workload, residual, cells)
+    found = [product, residual] if rows is None else [product, residual, rows]
     strategy = min(found, key=lambda strategy: _error(workload, strategy, relation))
-    together = union_bound(workload, cell_weights(workload, product))
-    return _Found(strategy, max(bound * _ROUNDED, together))
+    return _Found(strategy, max(bound * _ROUNDED, union_bound(workload, cells)))
 
 
 def _mixture(weights: FloatArray, grams: Sequence[FloatArray]) -> FloatArray:

@@ -23,6 +23,7 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.spectra import semidefinite_root
+from matrixdp.workloads.bases import differing_directions
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
 from matrixdp.workloads.strategy import Strategy
@@ -131,18 +132,9 @@ def _root(factor: Factor, sides: FloatArray) -> tuple[FloatArray, float]:
 
 
 def _directions(sides: FloatArray, roots: Sequence[FloatArray], *, apart: bool) -> FloatArray:
-    """Return V, in which the roots differ as much as they do.
-
-    The first vector is that of the sides if they are taken apart. The others are the eigenvectors
-    of that combination of the roots, brought to trace 1, in which these differ most: their first
-    principal component.
-    """
+    """Return V: the sides first if they are taken apart, then where the roots differ most."""
     first = np.asarray(linalg.qr(sides[:, None])[0])
     kept = first[:, 1:] if apart else np.eye(len(sides))
     if len(roots) >= _TO_DIFFER and kept.shape[1] > 0:
-        parts = np.array([kept.T @ root @ kept / float(np.trace(root)) for root in roots])
-        spread = (parts - parts.mean(axis=0)).reshape(len(roots), -1)
-        component = np.linalg.eigh(spread @ spread.T)[1][:, -1]
-        difference = (component @ spread).reshape(parts[0].shape)
-        kept = kept @ np.linalg.eigh((difference + difference.T) / 2)[1]
+        kept = kept @ differing_directions([kept.T @ root @ kept for root in roots])
     return np.concatenate([first[:, :1], kept], axis=1) if apart else kept
