@@ -226,10 +226,8 @@ def _for_union(workload: Workload, progress: Progress | None, relation: Neighbou
     """
     terms = workload.terms()
     grams = [[factor.gram() for factor in term] for term in terms]
-    alone = {
-        id(factor): _for_factor(factor, progress).lower_bound for term in terms for factor in term
-    }
-    bound = sum(math.prod(alone[id(factor)] for factor in term) for term in terms)
+    alone = {factor: _for_factor(factor, progress).lower_bound for term in terms for factor in term}
+    bound = sum(math.prod(alone[factor] for factor in term) for term in terms)
     places = range(len(workload.dimensions))
     shares = np.array([[float(np.trace(gram)) for gram in row] for row in grams])
     parts: list[Certified | None] = [None for _ in places]

@@ -131,7 +131,8 @@ class _Search:
             return None
         on_total, on_rest = prices[:, 0], np.where(self._totals, 0.0, prices[:, 1])
         paid = np.where(self._totals, 0.0, split.costs[:, 0])
-        if not (np.all(on_rest[~self._totals] > 0.0) and float(paid @ on_total) > 0.0):
+        asked = not np.any(self._totals) or float(np.sum(on_total[self._totals])) > 0.0
+        if not (asked and np.all(on_rest[~self._totals] > 0.0) and float(paid @ on_total) > 0.0):
             return None
         gram = np.asarray(
             sum(p * f.gram() for p, f in zip(on_rest / on_rest.max(), self._factors, strict=True))
