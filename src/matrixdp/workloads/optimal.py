@@ -244,10 +244,8 @@ def _for_union(workload: Workload, progress: Progress | None, relation: Neighbou
             break
         best = error
     product = Strategy([part.matrix for part in parts if part])
-    residual, cells = (
-        residual_strategy(workload, product, progress),
-        cell_weights(workload, product),
-    )
+    residual = residual_strategy(workload, product, progress)
+    cells = cell_weights(workload, product)
     rows = row_weighted_strategy(workload, residual, cells)
     found = [product, residual] if rows is None else [product, residual, rows]
     strategy = min(found, key=lambda strategy: _error(workload, strategy, relation))

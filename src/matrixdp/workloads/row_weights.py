@@ -12,7 +12,6 @@ power of ``|a_j|`` until it nearly is. It pays where the terms need the rows in 
 proportions, and the bases are turned to make these as different as they can be.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -68,7 +67,8 @@ def row_weighted_strategy(
         for cost in costs:
             product = np.multiply.outer(product, cost[term])
         needs += product
-    weights = np.sqrt(_best_squares(needs, [np.square(basis) for basis in bases], start))
+    squares = [np.square(basis) for basis in bases]
+    weights = np.sqrt(_best_squares(needs, squares, np.square(strategy.weights), start))
     weights /= float(np.max(weights))
     return Strategy(bases, np.where(weights > _SMALLEST_WEIGHT, weights, 0.0))
 
@@ -103,19 +103,23 @@ def _turned(
 
 
 def _best_squares(
-    needs: FloatArray, squares: Sequence[FloatArray], start: Sequence[FloatArray]
+    needs: FloatArray,
+    squares: Sequence[FloatArray],
+    known: FloatArray,
+    start: Sequence[FloatArray],
 ) -> FloatArray:
-    """Return the squares of the best weights, to a gap of about 1e-3."""
+    """Return the squares of the best weights, to a gap of about 1e-3, from some that are known."""
     down = [lambda array, m=part: np.tensordot(m, array, 1) for part in squares]
     up = [lambda array, m=part: np.tensordot(m.T, array, 1) for part in squares]
     cells = np.ones(())
     for part in start:
         cells = np.multiply.outer(cells, part / float(np.sum(part)) + _LEAST_SHARE / len(part))
-    best, least, bound = needs, math.inf, 0.0
+    best, bound = known, 0.0
+    least = float(np.max(along_axes(up, known))) * float(np.sum(_ratio(needs, known)))
     for _ in range(_MOST_STEPS):
         cells /= float(np.sum(cells))
         prices = along_axes(down, cells)
-        found = np.sqrt(np.divide(needs, prices, out=np.zeros_like(needs), where=prices > 0.0))
+        found = np.sqrt(_ratio(needs, prices))
         norms = along_axes(up, found)
         total = float(np.sum(np.sqrt(needs * prices)))
         bound = max(bound, total**2)
@@ -126,3 +130,8 @@ def _best_squares(
             break
         cells = cells * (norms / float(np.max(norms))) ** _POWER
     return best
+
+
+def _ratio(numbers: FloatArray, others: FloatArray) -> FloatArray:
+    """Return ``x / y``, 0 where nothing is measured."""
+    return np.divide(numbers, others, out=np.zeros_like(numbers), where=others > 0.0)
