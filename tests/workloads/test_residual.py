@@ -27,7 +27,7 @@ from matrixdp.workloads import (
 from matrixdp.workloads import optimal as searched
 from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.optimal import _for_marginals, _for_union
-from matrixdp.workloads.residual import _error, _needs, _split, residual_strategy
+from matrixdp.workloads.residual import Residual, _error, _needs, _split, residual_strategy
 from matrixdp.workloads.row_weights import row_weighted_strategy
 from matrixdp.workloads.union_bound import cell_weights, union_bound
 from reference import workloads as oracle
@@ -43,10 +43,14 @@ SMALL: list[Workload] = [
 ]
 
 
+def only_the_product(workload: Workload, product: Strategy, _progress: object) -> Residual:
+    return Residual(product, cell_weights(workload, product))
+
+
 def product_of(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> Strategy:
     """Return what the search for a single product ends with."""
     with monkeypatch.context() as patch:
-        patch.setattr(searched, "residual_strategy", lambda _workload, product, _progress: product)
+        patch.setattr(searched, "residual_strategy", only_the_product)
         return _for_union(workload, None, "add-remove").strategy
 
 
@@ -64,7 +68,7 @@ def test_residual_strategies_are_what_dense_arithmetic_says(
     workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     product = product_of(workload, monkeypatch)
-    strategy = residual_strategy(workload, product, None)
+    strategy = residual_strategy(workload, product, None).strategy
     check_answers(workload, strategy)
     matrix, measured = oracle.dense(workload), oracle.dense_strategy(strategy)
     np.testing.assert_allclose(
@@ -165,7 +169,7 @@ def test_row_weights_are_what_dense_arithmetic_says(
     workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     product = product_of(workload, monkeypatch)
-    residual = residual_strategy(workload, product, None)
+    residual = residual_strategy(workload, product, None).strategy
     cells = cell_weights(workload, product)
     rows = row_weighted_strategy(workload, residual, cells)
     columns = zip(*workload.terms(), strict=True)
@@ -191,7 +195,7 @@ def test_row_weights_are_what_dense_arithmetic_says(
 def test_row_weights_gain_what_blocks_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = Union([Product([Prefix(16), Identity(16)]), Product([Identity(16), Prefix(16)])])
     product = product_of(workload, monkeypatch)
-    residual = residual_strategy(workload, product, None)
+    residual = residual_strategy(workload, product, None).strategy
     rows = row_weighted_strategy(workload, residual, cell_weights(workload, product))
     assert rows is not None
     assert (

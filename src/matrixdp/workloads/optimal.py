@@ -91,8 +91,9 @@ def optimal_strategy(
     *Adding or removing a record.* On one attribute, for unions of up to 2,048 cells and for single
     products the strategy is optimal, to the gap that the certificate states. So it is for marginals
     of any size: their Gram matrix is the same from every cell, hence the SVD bound is attained. For
-    other unions of products the best single product of strategies is sought, factor by factor; the
-    bound is then the sum of the parts' optima, and the gap may be wide.
+    other unions of products a single product of strategies is sought, factor by factor, then better
+    weights for its measurements (see `residual` and `row_weights`); the bound is that of all parts
+    together, from each attribute alone (see `union_bound`), and the gap a few per cent for most.
 
     *Replacing a record.* Up to 1,024 cells a strategy is sought for the pairs of cells (see
     `replacement`) to a gap of about 1e-3. Beyond, the strategy for adding and removing is used with
@@ -244,12 +245,14 @@ def _for_union(workload: Workload, progress: Progress | None, relation: Neighbou
             break
         best = error
     product = Strategy([part.matrix for part in parts if part])
-    residual = residual_strategy(workload, product, progress)
-    cells = cell_weights(workload, product)
+    residual, cells = residual_strategy(workload, product, progress)
     rows = row_weighted_strategy(workload, residual, cells)
     found = [product, residual] if rows is None else [product, residual, rows]
     strategy = min(found, key=lambda strategy: _error(workload, strategy, relation))
-    return _Found(strategy, max(bound * _ROUNDED, union_bound(workload, cells)))
+    bounds = [
+        union_bound(workload, weights) for weights in (cells, cell_weights(workload, product))
+    ]
+    return _Found(strategy, max(bound * _ROUNDED, *bounds))
 
 
 def _mixture(weights: FloatArray, grams: Sequence[FloatArray]) -> FloatArray:

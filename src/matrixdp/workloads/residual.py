@@ -29,8 +29,9 @@ from matrixdp.workloads.explicit import Explicit, optimal_factor
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
 from matrixdp.workloads.strategy import Strategy
+from matrixdp.workloads.union_bound import cell_weights, weights_of_optimum
 
-__all__ = ["residual_strategy"]
+__all__ = ["Residual", "residual_strategy"]
 
 _MOST_ROUNDS = 6
 _ROUND_GAIN = 1e-4
@@ -55,7 +56,14 @@ class _Split(NamedTuple):
     share: float  # t: of the squared norm of a column, what the total takes; 0 if there is none
 
 
-def residual_strategy(workload: Workload, product: Strategy, progress: Progress | None) -> Strategy:
+class Residual(NamedTuple):
+    """A strategy, and for each attribute the weights of cells that its basis is the optimum for."""
+
+    strategy: Strategy
+    cells: list[FloatArray]
+
+
+def residual_strategy(workload: Workload, product: Strategy, progress: Progress | None) -> Residual:
     """Return weights on the totals and the rest of each attribute, and better bases for these.
 
     Parameters
@@ -71,36 +79,42 @@ def residual_strategy(workload: Workload, product: Strategy, progress: Progress 
     columns = list(zip(*workload.terms(), strict=True))
     searches = [_Search(column) for column in columns]
     splits = [_split(*pair) for pair in zip(product.factors, columns, strict=True)]
+    cells = cell_weights(workload, product)
     error = _error(splits)
     for round_number in range(_MOST_ROUNDS):
         before = error
         known: list[_Solved] = []
         prices = [_prices(splits, place) for place in range(len(splits))]
         for place, search in enumerate(searches):
-            found = search.next_split(splits[place], prices[place], known, progress)
-            if found is not None:
+            solved = search.next_optimum(splits[place], prices[place], known, progress)
+            if solved is not None:
+                found = _split(solved.matrix, columns[place])
+                search.tell(found.share)
                 tried = [*splits[:place], found, *splits[place + 1 :]]
                 if _error(tried) < error:
                     splits, error = tried, _error(tried)
+                    cells[place] = solved.cells
         # The first step of a search may be the wrong one.
         if round_number > 0 and not error < before * (1.0 - _ROUND_GAIN):
             break
-    return Strategy([split.basis for split in splits], _weights(splits))
+    return Residual(Strategy([split.basis for split in splits], _weights(splits)), cells)
 
 
 class _Solved(NamedTuple):
     gram: FloatArray
     matrix: FloatArray
+    cells: FloatArray
 
 
-def _optimum(gram: FloatArray, known: list[_Solved], progress: Progress | None) -> FloatArray:
+def _optimum(gram: FloatArray, known: list[_Solved], progress: Progress | None) -> _Solved:
     """Return the optimal strategy, which attributes that are asked the same share."""
-    for gram_before, matrix in known:
-        if gram.shape == gram_before.shape and np.allclose(gram, gram_before, rtol=_SAME, atol=0.0):
-            return matrix
+    for solved in known:
+        if gram.shape == solved.gram.shape and np.allclose(gram, solved.gram, _SAME, 0.0):
+            return solved
     matrix = optimal_factor(Explicit(gram, 2.0**-50, None), progress).matrix
-    known.append(_Solved(gram, matrix))
-    return matrix
+    inverse = Strategy([matrix]).inverses[0]
+    known.append(_Solved(gram, matrix, weights_of_optimum(inverse @ inverse.T, gram)))
+    return known[-1]
 
 
 class _Search:
@@ -117,16 +131,17 @@ class _Search:
     def __init__(self, factors: Sequence[Factor]) -> None:
         self._factors = factors
         self._totals = np.array([isinstance(factor, Total) for factor in factors])
+        self._weight = -math.inf  # log k
         self._tried: list[tuple[float, float]] = []  # log k and log(t / (1 - t))
 
-    def next_split(
+    def next_optimum(
         self,
         split: _Split,
         prices: FloatArray,
         known: list[_Solved],
         progress: Progress | None,
-    ) -> _Split | None:
-        """Return a basis that may be better, or None where there is nothing to gain."""
+    ) -> _Solved | None:
+        """Return an optimum that may be better, or None where there is nothing to gain."""
         if not 0.0 < split.share < 1.0 or np.all(self._totals):
             return None
         on_total, on_rest = prices[:, 0], np.where(self._totals, 0.0, prices[:, 1])
@@ -137,17 +152,19 @@ class _Search:
         gram = np.asarray(
             sum(p * f.gram() for p, f in zip(on_rest / on_rest.max(), self._factors, strict=True))
         )
-        weight = -math.inf
+        self._weight = -math.inf
         if np.any(self._totals):
             aim = math.log(float(paid @ on_rest / (paid @ on_total)))
             if self._tried and abs(aim - self._tried[-1][1]) < _CLOSE:
                 return None
             natural = math.log(float(np.sum(on_total[self._totals])) / float(on_rest.max()))
-            weight = self._next_weight(aim) if self._tried else natural
-        found = _split(_optimum(gram + math.exp(weight), known, progress), self._factors)
-        if weight > -math.inf and 0.0 < found.share < 1.0:
-            self._tried.append((weight, math.log(found.share / (1.0 - found.share))))
-        return found
+            self._weight = self._next_weight(aim) if self._tried else natural
+        return _optimum(gram + math.exp(self._weight), known, progress)
+
+    def tell(self, share: float) -> None:
+        """Take note of the share of the total in the optimum that was asked for."""
+        if self._weight > -math.inf and 0.0 < share < 1.0:
+            self._tried.append((self._weight, math.log(share / (1.0 - share))))
 
     def _next_weight(self, aim: float) -> float:
         """Return log k by the secant method."""

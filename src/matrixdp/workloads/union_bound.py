@@ -28,7 +28,7 @@ from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
 from matrixdp.workloads.strategy import Strategy
 
-__all__ = ["cell_weights", "union_bound"]
+__all__ = ["cell_weights", "union_bound", "weights_of_optimum"]
 
 _UNIT = sys.float_info.epsilon / 2
 _TO_DIFFER = 2
@@ -54,9 +54,14 @@ def cell_weights(workload: Workload, product: Strategy) -> list[FloatArray]:
         others = np.prod(np.delete(costs, place, axis=1), axis=1)
         shares = zip(others / others.max(), terms, strict=True)
         mixed = np.asarray(sum(share * grams[term[place]] for share, term in shares))
-        diagonal = np.maximum(np.einsum("ij,ij->i", covariance @ mixed, covariance), 0.0)
-        weights.append(diagonal / float(np.sum(diagonal)))
+        weights.append(weights_of_optimum(covariance, mixed))
     return weights
+
+
+def weights_of_optimum(covariance: FloatArray, gram: FloatArray) -> FloatArray:
+    """Return d with sum 1 from ``Q^-1`` that is, or nearly is, the optimum for G."""
+    diagonal = np.maximum(np.einsum("ij,ij->i", covariance @ gram, covariance), 0.0)
+    return np.asarray(diagonal / float(np.sum(diagonal)))
 
 
 def union_bound(workload: Workload, weights: Sequence[FloatArray]) -> float:
