@@ -2,6 +2,8 @@
 
 import math
 from itertools import combinations
+from itertools import product as cartesian_product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -201,6 +203,45 @@ def test_row_weights_gain_what_blocks_cannot(monkeypatch: pytest.MonkeyPatch) ->
     assert (
         value(workload, rows) < 0.96 * value(workload, residual) < 0.96 * value(workload, product)
     )
+
+
+def ranges_or_cells(size: int, attributes: int) -> Union:
+    """Return all tables of one or two attributes, each of which may be taken by ranges."""
+    parts = []
+    for count in (1, 2):
+        for kept in combinations(range(attributes), count):
+            for chosen in cartesian_product((Ranges(size), Identity(size)), repeat=count):
+                factors: list[Factor] = [Total(size)] * attributes
+                for place, factor in zip(kept, chosen, strict=True):
+                    factors[place] = factor
+                parts.append(Product(factors))
+    return Union(parts)
+
+
+def both(one: Factor, other: Factor) -> Union:
+    """Return the two products of two factors."""
+    return Union([Product([one, other]), Product([other, one])])
+
+
+@pytest.mark.parametrize(
+    ("workload", "of_product", "gap"),
+    [
+        (both(Prefix(200), Total(200)), 81, 6.3),
+        (ranges_or_cells(32, 4), 75, 9.2),
+        (both(Prefix(64), Identity(64)), 94, 2.8),
+        (Union([Product([Prefix(64)] * 2), Product([Identity(64)] * 2)]), 99, 1.6),
+    ],
+    ids=["either", "ranges", "one of each", "all"],
+)
+def test_documented_gaps(
+    workload: Workload, of_product: int, gap: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    product = value(workload, product_of(workload, monkeypatch))
+    found = optimal_strategy(workload, neighbouring="add-remove").certificate
+    assert math.sqrt(found.value / product) == pytest.approx(of_product / 100, abs=5.1e-3)
+    assert gap - 0.11 < 100 * found.gap <= gap
+    page = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
+    assert f"| {workload.cells:,} | {of_product} % | {gap} % |" in page
 
 
 def test_large_unions_gain() -> None:
