@@ -10,9 +10,9 @@ weight ``w_S`` for every set S of attributes that take F where the others take t
 where ``B_i^-1 = (u_i, U_i)``. By the Cauchy-Schwarz inequality the best weights are
 ``w_S^2 = v_S^(1/2)``, and the total squared error is ``(sum_S v_S^(1/2))^2``.
 
-Such weights are those of ResidualPlanner (Xiao, He, Zhang and Kifer, NeurIPS 2023, arXiv 2305.08175)
-and of its extension to ranges, ResidualPlanner+, where F consists of contrasts, ``F 1 = 0``.
-That is not asked here: every ``Q = A^T A`` on one attribute with the total in its range splits into
+Such weights are those of ResidualPlanner (Xiao, He, Zhang and Kifer, NeurIPS 2023) and of its
+extension to ranges, ResidualPlanner+, where F consists of contrasts, ``F 1 = 0``. That is not asked
+here: every ``Q = A^T A`` on one attribute with the total in its range splits into
 ``t 1 1^T + R``, ``R u = 0``, so that every product of strategies is among these, with equal
 weights, and on one attribute nothing is lost.
 """
