@@ -29,9 +29,10 @@ from matrixdp.workloads import (
 from matrixdp.workloads import optimal as searched
 from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.optimal import _for_marginals, _for_union
-from matrixdp.workloads.residual import Residual, _error, _needs, _split, residual_strategy
+from matrixdp.workloads.residual import _error, _needs, _split, residual_strategy
 from matrixdp.workloads.row_weights import row_weighted_strategy
 from matrixdp.workloads.union_bound import cell_weights, union_bound
+from matrixdp.workloads.weighted import Weighted
 from reference import workloads as oracle
 
 SMALL: list[Workload] = [
@@ -45,14 +46,10 @@ SMALL: list[Workload] = [
 ]
 
 
-def only_the_product(workload: Workload, product: Strategy, _progress: object) -> Residual:
-    return Residual(product, cell_weights(workload, product))
-
-
 def product_of(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> Strategy:
     """Return what the search for a single product ends with."""
     with monkeypatch.context() as patch:
-        patch.setattr(searched, "residual_strategy", only_the_product)
+        patch.setattr(searched, "weighted_strategies", lambda *_: Weighted((), 0.0))
         return _for_union(workload, None, "add-remove").strategy
 
 
@@ -259,6 +256,21 @@ def test_large_unions_gain() -> None:
     assert best.certificate.value < 0.8 * searched._error(union, plain, "add-remove")
     replaced = optimal_strategy(union, neighbouring="replace")
     assert replaced.certificate.value <= searched._error(union, plain, "replace")
+
+
+def test_more_cells_than_a_histogram_has() -> None:
+    parts: list[Workload] = []
+    for place in range(5):
+        factors: list[Factor] = [Total(100)] * 5
+        factors[place] = Prefix(100)
+        parts.append(Product(factors))
+    best = optimal_strategy(Union(parts), neighbouring="add-remove")
+    assert best.strategy.weights is None
+    alone = 5 * optimal_strategy(Prefix(100), neighbouring="add-remove").certificate.value
+    assert best.certificate.lower_bound > 1.5 * alone
+    several = Union([*parts, Product([Identity(100)] * 5)])
+    bound = union_bound(several, [np.ones(100)] * 5)
+    assert union_bound(Union(parts), [np.ones(100)] * 5) < bound < several.frobenius_squared()
 
 
 FACTORS = st.integers(1, 4).flatmap(

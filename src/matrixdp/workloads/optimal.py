@@ -24,10 +24,8 @@ from matrixdp.workloads.plain import (
 from matrixdp.workloads.ranges import Identity, Total
 from matrixdp.workloads.replacement import check_contrasts, replacement_factor
 from matrixdp.workloads.replacement_bound import bound_from_spectra
-from matrixdp.workloads.residual import residual_strategy
-from matrixdp.workloads.row_weights import row_weighted_strategy
 from matrixdp.workloads.strategy import Strategy
-from matrixdp.workloads.union_bound import cell_weights, union_bound
+from matrixdp.workloads.weighted import weighted_strategies
 
 __all__ = ["OptimalStrategy", "optimal_strategy"]
 
@@ -245,14 +243,10 @@ def _for_union(workload: Workload, progress: Progress | None, relation: Neighbou
             break
         best = error
     product = Strategy([part.matrix for part in parts if part])
-    residual, cells = residual_strategy(workload, product, progress)
-    rows = row_weighted_strategy(workload, residual, cells)
-    found = [product, residual] if rows is None else [product, residual, rows]
+    weighted = weighted_strategies(workload, product, progress)
+    found = (product, *weighted.strategies)
     strategy = min(found, key=lambda strategy: _error(workload, strategy, relation))
-    bounds = [
-        union_bound(workload, weights) for weights in (cells, cell_weights(workload, product))
-    ]
-    return _Found(strategy, max(bound * _ROUNDED, *bounds))
+    return _Found(strategy, max(bound * _ROUNDED, weighted.lower_bound))
 
 
 def _mixture(weights: FloatArray, grams: Sequence[FloatArray]) -> FloatArray:

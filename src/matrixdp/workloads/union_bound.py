@@ -24,7 +24,7 @@ from scipy import linalg
 
 from matrixdp.spectra import semidefinite_root
 from matrixdp.workloads.bases import differing_directions
-from matrixdp.workloads.operator import Factor, FloatArray, Workload
+from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
 from matrixdp.workloads.strategy import Strategy
 
@@ -70,15 +70,18 @@ def union_bound(workload: Workload, weights: Sequence[FloatArray]) -> float:
     Parameters
     ----------
     workload : Workload
-        Any, of at most 2**26 cells.
+        Any. With more than 2**26 cells only the totals are told from the rest.
     weights : sequence of ndarray
         d for each attribute, none negative; the closer to the optimum's, the better the bound.
     """
-    workload.check_histogram()
     columns = list(zip(*workload.terms(), strict=True))
     sides = [np.sqrt(part) for part in weights]
-    parts = [_traces(*pair) for pair in zip(columns, sides, strict=True)]
-    squares = np.zeros([traces.shape[1] for traces, _ in parts])
+    finely = workload.cells <= LARGEST_HISTOGRAM
+    parts = [_traces(*pair, finely=finely) for pair in zip(columns, sides, strict=True)]
+    layout = [traces.shape[1] for traces, _ in parts]
+    if not math.prod(layout) <= LARGEST_HISTOGRAM:
+        return 0.0
+    squares = np.zeros(layout)
     lost = 0.0
     for term in range(len(columns[0])):
         product = np.ones(())
@@ -97,11 +100,13 @@ def union_bound(workload: Workload, weights: Sequence[FloatArray]) -> float:
     return found**2 / size * rounded
 
 
-def _traces(factors: Sequence[Factor], sides: FloatArray) -> tuple[FloatArray, list[float]]:
+def _traces(
+    factors: Sequence[Factor], sides: FloatArray, *, finely: bool
+) -> tuple[FloatArray, list[float]]:
     """Return x for every term, and a bound on what each row is off by in sum.
 
-    Where all terms but totals are the same, all vectors but the first are taken together: the bound
-    is the same then.
+    All vectors but that of the totals are taken together if it is not to be done finely, and where
+    all terms but totals are the same: the bound is the same then.
     """
     roots = {factor: _root(factor, sides) for factor in factors}
     asked = [root for factor, (root, _) in roots.items() if not isinstance(factor, Total)]
@@ -113,7 +118,7 @@ def _traces(factors: Sequence[Factor], sides: FloatArray) -> tuple[FloatArray, l
     found, errors = {}, {}
     for factor, (root, distance) in roots.items():
         traces = np.maximum(np.einsum("ij,ij->j", vectors, root @ vectors), 0.0)
-        if len(asked) < _TO_DIFFER:
+        if not finely or len(asked) < _TO_DIFFER:
             traces = np.array([*traces[:apart], np.sum(traces[apart:])])
         # What V is not orthonormal by, and the rounding of the products, in sum over the vectors.
         off = 3.0 * math.sqrt(count) * defect + rounding
