@@ -25,6 +25,7 @@ __all__ = [
     "nuclear_norm_lower_bound",
     "positive_vector",
     "semidefinite_eigenvalue_bounds",
+    "semidefinite_root",
     "singular_value_upper_bounds",
 ]
 
@@ -122,6 +123,36 @@ def semidefinite_eigenvalue_bounds(
     residual = _residual_norm(matrix, vectors * clipped, vectors.T) + error
     bounds = (clipped * (1.0 - defect) - residual) * (1.0 - 4 * _UNIT)
     return np.asarray(np.maximum(bounds, 0.0))
+
+
+def semidefinite_root(matrix: FloatArray, error: float) -> tuple[FloatArray, float]:
+    r"""Return the square root of a positive semidefinite A, and a bound of its error.
+
+    The error is in Frobenius norm. With the float decomposition ``V Lambda V^T``, the orthogonal
+    matrix O next to V, at a distance of at most ``||V^T V - I||``, and ``B = O Lambda O^T``:
+    ``||A^(1/2) - B^(1/2)||_F`` is at most ``||A - B||_F / lambda_min(B)^(1/2)``, and its square at
+    most the nuclear norm of ``A - B`` (Powers and Stormer, Commun. Math. Phys. 16, 1970), which is
+    ``n^(1/2) ||A - B||_F`` at the most.
+
+    Parameters
+    ----------
+    matrix : ndarray
+        Symmetric, close to A.
+    error : float
+        How close, in Frobenius norm.
+    """
+    values, vectors = linalg.eigh(matrix)
+    values = np.maximum(values, 0.0)
+    sides = np.sqrt(values)
+    root = np.asarray((vectors * sides) @ vectors.T)
+    turned = _orthonormality_defect(vectors)
+    turned *= 2.0 + turned
+    apart = _residual_norm(matrix, vectors * values, vectors.T) + error + turned * values[-1]
+    distance = math.sqrt(math.sqrt(len(matrix)) * apart)
+    if float(sides[0]) > 0.0:
+        distance = min(distance, apart / float(sides[0]))
+    rounding = _residual_norm(root, vectors * sides, vectors.T) + turned * sides[-1]
+    return root, float((distance + rounding) * (1.0 + 32 * _UNIT))
 
 
 def nuclear_norm_lower_bound(matrix: FloatArray, left: FloatArray, right: FloatArray) -> float:

@@ -156,7 +156,8 @@ def test_large_unions_report_their_gap_as_it_is() -> None:
         optimal_strategy(part, neighbouring="add-remove").certificate.lower_bound
         for part in union.parts
     )
-    assert best.certificate.lower_bound == pytest.approx(parts, rel=1e-9)
+    assert parts < best.certificate.lower_bound < best.certificate.value
+    assert best.certificate.gap < 0.1
     small = Union([Product([Prefix(5), Total(6)]), Product([Total(5), Ranges(6)])])
     whole = optimal_strategy(small, neighbouring="add-remove")
     assert whole.certificate.gap < 1e-6

@@ -1,11 +1,20 @@
 """Singular vectors that stay accurate where the squares of singular values would not."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import linalg
 
 from matrixdp.workloads.operator import FloatArray
 
-__all__ = ["SMALLEST_ROOT", "column_basis", "eigenvectors", "gram_basis", "right_singular_vectors"]
+__all__ = [
+    "SMALLEST_ROOT",
+    "column_basis",
+    "differing_directions",
+    "eigenvectors",
+    "gram_basis",
+    "right_singular_vectors",
+]
 
 SMALLEST_ROOT = 2.0**-50
 """The share of the largest singular value below which float64 cannot tell one from 0."""
@@ -50,3 +59,16 @@ def eigenvectors(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return eigenvalues, ascending, and eigenvectors of a symmetric matrix, which is spent."""
     values, vectors = linalg.eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
     return np.asarray(values), np.asarray(vectors)
+
+
+def differing_directions(matrices: Sequence[FloatArray]) -> FloatArray:
+    """Return orthonormal columns along which positive semidefinite matrices differ most.
+
+    They are the eigenvectors of the first principal component of the matrices, all brought to trace
+    1; of the difference, if there are two.
+    """
+    parts = np.array([matrix / float(np.trace(matrix)) for matrix in matrices])
+    spread = (parts - parts.mean(axis=0)).reshape(len(parts), -1)
+    component = eigenvectors(spread @ spread.T)[1][:, -1]
+    difference = (component @ spread).reshape(parts[0].shape)
+    return eigenvectors((difference + difference.T) / 2)[1]

@@ -8,7 +8,7 @@ product of one `Factor` per attribute, and everything here is computed through t
 import abc
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -86,7 +86,8 @@ class Workload(abc.ABC):
         """
         array = self.checked_cells(values)
         answers = [
-            along_axes([factor.along for factor in term], array).ravel() for term in self.terms()
+            along_axes([factor.along for factor in term], array, _shrinking_first(term)).ravel()
+            for term in self.terms()
         ]
         return np.concatenate(answers)
 
@@ -132,7 +133,9 @@ class Workload(abc.ABC):
         ones = np.ones(self.dimensions)
         return np.concatenate(
             [
-                along_axes([factor.magnitudes_along for factor in term], ones).ravel()
+                along_axes(
+                    [factor.magnitudes_along for factor in term], ones, _shrinking_first(term)
+                ).ravel()
                 for term in self.terms()
             ]
         )
@@ -293,11 +296,20 @@ class Factor(Workload):
         return self.dimensions[0]
 
 
-def along_axes(maps: Sequence[Callable[[FloatArray], FloatArray]], array: FloatArray) -> FloatArray:
-    """Return a Kronecker product applied to an array: each map along its own axis."""
-    for axis, apply in enumerate(maps):
-        array = np.moveaxis(apply(np.moveaxis(array, axis, 0)), 0, axis)
+def along_axes(
+    maps: Sequence[Callable[[FloatArray], FloatArray]],
+    array: FloatArray,
+    order: Iterable[int] | None = None,
+) -> FloatArray:
+    """Return a Kronecker product applied to an array: each map along its own axis, in any order."""
+    for axis in range(len(maps)) if order is None else order:
+        array = np.moveaxis(maps[axis](np.moveaxis(array, axis, 0)), 0, axis)
     return array
+
+
+def _shrinking_first(term: Sequence["Factor"]) -> list[int]:
+    """Return the axes in the order in which arrays stay the smallest."""
+    return sorted(range(len(term)), key=lambda axis: term[axis].rows / term[axis].cells)
 
 
 def product_rounding(rows: int, squares: float, *, whole: bool) -> float:
