@@ -293,10 +293,19 @@ class Factor(Workload):
         return self.dimensions[0]
 
 
-def along_axes(maps: Sequence[Callable[[FloatArray], FloatArray]], array: FloatArray) -> FloatArray:
-    """Return a Kronecker product applied to an array: each map along its own axis."""
-    for axis, apply in enumerate(maps):
-        array = np.moveaxis(apply(np.moveaxis(array, axis, 0)), 0, axis)
+def along_axes(
+    maps: Sequence[Callable[[FloatArray], FloatArray]],
+    array: FloatArray,
+    growths: Sequence[float] | None = None,
+) -> FloatArray:
+    """Return a Kronecker product applied to an array: each map along its own axis.
+
+    They are applied in order, or in that of how much each lets the array grow: what shrinks it
+    comes first, and leaves less to do for the others.
+    """
+    places = range(len(maps))
+    for axis in places if growths is None else sorted(places, key=growths.__getitem__):
+        array = np.moveaxis(maps[axis](np.moveaxis(array, axis, 0)), 0, axis)
     return array
 
 

@@ -17,7 +17,7 @@ from matrixdp.spectra import checked_matrix
 from matrixdp.workloads.compensated import compensated_error, compensated_product
 from matrixdp.workloads.operator import FloatArray, along_axes
 
-__all__ = ["LARGEST_TOTAL", "MOST_PAIRS", "Strategy"]
+__all__ = ["LARGEST_TOTAL", "MOST_PAIRS", "Strategy", "checked_diameter", "checked_norm"]
 
 LARGEST_TOTAL = 2**30
 """The most records that a measured histogram may hold."""
@@ -92,15 +92,20 @@ class Strategy:
         """Measurements and cells."""
         return (math.prod(self.layout), math.prod(self.dimensions))
 
+    @property
+    def _growths(self) -> list[float]:
+        return [rows / cells for rows, cells in zip(self.layout, self.dimensions, strict=True)]
+
     def apply(self, values: FloatArray) -> FloatArray:
         """Return ``A x``, laid out along the attributes, to ordinary float accuracy."""
         maps = [lambda array, m=factor: np.tensordot(m, array, 1) for factor in self.factors]
-        return self._weighted(along_axes(maps, values.reshape(self.dimensions)))
+        return self._weighted(along_axes(maps, values.reshape(self.dimensions), self._growths))
 
     def apply_transpose(self, values: FloatArray) -> FloatArray:
         """Return ``A^T y``, laid out along the attributes."""
         maps = [lambda array, m=factor: np.tensordot(m.T, array, 1) for factor in self.factors]
-        return along_axes(maps, self._weighted(values.reshape(self.layout)))
+        shrinking = [-growth for growth in self._growths]
+        return along_axes(maps, self._weighted(values.reshape(self.layout)), shrinking)
 
     def measure(self, histogram: FloatArray) -> FloatArray:
         """Return ``A x`` with an error of at most `measurement_error` over ``|A| x``.
@@ -114,7 +119,7 @@ class Strategy:
             lambda array, m=factor: compensated_product(m, np.ascontiguousarray(array))
             for factor in self.factors
         ]
-        return self._weighted(along_axes(maps, histogram.reshape(self.dimensions)))
+        return self._weighted(along_axes(maps, histogram.reshape(self.dimensions), self._growths))
 
     @property
     def measurement_error(self) -> float:
@@ -152,7 +157,7 @@ class Strategy:
         if self.weights is not None:
             values = values * self.inverse_weights
         maps = [lambda array, m=inverse: np.tensordot(m, array, 1) for inverse in self.inverses]
-        return along_axes(maps, values).ravel()
+        return along_axes(maps, values, [-growth for growth in self._growths]).ravel()
 
     @cached_property
     def inverses(self) -> tuple[FloatArray, ...]:
@@ -190,13 +195,7 @@ class Strategy:
         else:
             maps = [lambda array, m=part: np.tensordot(m.T, array, 1) for part in squares]
             square = float(along_axes(maps, np.square(self.weights)).max())
-        norm = math.sqrt(square * slack) * (1.0 + 2 * _UNIT)
-        if not norm >= _SMALLEST_NORM:
-            raise InvalidParameterError(
-                f"the strategy's columns have norms of at most {norm!r}: scale it up, which "
-                "changes nothing about it"
-            )
-        return norm
+        return checked_norm(math.sqrt(square * slack) * (1.0 + 2 * _UNIT))
 
     @cached_property
     def _diameter(self) -> float:
@@ -210,7 +209,7 @@ class Strategy:
             largest = self._largest_norm**2 * (1.0 + 4 * _UNIT)
             smallest = -largest if self.weights is not None else self._smallest_inner_product()
             diameter = math.sqrt(2.0 * (largest - smallest)) * (1.0 + 8 * _UNIT)
-        return _checked_diameter(diameter)
+        return checked_diameter(diameter)
 
     def _smallest_inner_product(self) -> float:
         """Return a lower bound of ``a_j . a_k``: products of extremes of the factors' Grams."""
@@ -264,7 +263,17 @@ def _columns_are_equal(matrix: FloatArray) -> bool:
     return bool(np.all(matrix == matrix[:, :1]))
 
 
-def _checked_diameter(diameter: float) -> float:
+def checked_norm(norm: float) -> float:
+    """Return the largest norm of a column, or refuse one of next to nothing."""
+    if not norm >= _SMALLEST_NORM:
+        raise InvalidParameterError(
+            f"the strategy's columns have norms of at most {norm!r}: scale it up, which "
+            "changes nothing about it"
+        )
+    return norm
+
+
+def checked_diameter(diameter: float) -> float:
     """Return the distance of columns, or refuse one of 0 or of next to nothing."""
     if diameter == 0.0:
         raise InvalidParameterError(
