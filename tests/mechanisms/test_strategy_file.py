@@ -13,7 +13,13 @@ import pytest
 from matrixdp import FileFormatError, InvalidParameterError, optimal_strategy
 from matrixdp.cli.main import main
 from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
-from matrixdp.workloads import Prefix, Product, marginals
+from matrixdp.workloads import Prefix, Product, StackedStrategy, Strategy, marginals
+
+
+def arrays_of(strategy: Strategy | StackedStrategy) -> list[np.ndarray]:
+    if isinstance(strategy, StackedStrategy):
+        return [array for part in strategy.parts for array in arrays_of(part)]
+    return [*strategy.factors, *([] if strategy.weights is None else [strategy.weights])]
 
 
 @pytest.mark.parametrize(
@@ -25,7 +31,7 @@ def test_round_trip(workload: Prefix, tmp_path: Path) -> None:
     saved = load_strategy(tmp_path / "s.npz")
     assert saved.certificate == best.certificate
     assert (saved.neighbouring, saved.workload) == ("add-remove", repr(workload))
-    for one, other in zip(saved.strategy.factors, best.strategy.factors, strict=True):
+    for one, other in zip(arrays_of(saved.strategy), arrays_of(best.strategy), strict=True):
         np.testing.assert_array_equal(one, other)
     assert saved.strategy.sensitivity("replace") == best.strategy.sensitivity("replace")
     with pytest.raises(InvalidParameterError, match="exists"):

@@ -70,7 +70,7 @@ def exact_columns(strategy: Strategy | StackedStrategy) -> list[list[Fraction]]:
     """Return the columns of a strategy without any rounding."""
     if isinstance(strategy, StackedStrategy):
         parts = [exact_columns(part) for part in strategy.parts]
-        return [sum(column, []) for column in zip(*parts, strict=True)]
+        return [[entry for part in column for entry in part] for column in zip(*parts, strict=True)]
     rows = [[Fraction(1)]]
     for factor in strategy.factors:
         rows = [

@@ -139,6 +139,7 @@ def test_weighted_strategies_of_many_cells_may_have_opposite_columns() -> None:
     strategy = optimal_strategy(
         marginals(sizes, [(0, 1), (2,)]), neighbouring="add-remove"
     ).strategy
+    assert isinstance(strategy, Strategy)
     assert strategy.weights is not None
     weights = [Fraction(weight) for weight in strategy.weights.ravel().tolist()]
 

@@ -1,6 +1,7 @@
 """``matrixdp workload``: the best way to answer linear queries, its error, and the answers."""
 
 import math
+import warnings
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -230,11 +231,22 @@ def _answers(
     release: WorkloadRelease, steps: tuple[str, ...]
 ) -> tuple["NDArray[Any]", tuple[str, ...]]:
     """Return the answers and what was done to them: nothing if that fails, as they are paid for."""
-    try:
-        return release.workload.apply(_processed(release, steps)), steps
-    except MatrixDPError as failure:
-        typer.echo(f"matrixdp: the answers are not post-processed: {failure}", err=True)
-        return release.answers, ()
+    with _told_warnings():
+        try:
+            return release.workload.apply(_processed(release, steps)), steps
+        except MatrixDPError as failure:
+            typer.echo(f"matrixdp: the answers are not post-processed: {failure}", err=True)
+            return release.answers, ()
+
+
+@contextmanager
+def _told_warnings() -> "Iterator[None]":
+    """Tell each warning in one line, as errors are told."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        typer.echo(f"matrixdp: {warning.message}", err=True)
 
 
 def _processed(release: WorkloadRelease, steps: tuple[str, ...]) -> "NDArray[Any]":

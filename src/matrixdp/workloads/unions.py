@@ -8,13 +8,12 @@ most T times the bound ``sum_t e_t``.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.workloads.bases import eigenvectors
 from matrixdp.workloads.dual import Progress
 from matrixdp.workloads.explicit import Explicit, certified_factor, optimal_factor
 from matrixdp.workloads.operator import MOST_ANSWERS, FloatArray, Workload
@@ -25,13 +24,10 @@ __all__ = ["ForUnion", "strategies_for_union"]
 
 _MOST_ROUNDS = 12
 _ROUND_GAIN = 1e-3
-# How much better than at first sight a product may become when its factors are optimised.
-_HOPE = 2.0
 _SMALLEST_SCALE = 2.0**-20
 # Parts whose columns are nearly equal are measured up to so many times as well as others.
 _LARGEST_FAVOUR = 16.0
 _SMALLEST_ERROR = 2.0**-500
-_RANK_TOLERANCE = 2.0**-48
 _ROUNDED = 1.0 - 2.0**-48
 
 
@@ -45,7 +41,7 @@ class ForUnion(NamedTuple):
 def strategies_for_union(
     workload: Workload, neighbouring: Neighbouring, progress: Progress | None = None
 ) -> ForUnion:
-    """Return a stack of products, and a single one unless that has no hope of being better.
+    """Return the stack of all products' optima, unless it is too large, and a single product.
 
     Parameters
     ----------
@@ -62,12 +58,9 @@ def strategies_for_union(
     optima = [math.prod(alone[factor].lower_bound for factor in term) for term in terms]
     products = [Strategy([alone[factor].matrix for factor in term]) for term in terms]
     stack = _balanced(products, optima, neighbouring)
-    reached = math.inf if stack is None else math.fsum(map(math.sqrt, optima)) ** 2
-    grams = {factor: factor.gram() for factor in factors}
-    single = _best_product(
-        [[grams[factor] for factor in term] for term in terms], reached, progress
-    )
-    strategies = tuple(found for found in (stack, single) if found is not None)
+    known = {factor: factor.gram() for factor in factors}
+    single = _best_product([[known[factor] for factor in term] for term in terms], progress)
+    strategies = (single,) if stack is None else (single, stack)
     return ForUnion(strategies, math.fsum(optima) * _ROUNDED)
 
 
@@ -92,75 +85,33 @@ def _balanced(
     return StackedStrategy([scaled(*pair) for pair in zip(products, scales, strict=True)])
 
 
-class _Step(NamedTuple):
-    matrix: FloatArray
-    shares: list[float]  # the squared error on each term, at sensitivity 1
-
-
-def _best_product(
-    grams: Sequence[Sequence[FloatArray]], reached: float, progress: Progress | None
-) -> Strategy | None:
+def _best_product(grams: Sequence[Sequence[FloatArray]], progress: Progress | None) -> Strategy:
     """Return a product of strategies, each the optimum while the others stand still.
 
-    The first rounds take the root of the Gram matrix for the optimum, which is close to it as a
-    rule and costs a fraction; if they end far above what is reached already there is none.
+    The error of a product on a union is the sum over its terms of products of one share per
+    attribute; seen from one attribute, that is the error on a union of its factors, weighted by
+    what the others make of each term.
     """
-
-    def optimum(mixed: FloatArray, column: Sequence[FloatArray]) -> _Step:
-        part = optimal_factor(Explicit(mixed, 2.0**-50, None), progress)
-        return _Step(part.matrix, _shares(part.matrix, column))
-
     shares = np.array([[float(np.trace(gram)) for gram in row] for row in grams])
-    _improved(grams, shares, _root_step)
-    if not float(np.sum(np.prod(shares, axis=1))) <= _HOPE * reached:
-        return None
-    return Strategy(_improved(grams, shares, optimum))
-
-
-def _improved(
-    grams: Sequence[Sequence[FloatArray]],
-    shares: FloatArray,
-    step: Callable[[FloatArray, Sequence[FloatArray]], _Step],
-) -> list[FloatArray]:
-    """Return the factors after rounds that each see the others as they are; shares are updated."""
-    places = range(shares.shape[1])
+    matrices: dict[int, FloatArray] = {}
     best = math.inf
     for _ in range(_MOST_ROUNDS):
-        matrices = []
-        for place in places:
-            others = np.prod(np.delete(shares, place, axis=1), axis=1)
+        for place in range(shares.shape[1]):
+            weights = np.prod(np.delete(shares, place, axis=1), axis=1)
             column = [row[place] for row in grams]
-            weights = others / others.max()
-            mixed = sum(weight * gram for weight, gram in zip(weights, column, strict=True))
-            found = step(np.asarray(mixed), column)
-            matrices.append(found.matrix)
-            shares[:, place] = found.shares
+            mixed = sum(w * gram for w, gram in zip(weights / weights.max(), column, strict=True))
+            explicit = Explicit(np.asarray(mixed), 2.0**-50, None)
+            matrices[place] = optimal_factor(explicit, progress).matrix
+            shares[:, place] = _shares(matrices[place], column)
         error = float(np.sum(np.prod(shares, axis=1)))
         if not error < best * (1.0 - _ROUND_GAIN):
             break
         best = error
-    return matrices
+    return Strategy([matrices[place] for place in sorted(matrices)])
 
 
 def _shares(matrix: FloatArray, grams: Sequence[FloatArray]) -> list[float]:
+    """Return the squared error of one factor on each term, at sensitivity 1."""
     strategy = Strategy([matrix])
     inverse, size = strategy.inverses[0], strategy.sensitivity("add-remove")
     return [size**2 * float(np.einsum("ij,ij->", inverse, gram @ inverse)) for gram in grams]
-
-
-def _root_step(mixed: FloatArray, grams: Sequence[FloatArray]) -> _Step:
-    """Return the strategy with ``A^T A = G^(1/2)``, its columns brought to one norm if they can be.
-
-    With D the diagonal of ``Q = G^(1/2)`` the error on a term is ``tr(G_t D^(1/2) Q^-1 D^(1/2))``,
-    or ``max(D) tr(G_t Q^+)`` where G is singular.
-    """
-    values, vectors = eigenvectors(mixed.copy())
-    kept = values > len(values) * _RANK_TOLERANCE * values[-1]
-    roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
-    norms = np.sqrt(np.square(vectors) @ roots)
-    if not kept.all():
-        norms = np.full_like(norms, norms.max())
-    response = norms[:, None] * (vectors / np.sqrt(roots))
-    inverse = response @ response.T
-    matrix = (vectors * np.sqrt(roots)).T / norms
-    return _Step(matrix, [float(np.einsum("ij,ij->", inverse, gram)) for gram in grams])
