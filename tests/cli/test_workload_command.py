@@ -12,6 +12,7 @@ from matrixdp.cli.main import main
 from matrixdp.mechanisms.answers_file import load_answers
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
 from matrixdp.mechanisms.strategy_file import load_strategy
+from matrixdp.workloads import StackedStrategy
 
 PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
 PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]
@@ -143,6 +144,43 @@ def test_drawn_answers_are_never_lost(
     saved = load_answers("out.npy")
     assert saved.post_processing == ()
     assert np.any(saved.answers != np.rint(saved.answers))
+
+
+UNION = "prefix:50*total:60 + total:50*prefix:60"
+LARGE = ["--workload", UNION, "--neighbouring", "add-remove"]
+
+
+def test_large_unions_are_answered_by_stacks(capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("many.npy", np.full((50, 60), 3))
+    assert main(["workload", "optimise", *LARGE, "--output", "s.npz", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(load_strategy("s.npz").strategy, StackedStrategy)
+    assert main(["workload", "evaluate", *LARGE, "--strategy", "s.npz", "--json"]) == 0
+    errors = json.loads(capsys.readouterr().out)["rmse"]
+    assert errors["s.npz"] == pytest.approx(found["rmse"])
+    assert errors["s.npz"] < min(errors["direct"], errors["identity"])
+    options = [*LARGE, *BUDGET, "--strategy", "s.npz", "--nonnegative"]
+    assert main(["workload", "answer", "many.npy", "out.npy", *options]) == 0
+    assert "not" not in capsys.readouterr().err
+    saved = load_answers("out.npy")
+    assert saved.post_processing == ("non-negative",)
+    assert saved.answers[49] == pytest.approx(saved.answers[-1], abs=1e-6)
+    swapped = ["--workload", "total:50*prefix:60 + prefix:50*total:60"]
+    options = [*swapped, "--neighbouring", "add-remove", *BUDGET, "--strategy", "s.npz"]
+    assert main(["workload", "answer", "many.npy", "other.npy", *options]) == 2
+    assert "does not answer" in capsys.readouterr().err
+
+
+def test_answers_of_a_search_without_end_are_written_and_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("many.npy", np.full((50, 60), 3))
+    monkeypatch.setattr("matrixdp.workloads.stacked._MOST_ITERATIONS", 3)
+    assert main(["workload", "answer", "many.npy", "out.npy", *LARGE, *BUDGET, "--json"]) == 0
+    told = capsys.readouterr().err
+    assert "matrixdp: the least-squares estimate is not exact" in told
+    assert told.count("\n") == 1
+    assert load_answers("out.npy").answers.shape == (110,)
 
 
 @pytest.mark.parametrize(

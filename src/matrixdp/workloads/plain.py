@@ -8,7 +8,13 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.workloads.operator import MOST_ANSWERS, Factor, FloatArray, Workload
+from matrixdp.workloads.operator import (
+    LARGEST_EXPLICIT,
+    MOST_ANSWERS,
+    Factor,
+    FloatArray,
+    Workload,
+)
 from matrixdp.workloads.stacked import AnyStrategy, StackedStrategy, scaled
 from matrixdp.workloads.strategy import MOST_PAIRS, Strategy
 
@@ -74,8 +80,8 @@ def _largest_distance(gram: FloatArray) -> float:
 
 
 def direct_measurements(workload: Workload) -> int:
-    """Return how many measurements have the Gram matrix of the queries, or a few more."""
-    if workload.writable:
+    """Return how many measurements `direct_strategy` makes at most."""
+    if _measured_whole(workload):
         return min(workload.shape)
     return sum(math.prod(min(factor.shape) for factor in term) for term in workload.terms())
 
@@ -83,15 +89,20 @@ def direct_measurements(workload: Workload) -> int:
 def direct_strategy(workload: Workload) -> AnyStrategy | None:
     """Return measurements with the Gram matrix of the queries, as good as these themselves.
 
-    A product is measured by its factors; a union as a whole, where its queries can be written out,
-    and otherwise as a stack of its products. There is none with more than 2**28 measurements.
+    A product is measured by its factors; a union as a whole, where its queries can be written out
+    and have at most 8,192 cells, and otherwise as a stack of its products. There is none with more
+    than 2**28 measurements.
     """
     terms = workload.terms()
     if len(terms) == 1:
         return Strategy([_measurements(factor).matrix for factor in terms[0]])
-    if workload.writable:
+    if _measured_whole(workload):
         return Strategy([_compressed(workload.written_out()).matrix])
     return _direct_stack(terms) if direct_measurements(workload) <= MOST_ANSWERS else None
+
+
+def _measured_whole(workload: Workload) -> bool:
+    return workload.writable and workload.cells <= LARGEST_EXPLICIT
 
 
 def _direct_stack(terms: Sequence[Sequence[Factor]]) -> StackedStrategy:

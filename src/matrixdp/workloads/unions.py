@@ -23,7 +23,7 @@ from matrixdp.workloads.strategy import Strategy
 __all__ = ["ForUnion", "strategies_for_union"]
 
 _MOST_ROUNDS = 12
-_ROUND_GAIN = 1e-3
+_ROUND_GAIN = 1e-2
 _SMALLEST_SCALE = 2.0**-20
 # Parts whose columns are nearly equal are measured up to so many times as well as others.
 _LARGEST_FAVOUR = 16.0
