@@ -217,23 +217,18 @@ def _largest_square(parts: Sequence[Strategy]) -> float:
 
     A column's square in one part is the product of those of the factors' columns. A sum of r
     squares is off by at most (r + 1) u, a product of k by k u, a sum over the parts by their
-    number; all numbers are brought to sizes of at most 1 first, by powers of two, so that what
-    underflows is nothing beside the largest. (Arrays have at most 64 axes.)
+    number. What underflows is far below 2**-500, and norms below 2**-100 are refused.
     """
-    cells = parts[0].shape[1]
-    if cells > LARGEST_HISTOGRAM:
+    if parts[0].shape[1] > LARGEST_HISTOGRAM:
         squares = math.fsum(part.sensitivity("add-remove") ** 2 for part in parts)
         return squares * (1.0 + 4 * _UNIT)
-    evened = [_evened(part) for part in parts]
-    top = max(exponent for _, exponent in evened)
     total = np.zeros(parts[0].dimensions)
-    for factors, exponent in evened:
+    for part in parts:
         product = np.ones(())
-        for factor in factors:
+        for factor in part.factors:
             product = np.multiply.outer(product, np.sum(np.square(factor), axis=0))
-        total += np.ldexp(product, 2 * (exponent - top))
-    square = float(total.max()) * (1.0 + (2 * _roundings(parts) + 8) * _UNIT)
-    return math.ldexp(square, 2 * top)
+        total += product
+    return float(total.max()) * (1.0 + (2 * _roundings(parts) + 8) * _UNIT)
 
 
 def squared_diameter(parts: Sequence[Strategy]) -> float:
@@ -257,26 +252,21 @@ def _largest_squared_distance(parts: Sequence[Strategy]) -> float:
     ``|a_j - a_k|^2 = G_jj + G_kk - 2 G_jk`` with G a product of the factors' for each part, whose
     entries are off by no more than the roundings times the largest square of a norm.
     """
-    evened = [_evened(part) for part in parts]
-    top = max(exponent for _, exponent in evened)
-    sizes = [math.ldexp(1.0, 2 * (exponent - top)) for _, exponent in evened]
-    grams = [[factor.T @ factor for factor in factors] for factors, _ in evened]
-    dimensions, cells = parts[0].dimensions, parts[0].shape[1]
+    grams = [[factor.T @ factor for factor in part.factors] for part in parts]
     squares = [_products([np.diagonal(gram)[None, :] for gram in row])[0] for row in grams]
+    dimensions, cells = parts[0].dimensions, parts[0].shape[1]
     largest = 0.0
     for start in range(0, cells, _TOGETHER):
         block = np.arange(start, min(start + _TOGETHER, cells))
         places = np.unravel_index(block, dimensions)
         distances = np.zeros((len(block), cells))
-        for size, row, square in zip(sizes, grams, squares, strict=True):
+        for row, square in zip(grams, squares, strict=True):
             inner = _products([gram[place] for gram, place in zip(row, places, strict=True)])
-            distances += size * (square[block, None] + square - 2.0 * inner)
+            distances += square[block, None] + square - 2.0 * inner
         largest = max(largest, float(distances.max()))
-    norms = math.fsum(
-        size * float(square.max()) for size, square in zip(sizes, squares, strict=True)
-    )
+    norms = math.fsum(float(square.max()) for square in squares)
     margin = 8 * (_roundings(parts) + 8) * _UNIT * norms
-    return math.ldexp((largest + margin) * (1.0 + 4 * _UNIT), 2 * top)
+    return (largest + margin) * (1.0 + 4 * _UNIT)
 
 
 def _products(rows: Sequence[FloatArray]) -> FloatArray:
@@ -285,17 +275,6 @@ def _products(rows: Sequence[FloatArray]) -> FloatArray:
     for row in rows:
         product = (product[:, :, None] * row[:, None, :]).reshape(len(row), -1)
     return product
-
-
-def _evened(part: Strategy) -> tuple[list[FloatArray], int]:
-    """Return factors with columns of norm at most 1, about, and the power of two taken out."""
-    norms = [math.sqrt(float(np.max(np.sum(np.square(f), axis=0)))) for f in part.factors]
-    exponents = [math.frexp(norm)[1] for norm in norms]
-    factors = [
-        np.ldexp(factor, -exponent)
-        for factor, exponent in zip(part.factors, exponents, strict=True)
-    ]
-    return factors, sum(exponents)
 
 
 def _roundings(parts: Sequence[Strategy]) -> int:

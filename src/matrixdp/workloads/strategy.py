@@ -64,11 +64,12 @@ class Strategy:
         matrices = tuple(_checked_factor(factor) for factor in factors)
         if not matrices:
             raise InvalidParameterError("factors=() is empty: pass one matrix per attribute")
-        size = sum(math.log2(float(np.max(np.abs(matrix)))) for matrix in matrices)
-        if not abs(size) <= _LARGEST_LOG_SIZE:
+        # In any order, so that no product on the way leaves the range of floats either.
+        sizes = [math.log2(float(np.max(np.abs(matrix)))) for matrix in matrices]
+        if not sum(map(abs, sizes)) <= _LARGEST_LOG_SIZE:
             raise InvalidParameterError(
-                f"the factors together have entries of about 2**{size:.0f}: scale them towards 1, "
-                "which changes nothing about the strategy"
+                f"the factors have largest entries of 2**{min(sizes):.0f} to 2**{max(sizes):.0f}: "
+                "scale them towards 1, which changes nothing about the strategy"
             )
         object.__setattr__(self, "factors", matrices)
         object.__setattr__(self, "weights", None)
