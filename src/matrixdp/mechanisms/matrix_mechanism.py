@@ -111,7 +111,8 @@ class MatrixMechanism:
     products are compensated. Since ``|| |A| x || <= (records) max_j ||a_j||``, two neighbours'
     measurements are at most ``s + 2 r 2**30 max_j ||a_j||`` apart, s the exact sensitivity rounded
     up and a_j without the measurements that are exact (`Strategy.rounded_norm`): some 1e-6 more
-    than s. What float64 rounds to zero is far below what that is rounded up by.
+    than s. What float64 rounds to zero is far below what that is rounded up by. The same holds for
+    the parts of a `StackedStrategy`, with the largest r and the columns of all parts together.
     The noise is that of `IMGM` on the Frobenius ball; everything after it is post-processing.
 
     References
