@@ -8,7 +8,7 @@ product of one `Factor` per attribute, and everything here is computed through t
 import abc
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -296,15 +296,10 @@ class Factor(Workload):
 def along_axes(
     maps: Sequence[Callable[[FloatArray], FloatArray]],
     array: FloatArray,
-    growths: Sequence[float] | None = None,
+    order: Iterable[int] | None = None,
 ) -> FloatArray:
-    """Return a Kronecker product applied to an array: each map along its own axis.
-
-    They are applied in order, or in that of how much each lets the array grow: what shrinks it
-    comes first, and leaves less to do for the others.
-    """
-    places = range(len(maps))
-    for axis in places if growths is None else sorted(places, key=growths.__getitem__):
+    """Return a Kronecker product applied to an array: each map along its own axis, in any order."""
+    for axis in range(len(maps)) if order is None else order:
         array = np.moveaxis(maps[axis](np.moveaxis(array, axis, 0)), 0, axis)
     return array
 

@@ -94,19 +94,22 @@ class Strategy:
         return (math.prod(self.layout), math.prod(self.dimensions))
 
     @property
-    def _growths(self) -> list[float]:
-        return [rows / cells for rows, cells in zip(self.layout, self.dimensions, strict=True)]
+    def _shrinking_first(self) -> list[int]:
+        """The attributes in the order in which measuring leaves the least to do."""
+        growths = [rows / cells for rows, cells in zip(self.layout, self.dimensions, strict=True)]
+        return sorted(range(len(growths)), key=growths.__getitem__)
 
     def apply(self, values: FloatArray) -> FloatArray:
         """Return ``A x``, laid out along the attributes, to ordinary float accuracy."""
         maps = [lambda array, m=factor: np.tensordot(m, array, 1) for factor in self.factors]
-        return self._weighted(along_axes(maps, values.reshape(self.dimensions), self._growths))
+        found = along_axes(maps, values.reshape(self.dimensions), self._shrinking_first)
+        return self._weighted(found)
 
     def apply_transpose(self, values: FloatArray) -> FloatArray:
         """Return ``A^T y``, laid out along the attributes."""
         maps = [lambda array, m=factor: np.tensordot(m.T, array, 1) for factor in self.factors]
-        shrinking = [-growth for growth in self._growths]
-        return along_axes(maps, self._weighted(values.reshape(self.layout)), shrinking)
+        order = reversed(self._shrinking_first)
+        return along_axes(maps, self._weighted(values.reshape(self.layout)), order)
 
     def measure(self, histogram: FloatArray) -> FloatArray:
         """Return ``A x`` with an error of at most `measurement_error` over ``|A| x``.
@@ -120,7 +123,8 @@ class Strategy:
             lambda array, m=factor: compensated_product(m, np.ascontiguousarray(array))
             for factor in self.factors
         ]
-        return self._weighted(along_axes(maps, histogram.reshape(self.dimensions), self._growths))
+        found = along_axes(maps, histogram.reshape(self.dimensions), self._shrinking_first)
+        return self._weighted(found)
 
     @property
     def measurement_error(self) -> float:
@@ -158,7 +162,7 @@ class Strategy:
         if self.weights is not None:
             values = values * self.inverse_weights
         maps = [lambda array, m=inverse: np.tensordot(m, array, 1) for inverse in self.inverses]
-        return along_axes(maps, values, [-growth for growth in self._growths]).ravel()
+        return along_axes(maps, values, reversed(self._shrinking_first)).ravel()
 
     @cached_property
     def inverses(self) -> tuple[FloatArray, ...]:
