@@ -14,6 +14,8 @@ from matrixdp import FileFormatError, InvalidParameterError, optimal_strategy
 from matrixdp.cli.main import main
 from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
 from matrixdp.workloads import (
+    Certificate,
+    OptimalStrategy,
     Prefix,
     Product,
     Ranges,
@@ -22,6 +24,7 @@ from matrixdp.workloads import (
     Total,
     Union,
     marginals,
+    unions,
 )
 
 
@@ -48,11 +51,10 @@ def test_round_trip(workload: Prefix, tmp_path: Path) -> None:
     save_strategy(best, tmp_path / "s.npz", force=True)
 
 
-STACK = Union([Product([Prefix(50), Total(60)]), Product([Total(50), Ranges(60)])])
-
-
 def test_stacks_are_read_back_whole(tmp_path: Path) -> None:
-    best = optimal_strategy(STACK, neighbouring="add-remove")
+    union = Union([Product([Prefix(5), Total(6)]), Product([Total(5), Ranges(6)])])
+    stack = unions.strategies_for_union(union, "add-remove").strategies[-1]
+    best = OptimalStrategy(union, stack, "add-remove", Certificate(3.0, 2.0))
     save_strategy(best, tmp_path / "s.npz")
     saved = load_strategy(tmp_path / "s.npz")
     assert isinstance(best.strategy, StackedStrategy)
