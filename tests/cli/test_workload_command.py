@@ -2,15 +2,19 @@
 
 import hashlib
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from matrixdp.cli.main import main
+from matrixdp.cli.workload_text import read_workload
 from matrixdp.mechanisms.answers_file import load_answers
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
-from matrixdp.mechanisms.strategy_file import load_strategy
+from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
+from matrixdp.workloads import Certificate, OptimalStrategy, StackedStrategy, unions
+from matrixdp.workloads.accuracy import squared_error
 
 PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
 PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]
@@ -51,7 +55,7 @@ def test_optimise_saves_what_the_others_read(capsys: pytest.CaptureFixture[str])
 
 def test_where_no_bound_is_known_there_is_no_gap(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("ramp.npy", np.arange(100.0)[None, :])
-    question = ["--workload", "ramp.npy*total:100", "--neighbouring", "replace"]
+    question = ["--workload", "ramp.npy*ramp.npy", "--neighbouring", "replace"]
     assert main(["workload", "optimise", *question, "--output", "s.npz", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["gap"] is None
     assert load_strategy("s.npz").certificate.lower_bound == 0.0
@@ -187,6 +191,57 @@ def test_too_little_memory_is_no_defect(
     told = capsys.readouterr().err
     assert "not enough memory (Unable to allocate 4 GiB)" in told
     assert told.count("\n") == 1
+
+
+STACKED = "prefix:50*total:60 + total:50*prefix:60"
+LARGE = ["--workload", STACKED, "--neighbouring", "add-remove"]
+
+
+def save_stack() -> float:
+    """Save a stack for the union in s.npz, and return its error."""
+    workload = read_workload(STACKED)
+    stack = unions.strategies_for_union(workload, "add-remove").strategies[-1]
+    value = stack.sensitivity("add-remove") ** 2 * squared_error(workload, stack)
+    save_strategy(OptimalStrategy(workload, stack, "add-remove", Certificate(value, 1.0)), "s.npz")
+    return math.sqrt(value / workload.rows)
+
+
+def test_large_unions_are_answered_by_stacks(capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("many.npy", np.full((50, 60), 3))
+    expected = save_stack()
+    assert isinstance(load_strategy("s.npz").strategy, StackedStrategy)
+    assert main(["workload", "optimise", *LARGE, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rmse"] <= expected * (1 + 1e-9)
+    assert found["gap"] <= 1.0 + 1e-6
+    assert main(["workload", "evaluate", *LARGE, "--strategy", "s.npz", "--json"]) == 0
+    errors = json.loads(capsys.readouterr().out)["rmse"]
+    assert errors["s.npz"] == pytest.approx(expected)
+    assert errors["s.npz"] < min(errors["direct"], errors["identity"])
+    options = [*LARGE, *BUDGET, "--strategy", "s.npz", "--nonnegative"]
+    assert main(["workload", "answer", "many.npy", "out.npy", *options]) == 0
+    assert "not" not in capsys.readouterr().err
+    saved = load_answers("out.npy")
+    assert saved.post_processing == ("non-negative",)
+    assert saved.answers[49] == pytest.approx(saved.answers[-1], abs=1e-6)
+    swapped = ["--workload", "total:50*prefix:60 + prefix:50*total:60"]
+    options = [*swapped, "--neighbouring", "add-remove", *BUDGET, "--strategy", "s.npz"]
+    assert main(["workload", "answer", "many.npy", "other.npy", *options]) == 2
+    assert "does not answer" in capsys.readouterr().err
+
+
+def test_answers_of_a_search_without_end_are_written_and_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("many.npy", np.full((50, 60), 3))
+    save_stack()
+    monkeypatch.setattr("matrixdp.workloads.stacked._MOST_ITERATIONS", 3)
+    options = [*LARGE, *BUDGET, "--strategy", "s.npz", "--json"]
+    assert main(["workload", "answer", "many.npy", "out.npy", *options]) == 0
+    told = capsys.readouterr().err
+    assert "matrixdp: the least-squares estimate is not exact" in told
+    assert told.count("\n") == 1
+    assert load_answers("out.npy").answers.shape == (110,)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,25 @@ import pytest
 from matrixdp import FileFormatError, InvalidParameterError, optimal_strategy
 from matrixdp.cli.main import main
 from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
-from matrixdp.workloads import Prefix, Product, marginals
-from matrixdp.workloads.certificate import Certificate
+from matrixdp.workloads import (
+    Certificate,
+    OptimalStrategy,
+    Prefix,
+    Product,
+    Ranges,
+    StackedStrategy,
+    Strategy,
+    Total,
+    Union,
+    marginals,
+    unions,
+)
+
+
+def arrays_of(strategy: Strategy | StackedStrategy) -> list[np.ndarray]:
+    if isinstance(strategy, StackedStrategy):
+        return [array for part in strategy.parts for array in arrays_of(part)]
+    return [*strategy.factors, *([] if strategy.weights is None else [strategy.weights])]
 
 
 @pytest.mark.parametrize(
@@ -27,12 +44,65 @@ def test_round_trip(workload: Prefix, tmp_path: Path) -> None:
     saved = load_strategy(tmp_path / "s.npz")
     assert saved.certificate == best.certificate
     assert (saved.neighbouring, saved.workload) == ("add-remove", repr(workload))
-    for one, other in zip(saved.strategy.factors, best.strategy.factors, strict=True):
+    for one, other in zip(arrays_of(saved.strategy), arrays_of(best.strategy), strict=True):
         np.testing.assert_array_equal(one, other)
     assert saved.strategy.sensitivity("replace") == best.strategy.sensitivity("replace")
     with pytest.raises(InvalidParameterError, match="exists"):
         save_strategy(best, tmp_path / "s.npz")
     save_strategy(best, tmp_path / "s.npz", force=True)
+
+
+def test_stacks_are_read_back_whole(tmp_path: Path) -> None:
+    union = Union([Product([Prefix(5), Total(6)]), Product([Total(5), Ranges(6)])])
+    stack = unions.strategies_for_union(union, "add-remove").strategies[-1]
+    best = OptimalStrategy(union, stack, "add-remove", Certificate(3.0, 2.0))
+    save_strategy(best, tmp_path / "s.npz")
+    saved = load_strategy(tmp_path / "s.npz")
+    assert isinstance(best.strategy, StackedStrategy)
+    assert isinstance(saved.strategy, StackedStrategy)
+    assert saved.certificate == best.certificate
+    assert [len(part.factors) for part in saved.strategy.parts] == [2, 2]
+    for one, other in zip(arrays_of(saved.strategy), arrays_of(best.strategy), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for relation in ("add-remove", "replace"):
+        assert saved.strategy.sensitivity(relation) == best.strategy.sensitivity(relation)
+
+
+def test_one_schema_for_products_and_another_for_stacks(tmp_path: Path) -> None:
+    save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
+    assert json.loads((tmp_path / "s.npz.json").read_text())["schema"] == "matrixdp-strategy/1"
+    edit("schema", "matrixdp-strategy/2")(tmp_path)
+    with pytest.raises(FileFormatError, match="part_0_factor_0"):
+        load_strategy(tmp_path / "s.npz")
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ([], "empty"),
+        (["part_0_factor_0", "part_2_factor_0"], "part_0_factor_0"),
+        (["part_0_factor_0", "part_0_factor_1", "part_1_factor_0"], "as many for each part"),
+        (["part_0_factor_0", "other"], "part_0_factor_0"),
+        (["part_0_factor_0", "part_1_factor_0", "weights"], "part_0_factor_0"),
+        (["part_00_factor_0"], "part_0_factor_0"),
+        (["part_0_factor_-1"], "part_0_factor_0"),
+        ([f"part_{'9' * 5000}_factor_0"], "not a saved strategy"),
+    ],
+)
+def test_foreign_stacks_are_refused(names: list[str], told: str, tmp_path: Path) -> None:
+    save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
+    rewrite(lambda _: packed(**{name: np.eye(2) for name in names}))(tmp_path)
+    edit("schema", "matrixdp-strategy/2")(tmp_path)
+    with pytest.raises(FileFormatError, match=told):
+        load_strategy(tmp_path / "s.npz")
+
+
+def test_stacks_of_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
+    rewrite(lambda _: packed(part_0_factor_0=np.eye(2), part_1_factor_0=np.eye(3)))(tmp_path)
+    edit("schema", "matrixdp-strategy/2")(tmp_path)
+    with pytest.raises(FileFormatError, match="one layout"):
+        load_strategy(tmp_path / "s.npz")
 
 
 def edit(field: str, value: object) -> Callable[[Path], None]:

@@ -15,7 +15,16 @@ from matrixdp import (
     ReleaseKey,
 )
 from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts
-from matrixdp.workloads import Prefix, Product, Workload, marginals
+from matrixdp.workloads import (
+    Prefix,
+    Product,
+    StackedStrategy,
+    Strategy,
+    Total,
+    Union,
+    Workload,
+    marginals,
+)
 from reference import workloads as oracle
 
 
@@ -34,6 +43,28 @@ def test_nonnegative_estimates_solve_their_problem(workload: Workload) -> None:
     expected, distance = optimize.nnls(matrix, measured)
     assert np.linalg.norm(matrix @ found - measured) == pytest.approx(distance, rel=1e-5)
     np.testing.assert_allclose(found, expected, atol=0.05)
+
+
+@pytest.mark.parametrize("most_solved", [2048, 0])
+def test_stacks_have_nonnegative_estimates(
+    most_solved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = Union([Product([Prefix(4), Total(5)]), Product([Total(4), Prefix(5)])])
+    stack = StackedStrategy(
+        [Strategy([np.eye(4), np.ones((1, 5))]), Strategy([np.ones((1, 4)), np.tri(5) / 2])]
+    )
+    monkeypatch.setattr("matrixdp.postprocess.counts._MOST_CELLS_SOLVED", most_solved)
+    mechanism = MatrixMechanism(
+        workload, Budget(0.5, 1e-5), neighbouring="add-remove", strategy=stack
+    )
+    release = mechanism.release([0, 1] * 10, key=ReleaseKey.from_bytes(bytes(32)))
+    assert release.estimate.min() < 0
+    found = nonnegative_estimate(release)
+    assert found.min() >= 0
+    matrix = oracle.dense_strategy(stack)
+    measured = np.asarray(release.measurements.value).ravel()
+    _, distance = optimize.nnls(matrix, measured)
+    assert np.linalg.norm(matrix @ found - measured) == pytest.approx(distance, rel=1e-5)
 
 
 @given(hnp.arrays(np.float64, st.integers(1, 30), elements=st.floats(-1e6, 1e6)))

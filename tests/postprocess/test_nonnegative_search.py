@@ -11,11 +11,12 @@ from matrixdp import CalibrationError, optimal_strategy
 from matrixdp.postprocess.nonnegative import nearest_nonnegative
 from matrixdp.postprocess.nonnegative_search import searched_nonnegative
 from matrixdp.workloads import Prefix, Product, Ranges, Strategy, Workload, marginals
+from matrixdp.workloads.stacked import AnyStrategy
 
 FloatArray = NDArray[np.float64]
 
 
-def estimated(strategy: Strategy, noise: float, most: int = 10) -> FloatArray:
+def estimated(strategy: AnyStrategy, noise: float, most: int = 10) -> FloatArray:
     """Return the least-squares estimate of sparse counts from noisy measurements."""
     rng = np.random.default_rng(most)
     cells = strategy.shape[1]
@@ -24,7 +25,7 @@ def estimated(strategy: Strategy, noise: float, most: int = 10) -> FloatArray:
     return strategy.reconstruct(noisy)
 
 
-def optimal(workload: Workload) -> Strategy:
+def optimal(workload: Workload) -> AnyStrategy:
     return optimal_strategy(workload, neighbouring="add-remove").strategy
 
 
@@ -67,7 +68,7 @@ def test_it_is_the_solution_of_the_whole_matrix(name: str, most: int) -> None:
     assert np.linalg.norm(matrix @ (found - expected)) <= 1e-2 * noise
 
 
-LARGE: dict[str, tuple[Callable[[], Strategy], int | None]] = {
+LARGE: dict[str, tuple[Callable[[], AnyStrategy], int | None]] = {
     "prefixes": (lambda: optimal(Product([Prefix(100), Prefix(100)])), None),
     "ranges": (lambda: optimal(Product([Ranges(20), Ranges(20), Ranges(20)])), None),
     "marginals": (lambda: optimal(marginals([64] * 3, [(0, 1, 2), (1, 2), (0,)])), None),

@@ -7,7 +7,17 @@ import numpy as np
 from flint import acb_mat, arb, arb_mat, ctx
 from numpy.typing import NDArray
 
-from matrixdp.workloads import Dense, Factor, Identity, Prefix, Ranges, Strategy, Total, Workload
+from matrixdp.workloads import (
+    Dense,
+    Factor,
+    Identity,
+    Prefix,
+    Ranges,
+    StackedStrategy,
+    Strategy,
+    Total,
+    Workload,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -46,16 +56,21 @@ def dense(workload: Workload) -> FloatArray:
     return np.concatenate(blocks)
 
 
-def dense_strategy(strategy: Strategy) -> FloatArray:
+def dense_strategy(strategy: Strategy | StackedStrategy) -> FloatArray:
     """Return the whole matrix of a strategy."""
+    if isinstance(strategy, StackedStrategy):
+        return np.concatenate([dense_strategy(part) for part in strategy.parts])
     matrix: FloatArray = np.ones((1, 1))
     for factor in strategy.factors:
         matrix = np.asarray(np.kron(matrix, factor), dtype=np.float64)
     return matrix if strategy.weights is None else strategy.weights.reshape(-1, 1) * matrix
 
 
-def exact_columns(strategy: Strategy) -> list[list[Fraction]]:
+def exact_columns(strategy: Strategy | StackedStrategy) -> list[list[Fraction]]:
     """Return the columns of a strategy without any rounding."""
+    if isinstance(strategy, StackedStrategy):
+        parts = [exact_columns(part) for part in strategy.parts]
+        return [[entry for part in column for entry in part] for column in zip(*parts, strict=True)]
     rows = [[Fraction(1)]]
     for factor in strategy.factors:
         rows = [

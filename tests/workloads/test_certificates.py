@@ -21,6 +21,7 @@ from matrixdp.workloads import (
     Union,
     optimal,
     replacement_bound,
+    unions,
 )
 from matrixdp.workloads.accuracy import check_answers
 from matrixdp.workloads.certificate import certified_bound
@@ -137,13 +138,14 @@ def test_products_of_bounds_are_rounded_down(seed: int, monkeypatch: pytest.Monk
     def exact(factor: Prefix, _: object) -> Certified:
         return Certified(np.eye(factor.cells), bounds[factor.cells])
 
-    monkeypatch.setattr(optimal, "_for_factor", exact)
+    monkeypatch.setattr(optimal, "certified_factor", exact)
+    monkeypatch.setattr(unions, "certified_factor", exact)
     product = Product([Prefix(size) for size in bounds])
     truth = math.prod(Fraction(bound) for bound in bounds.values())
     found = optimal_strategy(product, neighbouring="add-remove").certificate.lower_bound
     assert truth * (1 - Fraction(1, 2**47)) <= Fraction(found) <= truth
     monkeypatch.setattr(optimal, "_MOST_CELLS_OF_A_UNION", 1)
-    monkeypatch.setattr(optimal, "weighted_strategies", lambda *_: Weighted((), 0.0))
+    monkeypatch.setattr(unions, "weighted_strategies", lambda *_: Weighted((), 0.0))
     union = Union([product, Product([Prefix(2), Prefix(3), Ranges(4), Prefix(5)])])
     found = optimal_strategy(union, neighbouring="add-remove").certificate.lower_bound
     assert 2 * truth * (1 - Fraction(1, 2**47)) <= Fraction(found) <= 2 * truth

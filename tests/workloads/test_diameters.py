@@ -21,6 +21,7 @@ from matrixdp.workloads import (
 from matrixdp.workloads import strategy as strategy_module
 from matrixdp.workloads.comparison import compared_errors
 from matrixdp.workloads.diameters import product_diameter_squared, smallest_inner_product
+from matrixdp.workloads.stacked import AnyStrategy
 
 
 def factors(most: int = 3) -> st.SearchStrategy[list[np.ndarray]]:
@@ -91,7 +92,7 @@ def test_direct_answering_of_products(workload: Product, apart: float) -> None:
     assert apart * (1 - 1e-12) <= found <= apart * 1.001
 
 
-def diameter_from_factors(strategy: Strategy) -> float:
+def diameter_from_factors(strategy: AnyStrategy) -> float:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(strategy_module, "MOST_PAIRS", 0)
         return strategy.sensitivity("replace")

@@ -97,6 +97,16 @@ def test_norms_of_next_to_nothing_are_refused(
         strategy.sensitivity(neighbouring)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_factors_whose_products_leave_the_range_of_floats_on_the_way_are_refused(
+    order: int,
+) -> None:
+    # The squares of the small ones multiply to 2**-1068, of which few bits are left.
+    factors = [[[1.25 * 2.0**-30]]] * 18 + [[[2.0**20]]] * 22 + [[[1.0, 0.5]]]
+    with pytest.raises(InvalidParameterError, match="scale them towards 1"):
+        Strategy(factors[::order])
+
+
 def test_sums_of_squares_that_floats_lose_are_in_the_largest_norm() -> None:
     matrix = np.stack([LONG_COLUMN, LONG_COLUMN / 2], axis=1)
     truth = oracle.norm_squared([Fraction(entry) for entry in LONG_COLUMN.tolist()])
@@ -145,6 +155,7 @@ def test_weighted_strategies_of_many_cells_may_have_opposite_columns() -> None:
     strategy = optimal_strategy(
         marginals(sizes, [(0, 1), (2,)]), neighbouring="add-remove"
     ).strategy
+    assert isinstance(strategy, Strategy)
     assert strategy.weights is not None
     weights = [Fraction(weight) for weight in strategy.weights.ravel().tolist()]
 

@@ -140,11 +140,12 @@ def one_query(size: int, seed: int) -> Dense:
 @pytest.mark.parametrize(
     "workload",
     [
-        Union([Product([Total(60), one_query(60, 1)]), Product([one_query(60, 2), Total(60)])]),
-        Union([Product([Identity(50), Identity(60)]), Product([Total(50), one_query(60, 4)])]),
+        Union([Product([Total(70), one_query(60, 1)]), Product([one_query(70, 2), Total(60)])]),
+        Union([Product([Identity(70), Identity(60)]), Product([Total(70), one_query(60, 4)])]),
         Product([Identity(50), Identity(50)]),
         Product([Identity(100), Identity(100)]),
-        Product([Prefix(40), Prefix(30)]),
+        Product([Prefix(20), Prefix(15)]),
+        Product([Prefix(90), Prefix(50)]),
         Product([Total(60), one_query(60, 1)]),
         marginals([6] * 4, [(0, 1), (2,)]),
     ],

@@ -175,11 +175,9 @@ def test_replacement_improves_on_the_other_relation(size: int) -> None:
 
 
 def test_replacement_beyond_pairs_is_bounded_all_the_same() -> None:
-    workload = Product([Prefix(40), Prefix(30)])
+    workload = Product([Prefix(90), Prefix(50)])
     best = optimal_strategy(workload, neighbouring="replace")
     assert 0.0 < best.certificate.gap < 1.0
-    table = optimal_strategy(marginals([6] * 4, [(0, 1), (2, 3)]), neighbouring="replace")
-    assert 0.0 < table.certificate.gap < 4.0
     # The same bound on a workload small enough to optimise is below its optimum.
     small = optimal_strategy(Product([Prefix(6), Prefix(5)]), neighbouring="replace")
     values = np.linalg.svd(oracle.dense(Product([Prefix(6), Prefix(5)])), compute_uv=False)

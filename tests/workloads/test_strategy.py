@@ -82,6 +82,20 @@ def test_compensated_products_are_as_exact_as_they_claim(seed: int, terms: int) 
         assert off <= Fraction(compensated_error(terms)) * size
 
 
+def test_zeros_that_are_passed_over_change_nothing() -> None:
+    vector = np.rint(RNG.uniform(0, 1e9, (6, 2)))
+    full = RNG.standard_normal((6, 6))
+    zeros = [np.triu(full), np.tril(full), np.diag(np.diagonal(full)), full * (full > 0.5)]
+    for matrix in [*zeros, np.zeros((6, 6))]:
+        found = compensated_product(matrix, vector)
+        for column, values in enumerate(vector.T.tolist()):
+            for row, entries in enumerate(matrix.tolist()):
+                products = [Fraction(a) * Fraction(x) for a, x in zip(entries, values, strict=True)]
+                size = sum((abs(product) for product in products), Fraction(0))
+                off = abs(Fraction(found[row, column].item()) - sum(products, Fraction(0)))
+                assert off <= Fraction(compensated_error(6)) * size
+
+
 def test_ordinary_products_would_not_keep_that_claim() -> None:
     matrix = RNG.standard_normal((200, 4000))
     vector = np.rint(RNG.uniform(0, 1e9, (4000, 1)))

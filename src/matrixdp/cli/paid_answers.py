@@ -3,6 +3,7 @@
 import signal
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,11 +80,15 @@ def answer_into(
     """
     check_answers_target(mechanism, target, force=force)
     interrupts = _Interrupts()
-    with interrupts.held():
+    with interrupts.held(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         release = mechanism.release(counts)
         answers, failure = _post_processed(release, steps, interrupts)
         _save(mechanism, answers, target, () if failure else steps, force=force)
-    if failure:  # told when nothing can be lost any more, not even by that
+    # All is told when nothing can be lost any more, not even by that.
+    for warning in caught:
+        typer.echo(f"matrixdp: {warning.message}", err=True)
+    if failure:
         typer.echo(f"matrixdp: the answers are not post-processed: {failure}", err=True)
     if interrupts.came:
         typer.echo(f"matrixdp: wrote {target} and {statement_path(target)}", err=True)

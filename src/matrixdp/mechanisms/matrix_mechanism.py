@@ -19,6 +19,7 @@ from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads.accuracy import check_answers, query_variances, squared_error
 from matrixdp.workloads.operator import Workload
 from matrixdp.workloads.optimal import optimal_strategy
+from matrixdp.workloads.stacked import AnyStrategy, StackedStrategy
 from matrixdp.workloads.strategy import LARGEST_TOTAL, Strategy
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
@@ -40,13 +41,13 @@ class WorkloadRelease:
         The strategy's measurements with their noise; to be saved and verified like any release.
     workload : Workload
         What was asked.
-    strategy : Strategy
+    strategy : Strategy or StackedStrategy
         What was measured.
     """
 
     measurements: Release
     workload: Workload
-    strategy: Strategy
+    strategy: AnyStrategy
 
     @property
     def guarantee(self) -> Guarantee:
@@ -64,7 +65,10 @@ class WorkloadRelease:
         return self.workload.apply(self.estimate)
 
     def standard_errors(self) -> FloatArray:
-        """Return the standard deviation of the noise in each answer."""
+        """Return the standard deviation of the noise in each answer.
+
+        With a `StackedStrategy` they are upper bounds.
+        """
         variances = query_variances(self.workload, self.strategy)
         return np.asarray(self.measurements.noise_scale * np.sqrt(variances))
 
@@ -89,7 +93,7 @@ class MatrixMechanism:
     neighbouring : {"add-remove", "replace"}
         Whether a neighbouring histogram has one record more or less, or one in another cell. With
         "replace" the number of records is public.
-    strategy : Strategy, optional
+    strategy : Strategy or StackedStrategy, optional
         The measurements A; by default those of `optimal_strategy`.
 
     Raises
@@ -107,7 +111,8 @@ class MatrixMechanism:
     products are compensated. Since ``|| |A| x || <= (records) max_j ||a_j||``, two neighbours'
     measurements are at most ``s + 2 r 2**30 max_j ||a_j||`` apart, s the exact sensitivity rounded
     up and a_j without the measurements that are exact (`Strategy.rounded_norm`): some 1e-6 more
-    than s. What float64 rounds to zero is far below what that is rounded up by.
+    than s. What float64 rounds to zero is far below what that is rounded up by. The same holds for
+    the parts of a `StackedStrategy`, with the largest r and the columns of all parts together.
     The noise is that of `IMGM` on the Frobenius ball; everything after it is post-processing.
 
     References
@@ -133,7 +138,7 @@ class MatrixMechanism:
     workload: Workload
     budget: Budget
     neighbouring: Neighbouring
-    strategy: Strategy
+    strategy: AnyStrategy
 
     def __init__(
         self,
@@ -141,7 +146,7 @@ class MatrixMechanism:
         budget: Budget,
         *,
         neighbouring: Neighbouring,
-        strategy: Strategy | None = None,
+        strategy: AnyStrategy | None = None,
     ) -> None:
         if not isinstance(workload, Workload):
             raise InvalidParameterError(
@@ -152,7 +157,7 @@ class MatrixMechanism:
         workload.check_answerable()
         if strategy is None:
             strategy = optimal_strategy(workload, neighbouring=relation).strategy
-        elif isinstance(strategy, Strategy):
+        elif isinstance(strategy, Strategy | StackedStrategy):
             check_answers(workload, strategy)
         else:
             raise InvalidParameterError(
@@ -187,12 +192,18 @@ class MatrixMechanism:
 
     @cached_property
     def expected_error(self) -> float:
-        """The root mean squared error per query that a release will have; known before spending."""
+        """The root mean squared error per query that a release will have; known before spending.
+
+        With a `StackedStrategy` it is an upper bound.
+        """
         total = squared_error(self.workload, self.strategy)
         return self.covariance.scale * math.sqrt(total / self.workload.rows)
 
     def standard_errors(self) -> FloatArray:
-        """Return the standard deviation that each answer will have."""
+        """Return the standard deviation that each answer will have.
+
+        With a `StackedStrategy` they are upper bounds.
+        """
         variances = query_variances(self.workload, self.strategy)
         return np.asarray(self.covariance.scale * np.sqrt(variances))
 
@@ -246,7 +257,7 @@ class MatrixMechanism:
         )
 
 
-def measured_sensitivity(strategy: Strategy, neighbouring: Neighbouring) -> float:
+def measured_sensitivity(strategy: AnyStrategy, neighbouring: Neighbouring) -> float:
     """Return how far apart the measurements of neighbours can be, as the floats that they are."""
     rounding = 2.0 * strategy.measurement_error * LARGEST_TOTAL
     exact = strategy.sensitivity(neighbouring)

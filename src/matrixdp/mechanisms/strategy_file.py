@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import math
+import re
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -19,10 +20,12 @@ from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.certificate import Certificate
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 from matrixdp.workloads.optimal import OptimalStrategy
+from matrixdp.workloads.stacked import AnyStrategy, StackedStrategy
 from matrixdp.workloads.strategy import Strategy
 
 __all__ = [
     "SCHEMA",
+    "STACK_SCHEMA",
     "SavedStrategy",
     "check_strategy_target",
     "load_strategy",
@@ -31,6 +34,12 @@ __all__ = [
 ]
 
 SCHEMA = "matrixdp-strategy/1"
+"""Of one product: the arrays ``factor_0``, ``factor_1``, .., and ``weights`` if there are any."""
+
+STACK_SCHEMA = "matrixdp-strategy/2"
+"""Of a stack of products: ``part_0_factor_0``, .., each part with as many factors."""
+
+_STACKED = re.compile(r"part_(0|[1-9]\d{0,5})_factor_(0|[1-9]\d{0,5})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +50,7 @@ class SavedStrategy:
     the word of whoever saved it.
     """
 
-    strategy: Strategy
+    strategy: AnyStrategy
     workload: str
     neighbouring: Neighbouring
     certificate: Certificate
@@ -63,14 +72,11 @@ def save_strategy(
     """
     target = Path(path)
     check_strategy_target(target, force=force)
-    arrays = {f"factor_{place}": part for place, part in enumerate(optimum.strategy.factors)}
-    if optimum.strategy.weights is not None:
-        arrays["weights"] = optimum.strategy.weights
     content = io.BytesIO()
-    np.savez(content, **arrays)  # type: ignore[arg-type]
+    np.savez(content, **_arrays(optimum.strategy))  # type: ignore[arg-type]
     data = content.getvalue()
     record = {
-        "schema": SCHEMA,
+        "schema": STACK_SCHEMA if isinstance(optimum.strategy, StackedStrategy) else SCHEMA,
         "workload": repr(optimum.workload),
         "neighbouring": optimum.neighbouring,
         "value": optimum.certificate.value,
@@ -80,6 +86,18 @@ def save_strategy(
     }
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
     write_all([(statement_path(target), text.encode()), (target, data)], force=force)
+
+
+def _arrays(strategy: AnyStrategy) -> dict[str, NDArray[np.float64]]:
+    """Return what is saved of a strategy, by name."""
+    if isinstance(strategy, StackedStrategy):
+        return {
+            f"part_{place}_{name}": array
+            for place, part in enumerate(strategy.parts)
+            for name, array in _arrays(part).items()
+        }
+    arrays = {f"factor_{place}": factor for place, factor in enumerate(strategy.factors)}
+    return arrays if strategy.weights is None else arrays | {"weights": strategy.weights}
 
 
 def check_strategy_target(target: Path, *, force: bool) -> None:
@@ -106,10 +124,11 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
         raise FileFormatError(
             f"{source} is not the file that its statement speaks of: its digest differs"
         )
-    factors, weights = _read_arrays(data, str(source))
+    stacked = record["schema"] == STACK_SCHEMA
+    arrays = _read_arrays(data, str(source))
     try:
         return SavedStrategy(
-            _checked_strategy(factors, weights),
+            _checked_layout(_stack_of(arrays) if stacked else _product_of(arrays)),
             record["workload"],
             checked_neighbouring(record["neighbouring"]),
             _checked_certificate(record),
@@ -118,9 +137,8 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
         raise FileFormatError(f"{source} is not a saved strategy ({error})") from error
 
 
-def _checked_strategy(factors: list[NDArray[Any]], weights: NDArray[Any] | None) -> Strategy:
+def _checked_layout(strategy: AnyStrategy) -> AnyStrategy:
     """Return the strategy, on attributes of no more cells than a histogram can have."""
-    strategy = Strategy(factors, weights)
     if not max(strategy.dimensions) <= LARGEST_HISTOGRAM:
         raise FileFormatError(
             f"its cells are laid out as {strategy.dimensions}, and no attribute has more than "
@@ -151,8 +169,10 @@ def _read_statement(text: str, name: str) -> dict[str, Any]:
         schema, digest = record["schema"], record["file"]["sha256"]
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FileFormatError(f"{name} is not a statement of a strategy") from None
-    if schema != SCHEMA:
-        raise FileFormatError(f"{name} has schema {schema!r}: this version reads {SCHEMA!r}")
+    if schema not in (SCHEMA, STACK_SCHEMA):
+        raise FileFormatError(
+            f"{name} has schema {schema!r}: this version reads {SCHEMA!r} and {STACK_SCHEMA!r}"
+        )
     right = {
         "file": isinstance(digest, str),
         "workload": isinstance(record.get("workload"), str),
@@ -169,13 +189,36 @@ def _read_statement(text: str, name: str) -> dict[str, Any]:
     return record
 
 
-def _read_arrays(data: bytes, name: str) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
+def _read_arrays(data: bytes, name: str) -> dict[str, NDArray[Any]]:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            count = sum(member.startswith("factor_") for member in archive.files)
-            factors = [archive[f"factor_{place}"] for place in range(count)]
-            return factors, archive["weights"] if "weights" in archive.files else None
+            return {member: archive[member] for member in archive.files}
     except Exception:  # noqa: BLE001 (numpy raises what its parsers raise: zipfile, zlib, pickle)
         raise FileFormatError(
             f"{name} is not a saved strategy: its arrays are damaged; save it again"
         ) from None
+
+
+def _product_of(arrays: dict[str, NDArray[Any]]) -> Strategy:
+    names = [f"factor_{n}" for n in range(sum(name.startswith("factor_") for name in arrays))]
+    if not set(names) <= set(arrays):
+        raise FileFormatError("its arrays are damaged: they are not factor_0, factor_1 and so on")
+    return Strategy([arrays[name] for name in names], arrays.get("weights"))
+
+
+def _stack_of(arrays: dict[str, NDArray[Any]]) -> StackedStrategy:
+    """Return the stack whose parts and factors are numbered without gaps, and nothing else."""
+    matches = [_STACKED.fullmatch(member) for member in arrays]
+    places = {(int(match[1]), int(match[2])) for match in matches if match is not None}
+    parts = 1 + max((part for part, _ in places), default=-1)
+    factors = 1 + max((factor for _, factor in places), default=-1)
+    if not len(arrays) == len(places) == parts * factors:
+        raise FileFormatError(
+            "its arrays are not part_0_factor_0, part_0_factor_1 and so on, as many for each part"
+        )
+    return StackedStrategy(
+        [
+            Strategy([arrays[f"part_{part}_factor_{place}"] for place in range(factors)])
+            for part in range(parts)
+        ]
+    )

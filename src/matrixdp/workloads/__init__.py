@@ -6,6 +6,7 @@ from matrixdp.workloads.dense import Dense
 from matrixdp.workloads.operator import Factor, Workload
 from matrixdp.workloads.optimal import OptimalStrategy, optimal_strategy
 from matrixdp.workloads.ranges import Identity, Prefix, Ranges, Total
+from matrixdp.workloads.stacked import StackedStrategy
 from matrixdp.workloads.strategy import Strategy
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Prefix",
     "Product",
     "Ranges",
+    "StackedStrategy",
     "Strategy",
     "Total",
     "Union",

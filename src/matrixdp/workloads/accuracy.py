@@ -8,9 +8,11 @@ from functools import partial
 import numpy as np
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.workloads.composed import Product
 from matrixdp.workloads.dense import Dense
 from matrixdp.workloads.operator import Factor, FloatArray, Workload, along_axes
 from matrixdp.workloads.ranges import Ranges
+from matrixdp.workloads.stacked import AnyStrategy, StackedStrategy
 from matrixdp.workloads.strategy import Strategy
 
 __all__ = ["check_answers", "query_variances", "squared_error"]
@@ -55,11 +57,14 @@ class _Flat(Factor):
         return self.whole.gram()
 
 
-def squared_error(workload: Workload, strategy: Strategy) -> float:
+def squared_error(workload: Workload, strategy: AnyStrategy) -> float:
     """Return ``||W A^+||_F^2``: the sum of the queries' variances at unit noise.
 
-    For a product it is ``prod_i tr(G_i F_i^+ F_i^+T)``; weights enter as their inverse squares.
+    For a product it is ``prod_i tr(G_i F_i^+ F_i^+T)``; weights enter as their inverse squares. For
+    a stack it is an upper bound: the sum of what each part alone says of its product.
     """
+    if isinstance(strategy, StackedStrategy):
+        return math.fsum(squared_error(*pair) for pair in _pairs(workload, strategy))
     total = 0.0
     for term in _terms(workload, strategy):
         shares = [_squared_norms(*pair) for pair in zip(term, strategy.inverses, strict=True)]
@@ -73,11 +78,14 @@ def squared_error(workload: Workload, strategy: Strategy) -> float:
     return total
 
 
-def query_variances(workload: Workload, strategy: Strategy) -> FloatArray:
+def query_variances(workload: Workload, strategy: AnyStrategy) -> FloatArray:
     """Return the variance of each answer at unit noise on each measurement.
 
-    For a product it is the product of what the factors say, unless there are weights.
+    For a product it is the product of what the factors say, unless there are weights. For a stack
+    it is an upper bound: the variance from the part of the query's own product alone.
     """
+    if isinstance(strategy, StackedStrategy):
+        return np.concatenate([query_variances(*pair) for pair in _pairs(workload, strategy)])
     terms = _terms(workload, strategy)
     if strategy.weights is None and len(terms[0]) == len(workload.dimensions):
         return np.concatenate([_product_of_variances(term, strategy.inverses) for term in terms])
@@ -107,12 +115,17 @@ def _product_of_variances(term: Sequence[Factor], inverses: Sequence[FloatArray]
     return product
 
 
-def check_answers(workload: Workload, strategy: Strategy) -> None:
+def check_answers(workload: Workload, strategy: AnyStrategy) -> None:
     """Refuse a strategy from which the workload cannot be answered: ``W A^+ A`` must be W.
 
     That is tried, factor by factor, on two fixed random vectors; with weights, which may leave
-    measurements out, on the whole. Every query is held to its own size.
+    measurements out, on the whole. Every query is held to its own size. Each part of a stack must
+    answer the product in its place.
     """
+    if isinstance(strategy, StackedStrategy):
+        for product, part in _pairs(workload, strategy):
+            check_answers(product, part)
+        return
     if strategy.weights is not None:
         _check_weighted_answers(workload, strategy)
     for term in _terms(workload, strategy):
@@ -124,6 +137,17 @@ def check_answers(workload: Workload, strategy: Strategy) -> None:
                     f"the strategy does not answer {factor.name}: some queries are not "
                     "combinations of its measurements; measure more, or use optimal_strategy"
                 )
+
+
+def _pairs(workload: Workload, stack: StackedStrategy) -> list[tuple[Workload, Strategy]]:
+    """Return the workload's products, each with the part of the stack that answers it."""
+    terms = workload.terms()
+    if len(terms) != len(stack.parts):
+        raise ShapeError(
+            f"the strategy is a stack of {len(stack.parts)} parts and the workload a union of "
+            f"{len(terms)} products: make one part for each product, in their order"
+        )
+    return list(zip(map(Product, terms), stack.parts, strict=True))
 
 
 def _check_weighted_answers(workload: Workload, strategy: Strategy) -> None:

@@ -26,7 +26,7 @@ class Certificate:
 
     Both are at unit noise: the sum over all queries of the variances that a release with mu = 1
     has. `lower_bound` is proven, rounding included; `value` is that of the strategy as it stands in
-    memory, computed in float64.
+    memory, computed in float64; of a stack of products it is an upper bound.
     """
 
     value: float

@@ -18,6 +18,7 @@ def compensated_product(matrix: FloatArray, array: FloatArray) -> FloatArray:
 
     Every rounding error of a product (Veltkamp, Dekker) and of a sum (Knuth) is itself a float; the
     errors are summed along and added at the end: algorithm Dot2 of Ogita, Rump and Oishi (2005).
+    Zeros above and below the entries of a column of the matrix add nothing, and are passed over.
     """
     columns = array.reshape(len(array), 1, -1)
     total = np.zeros((len(matrix), columns.shape[2]))
@@ -25,17 +26,22 @@ def compensated_product(matrix: FloatArray, array: FloatArray) -> FloatArray:
     left_high, left_low = _split(matrix)
     right_high, right_low = _split(columns)
     for term in range(matrix.shape[1]):
-        left, right = matrix[:, term, None], columns[term]
+        places = np.flatnonzero(matrix[:, term])
+        if not places.size:
+            continue
+        rows = slice(places[0], places[-1] + 1)
+        left, right = matrix[rows, term, None], columns[term]
         product = left * right
-        high, low = left_high[:, term, None], left_low[:, term, None]
+        high, low = left_high[rows, term, None], left_low[rows, term, None]
         lost = ((high * right_high[term] - product) + high * right_low[term]) + low * right_high[
             term
         ]
         lost += low * right_low[term]
-        grown = total + product
-        part = grown - total
-        errors += ((total - (grown - part)) + (product - part)) + lost
-        total = grown
+        before = total[rows]
+        grown = before + product
+        part = grown - before
+        errors[rows] += ((before - (grown - part)) + (product - part)) + lost
+        total[rows] = grown
     return (total + errors).reshape(len(matrix), *array.shape[1:])
 
 

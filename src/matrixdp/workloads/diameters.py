@@ -21,16 +21,18 @@ __all__ = ["product_diameter_squared", "smallest_inner_product"]
 
 _UNIT = sys.float_info.epsilon / 2
 # Squared norms are told apart up to so many different ones, and rounded up beyond.
-_MOST_LEVELS = 512
+_MOST_LEVELS = 256
 _COARSE = 32
-_MOST_CORNERS = 2**22
+_MOST_CORNERS = 2**18
 _MOST_RUNS = 4
+# Numbers that are so many roundings apart are taken for one.
+_SAME = 64
 
 
 def product_diameter_squared(grams: Sequence[FloatArray]) -> float:
     """Return the largest ``G_jj + G_kk - 2 G_jk`` of a Kronecker product G of Gram matrices.
 
-    To float accuracy. Where there are more than 512 different norms they are rounded up, and so is
+    To float accuracy. Where there are more than 256 different norms they are rounded up, and so is
     the result.
 
     Examples
@@ -120,7 +122,7 @@ def smallest_inner_product(factors: Sequence[FloatArray], weights: FloatArray) -
     for corners in boxes:
         values = np.tensordot(values, corners, axes=(0, 1))
         sizes = np.tensordot(sizes, np.max(np.abs(corners), axis=0), axes=(0, 0))
-    margin = 8 * _UNIT * sum(len(factor) + 8 for factor in factors) * float(sizes)
+    margin = 8 * _UNIT * sum(len(factor) + _SAME for factor in factors) * float(sizes)
     return float(np.min(values)) - margin
 
 
@@ -129,6 +131,12 @@ def _run_starts(weights: FloatArray, axis: int) -> NDArray[np.intp]:
     rows = np.moveaxis(weights, axis, 0)
     same = [bool(np.array_equal(one, other)) for one, other in pairwise(rows)]
     return np.flatnonzero([True, *(not equal for equal in same)])
+
+
+def _ends(values: FloatArray, size: float) -> tuple[float, float]:
+    """Return the least and the largest of numbers, or one of them if only rounding tells them."""
+    low, high = float(np.min(values)), float(np.max(values))
+    return (low, low) if high - low <= _SAME * _UNIT * size else (low, high)
 
 
 def _boxes(factor: FloatArray, starts: NDArray[np.intp]) -> FloatArray:
@@ -141,6 +149,6 @@ def _boxes(factor: FloatArray, starts: NDArray[np.intp]) -> FloatArray:
         gram = rows.T @ rows
         norms = np.diagonal(gram)
         apart = gram[others] if others.any() else norms
-        ends.append([(norms.min(), norms.max()), (apart.min(), apart.max())])
+        ends.append([_ends(part, float(norms.max())) for part in (norms, apart)])
     corners = [corner for box in zip(*ends, strict=True) for corner in product(*box)]
     return np.unique(np.array(corners), axis=0)

@@ -11,9 +11,10 @@ from matrixdp.workloads.certificate import certified_bound, certified_bound_from
 from matrixdp.workloads.dense import Dense
 from matrixdp.workloads.dual import Problem, ascend
 from matrixdp.workloads.interior_point import Progress
-from matrixdp.workloads.operator import FloatArray, Workload
+from matrixdp.workloads.operator import Factor, FloatArray, Workload
+from matrixdp.workloads.ranges import Identity, Total
 
-__all__ = ["Certified", "Explicit", "optimal_factor"]
+__all__ = ["Certified", "Explicit", "certified_factor", "optimal_factor"]
 
 
 class Explicit(NamedTuple):
@@ -43,6 +44,15 @@ class Certified(NamedTuple):
 
     matrix: FloatArray
     lower_bound: float
+
+
+def certified_factor(factor: Factor, progress: Progress | None = None) -> Certified:
+    """Return the optimum on one attribute: cells and totals are their own."""
+    if isinstance(factor, Identity):
+        return Certified(np.eye(factor.cells), float(factor.cells))
+    if isinstance(factor, Total):
+        return Certified(np.ones((1, factor.cells)), 1.0)
+    return optimal_factor(Explicit.of(factor), progress)
 
 
 def optimal_factor(explicit: Explicit, progress: Progress | None = None) -> Certified:

@@ -28,7 +28,9 @@ Progress = Callable[[int, float], None]
 _MOST_STEPS = 60
 _SMALLEST_SLACK = 0.1
 _MOST_INNER_STEPS = 200
-_INNER_TOLERANCE = 3e-3
+# How well Newton's equation is solved: as well as the gap is closed, within these limits.
+_ROUGHEST = 0.1
+_FINEST = 3e-3
 _BOUNDARY = 0.95  # of the way to where some weight or slack would vanish
 # Of the mean of w z, for the next step: where the last one went all the way, and otherwise.
 _AFTER_A_FULL_STEP = 0.01
@@ -111,7 +113,8 @@ def climb(
             progress(step, best.gap)
         if not best.gap > target_gap:
             break
-        moved, slacks, length = _central_step(point, slacks, length)
+        tolerance = min(max(best.gap, _FINEST), _ROUGHEST)
+        moved, slacks, length = _central_step(point, slacks, length, tolerance)
         least = smallest_weight * float(np.max(moved))
         point = evaluate(np.where(start > 0.0, np.maximum(moved, least), 0.0))
         best = best.with_point(point)
@@ -119,7 +122,7 @@ def climb(
 
 
 def _central_step(
-    point: Point, slacks: FloatArray, last: float
+    point: Point, slacks: FloatArray, last: float, tolerance: float
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return weights and slacks after a step towards the central path, and how far it went.
 
@@ -136,6 +139,7 @@ def _central_step(
         np.where(part, weights * (reached - 1.0) + aim, 0.0),
         # w M w applied to ones is w r / 2, which stands for its diagonal.
         _inverse(0.5 * weights * reached + products, part),
+        tolerance,
     )
     slack_step = np.where(part, aim * _inverse(products, part) - 1.0 - step, 0.0)
     length, slack_length = _length(step), _length(slack_step)
@@ -153,9 +157,12 @@ def _length(step: FloatArray) -> float:
 
 
 def _conjugate_gradients(
-    image: Callable[[FloatArray], FloatArray], residual: FloatArray, conditioner: FloatArray
+    image: Callable[[FloatArray], FloatArray],
+    residual: FloatArray,
+    conditioner: FloatArray,
+    tolerance: float,
 ) -> FloatArray:
-    """Return the solution of a symmetric, positive semidefinite equation to two or three digits."""
+    """Return the solution of a symmetric, positive semidefinite equation, to some tolerance."""
     solution = np.zeros_like(residual)
     direction = conditioner * residual
     product = first = float(np.vdot(residual, direction))
@@ -169,7 +176,7 @@ def _conjugate_gradients(
         residual = residual - length * moved
         preconditioned = conditioner * residual
         following = float(np.vdot(residual, preconditioned))
-        if not following > _INNER_TOLERANCE**2 * first:
+        if not following > tolerance**2 * first:
             break
         direction = preconditioned + (following / product) * direction
         product = following

@@ -1,7 +1,6 @@
 """The best strategy for a workload, by the structure that the workload has."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,28 +10,29 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.certificate import Certificate
-from matrixdp.workloads.explicit import Certified, Explicit, optimal_factor
+from matrixdp.workloads.composed import Union
+from matrixdp.workloads.explicit import Explicit, certified_factor, optimal_factor
 from matrixdp.workloads.interior_point import Progress
-from matrixdp.workloads.operator import Factor, FloatArray, Workload
+from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
+from matrixdp.workloads.pairs import MOST_CELLS_SEARCHED
 from matrixdp.workloads.plain import (
+    direct_measurements,
     direct_reach_squared,
     direct_strategy,
     identity_error,
     identity_strategy,
 )
-from matrixdp.workloads.ranges import Identity, Total
+from matrixdp.workloads.ranges import Total
 from matrixdp.workloads.replacement import check_contrasts, replacement_factor
 from matrixdp.workloads.replacement_bound import bound_from_spectra
-from matrixdp.workloads.strategy import Strategy
+from matrixdp.workloads.stacked import AnyStrategy
+from matrixdp.workloads.strategy import MOST_PAIRS, Strategy
 from matrixdp.workloads.tables import has_optimal_tables, optimal_tables
-from matrixdp.workloads.weighted import weighted_strategies
+from matrixdp.workloads.unions import strategies_for_union
 
 __all__ = ["OptimalStrategy", "optimal_strategy"]
 
 _MOST_CELLS_OF_A_UNION = 2048
-_MOST_CELLS_FOR_PAIRS = 1024
-_MOST_ROUNDS = 12
-_ROUND_GAIN = 1e-3
 # Closer to its bound a strategy cannot be worse than another by more than nothing.
 _CLOSE = 1e-9
 _ROUNDED = 1.0 - 2.0**-48
@@ -46,7 +46,7 @@ class OptimalStrategy:
     ----------
     workload : Workload
         What is asked.
-    strategy : Strategy
+    strategy : Strategy or StackedStrategy
         What is measured.
     neighbouring : {"add-remove", "replace"}
         The relation that it is the best for.
@@ -55,7 +55,7 @@ class OptimalStrategy:
     """
 
     workload: Workload
-    strategy: Strategy
+    strategy: AnyStrategy
     neighbouring: Neighbouring
     certificate: Certificate
 
@@ -89,16 +89,19 @@ def optimal_strategy(
     *Adding or removing a record.* On one attribute, for unions of up to 2,048 cells and for single
     products the strategy is optimal, to the gap that the certificate states. So it is for marginals
     of any size: their Gram matrix is the same from every cell, hence the SVD bound is attained. For
-    other unions of products a single product of strategies is sought, factor by factor, then better
-    weights for its measurements (see `residual` and `row_weights`); the bound is that of all parts
-    together, from each attribute alone (see `union_bound`), and the gap a few per cent for most.
+    other unions of T products a single product of strategies is sought, factor by factor, then
+    better weights for its measurements (see `residual` and `row_weights`), and a stack of the
+    optima of the T products (see `StackedStrategy`), whose gap is at most T - 1; the best is taken.
+    The bound is that of all parts together, from each attribute alone (see `union_bound`), and the
+    gap a few per cent for most. The value of a stack is an upper bound of its error, which least
+    squares on all measurements stays below.
 
     *Replacing a record.* Up to 1,024 cells a strategy is sought for the pairs of cells (see
     `replacement`) to a gap of about 1e-3. Beyond, the strategy for adding and removing is used with
     its sensitivity for replacing, which may be far from the best, as its gap says.
 
     Where the strategy is not proven optimal, it is never worse than measuring every cell, or than
-    measuring every query of a product or of a union of at most 2**26 entries.
+    measuring every query, as a stack of products where the queries cannot be written out.
 
     References
     ----------
@@ -118,27 +121,26 @@ def optimal_strategy(
             f"workload is a {type(workload).__name__}: pass a workload; a matrix is a Dense"
         )
     relation = checked_neighbouring(neighbouring)
-    search = _for_addition if relation == "add-remove" else _for_replacement
-    strategy, bound = search(workload, progress)
-    strategy, value = _best(workload, strategy, bound, relation)
-    return OptimalStrategy(workload, strategy, relation, Certificate(value, bound))
+    found = _search(workload, relation, progress)
+    strategy, value = _best(workload, found, relation)
+    return OptimalStrategy(workload, strategy, relation, Certificate(value, found.lower_bound))
 
 
 class _Found(NamedTuple):
-    strategy: Strategy
+    strategies: tuple[AnyStrategy, ...]
     lower_bound: float
 
 
-def _best(
-    workload: Workload, strategy: Strategy, bound: float, relation: Neighbouring
-) -> tuple[Strategy, float]:
-    """Return the strategy with its error, or a plain one that is better.
+def _best(workload: Workload, found: _Found, relation: Neighbouring) -> tuple[AnyStrategy, float]:
+    """Return the best strategy with its error, or a plain one that is better.
 
     It is not certain to be better than measuring every cell, or every query, where it is not
     optimal; and where float64 cannot tell the rank of the workload it does not answer it.
     """
-    value = _error(workload, strategy, relation)
-    if value <= bound * (1.0 + _CLOSE):
+    errors = [_error(workload, strategy, relation) for strategy in found.strategies]
+    value = min(errors)
+    strategy = found.strategies[errors.index(value)]
+    if value <= found.lower_bound * (1.0 + _CLOSE):
         return strategy, value
     if identity_error(workload, relation) < value * (1.0 - _CLOSE):
         plain = identity_strategy(workload)
@@ -152,95 +154,80 @@ def _best(
 
 def _direct_may_win(workload: Workload, value: float, relation: Neighbouring) -> bool:
     """Tell whether the rank times the queries' own reach, as far as these are known, is less."""
-    if len(workload.terms()) > 1 and not workload.writable:
-        return False
+    known = LARGEST_HISTOGRAM if relation == "add-remove" else MOST_PAIRS
+    if len(workload.terms()) > 1 and workload.cells > known:
+        return True
     reach = direct_reach_squared(workload, relation)
-    return min(workload.shape) * reach < value * (1.0 - _CLOSE)
+    return direct_measurements(workload) * reach < value * (1.0 - _CLOSE)
 
 
-def _error(workload: Workload, strategy: Strategy, relation: Neighbouring) -> float:
+def _error(workload: Workload, strategy: AnyStrategy, relation: Neighbouring) -> float:
     """Return the total squared error at unit noise; without limit if something is not answered."""
     try:
         check_answers(workload, strategy)
+        reach = strategy.sensitivity(relation)
     except InvalidParameterError:
         return math.inf
-    return strategy.sensitivity(relation) ** 2 * squared_error(workload, strategy)
+    return reach**2 * squared_error(workload, strategy)
 
 
-def _for_addition(
-    workload: Workload, progress: Progress | None, relation: Neighbouring = "add-remove"
+def _search(workload: Workload, relation: Neighbouring, progress: Progress | None) -> _Found:
+    if relation == "replace":
+        check_contrasts(workload)
+    if has_optimal_tables(workload, relation):
+        strategy, bound = optimal_tables(workload, relation)
+        return _Found((strategy,), bound)
+    place = _only_attribute(workload)
+    if place is not None:
+        return _from_one_attribute(workload, place, relation, progress)
+    if relation == "add-remove":
+        return _for_addition(workload, relation, progress)
+    if workload.cells <= MOST_CELLS_SEARCHED:
+        part = replacement_factor(Explicit.of(workload), progress)
+        return _Found((Strategy([part.matrix]),), part.lower_bound)
+    found = _for_addition(workload, relation, progress)
+    return _Found(found.strategies, bound_from_spectra(workload))
+
+
+def _only_attribute(workload: Workload) -> int | None:
+    """Return the attribute that the queries are about, if they sum over all the others."""
+    columns = list(zip(*workload.terms(), strict=True))
+    asked = [
+        place
+        for place, column in enumerate(columns)
+        if not all(isinstance(factor, Total) for factor in column)
+    ]
+    return asked[0] if len(columns) > 1 and len(asked) == 1 else None
+
+
+def _from_one_attribute(
+    workload: Workload, place: int, relation: Neighbouring, progress: Progress | None
 ) -> _Found:
+    """Return what is best on one attribute, with totals over the others.
+
+    Cells that differ in these alone have equal columns. Any strategy restricted to one cell of each
+    kind answers the queries on the one attribute, so that none can be better.
+    """
+    factors = [term[place] for term in workload.terms()]
+    found = _search(factors[0] if len(factors) == 1 else Union(factors), relation, progress)
+    totals = [np.ones((1, size)) for size in workload.dimensions]
+    whole = [
+        Strategy([*totals[:place], *strategy.factors, *totals[place + 1 :]])
+        for strategy in found.strategies
+        if isinstance(strategy, Strategy)
+    ]
+    return _Found(tuple(whole), found.lower_bound)
+
+
+def _for_addition(workload: Workload, relation: Neighbouring, progress: Progress | None) -> _Found:
+    """Return what is best for adding a record; the relation only changes the scales in a stack."""
     terms = workload.terms()
-    if has_optimal_tables(workload, "add-remove"):
-        return _Found(*optimal_tables(workload, "add-remove"))
     if len(terms) == 1:
-        parts = [_for_factor(factor, progress) for factor in terms[0]]
+        known = {factor: certified_factor(factor, progress) for factor in dict.fromkeys(terms[0])}
+        parts = [known[factor] for factor in terms[0]]
         bound = math.prod(part.lower_bound for part in parts)
-        return _Found(Strategy([part.matrix for part in parts]), bound * _ROUNDED)
+        return _Found((Strategy([part.matrix for part in parts]),), bound * _ROUNDED)
     if len(workload.dimensions) == 1 or workload.cells <= _MOST_CELLS_OF_A_UNION:
         whole = optimal_factor(Explicit.of(workload), progress)
-        return _Found(Strategy([whole.matrix]), whole.lower_bound)
-    return _for_union(workload, progress, relation)
-
-
-def _for_factor(factor: Factor, progress: Progress | None) -> Certified:
-    """Return the optimum on one attribute: cells and totals are their own."""
-    if isinstance(factor, Identity):
-        return Certified(np.eye(factor.cells), float(factor.cells))
-    if isinstance(factor, Total):
-        return Certified(np.ones((1, factor.cells)), 1.0)
-    return optimal_factor(Explicit.of(factor), progress)
-
-
-def _for_union(workload: Workload, progress: Progress | None, relation: Neighbouring) -> _Found:
-    """Return the better of a product of strategies and of one with weights on its parts.
-
-    In the product each is the optimum while the others stand still.
-    """
-    terms = workload.terms()
-    grams = [[factor.gram() for factor in term] for term in terms]
-    alone = {factor: _for_factor(factor, progress).lower_bound for term in terms for factor in term}
-    bound = sum(math.prod(alone[factor] for factor in term) for term in terms)
-    places = range(len(workload.dimensions))
-    shares = np.array([[float(np.trace(gram)) for gram in row] for row in grams])
-    parts: list[Certified | None] = [None for _ in places]
-    best = math.inf
-    for _ in range(_MOST_ROUNDS):
-        for place in places:
-            others = np.prod(np.delete(shares, place, axis=1), axis=1)
-            mixed = _mixture(others / others.max(), [row[place] for row in grams])
-            part = optimal_factor(Explicit(mixed, 2.0**-50, None), progress)
-            parts[place] = part
-            shares[:, place] = _shares(part, [row[place] for row in grams])
-        error = float(np.sum(np.prod(shares, axis=1)))
-        if not error < best * (1.0 - _ROUND_GAIN):
-            break
-        best = error
-    product = Strategy([part.matrix for part in parts if part])
-    weighted = weighted_strategies(workload, product, progress)
-    found = (product, *weighted.strategies)
-    strategy = min(found, key=lambda strategy: _error(workload, strategy, relation))
-    return _Found(strategy, max(bound * _ROUNDED, weighted.lower_bound))
-
-
-def _mixture(weights: FloatArray, grams: Sequence[FloatArray]) -> FloatArray:
-    return np.asarray(sum(weight * gram for weight, gram in zip(weights, grams, strict=True)))
-
-
-def _shares(part: Certified, grams: Sequence[FloatArray]) -> list[float]:
-    """Return the squared error of one factor on each term, at sensitivity 1."""
-    strategy = Strategy([part.matrix])
-    inverse, size = strategy.inverses[0], strategy.sensitivity("add-remove")
-    return [size**2 * float(np.einsum("ij,ij->", inverse, gram @ inverse)) for gram in grams]
-
-
-def _for_replacement(workload: Workload, progress: Progress | None) -> _Found:
-    check_contrasts(workload)
-    if has_optimal_tables(workload, "replace"):
-        return _Found(*optimal_tables(workload, "replace"))
-    if workload.cells <= _MOST_CELLS_FOR_PAIRS:
-        part = replacement_factor(Explicit.of(workload), progress)
-        return _Found(Strategy([part.matrix]), part.lower_bound)
-    return _Found(
-        _for_addition(workload, progress, "replace").strategy, bound_from_spectra(workload)
-    )
+        return _Found((Strategy([whole.matrix]),), whole.lower_bound)
+    return _Found(*strategies_for_union(workload, relation, progress))

@@ -25,9 +25,17 @@ from matrixdp.workloads.bases import right_singular_vectors
 from matrixdp.workloads.interior_point import Climb, Progress, climb
 from matrixdp.workloads.operator import FloatArray
 
-__all__ = ["PairPoint", "laplacian", "search_pairs", "squared_distances"]
+__all__ = ["MOST_CELLS_SEARCHED", "PairPoint", "laplacian", "search_pairs", "squared_distances"]
 
-_TARGET_GAP = 8e-7
+MOST_CELLS_SEARCHED = 4096
+"""The most cells whose pairs are all given a weight."""
+
+_TARGET_GAP = 7e-7
+# With more cells a step takes from seconds to a minute.
+_MANY_CELLS = 1024
+_TARGET_GAP_OF_MANY = 1e-2
+_FIRST_STEPS = 4
+_SMALLEST_FIRST_WEIGHT = 1e-6
 # So far apart weights may be for a Cholesky decomposition to see that their Laplacian is connected.
 _SMALLEST_WEIGHT = 1e-14
 _MOST_CELLS_IN_DOUBLE = 512
@@ -87,11 +95,18 @@ def search_pairs(root: FloatArray, progress: Progress | None = None) -> Climb[Pa
     progress : callable, optional
         Told of every step.
     """
+    others = 1.0 - np.eye(len(root))
+    start = others
+    for _ in range(_FIRST_STEPS):
+        # A fixed point in the manner of Denisov et al. (2022), cheaper than the path at first.
+        point = pair_point(root, start)
+        start = point.weights * np.square(point.reached)
+        start = np.maximum(start / np.max(start), _SMALLEST_FIRST_WEIGHT * others)
     return climb(
         # Averaged, or else rounding, which is not symmetric, would grow.
         lambda weights: pair_point(root, (weights + weights.T) / 2.0),
-        1.0 - np.eye(len(root)),
-        target_gap=_TARGET_GAP,
+        start,
+        target_gap=_TARGET_GAP if len(root) <= _MANY_CELLS else _TARGET_GAP_OF_MANY,
         smallest_weight=_SMALLEST_WEIGHT,
         progress=progress,
     )

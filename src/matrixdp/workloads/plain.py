@@ -2,22 +2,33 @@
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.diameters import product_diameter_squared
-from matrixdp.workloads.operator import Factor, FloatArray, Workload
+from matrixdp.workloads.operator import (
+    LARGEST_EXPLICIT,
+    MOST_ANSWERS,
+    Factor,
+    FloatArray,
+    Workload,
+)
+from matrixdp.workloads.stacked import AnyStrategy, StackedStrategy, scaled
 from matrixdp.workloads.strategy import MOST_PAIRS, Strategy
 
 __all__ = [
+    "direct_measurements",
     "direct_reach_squared",
     "direct_strategy",
     "identity_error",
     "identity_strategy",
     "reach_squared",
 ]
+
+_SMALLEST_LOG_SCALE = -28.0
 
 
 def identity_error(workload: Workload, neighbouring: Neighbouring) -> float:
@@ -68,19 +79,53 @@ def _largest_distance(gram: FloatArray) -> float:
     )
 
 
-def direct_strategy(workload: Workload) -> Strategy | None:
+def direct_measurements(workload: Workload) -> int:
+    """Return how many measurements `direct_strategy` makes at most."""
+    if _measured_whole(workload):
+        return min(workload.shape)
+    return sum(math.prod(min(factor.shape) for factor in term) for term in workload.terms())
+
+
+def direct_strategy(workload: Workload) -> AnyStrategy | None:
     """Return measurements with the Gram matrix of the queries, as good as these themselves.
 
-    A product is measured by its factors; a union as a whole, where its queries can be written out;
-    otherwise there is none.
+    A product is measured by its factors; a union as a whole, where its queries can be written out
+    and have at most 8,192 cells, and otherwise as a stack of its products. There is none with more
+    than 2**28 measurements.
     """
     terms = workload.terms()
     if len(terms) == 1:
-        return Strategy([_measurements(factor) for factor in terms[0]])
-    return Strategy([_compressed(workload.written_out())]) if workload.writable else None
+        return Strategy([_measurements(factor).matrix for factor in terms[0]])
+    if _measured_whole(workload):
+        return Strategy([_compressed(workload.written_out()).matrix])
+    return _direct_stack(terms) if direct_measurements(workload) <= MOST_ANSWERS else None
 
 
-def _measurements(factor: Factor) -> FloatArray:
+def _measured_whole(workload: Workload) -> bool:
+    return workload.writable and workload.cells <= LARGEST_EXPLICIT
+
+
+def _direct_stack(terms: Sequence[Sequence[Factor]]) -> StackedStrategy:
+    """Return the products' own measurements, in the proportions that the queries have.
+
+    What is 2**-28 of the largest, or less, is measured at that: it is hardly felt there.
+    """
+    factors = dict.fromkeys(factor for term in terms for factor in term)
+    known = {factor: _measurements(factor) for factor in factors}
+    logs = [math.fsum(math.log2(known[factor].size) for factor in term) for term in terms]
+    parts = []
+    for term, log in zip(terms, logs, strict=True):
+        product = Strategy([known[factor].matrix for factor in term])
+        parts.append(scaled(product, 2.0 ** max(log - max(logs), _SMALLEST_LOG_SCALE)))
+    return StackedStrategy(parts)
+
+
+class _Measured(NamedTuple):
+    matrix: FloatArray  # with a largest entry of 1
+    size: float  # what was divided by
+
+
+def _measurements(factor: Factor) -> _Measured:
     if factor.writable:
         return _compressed(factor.matrix_of_queries())
     # Only ranges are too many to be written out, and their Gram matrix is positive definite; the
@@ -90,8 +135,9 @@ def _measurements(factor: Factor) -> FloatArray:
     return _compressed(linalg.cholesky(gram + ridge * np.eye(len(gram))))
 
 
-def _compressed(queries: FloatArray) -> FloatArray:
+def _compressed(queries: FloatArray) -> _Measured:
     """Return at most as many rows as columns with the same Gram matrix, up to a factor."""
     if queries.shape[0] > queries.shape[1]:
         queries = linalg.qr(queries, mode="r", check_finite=False)[0][: queries.shape[1]]
-    return np.asarray(queries / np.max(np.abs(queries)))
+    size = float(np.max(np.abs(queries)))
+    return _Measured(np.asarray(queries / size), size)

@@ -23,6 +23,8 @@ __all__ = ["bound_from_pairs", "bound_from_spectra"]
 
 _UNIT = sys.float_info.epsilon / 2
 _GRID = 2.0**38
+_HALF_GRID = 2.0**19
+_LARGEST_EXACT = 2.0**53
 
 
 def bound_from_pairs(explicit: Explicit, laplacian: FloatArray) -> float:
@@ -98,16 +100,34 @@ def _roots_from_queries(explicit: Explicit, side: FloatArray) -> float:
 
 def _roots(explicit: Explicit, side: FloatArray) -> float:
     """Return the same from the Gram matrix, ``tr (F^T G F)^(1/2)``."""
-    product = side.T @ explicit.gram @ side
+    image, image_error = _image(explicit.gram, side)
+    product = side.T @ image
     product = (product + product.T) / 2.0
-    spread = np.abs(side.T) @ np.abs(explicit.gram) @ np.abs(side)
-    terms = 2 * (len(side) + 4)
-    error = terms * _UNIT * float(np.linalg.norm(spread))
+    spread = np.abs(side.T) @ ((len(side) + 4) * _UNIT * np.abs(image) + image_error)
     stretch = float(np.sum(np.square(side)))
+    error = float(np.linalg.norm(spread))
     error += explicit.gram_error * float(np.trace(explicit.gram)) * stretch
     values, vectors = eigenvectors(product.copy())
     bounds = semidefinite_eigenvalue_bounds(product, values, vectors, error * (1.0 + 1e-6))
     return math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * _UNIT)
+
+
+def _image(gram: FloatArray, side: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return ``G F`` and a bound of its error, entry by entry.
+
+    F is on a grid. If G is whole and not too large, the products with the upper and the lower bits
+    of F are exact, and only their sum rounds: what cancels in ``G F`` is not paid for.
+    """
+    whole = side * _GRID
+    high = np.rint(whole / _HALF_GRID)
+    low = whole - high * _HALF_GRID
+    largest = float(np.max(np.sum(np.abs(gram), axis=1)))
+    digits = max(float(np.max(np.abs(high))), float(np.max(np.abs(low))))
+    if np.array_equal(gram, np.rint(gram)) and largest * digits < _LARGEST_EXACT / 2:
+        image = ((gram @ high) * _HALF_GRID + gram @ low) / _GRID
+        return image, _UNIT * np.abs(image)
+    image = gram @ side
+    return image, (len(side) + 4) * _UNIT * (np.abs(gram) @ np.abs(side))
 
 
 def _sum_and_largest(factor: Factor) -> tuple[float, float]:

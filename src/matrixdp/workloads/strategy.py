@@ -18,7 +18,7 @@ from matrixdp.workloads.compensated import compensated_error, compensated_produc
 from matrixdp.workloads.diameters import product_diameter_squared, smallest_inner_product
 from matrixdp.workloads.operator import FloatArray, along_axes
 
-__all__ = ["LARGEST_TOTAL", "MOST_PAIRS", "Strategy"]
+__all__ = ["LARGEST_TOTAL", "MOST_PAIRS", "Strategy", "checked_diameter", "checked_norm"]
 
 LARGEST_TOTAL = 2**30
 """The most records that a measured histogram may hold."""
@@ -65,11 +65,12 @@ class Strategy:
         matrices = tuple(_checked_factor(factor) for factor in factors)
         if not matrices:
             raise InvalidParameterError("factors=() is empty: pass one matrix per attribute")
-        size = sum(math.log2(float(np.max(np.abs(matrix)))) for matrix in matrices)
-        if not abs(size) <= _LARGEST_LOG_SIZE:
+        # In any order, so that no product on the way leaves the range of floats either.
+        sizes = [math.log2(float(np.max(np.abs(matrix)))) for matrix in matrices]
+        if not sum(map(abs, sizes)) <= _LARGEST_LOG_SIZE:
             raise InvalidParameterError(
-                f"the factors together have entries of about 2**{size:.0f}: scale them towards 1, "
-                "which changes nothing about the strategy"
+                f"the factors have largest entries of 2**{min(sizes):.0f} to 2**{max(sizes):.0f}: "
+                "scale them towards 1, which changes nothing about the strategy"
             )
         object.__setattr__(self, "factors", matrices)
         object.__setattr__(self, "weights", None)
@@ -93,15 +94,23 @@ class Strategy:
         """Measurements and cells."""
         return (math.prod(self.layout), math.prod(self.dimensions))
 
+    @property
+    def _shrinking_first(self) -> list[int]:
+        """The attributes in the order in which measuring leaves the least to do."""
+        growths = [rows / cells for rows, cells in zip(self.layout, self.dimensions, strict=True)]
+        return sorted(range(len(growths)), key=growths.__getitem__)
+
     def apply(self, values: FloatArray) -> FloatArray:
         """Return ``A x``, laid out along the attributes, to ordinary float accuracy."""
         maps = [lambda array, m=factor: np.tensordot(m, array, 1) for factor in self.factors]
-        return self._weighted(along_axes(maps, values.reshape(self.dimensions)))
+        found = along_axes(maps, values.reshape(self.dimensions), self._shrinking_first)
+        return self._weighted(found)
 
     def apply_transpose(self, values: FloatArray) -> FloatArray:
         """Return ``A^T y``, laid out along the attributes."""
         maps = [lambda array, m=factor: np.tensordot(m.T, array, 1) for factor in self.factors]
-        return along_axes(maps, self._weighted(values.reshape(self.layout)))
+        order = reversed(self._shrinking_first)
+        return along_axes(maps, self._weighted(values.reshape(self.layout)), order)
 
     def measure(self, histogram: FloatArray) -> FloatArray:
         """Return ``A x`` with an error of at most `measurement_error` over ``|A| x``.
@@ -115,7 +124,8 @@ class Strategy:
             lambda array, m=factor: compensated_product(m, np.ascontiguousarray(array))
             for factor in self.factors
         ]
-        return self._weighted(along_axes(maps, histogram.reshape(self.dimensions)))
+        found = along_axes(maps, histogram.reshape(self.dimensions), self._shrinking_first)
+        return self._weighted(found)
 
     @property
     def measurement_error(self) -> float:
@@ -153,7 +163,7 @@ class Strategy:
         if self.weights is not None:
             values = values * self.inverse_weights
         maps = [lambda array, m=inverse: np.tensordot(m, array, 1) for inverse in self.inverses]
-        return along_axes(maps, values).ravel()
+        return along_axes(maps, values, reversed(self._shrinking_first)).ravel()
 
     @cached_property
     def inverses(self) -> tuple[FloatArray, ...]:
@@ -191,13 +201,7 @@ class Strategy:
         else:
             maps = [lambda array, m=part: np.tensordot(m.T, array, 1) for part in squares]
             square = float(along_axes(maps, np.square(self.weights)).max())
-        norm = math.sqrt(square * slack) * (1.0 + 2 * _UNIT)
-        if not norm >= _SMALLEST_NORM:
-            raise InvalidParameterError(
-                f"the strategy's columns have norms of at most {norm!r}: scale it up, which "
-                "changes nothing about it"
-            )
-        return norm
+        return checked_norm(math.sqrt(square * slack) * (1.0 + 2 * _UNIT))
 
     @cached_property
     def _diameter(self) -> float:
@@ -209,7 +213,7 @@ class Strategy:
             diameter = 0.0
         else:
             diameter = math.sqrt(self._diameter_squared()) * (1.0 + 8 * _UNIT)
-        return _checked_diameter(diameter)
+        return checked_diameter(diameter)
 
     def _diameter_squared(self) -> float:
         """Return an upper bound of the squared diameter, from the factors alone.
@@ -267,7 +271,17 @@ def _columns_are_equal(matrix: FloatArray) -> bool:
     return bool(np.all(matrix == matrix[:, :1]))
 
 
-def _checked_diameter(diameter: float) -> float:
+def checked_norm(norm: float) -> float:
+    """Return the largest norm of a column, or refuse one of next to nothing."""
+    if not norm >= _SMALLEST_NORM:
+        raise InvalidParameterError(
+            f"the strategy's columns have norms of at most {norm!r}: scale it up, which "
+            "changes nothing about it"
+        )
+    return norm
+
+
+def checked_diameter(diameter: float) -> float:
     """Return the distance of columns, or refuse one of 0 or of next to nothing."""
     if diameter == 0.0:
         raise InvalidParameterError(
