@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from recorded import record
@@ -33,18 +33,17 @@ from rich.console import Console
 from rich.table import Table
 from scipy import linalg
 
-from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads import (
     Dense,
     Prefix,
     Product,
     Ranges,
-    Workload,
     optimal_strategy,
     svd_bound,
 )
 from matrixdp.workloads.plain import identity_error
 
+RELATIONS: tuple[Literal["add-remove", "replace"], ...] = ("add-remove", "replace")
 SIZES = (32, 64, 128, 256)
 # Cells: the errors of the identity strategy and of HDMM, and the SVD bound, as published.
 PUBLISHED_PREFIXES = {
@@ -149,16 +148,9 @@ def sizes(figures: dict[str, float]) -> Table:
     table = table_of("Certified optima", headings)
     spread = 10.0 ** np.random.default_rng(1).uniform(-2.0, 2.0, (1024, 1))
     dense = Dense(np.random.default_rng(0).standard_normal((1024, 1024)) * spread)
-    both: tuple[Neighbouring, ...] = ("add-remove", "replace")
-    cases: list[tuple[Workload, tuple[Neighbouring, ...]]] = [
-        (Prefix(1024), both),
-        (Ranges(1024), both),
-        (dense, both),
-        (Prefix(4096), both),
-    ]
     units = {size: _decomposition(size) for size in (1024, 4096)}
-    for workload, relations in cases:
-        for relation in relations:
+    for workload in (Prefix(1024), Ranges(1024), dense, Prefix(4096)):
+        for relation in RELATIONS:
             start = time.perf_counter()
             found = optimal_strategy(workload, neighbouring=relation).certificate
             took = time.perf_counter() - start
