@@ -1,5 +1,8 @@
 """Lower bounds hold in exact arithmetic, and are close to what they bound."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy import linalg
@@ -10,7 +13,12 @@ from matrixdp.workloads.certificate import certified_bound, certified_bound_from
 from matrixdp.workloads.dual import Problem, dual_point
 from matrixdp.workloads.explicit import Explicit
 from matrixdp.workloads.optimal import optimal_strategy
-from matrixdp.workloads.replacement_bound import bound_from_pairs, bound_from_spectra
+from matrixdp.workloads.replacement_bound import (
+    _balanced,
+    _image,
+    bound_from_pairs,
+    bound_from_spectra,
+)
 from reference import workloads as oracle
 
 
@@ -83,3 +91,23 @@ def test_bounds_from_spectra_are_below_the_optimum(workload: Workload) -> None:
     assert 0.0 < bound <= best.value
     assert bound_from_spectra(Dense([[1.0, 4.0, 2.0]])) == pytest.approx(9.0, rel=1e-9)
     assert bound_from_spectra(Identity(7)) == pytest.approx(12.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("largest", [4.0, 2.0**18, 2.0**40])
+def test_products_with_a_whole_gram_matrix_are_off_by_no_more_than_is_said(largest: float) -> None:
+    rng = np.random.default_rng(int(math.log2(largest)))
+    side = _balanced(rng.standard_normal((9, 6)))
+    gram = np.rint(rng.uniform(-largest, largest, (9, 9)))
+    image, error = _image(gram, side)
+    exact = [
+        [
+            sum(Fraction(gram[row, k]) * Fraction(side[k, column]) for k in range(9))
+            for column in range(6)
+        ]
+        for row in range(9)
+    ]
+    for row, column in np.ndindex(9, 6):
+        off = abs(Fraction(image[row, column]) - exact[row][column])
+        assert off <= Fraction(error[row, column]) * (1 + Fraction(1, 2**40))
+    # Small entries make exact products, whose sum alone rounds.
+    assert bool(np.all(error <= 2.0**-53 * np.abs(image))) == (largest < 2.0**30)

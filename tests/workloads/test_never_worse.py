@@ -102,7 +102,7 @@ def test_replacement_with_any_range_and_offset(matrix: np.ndarray, power: int) -
         assert "subtract" in str(refusal)  # noqa: PT017 (only offsets beyond 1e5 or so are)
         assert power >= 4
         return
-    assert best.certificate.gap < 0.05
+    assert best.certificate.gap < 1e-3
     assert_answers(offset, best, oracle.diameter(oracle.dense_strategy(best.strategy)))
 
 
@@ -175,7 +175,7 @@ def test_badly_scaled_queries(rows: list[list[float]]) -> None:
     assert best.certificate.gap <= 1e-6
     assert_answers(matrix, best, oracle.column_norm(oracle.dense_strategy(best.strategy)))
     replaced = assert_never_worse(Dense(matrix), "replace")
-    assert replaced.certificate.gap < 0.01
+    assert replaced.certificate.gap <= 1e-6
 
 
 def test_a_strategy_that_is_worse_would_be_told() -> None:

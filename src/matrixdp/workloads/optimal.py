@@ -88,7 +88,7 @@ def optimal_strategy(
     -----
     *Adding or removing a record.* On one attribute, for unions of up to 2,048 cells and for single
     products the strategy is optimal, to the gap that the certificate states. So it is for marginals
-    of any size: their Gram matrix is the same from every cell, hence the SVD bound is attained. For
+    of any size (see `tables`), and for queries about one attribute that sum over the others. For
     other unions of T products a single product of strategies is sought, factor by factor, then
     better weights for its measurements (see `residual` and `row_weights`), and a stack of the
     optima of the T products (see `StackedStrategy`), whose gap is at most T - 1; the best is taken.
@@ -96,9 +96,10 @@ def optimal_strategy(
     gap a few per cent for most. The value of a stack is an upper bound of its error, which least
     squares on all measurements stays below.
 
-    *Replacing a record.* Up to 1,024 cells a strategy is sought for the pairs of cells (see
-    `replacement`) to a gap of about 1e-3. Beyond, the strategy for adding and removing is used with
-    its sensitivity for replacing, which may be far from the best, as its gap says.
+    *Replacing a record.* Up to 4,096 cells every pair of cells is given a weight (see `pairs`),
+    which closes the gap to 1e-6, or to 1e-2 with more than 1,024 cells. Marginals of up to ten
+    attributes are optimal at any size. Beyond, the strategies for adding and removing are used with
+    their sensitivity for replacing, which may be far from the best, as the gap says.
 
     Where the strategy is not proven optimal, it is never worse than measuring every cell, or than
     measuring every query, as a stack of products where the queries cannot be written out.
