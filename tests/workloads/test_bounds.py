@@ -101,13 +101,13 @@ def test_products_with_a_whole_gram_matrix_are_off_by_no_more_than_is_said(large
     image, error = _image(gram, side)
     exact = [
         [
-            sum(Fraction(gram[row, k]) * Fraction(side[k, column]) for k in range(9))
+            sum(Fraction(float(gram[row, k])) * Fraction(float(side[k, column])) for k in range(9))
             for column in range(6)
         ]
         for row in range(9)
     ]
     for row, column in np.ndindex(9, 6):
-        off = abs(Fraction(image[row, column]) - exact[row][column])
-        assert off <= Fraction(error[row, column]) * (1 + Fraction(1, 2**40))
+        off = abs(Fraction(float(image[row, column])) - exact[row][column])
+        assert off <= Fraction(float(error[row, column])) * (1 + Fraction(1, 2**40))
     # Small entries make exact products, whose sum alone rounds.
     assert bool(np.all(error <= 2.0**-53 * np.abs(image))) == (largest < 2.0**30)
