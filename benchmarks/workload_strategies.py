@@ -41,7 +41,7 @@ from matrixdp.workloads import (
     optimal_strategy,
     svd_bound,
 )
-from matrixdp.workloads.plain import identity_error
+from matrixdp.workloads.strategies.plain import identity_error
 
 RELATIONS: tuple[Literal["add-remove", "replace"], ...] = ("add-remove", "replace")
 SIZES = (32, 64, 128, 256)

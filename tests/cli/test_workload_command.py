@@ -13,8 +13,13 @@ from matrixdp.cli.workload_text import read_workload
 from matrixdp.mechanisms.answers_file import load_answers
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
 from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
-from matrixdp.workloads import Certificate, OptimalStrategy, StackedStrategy, unions
+from matrixdp.workloads import (
+    Certificate,
+    OptimalStrategy,
+    StackedStrategy,
+)
 from matrixdp.workloads.accuracy import squared_error
+from matrixdp.workloads.search import unions
 
 PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
 PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]
@@ -235,7 +240,7 @@ def test_answers_of_a_search_without_end_are_written_and_told(
 ) -> None:
     np.save("many.npy", np.full((50, 60), 3))
     save_stack()
-    monkeypatch.setattr("matrixdp.workloads.stacked._MOST_ITERATIONS", 3)
+    monkeypatch.setattr("matrixdp.workloads.strategies.stacked._MOST_ITERATIONS", 3)
     options = [*LARGE, *BUDGET, "--strategy", "s.npz", "--json"]
     assert main(["workload", "answer", "many.npy", "out.npy", *options]) == 0
     told = capsys.readouterr().err

@@ -25,8 +25,8 @@ from matrixdp.workloads import (
     Total,
     Union,
     marginals,
-    unions,
 )
+from matrixdp.workloads.search import unions
 
 
 def arrays_of(strategy: Strategy | StackedStrategy) -> list[np.ndarray]:

@@ -11,7 +11,7 @@ from matrixdp import CalibrationError, optimal_strategy
 from matrixdp.postprocess.nonnegative import nearest_nonnegative
 from matrixdp.postprocess.nonnegative_search import searched_nonnegative
 from matrixdp.workloads import Prefix, Product, Ranges, Strategy, Workload, marginals
-from matrixdp.workloads.stacked import AnyStrategy
+from matrixdp.workloads.strategies.stacked import AnyStrategy
 
 FloatArray = NDArray[np.float64]
 

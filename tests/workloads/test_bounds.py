@@ -9,16 +9,16 @@ from scipy import linalg
 
 from matrixdp.spectra import nuclear_norm_lower_bound
 from matrixdp.workloads import Dense, Identity, Prefix, Product, Ranges, Total, Union, Workload
-from matrixdp.workloads.certificate import certified_bound, certified_bound_from_queries
-from matrixdp.workloads.dual import Problem, dual_point
-from matrixdp.workloads.explicit import Explicit
-from matrixdp.workloads.optimal import optimal_strategy
-from matrixdp.workloads.replacement_bound import (
+from matrixdp.workloads.bounds.certificate import certified_bound, certified_bound_from_queries
+from matrixdp.workloads.bounds.replacement_bound import (
     _balanced,
     _image,
     bound_from_pairs,
     bound_from_spectra,
 )
+from matrixdp.workloads.search.dual import Problem, dual_point
+from matrixdp.workloads.search.explicit import Explicit
+from matrixdp.workloads.search.optimal import optimal_strategy
 from reference import workloads as oracle
 
 

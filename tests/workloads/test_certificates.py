@@ -19,17 +19,16 @@ from matrixdp.workloads import (
     Ranges,
     Strategy,
     Union,
-    optimal,
-    replacement_bound,
-    unions,
 )
 from matrixdp.workloads.accuracy import check_answers
-from matrixdp.workloads.certificate import certified_bound
-from matrixdp.workloads.compensated import compensated_error
-from matrixdp.workloads.dual import DualPoint, Problem, dual_point
-from matrixdp.workloads.explicit import Certified, Explicit
-from matrixdp.workloads.strategy import LARGEST_TOTAL
-from matrixdp.workloads.weighted import Weighted
+from matrixdp.workloads.bounds import replacement_bound
+from matrixdp.workloads.bounds.certificate import certified_bound
+from matrixdp.workloads.search import optimal, unions
+from matrixdp.workloads.search.dual import DualPoint, Problem, dual_point
+from matrixdp.workloads.search.explicit import Certified, Explicit
+from matrixdp.workloads.search.weighted import Weighted
+from matrixdp.workloads.strategies.compensated import compensated_error
+from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 from reference import workloads as oracle
 
 FloatArray = NDArray[np.float64]

@@ -18,10 +18,10 @@ from matrixdp.workloads import (
     marginals,
     optimal_strategy,
 )
-from matrixdp.workloads import strategy as strategy_module
 from matrixdp.workloads.comparison import compared_errors
-from matrixdp.workloads.diameters import product_diameter_squared, smallest_inner_product
-from matrixdp.workloads.stacked import AnyStrategy
+from matrixdp.workloads.strategies import strategy as strategy_module
+from matrixdp.workloads.strategies.diameters import product_diameter_squared, smallest_inner_product
+from matrixdp.workloads.strategies.stacked import AnyStrategy
 
 
 def factors(most: int = 3) -> st.SearchStrategy[list[np.ndarray]]:

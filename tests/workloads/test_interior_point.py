@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from matrixdp.workloads.interior_point import climb
 from matrixdp.workloads.operator import FloatArray
+from matrixdp.workloads.search.interior_point import climb
 
 COSTS = np.array([1.0, 4.0, 0.01, 9.0])
 

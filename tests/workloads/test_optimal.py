@@ -22,9 +22,9 @@ from matrixdp.workloads import (
     optimal_strategy,
     svd_bound,
 )
-from matrixdp.workloads.certificate import certified_bound
+from matrixdp.workloads.bounds.certificate import certified_bound
 from matrixdp.workloads.comparison import compared_errors, haar_gram, hierarchy_gram
-from matrixdp.workloads.dual import Problem, ascend, dual_point
+from matrixdp.workloads.search.dual import Problem, ascend, dual_point
 from reference import workloads as oracle
 
 

@@ -18,9 +18,9 @@ from matrixdp.workloads import (
     Workload,
     optimal_strategy,
 )
-from matrixdp.workloads.explicit import Explicit
-from matrixdp.workloads.pairs import search_pairs
-from matrixdp.workloads.replacement import _contrasts_of_queries
+from matrixdp.workloads.search.explicit import Explicit
+from matrixdp.workloads.search.pairs import search_pairs
+from matrixdp.workloads.search.replacement import _contrasts_of_queries
 from reference import workloads as oracle
 
 RNG = np.random.default_rng(5)

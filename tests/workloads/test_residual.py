@@ -26,16 +26,16 @@ from matrixdp.workloads import (
     Workload,
     marginals,
     optimal_strategy,
-    unions,
 )
-from matrixdp.workloads import optimal as searched
 from matrixdp.workloads.accuracy import check_answers, squared_error
-from matrixdp.workloads.residual import _error, _needs, _split, residual_strategy
-from matrixdp.workloads.row_weights import row_weighted_strategy
-from matrixdp.workloads.stacked import AnyStrategy
-from matrixdp.workloads.union_bound import cell_weights, union_bound
-from matrixdp.workloads.unions import strategies_for_union
-from matrixdp.workloads.weighted import Weighted
+from matrixdp.workloads.bounds.union_bound import cell_weights, union_bound
+from matrixdp.workloads.search import optimal as searched
+from matrixdp.workloads.search import unions
+from matrixdp.workloads.search.residual import _error, _needs, _split, residual_strategy
+from matrixdp.workloads.search.row_weights import row_weighted_strategy
+from matrixdp.workloads.search.unions import strategies_for_union
+from matrixdp.workloads.search.weighted import Weighted
+from matrixdp.workloads.strategies.stacked import AnyStrategy
 from reference import workloads as oracle
 
 SMALL: list[Workload] = [

@@ -23,11 +23,11 @@ from matrixdp.workloads import (
     Union,
 )
 from matrixdp.workloads.accuracy import check_answers, query_variances, squared_error
-from matrixdp.workloads.stacked import scaled, squared_diameter
+from matrixdp.workloads.strategies.stacked import scaled, squared_diameter
 from reference import workloads as oracle
 
 RNG = np.random.default_rng(21)
-MODULE = "matrixdp.workloads.stacked"
+MODULE = "matrixdp.workloads.strategies.stacked"
 
 STACKS = {
     "two attributes": StackedStrategy(
@@ -182,7 +182,7 @@ def test_distances_are_bounded_beyond_pairs(seed: int) -> None:
     parts.append(Strategy([np.full((1, 3), 5.0), np.full((1, 2), 0.3)]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{MODULE}.MOST_PAIRS", 0)
-        patch.setattr("matrixdp.workloads.strategy.MOST_PAIRS", 0)
+        patch.setattr("matrixdp.workloads.strategies.strategy.MOST_PAIRS", 0)
         stack = StackedStrategy(parts)
         claimed = stack.sensitivity("replace")
     assert Fraction(claimed) ** 2 >= truths(stack)["replace"]

@@ -21,7 +21,7 @@ from matrixdp.workloads import (
     optimal_strategy,
 )
 from matrixdp.workloads.accuracy import check_answers, query_variances
-from matrixdp.workloads.compensated import compensated_error, compensated_product
+from matrixdp.workloads.strategies.compensated import compensated_error, compensated_product
 from reference import workloads as oracle
 
 RNG = np.random.default_rng(8)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from matrixdp import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads import OptimalStrategy, marginals, optimal_strategy
-from matrixdp.workloads.explicit import Explicit, optimal_factor
-from matrixdp.workloads.replacement import replacement_factor
+from matrixdp.workloads.search.explicit import Explicit, optimal_factor
+from matrixdp.workloads.search.replacement import replacement_factor
 from reference import workloads as oracle
 
 RELATIONS: list[Neighbouring] = ["add-remove", "replace"]

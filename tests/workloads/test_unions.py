@@ -24,12 +24,12 @@ from matrixdp.workloads import (
     Union,
     Workload,
     optimal_strategy,
-    unions,
 )
 from matrixdp.workloads.accuracy import query_variances, squared_error
 from matrixdp.workloads.comparison import compared_errors
-from matrixdp.workloads.explicit import optimal_factor
-from matrixdp.workloads.plain import direct_strategy
+from matrixdp.workloads.search import unions
+from matrixdp.workloads.search.explicit import optimal_factor
+from matrixdp.workloads.strategies.plain import direct_strategy
 from reference import workloads as oracle
 
 WORKLOADS = "matrixdp.workloads"
@@ -41,11 +41,17 @@ MARGIN = 1.0 + 1e-9
 def taken_for_large(*, pairs: bool = True) -> Iterator[None]:
     """Take the path of large unions, with every pair of cells looked at or not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{WORKLOADS}.optimal._MOST_CELLS_OF_A_UNION", 0)
-        patch.setattr(f"{WORKLOADS}.optimal.MOST_CELLS_SEARCHED", 0)
+        patch.setattr(f"{WORKLOADS}.search.optimal._MOST_CELLS_OF_A_UNION", 0)
+        patch.setattr(f"{WORKLOADS}.search.optimal.MOST_CELLS_SEARCHED", 0)
         patch.setattr(Union, "writable", False)
         if not pairs:
-            for module in ("optimal", "plain", "stacked", "strategy", "replacement_bound"):
+            for module in (
+                "search.optimal",
+                "strategies.plain",
+                "strategies.stacked",
+                "strategies.strategy",
+                "bounds.replacement_bound",
+            ):
                 patch.setattr(f"{WORKLOADS}.{module}.MOST_PAIRS", 0)
         yield
 
@@ -193,15 +199,15 @@ def test_equal_factors_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         solved.append(explicit)
         return optimal_factor(explicit, progress)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(f"{WORKLOADS}.explicit.optimal_factor", counted)
-    monkeypatch.setattr(f"{WORKLOADS}.unions._MOST_ROUNDS", 1)
+    monkeypatch.setattr(f"{WORKLOADS}.search.explicit.optimal_factor", counted)
+    monkeypatch.setattr(f"{WORKLOADS}.search.unions._MOST_ROUNDS", 1)
     terms = [Product([Prefix(5), Prefix(5)]), Product([Prefix(5), Ranges(5)])] * 2
     unions.strategies_for_union(Union(terms), "add-remove")
     assert len(solved) == 2
 
 
 def test_stacks_too_large_for_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("unions", "plain"):
+    for module in ("search.unions", "strategies.plain"):
         monkeypatch.setattr(f"{WORKLOADS}.{module}.MOST_ANSWERS", 14)
     found = unions.strategies_for_union(APART, "add-remove").strategies
     assert not any(isinstance(strategy, StackedStrategy) for strategy in found)
@@ -230,7 +236,9 @@ def test_few_queries_on_many_cells(relation: Neighbouring) -> None:
 
 
 def test_too_many_entries_to_be_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{WORKLOADS}.unions._MOST_ROUNDS", 1)  # a single product has no chance
+    monkeypatch.setattr(
+        f"{WORKLOADS}.search.unions._MOST_ROUNDS", 1
+    )  # a single product has no chance
     workload = Union([Product([Prefix(400), Total(400)]), Product([Total(400), Prefix(400)])])
     assert not workload.writable
     best = optimal_strategy(workload, neighbouring="add-remove")

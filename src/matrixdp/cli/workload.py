@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from matrixdp.workloads.interior_point import Progress
+    from matrixdp.workloads.search.interior_point import Progress
 
 __all__ = ["app"]
 

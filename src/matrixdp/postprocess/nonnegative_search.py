@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import CalibrationError
 from matrixdp.postprocess.nonnegative import BoolArray, Trial, exchanged
-from matrixdp.workloads.stacked import AnyStrategy
+from matrixdp.workloads.strategies.stacked import AnyStrategy
 
 __all__ = ["searched_nonnegative"]
 

@@ -8,8 +8,8 @@ from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
-from matrixdp.workloads.plain import direct_reach_squared, identity_error, reach_squared
-from matrixdp.workloads.replacement import check_contrasts
+from matrixdp.workloads.search.replacement import check_contrasts
+from matrixdp.workloads.strategies.plain import direct_reach_squared, identity_error, reach_squared
 
 __all__ = ["compared_errors", "haar_gram", "hierarchy_gram"]
 

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.workloads.bases import differing_directions
 from matrixdp.workloads.operator import Factor, FloatArray, Workload, along_axes
 from matrixdp.workloads.ranges import Total
-from matrixdp.workloads.strategy import Strategy
+from matrixdp.workloads.search.bases import differing_directions
+from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = ["row_weighted_strategy"]
 

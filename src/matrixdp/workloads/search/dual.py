@@ -22,15 +22,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from matrixdp.workloads.bases import (
+from matrixdp.workloads.operator import FloatArray
+from matrixdp.workloads.search.bases import (
     SMALLEST_ROOT,
     column_basis,
     eigenvectors,
     gram_basis,
     right_singular_vectors,
 )
-from matrixdp.workloads.interior_point import Climb, Progress, climb
-from matrixdp.workloads.operator import FloatArray
+from matrixdp.workloads.search.interior_point import Climb, Progress, climb
 
 __all__ = ["Candidate", "DualPoint", "Problem", "ascend", "dual_point", "primal_value"]
 

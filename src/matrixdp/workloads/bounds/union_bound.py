@@ -23,10 +23,10 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.spectra import semidefinite_root
-from matrixdp.workloads.bases import differing_directions
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
-from matrixdp.workloads.strategy import Strategy
+from matrixdp.workloads.search.bases import differing_directions
+from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = ["cell_weights", "union_bound", "weights_of_optimum"]
 

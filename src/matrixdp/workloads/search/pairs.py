@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg
 
-from matrixdp.workloads.bases import right_singular_vectors
-from matrixdp.workloads.interior_point import Climb, Progress, climb
 from matrixdp.workloads.operator import FloatArray
+from matrixdp.workloads.search.bases import right_singular_vectors
+from matrixdp.workloads.search.interior_point import Climb, Progress, climb
 
 __all__ = ["MOST_CELLS_SEARCHED", "PairPoint", "laplacian", "search_pairs", "squared_distances"]
 

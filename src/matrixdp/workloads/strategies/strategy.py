@@ -14,9 +14,9 @@ from scipy import linalg
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.spectra import checked_matrix
-from matrixdp.workloads.compensated import compensated_error, compensated_product
-from matrixdp.workloads.diameters import product_diameter_squared, smallest_inner_product
 from matrixdp.workloads.operator import FloatArray, along_axes
+from matrixdp.workloads.strategies.compensated import compensated_error, compensated_product
+from matrixdp.workloads.strategies.diameters import product_diameter_squared, smallest_inner_product
 
 __all__ = ["LARGEST_TOTAL", "MOST_PAIRS", "Strategy", "checked_diameter", "checked_norm"]
 

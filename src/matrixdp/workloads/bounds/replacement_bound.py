@@ -13,11 +13,11 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
-from matrixdp.workloads.bases import eigenvectors
-from matrixdp.workloads.explicit import Explicit
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
-from matrixdp.workloads.plain import direct_reach_squared
-from matrixdp.workloads.strategy import MOST_PAIRS
+from matrixdp.workloads.search.bases import eigenvectors
+from matrixdp.workloads.search.explicit import Explicit
+from matrixdp.workloads.strategies.plain import direct_reach_squared
+from matrixdp.workloads.strategies.strategy import MOST_PAIRS
 
 __all__ = ["bound_from_pairs", "bound_from_spectra"]
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from matrixdp.workloads.certificate import certified_bound, certified_bound_from_queries
+from matrixdp.workloads.bounds.certificate import certified_bound, certified_bound_from_queries
 from matrixdp.workloads.dense import Dense
-from matrixdp.workloads.dual import Problem, ascend
-from matrixdp.workloads.interior_point import Progress
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Identity, Total
+from matrixdp.workloads.search.dual import Problem, ascend
+from matrixdp.workloads.search.interior_point import Progress
 
 __all__ = ["Certified", "Explicit", "certified_factor", "optimal_factor"]
 

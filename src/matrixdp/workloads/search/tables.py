@@ -28,10 +28,10 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.workloads.interior_point import climb
 from matrixdp.workloads.operator import FloatArray, Workload
 from matrixdp.workloads.ranges import Identity, Total
-from matrixdp.workloads.strategy import Strategy
+from matrixdp.workloads.search.interior_point import climb
+from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = ["has_optimal_tables", "optimal_tables"]
 

@@ -17,7 +17,12 @@ from scipy.sparse.linalg import LinearOperator, lsmr
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, MOST_ANSWERS, FloatArray
-from matrixdp.workloads.strategy import MOST_PAIRS, Strategy, checked_diameter, checked_norm
+from matrixdp.workloads.strategies.strategy import (
+    MOST_PAIRS,
+    Strategy,
+    checked_diameter,
+    checked_norm,
+)
 
 __all__ = ["AnyStrategy", "StackedStrategy", "scaled", "squared_diameter"]
 

@@ -14,12 +14,17 @@ from typing import NamedTuple
 import numpy as np
 
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.workloads.explicit import Explicit, certified_factor, optimal_factor
-from matrixdp.workloads.interior_point import Progress
 from matrixdp.workloads.operator import MOST_ANSWERS, FloatArray, Workload
-from matrixdp.workloads.stacked import AnyStrategy, StackedStrategy, scaled, squared_diameter
-from matrixdp.workloads.strategy import Strategy
-from matrixdp.workloads.weighted import weighted_strategies
+from matrixdp.workloads.search.explicit import Explicit, certified_factor, optimal_factor
+from matrixdp.workloads.search.interior_point import Progress
+from matrixdp.workloads.search.weighted import weighted_strategies
+from matrixdp.workloads.strategies.stacked import (
+    AnyStrategy,
+    StackedStrategy,
+    scaled,
+    squared_diameter,
+)
+from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = ["ForUnion", "strategies_for_union"]
 

@@ -9,8 +9,8 @@ from scipy import linalg
 
 from matrixdp.errors import CalibrationError
 from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
-from matrixdp.workloads.dual import DualPoint
 from matrixdp.workloads.operator import FloatArray, Workload
+from matrixdp.workloads.search.dual import DualPoint
 
 __all__ = ["Certificate", "certified_bound", "certified_bound_from_queries", "svd_bound"]
 

@@ -8,7 +8,6 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.workloads.diameters import product_diameter_squared
 from matrixdp.workloads.operator import (
     LARGEST_EXPLICIT,
     MOST_ANSWERS,
@@ -16,8 +15,9 @@ from matrixdp.workloads.operator import (
     FloatArray,
     Workload,
 )
-from matrixdp.workloads.stacked import AnyStrategy, StackedStrategy, scaled
-from matrixdp.workloads.strategy import MOST_PAIRS, Strategy
+from matrixdp.workloads.strategies.diameters import product_diameter_squared
+from matrixdp.workloads.strategies.stacked import AnyStrategy, StackedStrategy, scaled
+from matrixdp.workloads.strategies.strategy import MOST_PAIRS, Strategy
 
 __all__ = [
     "direct_measurements",

@@ -24,12 +24,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from matrixdp.workloads.explicit import Explicit, optimal_factor
-from matrixdp.workloads.interior_point import Progress
+from matrixdp.workloads.bounds.union_bound import cell_weights, weights_of_optimum
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
-from matrixdp.workloads.strategy import Strategy
-from matrixdp.workloads.union_bound import cell_weights, weights_of_optimum
+from matrixdp.workloads.search.explicit import Explicit, optimal_factor
+from matrixdp.workloads.search.interior_point import Progress
+from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = ["Residual", "residual_strategy"]
 

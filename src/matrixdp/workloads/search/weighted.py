@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from matrixdp.workloads.interior_point import Progress
+from matrixdp.workloads.bounds.union_bound import cell_weights, union_bound
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
-from matrixdp.workloads.residual import residual_strategy
-from matrixdp.workloads.row_weights import row_weighted_strategy
-from matrixdp.workloads.strategy import Strategy
-from matrixdp.workloads.union_bound import cell_weights, union_bound
+from matrixdp.workloads.search.interior_point import Progress
+from matrixdp.workloads.search.residual import residual_strategy
+from matrixdp.workloads.search.row_weights import row_weighted_strategy
+from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = ["Weighted", "weighted_strategies"]
 

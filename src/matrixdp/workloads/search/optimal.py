@@ -9,26 +9,26 @@ import numpy as np
 from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.accuracy import check_answers, squared_error
-from matrixdp.workloads.certificate import Certificate
+from matrixdp.workloads.bounds.certificate import Certificate
+from matrixdp.workloads.bounds.replacement_bound import bound_from_spectra
 from matrixdp.workloads.composed import Union
-from matrixdp.workloads.explicit import Explicit, certified_factor, optimal_factor
-from matrixdp.workloads.interior_point import Progress
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
-from matrixdp.workloads.pairs import MOST_CELLS_SEARCHED
-from matrixdp.workloads.plain import (
+from matrixdp.workloads.ranges import Total
+from matrixdp.workloads.search.explicit import Explicit, certified_factor, optimal_factor
+from matrixdp.workloads.search.interior_point import Progress
+from matrixdp.workloads.search.pairs import MOST_CELLS_SEARCHED
+from matrixdp.workloads.search.replacement import check_contrasts, replacement_factor
+from matrixdp.workloads.search.tables import has_optimal_tables, optimal_tables
+from matrixdp.workloads.search.unions import strategies_for_union
+from matrixdp.workloads.strategies.plain import (
     direct_measurements,
     direct_reach_squared,
     direct_strategy,
     identity_error,
     identity_strategy,
 )
-from matrixdp.workloads.ranges import Total
-from matrixdp.workloads.replacement import check_contrasts, replacement_factor
-from matrixdp.workloads.replacement_bound import bound_from_spectra
-from matrixdp.workloads.stacked import AnyStrategy
-from matrixdp.workloads.strategy import MOST_PAIRS, Strategy
-from matrixdp.workloads.tables import has_optimal_tables, optimal_tables
-from matrixdp.workloads.unions import strategies_for_union
+from matrixdp.workloads.strategies.stacked import AnyStrategy
+from matrixdp.workloads.strategies.strategy import MOST_PAIRS, Strategy
 
 __all__ = ["OptimalStrategy", "optimal_strategy"]
 

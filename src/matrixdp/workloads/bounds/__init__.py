@@ -1,0 +1,1 @@
+"""Proven lower bounds of the error of every strategy."""

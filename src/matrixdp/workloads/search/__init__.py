@@ -1,0 +1,1 @@
+"""How the best strategy for a workload is found."""

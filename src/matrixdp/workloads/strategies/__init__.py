@@ -1,0 +1,1 @@
+"""What is measured: products and stacks of them, their sensitivity, and plain ones."""
