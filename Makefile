@@ -11,7 +11,7 @@ SAVE ?=
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test core-test lint types format figures benchmark benchmark-noise \
-	benchmark-workloads noise-statistics clean
+	benchmark-workloads benchmark-sizes noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -49,6 +49,10 @@ benchmark-noise: $(NOISE_BENCH)
 
 benchmark-workloads: $(WORKLOAD_BENCH)
 	.venv-jax/bin/python benchmarks/workload_strategies.py $(SAVE)
+
+# Ten minutes or so.
+benchmark-sizes: $(DEV)
+	.venv/bin/python benchmarks/workload_sizes.py $(SAVE)
 
 # A thousand million samples: some minutes.
 noise-statistics: $(DEV)

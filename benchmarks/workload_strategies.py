@@ -15,9 +15,6 @@ noise, and SVDB). Five attributes, all ranges on each: the column OPT_X_rangeRMS
 commit ed3ac78, where HDMM is the baseline of ResidualPlanner+, the successor of ResidualPlanner
 (Xiao, He, Zhang and Kifer, NeurIPS 2023, arXiv 2305.08175). That the definitions are the same is
 checked: their figures for the identity strategy and the SVD bound must be ours.
-
-How long an optimum and its proof take is told in seconds, and kept as a multiple of what one
-eigendecomposition of a matrix of that size takes in the same run.
 """
 
 import math
@@ -25,25 +22,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from recorded import record
 from rich.console import Console
 from rich.table import Table
-from scipy import linalg
 
-from matrixdp.workloads import (
-    Dense,
-    Prefix,
-    Product,
-    Ranges,
-    optimal_strategy,
-    svd_bound,
-)
+from matrixdp.workloads import Prefix, Product, Ranges, optimal_strategy, svd_bound
 from matrixdp.workloads.strategies.plain import identity_error
 
-RELATIONS: tuple[Literal["add-remove", "replace"], ...] = ("add-remove", "replace")
 SIZES = (32, 64, 128, 256)
 # Cells: the errors of the identity strategy and of HDMM, and the SVD bound, as published.
 PUBLISHED_PREFIXES = {
@@ -142,43 +130,12 @@ def against_hdmm(figures: dict[str, float]) -> Table:
     return table
 
 
-def sizes(figures: dict[str, float]) -> Table:
-    """Measure how long optima take, in eigendecompositions of a matrix of that size."""
-    headings = ("workload", "relation", "gap", "seconds", "eigendecompositions")
-    table = table_of("Certified optima", headings)
-    spread = 10.0 ** np.random.default_rng(1).uniform(-2.0, 2.0, (1024, 1))
-    dense = Dense(np.random.default_rng(0).standard_normal((1024, 1024)) * spread)
-    units = {size: _decomposition(size) for size in (1024, 4096)}
-    for workload in (Prefix(1024), Ranges(1024), dense, Prefix(4096)):
-        for relation in RELATIONS:
-            start = time.perf_counter()
-            found = optimal_strategy(workload, neighbouring=relation).certificate
-            took = time.perf_counter() - start
-            ratio = took / units[workload.cells]
-            name = f"certified, {workload!r}, {relation}"
-            figures[f"{name}, gap"] = found.gap
-            figures[f"{name}, eigendecompositions"] = ratio
-            table.add_row(
-                repr(workload), relation, f"{found.gap:.1e}", f"{took:.1f}", f"{ratio:.1f}"
-            )
-    return table
-
-
-def _decomposition(size: int) -> float:
-    """Return how long one eigendecomposition takes."""
-    matrix = Ranges(size).gram()
-    start = time.perf_counter()
-    linalg.eigh(matrix, driver="evd")
-    return time.perf_counter() - start
-
-
 def main() -> None:
     """Measure, print and keep."""
     console = Console(width=100)
     figures: dict[str, float] = {}
     console.print(against_hdmm(figures))
     console.print(against_jax_privacy(figures))
-    console.print(sizes(figures))
     record("workload_strategies", figures)
 
 
