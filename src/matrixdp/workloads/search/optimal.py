@@ -97,7 +97,7 @@ def optimal_strategy(
     squares on all measurements stays below.
 
     *Replacing a record.* Up to 4,096 cells every pair of cells is given a weight (see `pairs`),
-    which closes the gap to 1e-6, or to 1e-2 with more than 1,024 cells. Marginals of up to ten
+    which closes the gap to 1e-6, or to 1e-3 with more than 1,024 cells. Marginals of up to ten
     attributes are optimal at any size. Beyond, the strategies for adding and removing are used with
     their sensitivity for replacing, which may be far from the best, as the gap says.
 

@@ -33,7 +33,7 @@ MOST_CELLS_SEARCHED = 4096
 _TARGET_GAP = 7e-7
 # With more cells a step takes from seconds to a minute.
 _MANY_CELLS = 1024
-_TARGET_GAP_OF_MANY = 1e-2
+_TARGET_GAP_OF_MANY = 1e-3
 _FIRST_STEPS = 4
 _SMALLEST_FIRST_WEIGHT = 1e-6
 # So far apart weights may be for a Cholesky decomposition to see that their Laplacian is connected.
