@@ -125,3 +125,13 @@ def test_weighted_strategies_bound_their_diameter(parts: list[np.ndarray], weigh
     exact = largest_squared_distance(matrix)
     if exact > 0.0:
         assert Fraction(diameter_from_factors(Strategy(square, weights))) ** 2 >= Fraction(exact)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_joint_norms_beyond_all_levels_are_rounded_up(seed: int) -> None:
+    """Two factors of thirty columns have more norms together than are told apart."""
+    rng = np.random.default_rng(seed)
+    parts = [rng.uniform(0.5, 2.0, (2, 30)) for _ in range(2)]
+    exact = largest_squared_distance(written_out(parts))
+    found = product_diameter_squared([part.T @ part for part in parts])
+    assert exact * (1 - 1e-12) <= found <= exact * 1.1

@@ -63,8 +63,8 @@ def answer_into(
     steps: tuple[str, ...],
     *,
     force: bool,
-) -> None:
-    """Release a histogram, and write the answers with what was done to them.
+) -> tuple[str, ...]:
+    """Release a histogram, write the answers, and return what was done to them.
 
     All that can fail is tried first. Post-processing that fails or is interrupted leaves the
     answers as they are; if the target cannot be written after all, they go to a temporary folder.
@@ -93,6 +93,7 @@ def answer_into(
     if interrupts.came:
         typer.echo(f"matrixdp: wrote {target} and {statement_path(target)}", err=True)
         raise KeyboardInterrupt
+    return () if failure else steps
 
 
 def _post_processed(

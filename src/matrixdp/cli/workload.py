@@ -188,8 +188,25 @@ def answer(
     mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
     expected = mechanism.expected_error  # before anything is drawn
     wanted = _steps(nonnegative=nonnegative, whole=whole)
-    answer_into(mechanism, counts, target, wanted, force=force)
-    _report(mechanism, expected, target, beside, as_json=as_json)
+    done = answer_into(mechanism, counts, target, wanted, force=force)
+    if as_json:
+        print_json(
+            {
+                "output": str(target),
+                "statement": str(beside),
+                "queries": queries.rows,
+                "expected_rmse": expected,  # without post-processing
+                "post_processing": list(done),
+                **asdict(mechanism.guarantee),
+            }
+        )
+        return
+    typer.echo(f"{mechanism.guarantee}", err=True)
+    typer.echo(
+        f"r.m.s. error per query {shown_up(expected)}{' before post-processing' if done else ''}; "
+        f"wrote {target} and {beside}",
+        err=True,
+    )
 
 
 @contextmanager
@@ -233,25 +250,3 @@ def _check_format(path: Path) -> None:
 def _steps(*, nonnegative: bool, whole: bool) -> tuple[str, ...]:
     chosen = {"non-negative": nonnegative, "whole": whole}
     return tuple(step for step, wanted in chosen.items() if wanted)
-
-
-def _report(
-    mechanism: MatrixMechanism, expected: float, target: Path, beside: Path, *, as_json: bool
-) -> None:
-    guarantee = mechanism.guarantee
-    if as_json:
-        print_json(
-            {
-                "output": str(target),
-                "statement": str(beside),
-                "queries": mechanism.workload.rows,
-                "expected_rmse": expected,
-                **asdict(guarantee),
-            }
-        )
-        return
-    typer.echo(f"{guarantee}", err=True)
-    typer.echo(
-        f"r.m.s. error per query {shown_up(expected)}; wrote {target} and {beside}",
-        err=True,
-    )

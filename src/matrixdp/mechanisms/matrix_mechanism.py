@@ -168,6 +168,7 @@ class MatrixMechanism:
         object.__setattr__(self, "budget", budget)
         object.__setattr__(self, "neighbouring", relation)
         object.__setattr__(self, "strategy", strategy)
+        _ = self.sensitivity  # refused here rather than at the first release
 
     @cached_property
     def _noise(self) -> IMGM:

@@ -21,6 +21,7 @@ __all__ = [
     "LARGEST_HISTOGRAM",
     "LARGEST_WRITTEN",
     "MOST_ANSWERS",
+    "MOST_ATTRIBUTES",
     "Factor",
     "FloatArray",
     "Workload",
@@ -41,6 +42,9 @@ LARGEST_WRITTEN = 2**26
 
 MOST_ANSWERS = 2**28
 """The most answers in memory: two gigabytes."""
+
+MOST_ATTRIBUTES = 64
+"""The most axes of an array in numpy."""
 
 _UNIT = sys.float_info.epsilon / 2
 _LARGEST_EXACT = 2.0**53
@@ -108,7 +112,12 @@ class Workload(abc.ABC):
             )
 
     def check_histogram(self) -> None:
-        """Refuse more than the 2**26 cells of a histogram in memory."""
+        """Refuse more than the 2**26 cells of a histogram in memory, or than 64 attributes."""
+        if not len(self.dimensions) <= MOST_ATTRIBUTES:
+            raise InvalidParameterError(
+                f"the workload has {len(self.dimensions)} attributes, more than the "
+                f"{MOST_ATTRIBUTES} axes of an array: leave out those of one cell, or join some"
+            )
         if not self.cells <= LARGEST_HISTOGRAM:
             raise InvalidParameterError(
                 f"the workload has {self.cells} cells, more than the {LARGEST_HISTOGRAM} of a "

@@ -74,7 +74,9 @@ def certified_bound(gram: FloatArray, gram_error: float, point: DualPoint) -> fl
     return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * _UNIT)
 
 
-def certified_bound_from_queries(queries: FloatArray, weights: FloatArray) -> float:
+def certified_bound_from_queries(
+    queries: FloatArray, weights: FloatArray, roundings: int = 0
+) -> float:
     """Return the same bound as ``||W D^(1/2)||_*^2 / sum(d)``, from the queries themselves.
 
     It loses next to nothing where `certified_bound` cannot see the square of a small singular value
@@ -86,11 +88,16 @@ def certified_bound_from_queries(queries: FloatArray, weights: FloatArray) -> fl
         W.
     weights : ndarray
         d, positive.
+    roundings : int, optional
+        How often the entries of W have been rounded.
     """
     sides = np.sqrt(weights)
     scaled = queries * sides
     left, _, right = linalg.svd(scaled, full_matrices=False, check_finite=False)
     roots = nuclear_norm_lower_bound(scaled, left, right)
+    # ||E||_* <= rank^(1/2) ||E||_F for what rounding has changed.
+    lost = 2 * roundings * _UNIT * math.sqrt(min(scaled.shape)) * float(np.linalg.norm(scaled))
+    roots = max(roots - lost, 0.0)
     return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * _UNIT)
 
 

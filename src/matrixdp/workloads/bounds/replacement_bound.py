@@ -88,10 +88,12 @@ def _balanced(side: FloatArray) -> FloatArray:
 def _roots_from_queries(explicit: Explicit, side: FloatArray) -> float:
     """Return a lower bound of ``||W F||_*``, the queries freed of what all cells share first."""
     queries = explicit.queries() if explicit.queries else np.zeros((1, len(side)))
+    # Of the entries as they were written out, before what they share cancels.
+    written = 2 * explicit.roundings * (np.abs(queries) + np.abs(queries[:, :1]))
     queries = queries - queries[:, :1]
     image = queries @ side
-    spread = np.abs(queries) @ np.abs(side)
-    rounding = (side.shape[0] + 4) * _UNIT * float(np.linalg.norm(spread)) * (1.0 + 1e-6)
+    spread = ((side.shape[0] + 4) * np.abs(queries) + written) @ np.abs(side)
+    rounding = _UNIT * float(np.linalg.norm(spread)) * (1.0 + 1e-6)
     left, _, right = linalg.svd(image, full_matrices=False, check_finite=False)
     lost = math.sqrt(min(image.shape)) * rounding
     roots = nuclear_norm_lower_bound(image, left, right)

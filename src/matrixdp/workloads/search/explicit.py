@@ -27,6 +27,7 @@ class Explicit(NamedTuple):
     gram: FloatArray
     gram_error: float
     queries: Callable[[], FloatArray] | None
+    roundings: int = 0  # of each entry of the queries as they are written out
 
     @classmethod
     def of(cls, workload: Workload) -> "Explicit":
@@ -36,7 +37,8 @@ class Explicit(NamedTuple):
         """
         any_size = any(isinstance(factor, Dense) for term in workload.terms() for factor in term)
         queries = workload.written_out if any_size and workload.writable else None
-        return cls(workload.gram(), workload.gram_error, queries)
+        roundings = len(workload.dimensions) - 1
+        return cls(workload.gram(), workload.gram_error, queries, roundings)
 
 
 class Certified(NamedTuple):
@@ -62,7 +64,7 @@ def optimal_factor(explicit: Explicit, progress: Progress | None = None) -> Cert
     has full rank the strategy is upper triangular with columns of norm 1; otherwise it has as many
     rows as the rank, all of them in the range of G.
     """
-    gram, gram_error, queries = explicit
+    gram, gram_error, queries, roundings = explicit
     asked = np.flatnonzero(np.diagonal(gram) > 0.0)
     # A power of four, so that neither it nor its root rounds anything.
     scale = 4.0 ** (math.frexp(float(np.max(np.diagonal(gram))))[1] // 2)
@@ -78,6 +80,6 @@ def optimal_factor(explicit: Explicit, progress: Progress | None = None) -> Cert
         measured = linalg.qr(measured, mode="r", overwrite_a=True, check_finite=False)[0]
     matrix[:, asked] = measured
     if problem.basis is not None and queries is not None:
-        bound = certified_bound_from_queries(queries()[:, asked], found.dual.weights)
+        bound = certified_bound_from_queries(queries()[:, asked], found.dual.weights, roundings)
         return Certified(matrix, bound)
     return Certified(matrix, certified_bound(part, gram_error, found.dual.point) * scale)

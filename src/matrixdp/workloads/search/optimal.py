@@ -12,7 +12,7 @@ from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.bounds.certificate import Certificate
 from matrixdp.workloads.bounds.replacement_bound import bound_from_spectra
 from matrixdp.workloads.composed import Union
-from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
+from matrixdp.workloads.operator import LARGEST_HISTOGRAM, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
 from matrixdp.workloads.search.explicit import Explicit, certified_factor, optimal_factor
 from matrixdp.workloads.search.interior_point import Progress
@@ -35,6 +35,8 @@ __all__ = ["OptimalStrategy", "optimal_strategy"]
 _MOST_CELLS_OF_A_UNION = 2048
 # Closer to its bound a strategy cannot be worse than another by more than nothing.
 _CLOSE = 1e-9
+# Measuring every cell is preferred where it is as good: it needs no arithmetic.
+_AS_GOOD = 5e-7
 _ROUNDED = 1.0 - 2.0**-48
 
 
@@ -138,6 +140,9 @@ def _best(workload: Workload, found: _Found, relation: Neighbouring) -> tuple[An
     It is not certain to be better than measuring every cell, or every query, where it is not
     optimal; and where float64 cannot tell the rank of the workload it does not answer it.
     """
+    if identity_error(workload, relation) <= found.lower_bound * (1.0 + _AS_GOOD):
+        plain = identity_strategy(workload)
+        return plain, _error(workload, plain, relation)
     errors = [_error(workload, strategy, relation) for strategy in found.strategies]
     value = min(errors)
     strategy = found.strategies[errors.index(value)]
@@ -175,12 +180,13 @@ def _error(workload: Workload, strategy: AnyStrategy, relation: Neighbouring) ->
 def _search(workload: Workload, relation: Neighbouring, progress: Progress | None) -> _Found:
     if relation == "replace":
         check_contrasts(workload)
-    if has_optimal_tables(workload, relation):
-        strategy, bound = optimal_tables(workload, relation)
-        return _Found((strategy,), bound)
     place = _only_attribute(workload)
     if place is not None:
         return _from_one_attribute(workload, place, relation, progress)
+    alone = relation == "add-remove" and len(workload.terms()) == 1  # solved factor by factor
+    if has_optimal_tables(workload, relation) and not alone:
+        strategy, bound = optimal_tables(workload, relation)
+        return _Found((strategy,), bound)
     if relation == "add-remove":
         return _for_addition(workload, relation, progress)
     if workload.cells <= MOST_CELLS_SEARCHED:
@@ -213,11 +219,19 @@ def _from_one_attribute(
     found = _search(factors[0] if len(factors) == 1 else Union(factors), relation, progress)
     totals = [np.ones((1, size)) for size in workload.dimensions]
     whole = [
-        Strategy([*totals[:place], *strategy.factors, *totals[place + 1 :]])
+        Strategy([*totals[:place], _measured_rows(strategy), *totals[place + 1 :]])
         for strategy in found.strategies
-        if isinstance(strategy, Strategy)
+        if isinstance(strategy, Strategy)  # on one attribute there are no stacks
     ]
     return _Found(tuple(whole), found.lower_bound)
+
+
+def _measured_rows(strategy: Strategy) -> FloatArray:
+    """Return the matrix of a strategy on one attribute, without what has no weight."""
+    (matrix,) = strategy.factors
+    if strategy.weights is None:
+        return matrix
+    return (strategy.weights[:, None] * matrix)[strategy.weights > 0.0]
 
 
 def _for_addition(workload: Workload, relation: Neighbouring, progress: Progress | None) -> _Found:

@@ -97,9 +97,11 @@ def search_pairs(root: FloatArray, progress: Progress | None = None) -> Climb[Pa
     """
     others = 1.0 - np.eye(len(root))
     start = others
-    for _ in range(_FIRST_STEPS):
+    for step in range(_FIRST_STEPS):
         # A fixed point in the manner of Denisov et al. (2022), cheaper than the path at first.
         point = pair_point(root, start)
+        if progress is not None:
+            progress(step, point.value / point.bound - 1.0)
         start = point.weights * np.square(point.reached)
         start = np.maximum(start / np.max(start), _SMALLEST_FIRST_WEIGHT * others)
     return climb(
@@ -108,8 +110,12 @@ def search_pairs(root: FloatArray, progress: Progress | None = None) -> Climb[Pa
         start,
         target_gap=_TARGET_GAP if len(root) <= _MANY_CELLS else _TARGET_GAP_OF_MANY,
         smallest_weight=_SMALLEST_WEIGHT,
-        progress=progress,
+        progress=None if progress is None else _later(progress),
     )
+
+
+def _later(progress: Progress) -> Progress:
+    return lambda step, gap: progress(step + _FIRST_STEPS, gap)
 
 
 def pair_point(root: FloatArray, weights: FloatArray) -> PairPoint:

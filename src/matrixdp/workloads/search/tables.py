@@ -36,6 +36,7 @@ from matrixdp.workloads.strategies.strategy import Strategy
 __all__ = ["has_optimal_tables", "optimal_tables"]
 
 _MOST_ATTRIBUTES = 10
+_MOST_IN_MEMORY = 26
 _TARGET_GAP = 1e-10
 _SMALLEST_WEIGHT = 1e-25
 # The noise of the total may add this share to the error.
@@ -45,10 +46,12 @@ _ROUNDED = 1.0 - 2.0**-40
 
 
 def has_optimal_tables(workload: Workload, neighbouring: Neighbouring) -> bool:
-    """Tell whether a workload consists of tables, and for replacing of at most ten attributes."""
+    """Tell whether a workload consists of tables, of at most 26 attributes, or ten to replace."""
     factors = (factor for term in workload.terms() for factor in term)
-    few = neighbouring == "add-remove" or len(workload.dimensions) <= _MOST_ATTRIBUTES
-    return few and all(isinstance(factor, Identity | Total) for factor in factors)
+    most = _MOST_ATTRIBUTES if neighbouring == "replace" else _MOST_IN_MEMORY
+    return len(workload.dimensions) <= most and all(
+        isinstance(factor, Identity | Total) for factor in factors
+    )
 
 
 def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> tuple[Strategy, float]:
@@ -67,9 +70,10 @@ def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> tuple[Stra
     if neighbouring == "add-remove":
         levels = np.sqrt(eigenvalues)
         mean = float(np.sum(levels * ranks)) / workload.cells
-        return _strategy(workload, levels / mean), mean**2 * workload.cells * _ROUNDED
+        bound = mean**2 * workload.cells * _ROUNDED
+        return _strategy(workload, levels / mean, public_total=False), bound
     levels, bound = _for_replacement(workload.dimensions, eigenvalues * ranks)
-    return _strategy(workload, levels), bound
+    return _strategy(workload, levels, public_total=True), bound
 
 
 def _eigenvalues(workload: Workload) -> FloatArray:
@@ -92,12 +96,20 @@ def _along_attributes(parts: list[FloatArray]) -> FloatArray:
     return array
 
 
-def _strategy(workload: Workload, levels: FloatArray) -> Strategy:
-    """Return A with ``A^T A = sum of l_S P_S``: contrasts of each attribute, with weights."""
+def _strategy(workload: Workload, levels: FloatArray, *, public_total: bool) -> Strategy:
+    """Return A with ``A^T A = sum of l_S P_S``: contrasts and totals of each attribute, weighted.
+
+    A total is a row of ones, whose norm is the root of the size.
+    """
     sizes = workload.dimensions
-    bases = [np.asarray(linalg.helmert(size, full=True)) for size in sizes]
+    bases = [np.concatenate([np.ones((1, size)), linalg.helmert(size)]) for size in sizes]
     kinds = [np.minimum(np.arange(size), 1) for size in sizes]
-    return Strategy(bases, np.sqrt(levels)[np.ix_(*kinds)])
+    norms = _along_attributes([np.array([math.sqrt(size), 1.0]) for size in sizes])
+    weights = np.sqrt(levels) / norms
+    if public_total:
+        # A power of two is measured without rounding.
+        weights.flat[0] = 2.0 ** math.ceil(math.log2(weights.flat[0]))
+    return Strategy(bases, weights[np.ix_(*kinds)])
 
 
 class _TablePoint(NamedTuple):

@@ -10,12 +10,13 @@ the rest of c is negative, at least as large).
 import math
 import sys
 from collections.abc import Sequence
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.workloads.operator import FloatArray
+from matrixdp.workloads.strategies.blocks import run_starts
 
 __all__ = ["product_diameter_squared", "smallest_inner_product"]
 
@@ -114,7 +115,7 @@ def smallest_inner_product(factors: Sequence[FloatArray], weights: FloatArray) -
     >>> round(smallest_inner_product([np.eye(3), np.eye(2)], np.ones((3, 2))), 12)
     -0.0
     """
-    starts = [_run_starts(weights, axis) for axis in range(weights.ndim)]
+    starts = [run_starts(weights, axis) for axis in range(weights.ndim)]
     boxes = [_boxes(factor, ends) for factor, ends in zip(factors, starts, strict=True)]
     if math.prod(len(corners) for corners in boxes) > _MOST_CORNERS:
         return -math.inf
@@ -124,13 +125,6 @@ def smallest_inner_product(factors: Sequence[FloatArray], weights: FloatArray) -
         sizes = np.tensordot(sizes, np.max(np.abs(corners), axis=0), axes=(0, 0))
     margin = 8 * _UNIT * sum(len(factor) + _SAME for factor in factors) * float(sizes)
     return float(np.min(values)) - margin
-
-
-def _run_starts(weights: FloatArray, axis: int) -> NDArray[np.intp]:
-    """Return where the weights change along an axis."""
-    rows = np.moveaxis(weights, axis, 0)
-    same = [bool(np.array_equal(one, other)) for one, other in pairwise(rows)]
-    return np.flatnonzero([True, *(not equal for equal in same)])
 
 
 def _ends(values: FloatArray, size: float) -> tuple[float, float]:

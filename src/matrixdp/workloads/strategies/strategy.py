@@ -15,6 +15,7 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.spectra import checked_matrix
 from matrixdp.workloads.operator import FloatArray, along_axes
+from matrixdp.workloads.strategies.blocks import measured_blocks
 from matrixdp.workloads.strategies.compensated import compensated_error, compensated_product
 from matrixdp.workloads.strategies.diameters import product_diameter_squared, smallest_inner_product
 
@@ -120,12 +121,14 @@ class Strategy:
         histogram : ndarray
             Counts, laid out along the attributes.
         """
+        if self.weights is not None:
+            counts = histogram.reshape(self.dimensions)
+            return self.weights * measured_blocks(self.factors, self.weights, counts)
         maps = [
             lambda array, m=factor: compensated_product(m, np.ascontiguousarray(array))
             for factor in self.factors
         ]
-        found = along_axes(maps, histogram.reshape(self.dimensions), self._shrinking_first)
-        return self._weighted(found)
+        return along_axes(maps, histogram.reshape(self.dimensions), self._shrinking_first)
 
     @property
     def measurement_error(self) -> float:
@@ -144,18 +147,21 @@ class Strategy:
 
         A row of whole multiples of one power of two, of at most 23 bits, is measured exactly: all
         its sums over at most 2**30 records are whole multiples below 2**53. Totals, cells and trees
-        are such rows. It is told of strategies on one attribute only.
+        are such rows. Bits add up over the factors of a product, and with those of a weight.
+        Without weights it is told where all factors but one consist of such rows.
         """
-        if len(self.factors) > 1 or self.weights is not None:
-            return self._largest_norm
-        matrix = self.factors[0]
-        _, exponents = np.frexp(np.max(np.abs(matrix), axis=1, keepdims=True))
-        multiples = np.ldexp(matrix, _BITS_OF_EXACT_ENTRIES - exponents)
-        rounded = np.any(multiples != np.rint(multiples), axis=1)
-        square = float(np.max(np.sum(np.square(matrix[rounded]), axis=0), initial=0.0))
-        underflow = 4 * np.count_nonzero(rounded) * _SMALLEST_FLOAT
-        raised = square * (1.0 + (2 * len(matrix) + 8) * _UNIT) + underflow
-        return math.sqrt(raised) * (1.0 + 2 * _UNIT)
+        bits = [_bits_of_rows(factor) for factor in self.factors]
+        if self.weights is not None:
+            total = _bits_of_weights(self.weights)
+            for axis, own in enumerate(bits):
+                total = total + own.reshape([-1 if axis == at else 1 for at in range(len(bits))])
+            kept = np.where(total > _BITS_OF_EXACT_ENTRIES, self.weights, 0.0)
+            return self._norm_of(self.factors, kept)
+        worst = max(range(len(bits)), key=lambda place: float(np.max(bits[place])))
+        others = sum(float(np.max(own)) for place, own in enumerate(bits) if place != worst)
+        rounded = bits[worst] + others > _BITS_OF_EXACT_ENTRIES
+        parts = [*self.factors[:worst], self.factors[worst][rounded], *self.factors[worst + 1 :]]
+        return self._norm_of(parts, None) if rounded.any() else 0.0
 
     def reconstruct(self, measurements: FloatArray) -> FloatArray:
         """Return the least-squares estimate ``A^+ y`` of the histogram, as a vector of cells."""
@@ -194,23 +200,32 @@ class Strategy:
 
     @cached_property
     def _largest_norm(self) -> float:
-        squares = [np.square(factor) for factor in self.factors]
+        return checked_norm(self._norm_of(self.factors, self.weights))
+
+    def _norm_of(self, factors: Sequence[FloatArray], weights: FloatArray | None) -> float:
+        """Return an upper bound of the largest norm of a column of some or all rows."""
+        squares = [np.square(factor) for factor in factors]
         slack = 1.0 + (2 * sum(self.layout) + 8 * len(squares) + 8) * _UNIT
-        if self.weights is None:
+        if weights is None:
             square = math.prod(float(part.sum(axis=0).max()) for part in squares)
         else:
             maps = [lambda array, m=part: np.tensordot(m.T, array, 1) for part in squares]
-            square = float(along_axes(maps, np.square(self.weights)).max())
-        return checked_norm(math.sqrt(square * slack) * (1.0 + 2 * _UNIT))
+            square = float(along_axes(maps, np.square(weights)).max())
+        underflow = 4 * math.prod(self.layout) * _SMALLEST_FLOAT
+        return math.sqrt(square * slack + underflow) * (1.0 + 2 * _UNIT)
 
     @cached_property
     def _diameter(self) -> float:
-        if self.shape[1] <= MOST_PAIRS:
-            exact = len(self.factors) == 1 and self.weights is None
-            roundings = 0 if exact else len(self.factors) + 2
-            diameter = _pairwise_diameter(self.written_out(), roundings)
-        elif self.weights is None and all(_columns_are_equal(factor) for factor in self.factors):
-            diameter = 0.0
+        varied = [factor for factor in self.factors if not _columns_are_equal(factor)]
+        if self.weights is None and len(varied) <= 1:
+            # The others only stretch it: what all columns share stays out of the arithmetic.
+            same = [factor[:, :1] for factor in self.factors if _columns_are_equal(factor)]
+            stretch = math.prod(float(np.sum(np.square(column))) for column in same)
+            stretch *= 1.0 + (2 * sum(self.layout) + 8 * len(same) + 8) * _UNIT
+            own = _pairwise_diameter(varied[0], 0) if varied else 0.0
+            diameter = own * math.sqrt(stretch) * (1.0 + 4 * _UNIT)
+        elif self.shape[1] <= MOST_PAIRS:
+            diameter = _pairwise_diameter(self.written_out(), len(self.factors) + 2)
         else:
             diameter = math.sqrt(self._diameter_squared()) * (1.0 + 8 * _UNIT)
         return checked_diameter(diameter)
@@ -265,6 +280,25 @@ def _pairwise_diameter(matrix: FloatArray, roundings: int) -> float:
     entries = 8 * roundings * _UNIT * float(np.linalg.norm(matrix, axis=0).max())
     diameter = math.ldexp(math.sqrt(largest + margin) * (1.0 + 4 * _UNIT), exponent)
     return (diameter + entries) * (1.0 + 2 * _UNIT)
+
+
+def _bits_of_rows(matrix: FloatArray) -> FloatArray:
+    """Return how many bits make every entry of a row a whole multiple of one power of two.
+
+    More than those of an exact entry count as without end.
+    """
+    _, exponents = np.frexp(np.max(np.abs(matrix), axis=1, keepdims=True))
+    bits = np.full(len(matrix), math.inf)
+    for count in range(_BITS_OF_EXACT_ENTRIES, -1, -1):
+        multiples = np.ldexp(matrix, count - exponents)
+        bits[np.all(multiples == np.rint(multiples), axis=1)] = count
+    return bits
+
+
+def _bits_of_weights(weights: FloatArray) -> FloatArray:
+    """Return 1 for powers of two, 0 for what is not measured, and no end of bits for the rest."""
+    mantissas, _ = np.frexp(weights)
+    return np.where(weights == 0.0, 0.0, np.where(mantissas == 0.5, 1.0, math.inf))
 
 
 def _columns_are_equal(matrix: FloatArray) -> bool:
