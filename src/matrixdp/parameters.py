@@ -6,11 +6,14 @@ always a mistake), nor is anything that float64 cannot hold exactly enough to ke
 
 import math
 import sys
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 
@@ -22,6 +25,8 @@ __all__ = [
     "Domain",
     "broadcast_together",
     "check_cells",
+    "finite_array",
+    "listed",
     "positive_integer",
     "positive_number",
     "real_number",
@@ -149,8 +154,8 @@ def _as_float(value: Any, name: str) -> float:
 def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
     """Check what numpy would make floats unseen in nested lists, tuples and ranges.
 
-    Refused are integers beyond 2**53, masked rows and, unless ``bools`` says otherwise, truth
-    values; what is no list is left to its reader.
+    Refused are integers beyond 2**53, masked rows, sparse matrices and, unless ``bools`` says
+    otherwise, truth values; what is no list is left to its reader.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
@@ -162,13 +167,18 @@ def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
     elif isinstance(value, list | tuple | range):
         for part in value:
             check_cells(part, name, bools=bools)
+    elif sparse.issparse(value):
+        raise InvalidParameterError(f"{name} is sparse: pass its .toarray()")
     elif hasattr(value, "__array__"):
-        array = np.asarray(value)
-        if array.dtype.kind == "b":
-            check_cells(bool(array.flat[0]) if array.size else 0, name, bools=bools)
-        elif array.dtype.kind in "iu" and array.size:
-            _check_exact(int(array.max()), name)
-            _check_exact(int(array.min()), name)
+        _check_cells_of(np.asarray(value), name, bools=bools)
+
+
+def _check_cells_of(array: NDArray[Any], name: str, *, bools: bool) -> None:
+    if array.dtype.kind == "b":
+        check_cells(bool(array.flat[0]) if array.size else 0, name, bools=bools)
+    elif array.dtype.kind in "iu" and array.size:
+        _check_exact(int(array.max()), name)
+        _check_exact(int(array.min()), name)
 
 
 def _check_exact(number: int, name: str) -> None:
@@ -177,6 +187,34 @@ def _check_exact(number: int, name: str) -> None:
             f"{name} holds integers beyond 2**53, which float64 cannot hold exactly: scale them, "
             "or pass float64 numbers rounded to the private side"
         )
+
+
+def finite_array(value: Any, name: str) -> NDArray[np.float64]:
+    """Return finite real numbers of any shape as a new float64 array, or refuse them unseen."""
+    check_cells(value, name, bools=True)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ShapeError(f"{name} is ragged: pass numbers in an array of one shape") from None
+    if array.dtype.kind not in "iufb" or array.dtype.itemsize > np.dtype(np.float64).itemsize:
+        raise InvalidParameterError(f"{name} has dtype {array.dtype}: pass real numbers, float64")
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        raise InvalidParameterError(f"{name} contains NaN or infinity: pass finite numbers")
+    return array
+
+
+def listed(value: Any, name: str, advice: str) -> tuple[Any, ...]:
+    """Return the members of a sequence in their order, or refuse what is none."""
+    try:
+        members = None if isinstance(value, str | bytes | Mapping | AbstractSet) else iter(value)
+    except TypeError:
+        members = None
+    if members is None:
+        raise InvalidParameterError(
+            f"{name} is of type {type(value).__name__}, which is no sequence: pass {advice}"
+        )
+    return tuple(members)
 
 
 def _real_array(value: Any, name: str) -> NDArray[np.float64]:

@@ -15,11 +15,14 @@ from matrixdp.cli.main import main
 from matrixdp.mechanisms import matrix_files
 from matrixdp.mechanisms.answers_file import load_answers, save_answers
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
+from matrixdp.postprocess.counts import whole_counts
 from matrixdp.workloads import Prefix
 
 QUESTION = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
 COMMAND = ["answer", "counts.npy", "out.npy", *QUESTION, "--epsilon", "1", "--delta", "1e-5"]
 POST_PROCESSED = ["workload", *COMMAND, "--nonnegative", "--whole"]
+
+pytestmark = pytest.mark.usefixtures("interruptible")
 
 
 @pytest.fixture(autouse=True)
@@ -224,6 +227,29 @@ def test_too_little_memory_is_told_before_anything_is_drawn(
     assert main(["workload", *COMMAND]) == 2
     assert "16 answers" in capsys.readouterr().err
     assert drawn == []
+
+
+def test_ignored_interrupts_stay_ignored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    came: list[object] = []
+
+    def interrupted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
+            came.append(signal.getsignal(signal.SIGINT))
+            os.kill(os.getpid(), signal.SIGINT)
+            return call(*arguments, **options)
+
+        return run
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
+    monkeypatch.setattr(MatrixMechanism, "release", interrupted(MatrixMechanism.release))
+    monkeypatch.setattr("matrixdp.postprocess.counts.whole_counts", interrupted(whole_counts))
+    monkeypatch.setattr("matrixdp.cli.paid_answers.save_answers", interrupted(save_answers))
+    assert main(POST_PROCESSED) == 0
+    assert came == [signal.SIG_IGN] * 3
+    assert "interrupted" not in capsys.readouterr().err
+    assert load_answers("out.npy").post_processing == ("non-negative", "whole")
 
 
 def test_it_works_in_a_thread_of_its_own() -> None:

@@ -230,6 +230,9 @@ def damaged(name: str, content: bytes) -> str:
         (["cut.npz", "out.npy", *BALL], "cut.npz"),
         (["foreign.npy", "out.npy", *BALL], "foreign.npy"),
         (["object.npy", "out.npy", *BALL], "object.npy"),
+        (["endless.npy", "out.npy", *BALL], "does not fit in memory"),
+        (["folder.npy", "out.npy", *BALL], "folder.npy is a folder: name a file in it"),
+        (["in.npy", "out.npy", *PROMISE, "--box", "folder.npy"], "folder.npy is a folder"),
         (["flat.npy", "out.npy", *BALL], "two axes"),
         (["longer.npy", "out.npy", *BALL], "goes on after"),
         (["in.npy", "out.npy", *PROMISE, "--box", "in.npy"], "bounds has shape (3, 2)"),
@@ -256,6 +259,9 @@ def test_bad_input_writes_nothing(
     np.save("nan.npy", np.array([[np.nan, 1.0]]))
     np.save("flat.npy", np.zeros(3))
     np.save("object.npy", np.array([[None]]), allow_pickle=True)
+    Path("folder.npy").mkdir()
+    header = (b"(3, 2), }" + b" " * 17, b"(3, 2" + b"0" * 17 + b"), }")
+    damaged("endless.npy", Path("in.npy").read_bytes().replace(*header))
     damaged("cut.npy", Path("in.npy").read_bytes()[:-8])
     damaged("longer.npy", Path("in.npy").read_bytes() + b"junk")
     damaged("cut.npz", Path("in.npz").read_bytes()[:-30])
@@ -275,5 +281,6 @@ def test_bad_input_writes_nothing(
     output = capsys.readouterr()
     assert told in output.err
     assert output.err.count("\n") == 1
+    assert "pickle" not in output.err
     assert output.out == ""
     assert sorted(path.name for path in folder.iterdir()) == before

@@ -26,6 +26,7 @@ PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]
 CUBE = ["--workload", "*".join(["prefix:8192"] * 3), "--neighbouring", "add-remove"]
 MANY = ["--workload", "*".join(["prefix:16"] * 65), "--neighbouring"]
 UNION = ["*".join(["prefix:8"] * 12), "*".join(["prefix:8"] * 11 + ["total:8"])]
+REPLACE = ["--neighbouring", "replace"]
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
 
 
@@ -305,6 +306,14 @@ def test_answers_of_a_search_without_end_are_written_and_told(
         (["optimise", *PREFIX, "--output", "."], ".npz"),
         (["answer", "counts.npy", "out.npy", *PLANES, *BUDGET], "17247043584 queries"),
         (["answer", "counts.npy", "out.npy", *CUBE, *BUDGET], "merge their cells"),
+        (["answer", "labelled.csv", "out.npy", *PREFIX, *BUDGET], "for matrixdp release alone"),
+        (["answer", "junk.npy", "out.npy", *PREFIX, *BUDGET], "junk.npy cannot be read"),
+        (["answer", "folder.npy", "out.npy", *PREFIX, *BUDGET], "folder.npy is a folder"),
+        (["optimise", "--workload", "folder.npy", *REPLACE], "folder.npy is a folder: name"),
+        (["optimise", "--workload", "labelled.csv", *REPLACE], "for matrixdp release alone"),
+        (["optimise", "--workload", "junk.npy", *REPLACE], "junk.npy cannot be read"),
+        (["optimise", "--workload", "objects.npy", *REPLACE], "objects.npy cannot be read"),
+        (["optimise", "--workload", "objects.npz", *REPLACE], "objects.npz cannot be read"),
     ],
 )
 def test_bad_input_writes_nothing(
@@ -312,11 +321,17 @@ def test_bad_input_writes_nothing(
 ) -> None:
     np.save("halves.npy", np.full(16, 0.5))
     np.save("huge.npy", np.full((1, 2), 2.0**100))
+    np.save("objects.npy", np.array([[None]]), allow_pickle=True)
+    np.savez("objects.npz", np.array([[None]]))
+    Path("junk.npy").write_text("junk")
+    Path("labelled.csv").write_text("a,b\n1,2\n")
+    Path("folder.npy").mkdir()
     Path("taken.npz.json").write_text("{}")
     before = sorted(path.name for path in folder.iterdir())
     assert main(["workload", *arguments]) == 2
     output = capsys.readouterr()
     assert told in output.err
     assert output.err.count("\n") == 1
+    assert "pickle" not in output.err
     assert output.out == ""
     assert sorted(path.name for path in folder.iterdir()) == before

@@ -1,5 +1,7 @@
 """Post-processing of estimates: the closest histogram without negative counts, whole counts."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from matrixdp import (
     InvalidParameterError,
     MatrixMechanism,
     ReleaseKey,
+    ShapeError,
 )
 from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts
 from matrixdp.workloads import (
@@ -88,6 +91,24 @@ def test_an_estimate_that_did_not_converge_is_not_passed_on(
         nonnegative_estimate(release)
 
 
-def test_bad_estimates_are_refused() -> None:
-    with pytest.raises(InvalidParameterError, match="finite"):
-        whole_counts(np.array([np.nan]))
+@pytest.mark.parametrize(
+    ("estimate", "told"),
+    [
+        ([np.nan], "finite"),
+        ([2.0**53], "below 2"),
+        (np.ma.array([1.5, 2.5], mask=[False, True]), "masked"),
+        (["1", "2"], "dtype"),
+        ([1.5, 1j], "dtype complex128"),
+        ([1.5, None], "dtype object"),
+        ([[1.5], [1.5, 2.5]], "ragged"),
+    ],
+)
+def test_bad_estimates_are_refused(estimate: Any, told: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=f"estimate .*{told}"):
+        whole_counts(estimate)
+
+
+@pytest.mark.parametrize("release", [[1], None, np.ones(3)])
+def test_what_is_no_release_has_no_estimate(release: Any) -> None:
+    with pytest.raises(InvalidParameterError, match=r"MatrixMechanism\.release"):
+        nonnegative_estimate(release)

@@ -1,7 +1,10 @@
 """Counting records in cells."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from scipy import sparse
 
 from matrixdp import InvalidParameterError, ShapeError
 from matrixdp.queries.histogram import histogram
@@ -35,8 +38,27 @@ def test_one_record_changes_one_count_by_one() -> None:
         ([[0]], [], "cells"),
         ([[0]], [0], "dimensions=0"),
         ([[0, 0]], [2**20, 2**20], "merge cells"),
+        (np.ma.array([[0, 1], [1, 1]], mask=[[False] * 2, [True] * 2]), [2, 3], "masked"),
+        ([np.ma.array([0, 1], mask=[False, True]), [1, 1]], [2, 3], "masked"),
+        (sparse.csr_array([[0, 1]]), [2, 3], "toarray"),
+        ([["0", "1"]], [2, 3], "dtype <U1"),
+        (np.zeros((0, 2), dtype="U1"), [2, 3], "dtype <U1"),
+        ([[0, None]], [2, 3], "dtype object"),
+        ([[0, 1j]], [2, 3], "dtype complex128"),
+        ([[0, 1], [1]], [2, 3], "ragged"),
+        ([[True, 1]], [2, 3], "truth values"),
+        ([[0]], 3, "dimensions is of type int"),
+        ([[0]], np.array(3), "dimensions is of type ndarray"),
+        ([[0]], "3", "dimensions is of type str"),
+        ([[0]], None, "dimensions is of type NoneType"),
+        ([[0, 0]], {2, 3}, "dimensions is of type set"),
     ],
 )
-def test_bad_records_are_refused(records: list[object], dimensions: list[int], told: str) -> None:
+def test_bad_records_are_refused(records: Any, dimensions: Any, told: str) -> None:
     with pytest.raises((InvalidParameterError, ShapeError), match=told):
-        histogram(records, dimensions)  # type: ignore[arg-type]
+        histogram(records, dimensions)
+
+
+def test_no_records_are_records() -> None:
+    assert histogram([], [3]).tolist() == [0, 0, 0]
+    assert histogram(np.zeros((0, 2)), (3, 2)).sum() == 0

@@ -1,9 +1,12 @@
 """Workloads as operators, against the same queries written out."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from matrixdp import InvalidParameterError, ShapeError
 from matrixdp.workloads import (
@@ -96,6 +99,11 @@ def test_large_structures_are_never_written_out() -> None:
     )
 
 
+def anything(value: object) -> Any:
+    """Return what the types would not let pass."""
+    return value
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [
@@ -132,8 +140,58 @@ def test_large_structures_are_never_written_out() -> None:
         (lambda: Prefix(3).apply([1, 2, np.inf]), "NaN or infinity"),
         (lambda: Prefix(3).apply(["a", "b", "c"]), "dtype"),
         (lambda: Prefix(3).apply_transpose([1, 2]), "pass 3 numbers"),
+        (lambda: Dense(sparse.eye_array(3)), r"matrix is sparse: pass its \.toarray"),
+        (lambda: Product(anything(Prefix(3))), r"factors is of type Prefix.*\[Prefix\(3\)\]"),
+        (lambda: Product(anything(5)), "factors is of type int"),
+        (lambda: Union(anything(Prefix(3))), "parts is of type Prefix.*pass workloads"),
+        (lambda: marginals(anything(5), [(0,)]), "dimensions is of type int"),
+        (lambda: marginals(anything([2.5, 3]), [(0,)]), "dimensions=2.5"),
+        (lambda: marginals([], [()]), "dimensions=.* is empty"),
+        (lambda: marginals([2, 3], anything(0)), "kept is of type int"),
+        (lambda: marginals([2, 3], []), "kept=.* is empty"),
+        (lambda: marginals([2, 3], anything([0])), r"a table in kept is of type int.*\(0,\)"),
+        (lambda: marginals([2, 3], anything(["0"])), "a table in kept is of type str"),
+        (lambda: marginals([2, 3], [(0, 0)]), "every attribute once"),
+        (lambda: marginals([2, 3], [(True,)]), r"kept holds \(True,\)"),
+        (lambda: marginals([2, 3], anything([(1.0,)])), r"kept holds \(1.0,\)"),
+        (lambda: marginals([2, 3], anything([([1],)])), "numbered from 0 to 1"),
+        (lambda: marginals([2, 3], [(-1,)]), "numbered from 0 to 1"),
     ],
 )
 def test_bad_workloads_are_refused_with_the_remedy(make: object, told: str) -> None:
     with pytest.raises((InvalidParameterError, ShapeError), match=told):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (np.ma.array([1, 2, 3], mask=[False, True, False]), "masked array"),
+        (["1", "2", "3"], "dtype <U1"),
+        ([1, None, 3], "dtype object"),
+        ([1, 2j, 3], "dtype complex"),
+        ([1, np.nan, 3], "NaN or infinity"),
+        ([1, -np.inf, 3], "NaN or infinity"),
+        ([[1], [2, 3]], "ragged"),
+        ([1, 2, 2**53 + 1], "beyond 2"),
+        (sparse.csr_array([[1, 2, 3]]), r"\.toarray"),
+    ],
+)
+def test_operators_refuse_what_is_no_number(bad: Any, told: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=f"values.*{told}"):
+        Prefix(3).apply(bad)
+    with pytest.raises((InvalidParameterError, ShapeError), match=f"answers.*{told}"):
+        Prefix(3).apply_transpose(bad)
+
+
+def test_tables_may_be_named_in_any_way() -> None:
+    named = marginals((2, 3), anything(({0, 1}, [np.int64(1)], range(0))))
+    assert repr(named) == repr(marginals([2, 3], [(0, 1), (1,), ()]))
+
+
+def test_more_magnitudes_than_memory_holds_are_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="ask fewer"):
+        Product([Ranges(1024), Ranges(1024)]).magnitudes()
+    with pytest.raises(InvalidParameterError, match="merge their cells"):
+        Product([Total(8192)] * 3).magnitudes()
+    assert Ranges(8192, longest=2).magnitudes().shape == (8192 + 8191,)

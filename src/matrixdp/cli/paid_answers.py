@@ -32,8 +32,11 @@ class _Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield  # none can come there
+        elsewhere = threading.current_thread() is not threading.main_thread()
+        # Ignored, as under nohup; or handled by what Python could not put back.
+        left_alone = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
+        if elsewhere or left_alone:
+            yield  # none can come here
             return
         former = signal.signal(signal.SIGINT, self.note)
         try:

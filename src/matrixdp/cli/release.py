@@ -197,6 +197,8 @@ def _read(source: str, suffix: str, *, header: bool, index: bool) -> MatrixFile:
             return read_matrix(file, suffix, source, header=header, index=index)
     except FileNotFoundError:
         raise FileFormatError(f"{source} does not exist: name a file to release") from None
+    except IsADirectoryError:
+        raise FileFormatError(f"{source} is a folder: name a file in it") from None
 
 
 def _check_labels(matrix: MatrixFile) -> None:

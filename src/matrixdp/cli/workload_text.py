@@ -100,6 +100,8 @@ def _factor(text: str) -> Factor:
                 return Dense(read_matrix(file, path.suffix, str(path)).array)
         except FileNotFoundError:
             raise FileFormatError(f"{path} does not exist: name a file with a matrix") from None
+        except IsADirectoryError:
+            raise FileFormatError(f"{path} is a folder: name a file in it") from None
     kind, *numbers = text.split(":")
     try:
         sizes = [int(number) for number in numbers]

@@ -200,10 +200,16 @@ def read_matrix(
 def _load(file: BinaryIO, name: str, kind: type) -> Any:
     try:
         loaded = np.load(file, allow_pickle=False)
-    except Exception as error:  # numpy raises what its parsers raise, zipfile's errors among them
+    except MemoryError:
         raise FileFormatError(
-            f"{name} cannot be read: it is cut short or not what its name says ({error})"
-        ) from error
+            f"{name} cannot be read: by what it says of itself it does not fit in memory"
+        ) from None
+    except Exception:  # noqa: BLE001 (numpy raises what its parsers raise: zipfile, zlib, pickle)
+        # Not in numpy's words, which recommend to load foreign code.
+        raise FileFormatError(
+            f"{name} cannot be read: it is cut short, holds something else than numbers, or is not "
+            "what its name says; save it again"
+        ) from None
     if not isinstance(loaded, kind):
         raise FileFormatError(f"{name} is not what its name says: rename it, or save it again")
     return loaded
@@ -212,8 +218,11 @@ def _load(file: BinaryIO, name: str, kind: type) -> Any:
 def _member(archive: Any, name: str) -> NDArray[Any]:
     try:
         return np.asarray(archive[archive.files[0]])
-    except Exception as error:
-        raise FileFormatError(f"{name} cannot be read: its array is damaged ({error})") from error
+    except Exception:  # noqa: BLE001 (as above)
+        raise FileFormatError(
+            f"{name} cannot be read: its array is damaged, or holds something else than numbers; "
+            "save it again"
+        ) from None
 
 
 def _write_csv(file: BinaryIO, matrix: MatrixFile) -> None:
@@ -259,8 +268,8 @@ def _number(cell: str, name: str) -> float:
         number = float(cell.replace("_", "?"))  # Python would read 1_000
     except ValueError:
         raise FileFormatError(
-            f"{name} holds a cell that is no number; say --header or --index if the first row or "
-            "column are labels"
+            f"{name} holds a cell that is no number: mend it; a first row or column of labels is "
+            "for matrixdp release alone, with --header or --index"
         ) from None
     digits = cell.strip().lstrip("+-").lstrip("0")
     if digits.isdigit() and (len(digits) > 16 or int(digits) > LARGEST_EXACT_INTEGER):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.matrix_mechanism import WorkloadRelease
+from matrixdp.parameters import finite_array
 from matrixdp.postprocess.nonnegative import nearest_nonnegative
 from matrixdp.postprocess.nonnegative_search import searched_nonnegative
 from matrixdp.workloads.operator import LARGEST_WRITTEN
@@ -47,6 +48,10 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
     >>> bool((nonnegative_estimate(release) >= 0).all())
     True
     """
+    if not isinstance(release, WorkloadRelease):
+        raise InvalidParameterError(
+            f"release is of type {type(release).__name__}: pass what MatrixMechanism.release gives"
+        )
     strategy = release.strategy
     measurements, cells = strategy.shape
     if cells <= _MOST_CELLS_SOLVED and measurements * cells <= LARGEST_WRITTEN:
@@ -68,9 +73,9 @@ def whole_counts(estimate: FloatArray) -> NDArray[np.int64]:
     >>> whole_counts(np.array([0.5, 2.2, 1.4])).tolist()
     [1, 2, 1]
     """
-    values = np.asarray(estimate, dtype=np.float64)
+    values = finite_array(estimate, "estimate")
     if not (np.abs(values) < 2.0**53).all():
-        raise InvalidParameterError("estimate must hold finite numbers below 2**53")
+        raise InvalidParameterError("estimate must hold numbers below 2**53: scale it down")
     floors = np.floor(values)
     remainders = values - floors
     up = int(np.rint(np.sum(remainders)))

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import positive_integer
+from matrixdp.parameters import check_cells, listed, positive_integer
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = ["histogram"]
@@ -37,21 +38,18 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
     >>> histogram([[0, 1], [2, 1], [0, 1]], [3, 2]).tolist()
     [[0, 2], [0, 0], [0, 1]]
     """
-    sizes = tuple(positive_integer(size, "dimensions") for size in dimensions)
+    members = listed(dimensions, "dimensions", "the numbers of cells, such as [3, 2]")
+    sizes = tuple(positive_integer(size, "dimensions") for size in members)
     if not sizes or not math.prod(sizes) <= LARGEST_HISTOGRAM:
         raise InvalidParameterError(
             f"dimensions={sizes} must have from 1 to {LARGEST_HISTOGRAM} cells: merge cells"
         )
-    array = np.asarray(records)
+    array = _whole_numbers(records)
     if array.ndim == 1 and len(sizes) == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] != len(sizes):
         raise ShapeError(
             f"records has shape {array.shape}: pass one row per record and {len(sizes)} columns"
-        )
-    if array.size > 0 and array.dtype.kind not in "iu":
-        raise InvalidParameterError(
-            f"records has dtype {array.dtype}: number the cells of every attribute from 0"
         )
     columns = [np.asarray(array[:, place], dtype=np.int64) for place in range(len(sizes))]
     for place, (column, size) in enumerate(zip(columns, sizes, strict=True)):
@@ -62,3 +60,18 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
             )
     flat = np.ravel_multi_index(tuple(columns), sizes)
     return np.bincount(flat, minlength=int(np.prod(sizes))).reshape(sizes).astype(np.int64)
+
+
+def _whole_numbers(records: ArrayLike) -> NDArray[Any]:
+    """Return the records as an array of integers, in which nothing was hidden or converted."""
+    check_cells(records, "records")
+    try:
+        array = np.asarray(records)
+    except ValueError:
+        raise ShapeError("records is ragged: pass rows of one length") from None
+    # numpy takes an empty list for floats
+    if array.dtype.kind not in ("iu" if array.size else "iuf"):
+        raise InvalidParameterError(
+            f"records has dtype {array.dtype}: number the cells of every attribute from 0"
+        )
+    return array

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import finite_array
 
 __all__ = [
     "LARGEST_EXPLICIT",
@@ -126,7 +127,7 @@ class Workload(abc.ABC):
 
     def apply_transpose(self, answers: ArrayLike) -> FloatArray:
         """Return ``W^T y``, one number for each cell, from one number for each query."""
-        array = np.asarray(answers, dtype=np.float64)
+        array = finite_array(answers, "answers")
         if array.shape != (self.rows,):
             raise ShapeError(f"answers has shape {array.shape}: pass {self.rows} numbers")
         sizes = [math.prod(factor.rows for factor in term) for term in self.terms()]
@@ -138,7 +139,14 @@ class Workload(abc.ABC):
         return total.ravel()
 
     def magnitudes(self) -> FloatArray:
-        """Return for each query the sum of the sizes of its entries: how large answers can be."""
+        """Return for each query the sum of the sizes of its entries: how large answers can be.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are more than 2**26 cells or 2**28 queries.
+        """
+        self.check_answerable()
         ones = np.ones(self.dimensions)
         return np.concatenate(
             [
@@ -237,20 +245,13 @@ class Workload(abc.ABC):
 
     def checked_cells(self, values: ArrayLike) -> FloatArray:
         """Return finite numbers, one for each cell, laid out along the attributes."""
-        if isinstance(values, np.ma.MaskedArray):
-            raise InvalidParameterError("the values are a masked array: fill its gaps first")
-        array = np.asarray(values)
-        if array.dtype.kind not in "iufb":
-            raise InvalidParameterError(f"the values have dtype {array.dtype}: pass real numbers")
+        array = finite_array(values, "values")
         if array.shape not in ((self.cells,), self.dimensions):
             raise ShapeError(
-                f"the values have shape {array.shape}: the workload is about {self.cells} cells, "
+                f"values has shape {array.shape}: the workload is about {self.cells} cells, "
                 f"laid out as {self.dimensions}"
             )
-        array = array.astype(np.float64).reshape(self.dimensions)
-        if not np.isfinite(array).all():
-            raise InvalidParameterError("the values contain NaN or infinity: pass finite numbers")
-        return array
+        return array.reshape(self.dimensions)
 
     def __repr__(self) -> str:
         """Name the terms."""
