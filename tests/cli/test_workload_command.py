@@ -85,6 +85,10 @@ def test_answers_and_their_statement(target: str, capsys: pytest.CaptureFixture[
     assert statement["guarantee"]["epsilon"] == said["epsilon"] == 1.0
     assert statement["file"]["sha256"] == hashlib.sha256(Path(target).read_bytes()).hexdigest()
     assert said["expected_rmse"] == statement["expected_rmse"] < 10
+    assert said["post_processing"] == statement["post_processing"] == []
+    rounded = ["workload", "answer", "counts.npy", target, *PREFIX, *BUDGET, "--whole"]
+    assert main([*rounded, "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["post_processing"] == ["whole"]
 
 
 def test_a_matrix_of_queries_and_several_attributes() -> None:

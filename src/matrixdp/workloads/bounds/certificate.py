@@ -25,7 +25,8 @@ class Certificate:
     """The total squared error of a strategy and a bound that no strategy is below.
 
     Both are at unit noise: the sum over all queries of the variances that a release with mu = 1
-    has. `lower_bound` is proven, rounding included; `value` is that of the strategy as it stands in
+    has, without the millionth or so that `MatrixMechanism` adds for the rounding of measurements.
+    `lower_bound` is proven, rounding included; `value` is that of the strategy as it stands in
     memory, computed in float64; of a stack of products it is an upper bound.
     """
 

@@ -94,8 +94,8 @@ def optimal_strategy(
     other unions of T products a single product of strategies is sought, factor by factor, then
     better weights for its measurements (see `residual` and `row_weights`), and a stack of the
     optima of the T products (see `StackedStrategy`), whose gap is at most T - 1; the best is taken.
-    The bound is that of all parts together, from each attribute alone (see `union_bound`), and the
-    gap a few per cent for most. The value of a stack is an upper bound of its error, which least
+    The bound is that of all parts together, from each attribute alone (see `union_bound`); the gap
+    is a few per cent for prefixes, ranges and cells, and may be tens for other matrices. The value of a stack is an upper bound of its error, which least
     squares on all measurements stays below.
 
     *Replacing a record.* Up to 4,096 cells every pair of cells is given a weight (see `pairs`),
