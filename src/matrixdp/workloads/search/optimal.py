@@ -95,8 +95,8 @@ def optimal_strategy(
     better weights for its measurements (see `residual` and `row_weights`), and a stack of the
     optima of the T products (see `StackedStrategy`), whose gap is at most T - 1; the best is taken.
     The bound is that of all parts together, from each attribute alone (see `union_bound`); the gap
-    is a few per cent for prefixes, ranges and cells, and may be tens for other matrices. The value of a stack is an upper bound of its error, which least
-    squares on all measurements stays below.
+    is a few per cent for prefixes, ranges and cells, and may be tens for other matrices. The value
+    of a stack is an upper bound of its error, which least squares on all measurements stays below.
 
     *Replacing a record.* Up to 4,096 cells every pair of cells is given a weight (see `pairs`),
     which closes the gap to 1e-6, or to 1e-3 with more than 1,024 cells. Marginals of up to ten
