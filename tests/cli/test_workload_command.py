@@ -281,10 +281,6 @@ def test_answers_of_a_search_without_end_are_written_and_told(
         (["answer", "counts.npy", "out.txt", *PREFIX, *BUDGET], ".txt"),
         (["answer", "counts.npy", "queries.npy", *PREFIX, *BUDGET], "exists"),
         (["answer", "counts.npy", "counts.npy", *PREFIX, *BUDGET, "--force"], "which is read"),
-        (
-            ["evaluate", "--workload", "*".join(["total:99"] * 5), "--neighbouring", "add-remove"],
-            "leave out attributes",
-        ),
         (["optimise", *MANY, "add-remove"], "leave out attributes"),
         (["optimise", *MANY, "replace"], "leave out attributes"),
         (["evaluate", *MANY, "add-remove"], "leave out attributes"),

@@ -205,8 +205,25 @@ def test_measurements_that_do_not_round_need_no_allowance() -> None:
     counts = RNG.integers(0, 2**30 // 3, 3).astype(float)
     exact = 2**20 * sum(int(count) for count in counts)
     assert int(strategy.measure(counts)[1]) == exact
-    # In a product, or under weights, nothing is taken for exact.
-    assert Strategy([np.eye(2), np.eye(2)]).rounded_norm >= 1.0
+    assert Strategy([np.eye(2), np.eye(2)]).rounded_norm == 0.0
+
+
+def test_bits_of_exact_measurements_add_up_over_a_product_and_its_weights() -> None:
+    eleven, twelve = 2.0**11 - 1.0, 2.0**12 - 1.0
+    factors = [np.array([[eleven, 1.0]]), np.array([[twelve, -twelve]])]
+    assert Strategy(factors).rounded_norm == 0.0
+    assert Strategy([*factors, np.ones((1, 2))]).rounded_norm > eleven * twelve
+    counts = np.array([[2.0**30 - 3.0, 1.0], [1.0, 1.0]])
+    exact = [int(eleven), 1] @ counts.astype(object) @ [int(twelve), -int(twelve)]
+    assert int(Strategy(factors).measure(counts).item()) == exact
+    bases = [np.array([[1.0, 1.0], [0.3, -0.3]])] * 2
+    weights = np.array([[2.0**10, 0.5], [0.5, 0.5]])
+    whole = Strategy(bases, weights)
+    assert whole.rounded_norm < 1.0 < whole.sensitivity("add-remove")
+    weights[0, 0] *= 1.1
+    assert Strategy(bases, weights).rounded_norm >= 2.0**10
+    # The rest is what rounds: rows with 0.3, squared and summed.
+    assert whole.rounded_norm == pytest.approx(0.5 * (2 * 0.09 + 0.0081) ** 0.5, rel=1e-12)
 
 
 @pytest.mark.parametrize("longest", [1, 3, 9])
