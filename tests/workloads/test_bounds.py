@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from matrixdp.workloads.bounds.certificate import certified_bound, certified_bou
 from matrixdp.workloads.bounds.replacement_bound import (
     _balanced,
     _image,
+    _largest_distance_squared,
     bound_from_pairs,
     bound_from_spectra,
 )
@@ -111,3 +113,14 @@ def test_products_with_a_whole_gram_matrix_are_off_by_no_more_than_is_said(large
         assert off <= Fraction(float(error[row, column])) * (1 + Fraction(1, 2**40))
     # Small entries make exact products, whose sum alone rounds.
     assert bool(np.all(error <= 2.0**-53 * np.abs(image))) == (largest < 2.0**30)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_largest_distances_of_columns_that_nearly_agree_are_not_overstated(seed: int) -> None:
+    matrix = np.random.default_rng(seed).uniform(300.3, 301.3, (3, 40))
+    columns = [[Fraction(float(entry)) for entry in column] for column in matrix.T]
+    exact = max(
+        sum((x - y) ** 2 for x, y in zip(one, other, strict=True))
+        for one, other in combinations(columns, 2)
+    )
+    assert Fraction(_largest_distance_squared(Dense(matrix))) <= exact

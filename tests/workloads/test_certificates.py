@@ -11,6 +11,7 @@ from scipy import linalg
 
 from matrixdp import InvalidParameterError, optimal_strategy
 from matrixdp.mechanisms.matrix_mechanism import measured_sensitivity
+from matrixdp.spectra import semidefinite_root
 from matrixdp.workloads import (
     Dense,
     Identity,
@@ -21,8 +22,8 @@ from matrixdp.workloads import (
     Union,
 )
 from matrixdp.workloads.accuracy import check_answers
-from matrixdp.workloads.bounds import replacement_bound
-from matrixdp.workloads.bounds.certificate import certified_bound
+from matrixdp.workloads.bounds import replacement_bound, union_bound
+from matrixdp.workloads.bounds.certificate import certified_bound, certified_bound_from_queries
 from matrixdp.workloads.search import optimal, unions
 from matrixdp.workloads.search.dual import DualPoint, Problem, dual_point
 from matrixdp.workloads.search.explicit import Certified, Explicit
@@ -263,3 +264,43 @@ def test_weights_on_pairs_are_never_taken_for_less(monkeypatch: pytest.MonkeyPat
     reach = cells * (cells - 1) // 2
     assert Fraction(bound) <= Fraction(1, reach)
     assert bound == pytest.approx(1 / reach, rel=1e-10)
+
+
+@pytest.mark.parametrize("stretch", [1.0 + 1e-6, 1.5])
+def test_singular_vectors_that_are_too_long_prove_nothing_wrong(
+    stretch: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = np.random.default_rng(3).standard_normal((5, 4))
+    weights = np.linspace(0.5, 2.0, 4)
+    values = np.linalg.svd(queries * np.sqrt(weights), compute_uv=False)
+    truth = float(values.sum() ** 2 / weights.sum())
+    decomposed = linalg.svd
+
+    def wrong(*arguments: object, **options: object) -> tuple[FloatArray, FloatArray, FloatArray]:
+        left, middle, right = decomposed(*arguments, **options)
+        return left * stretch, middle * stretch, right
+
+    monkeypatch.setattr(linalg, "svd", wrong)
+    found = certified_bound_from_queries(queries, weights)
+    assert 0.0 < found <= truth * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("off", [1e-9, 1e-6, 1e-3])
+def test_roots_that_are_off_as_they_say_prove_nothing_wrong(
+    off: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound of a union may not grow by what the roots of its Gram matrices are off."""
+    workload = Union([Product([Prefix(5), Identity(4)]), Product([Identity(5), Ranges(4)])])
+    weights = [np.full(5, 0.2), np.full(4, 0.25)]
+    whole = np.multiply.outer(*weights).ravel()
+    values = np.linalg.svd(workload.written_out() * np.sqrt(whole), compute_uv=False)
+    truth = float(values.sum() ** 2)
+    exact = semidefinite_root
+
+    def wrong(matrix: FloatArray, error: float) -> tuple[FloatArray, float]:
+        root, distance = exact(matrix, error)
+        return root + off * np.eye(len(root)), distance + off * np.sqrt(len(root))
+
+    before = union_bound.union_bound(workload, weights)
+    monkeypatch.setattr(union_bound, "semidefinite_root", wrong)
+    assert union_bound.union_bound(workload, weights) <= before * (1 + 1e-12) <= truth * (1 + 1e-9)

@@ -135,3 +135,10 @@ def test_joint_norms_beyond_all_levels_are_rounded_up(seed: int) -> None:
     exact = largest_squared_distance(written_out(parts))
     found = product_diameter_squared([part.T @ part for part in parts])
     assert exact * (1 - 1e-12) <= found <= exact * 1.1
+
+
+def test_norms_that_differ_by_little_are_told_apart() -> None:
+    """One factor's norms differ in the eleventh digit, and the other's columns are opposite."""
+    factors = [np.diag([1.0, 1.0 + 1e-11]), np.array([[1.0, -1.0], [1e-3, 1e-3]])]
+    found = diameter_from_factors(Strategy(factors, np.array([[1.0, 0.0], [1.0, 0.0]])))
+    assert Fraction(found) ** 2 >= (2 * Fraction(1.0 + 1e-11)) ** 2
