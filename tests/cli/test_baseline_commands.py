@@ -338,7 +338,7 @@ def test_audit_curves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
             "1e308"], told)
           for name, told in [
               ("imgm", "sensitivity of bound=1e+308"),
-              ("analytic", "sensitivity has radius 1e+308"),
+              ("analytic", "sensitivity of radius=1e+308"),
               ("classic", "sensitivity=1e+308"),
               ("mvg", "sensitivity=1e+308"),
           ]],

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.rounding import quotient_up
 
-__all__ = ["Covariance", "FloatArray", "Shape"]
+__all__ = ["Covariance", "FloatArray", "Shape", "noise_factor"]
 
 FloatArray = NDArray[np.float64]
 Shape = tuple[int, int]
@@ -95,7 +95,9 @@ class Covariance(abc.ABC):
                 f"budget is a {type(budget).__name__} without a positive mu: pass Budget(epsilon, "
                 "delta)"
             )
-        tight = self.scaled(_factor(sensitivity.radius(self).value, budget.mu))
+        tight = self.scaled(
+            noise_factor("sensitivity of radius", sensitivity.radius(self).value, budget.mu)
+        )
         excess = 2.0**-52
         for _ in range(_MOST_TIGHTENINGS):
             if sensitivity.radius(tight).value <= budget.mu:
@@ -108,12 +110,12 @@ class Covariance(abc.ABC):
         )
 
 
-def _factor(radius: float, mu: float) -> float:
-    """Return ``radius / mu``, rounded up."""
+def noise_factor(what: str, size: float, mu: float) -> float:
+    """Return ``size / mu``, rounded up: how much noise hides what can be so large."""
     try:
-        return quotient_up(radius, mu)
+        return quotient_up(size, mu)
     except InvalidParameterError:
         raise InvalidParameterError(
-            f"sensitivity has radius {radius!r} under the covariance, which needs noise beyond the "
-            f"range of a float at mu={mu!r}: rescale the matrix"
+            f"{what}={size!r} needs noise beyond the range of a float at mu={mu!r}: rescale the "
+            "matrix"
         ) from None

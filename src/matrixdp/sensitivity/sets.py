@@ -21,6 +21,7 @@ from matrixdp.covariance import (
     OneSided,
     SymmetricIsotropic,
 )
+from matrixdp.covariance.linear_map import noise_factor
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import positive_number
 from matrixdp.privacy.budget import Budget, check_budget
@@ -102,7 +103,7 @@ class FrobeniusBall:
     def best_covariance(self, budget: Budget) -> Isotropic:
         """Return i.i.d. noise of scale ``bound / mu`` (Algorithm 1)."""
         check_budget(budget)
-        return Isotropic(_noise_scale(self.bound, budget.mu))
+        return Isotropic(noise_factor("sensitivity of bound", self.bound, budget.mu))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class SymmetricBall:
     def best_covariance(self, budget: Budget) -> SymmetricIsotropic:
         """Return symmetric noise of scale ``bound / mu``."""
         check_budget(budget)
-        return SymmetricIsotropic(_noise_scale(self.bound, budget.mu))
+        return SymmetricIsotropic(noise_factor("sensitivity of bound", self.bound, budget.mu))
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,17 +337,6 @@ class Box:
 
 SensitivitySet = FrobeniusBall | SymmetricBall | RowBounds | Box
 """Any of the sets."""
-
-
-def _noise_scale(bound: float, mu: float) -> float:
-    """Return ``bound / mu``, rounded up."""
-    try:
-        return quotient_up(bound, mu)
-    except InvalidParameterError:
-        raise InvalidParameterError(
-            f"a sensitivity of bound={bound!r} needs noise beyond the range of a float at "
-            f"mu={mu!r}: rescale the matrix"
-        ) from None
 
 
 def _normalised(values: FloatArray) -> tuple[float, FloatArray]:

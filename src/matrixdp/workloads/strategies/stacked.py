@@ -242,7 +242,7 @@ def squared_diameter(parts: Sequence[Strategy]) -> float:
     Up to 8,192 cells every pair is looked at; beyond, it is the sum of the parts' own, or four
     times the largest square of a norm if that is less.
     """
-    varied = [part for part in parts if not _columns_are_equal(part)]
+    varied = [part for part in parts if not part.columns_are_equal]
     if not varied:
         return 0.0
     if varied[0].shape[1] <= MOST_PAIRS:
@@ -286,7 +286,3 @@ def _roundings(parts: Sequence[Strategy]) -> int:
     """Return how often a sum over the parts of products of sums over the rows rounds, at most."""
     longest = max(sum(part.layout) + 2 * len(part.layout) for part in parts)
     return longest + len(parts)
-
-
-def _columns_are_equal(part: Strategy) -> bool:
-    return all(bool(np.all(factor == factor[:, :1])) for factor in part.factors)

@@ -101,6 +101,11 @@ class Strategy:
         growths = [rows / cells for rows, cells in zip(self.layout, self.dimensions, strict=True)]
         return sorted(range(len(growths)), key=growths.__getitem__)
 
+    @property
+    def columns_are_equal(self) -> bool:
+        """Whether it only measures the number of records; never said of weights."""
+        return self.weights is None and all(_columns_are_equal(part) for part in self.factors)
+
     def apply(self, values: FloatArray) -> FloatArray:
         """Return ``A x``, laid out along the attributes, to ordinary float accuracy."""
         maps = [lambda array, m=factor: np.tensordot(m, array, 1) for factor in self.factors]
