@@ -2,151 +2,97 @@
 
 Say what one record can change and what is to be guaranteed; get the least Gaussian noise that
 guarantees it.
+
+Mechanisms and what they release
+    `IMGM`, `MatrixMechanism`, `Mechanism`, `Release`, `WorkloadRelease`, `ReleaseKey`
+Budgets and guarantees
+    `Budget`, `Filter`, `Guarantee`, `privacy_bound`, `privacy_delta`, `privacy_epsilon`,
+    `plan_for_budget`, `plan_for_error`
+What one record can change
+    `FrobeniusBall`, `SymmetricBall`, `RowBounds`, `Box`
+The shape of the noise
+    `Isotropic`, `SymmetricIsotropic`, `Diagonal`, `Kronecker`, `OneSided`
+From records to counts
+    `histogram`
+Errors
+    `MatrixDPError`, `InvalidParameterError`, `BudgetExceededError`; all of them in `errors`
+One level down
+    `workloads` (linear queries and their best strategies), `privacy` (accountants, composition,
+    Renyi divergences, claims), `baselines` (what IMGM is compared with), `audit` (what a claim or a
+    mechanism is really worth), `postprocess` (free accuracy), `sensitivity`, `covariance`,
+    `queries`
 """
 
 from importlib.metadata import version
 
-from matrixdp.audit.claim import ClaimAudit, audit_claim
-from matrixdp.audit.empirical import (
-    EmpiricalAudit,
-    audit_mechanism,
-    exposed_difference,
-    released,
-    simulated,
+from matrixdp import (
+    audit,
+    baselines,
+    covariance,
+    errors,
+    postprocess,
+    privacy,
+    queries,
+    sensitivity,
+    workloads,
 )
-from matrixdp.covariance import (
-    Covariance,
-    Diagonal,
-    Isotropic,
-    Kronecker,
-    OneSided,
-    SymmetricIsotropic,
-)
-from matrixdp.errors import (
-    BudgetExceededError,
-    CalibrationError,
-    FileFormatError,
-    InvalidParameterError,
-    KeyStateError,
-    MatrixDPError,
-    MissingExtraError,
-    NotPositiveDefiniteError,
-    ShapeError,
-    StorageError,
-)
-from matrixdp.mechanisms.analytic import AnalyticGaussian
-from matrixdp.mechanisms.classic import ClassicGaussian
+from matrixdp.covariance import Diagonal, Isotropic, Kronecker, OneSided, SymmetricIsotropic
+from matrixdp.errors import BudgetExceededError, InvalidParameterError, MatrixDPError
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
 from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.mechanisms.mvg import MVG, binary_precision
-from matrixdp.mechanisms.private_directions import PrivateDirections, private_directions
-from matrixdp.mechanisms.release import ConfidenceBounds, Release
+from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
-from matrixdp.privacy.accountants import (
-    Accountant,
-    SampledPlan,
-    noise_multiplier_for,
-    plan_epsilon,
+from matrixdp.privacy import (
+    Budget,
+    Filter,
+    Guarantee,
+    plan_for_budget,
+    plan_for_error,
+    privacy_bound,
+    privacy_delta,
+    privacy_epsilon,
 )
-from matrixdp.privacy.amplification import SampledClaim, amplified, before_amplification
-from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
-from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.claims import (
-    Claim,
-    best_equal_claims,
-    composed_delta,
-    composed_epsilon,
-    equal_claims,
-)
-from matrixdp.privacy.composition import composed_mu, group_mu
-from matrixdp.privacy.filter import Filter
-from matrixdp.privacy.guarantee import Guarantee
-from matrixdp.privacy.mvg import Zeta, mvg_precision_budget
-from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
-from matrixdp.privacy.renyi import renyi_divergence, renyi_epsilon, renyi_to_epsilon
-from matrixdp.sensitivity.sets import Box, FrobeniusBall, Radius, RowBounds, SymmetricBall
-from matrixdp.sensitivity.theorems import Verdict, theorem_1, theorem_2, theorem_3
-from matrixdp.workloads import OptimalStrategy, Strategy, optimal_strategy
+from matrixdp.queries import histogram
+from matrixdp.sensitivity import Box, FrobeniusBall, RowBounds, SymmetricBall
 
 __all__ = [
     "IMGM",
-    "MVG",
-    "Accountant",
-    "AnalyticGaussian",
     "Box",
     "Budget",
     "BudgetExceededError",
-    "CalibrationError",
-    "Claim",
-    "ClaimAudit",
-    "ClassicGaussian",
-    "ConfidenceBounds",
-    "Covariance",
     "Diagonal",
-    "EmpiricalAudit",
-    "ErrorMeasure",
-    "FileFormatError",
     "Filter",
     "FrobeniusBall",
     "Guarantee",
     "InvalidParameterError",
     "Isotropic",
-    "KeyStateError",
     "Kronecker",
     "MatrixDPError",
     "MatrixMechanism",
     "Mechanism",
-    "MissingExtraError",
-    "NotPositiveDefiniteError",
     "OneSided",
-    "OptimalStrategy",
-    "Plan",
-    "PrivateDirections",
-    "Radius",
     "Release",
     "ReleaseKey",
     "RowBounds",
-    "SampledClaim",
-    "SampledPlan",
-    "ShapeError",
-    "StorageError",
-    "Strategy",
     "SymmetricBall",
     "SymmetricIsotropic",
-    "Verdict",
     "WorkloadRelease",
-    "Zeta",
-    "amplified",
-    "audit_claim",
-    "audit_mechanism",
-    "before_amplification",
-    "best_equal_claims",
-    "binary_precision",
-    "composed_delta",
-    "composed_epsilon",
-    "composed_mu",
-    "equal_claims",
-    "exposed_difference",
-    "group_mu",
-    "mvg_precision_budget",
-    "noise_multiplier_for",
-    "optimal_strategy",
-    "plan_epsilon",
+    "audit",
+    "baselines",
+    "covariance",
+    "errors",
+    "histogram",
     "plan_for_budget",
     "plan_for_error",
+    "postprocess",
+    "privacy",
     "privacy_bound",
     "privacy_delta",
     "privacy_epsilon",
-    "private_directions",
-    "released",
-    "renyi_divergence",
-    "renyi_epsilon",
-    "renyi_to_epsilon",
-    "simulated",
-    "theorem_1",
-    "theorem_2",
-    "theorem_3",
+    "queries",
+    "sensitivity",
+    "workloads",
 ]
 
 __version__ = version("matrixdp")

@@ -26,7 +26,7 @@ __all__ = [
     "broadcast_together",
     "check_cells",
     "finite_array",
-    "listed",
+    "members_of",
     "positive_integer",
     "positive_number",
     "real_number",
@@ -204,7 +204,7 @@ def finite_array(value: Any, name: str) -> NDArray[np.float64]:
     return array
 
 
-def listed(value: Any, name: str, advice: str) -> tuple[Any, ...]:
+def members_of(value: Any, name: str, advice: str) -> tuple[Any, ...]:
     """Return the members of a sequence in their order, or refuse what is none."""
     try:
         members = None if isinstance(value, str | bytes | Mapping | AbstractSet) else iter(value)

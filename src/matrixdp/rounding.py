@@ -12,19 +12,23 @@ from fractions import Fraction
 from matrixdp.errors import InvalidParameterError
 
 __all__ = [
+    "UNIT_ROUNDOFF",
     "float_down",
     "float_up",
+    "inflated",
     "product_down",
     "product_up",
     "quotient_down",
     "quotient_up",
-    "raised",
     "ratio_up",
     "shown_down",
     "shown_up",
     "sqrt_down",
     "sqrt_up",
 ]
+
+UNIT_ROUNDOFF = 2.0**-53
+"""Half the distance from 1 to the next float64: a float operation is off by at most this share."""
 
 # Bits of the integer square root beyond the 53 of a float: doubles are then multiples of its unit.
 _ROOT_BITS = 128
@@ -87,7 +91,7 @@ def ratio_up(factors: Iterable[float], divisor: float) -> float:
     return float_up(product / Fraction(divisor))
 
 
-def raised(value: float, units: int) -> float:
+def inflated(value: float, units: int) -> float:
     """Return an upper bound of a non-negative number known to ``units`` units of 2**-53.
 
     Near and below the normal range, where a product may have underflowed on the way, it is at least
@@ -95,10 +99,10 @@ def raised(value: float, units: int) -> float:
 
     Examples
     --------
-    >>> raised(1.0, 4) > 1.0, raised(0.0, 4) == 2.0**-1000
+    >>> inflated(1.0, 4) > 1.0, inflated(0.0, 4) == 2.0**-1000
     (True, True)
     """
-    return max(math.nextafter(value * (1.0 + units * 2.0**-53), math.inf), _UNDERFLOW_BOUND)
+    return max(math.nextafter(value * (1.0 + units * UNIT_ROUNDOFF), math.inf), _UNDERFLOW_BOUND)
 
 
 def sqrt_down(value: Fraction) -> float:

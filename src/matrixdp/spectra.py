@@ -15,6 +15,7 @@ from scipy import linalg
 
 from matrixdp.errors import InvalidParameterError, NotPositiveDefiniteError, ShapeError
 from matrixdp.parameters import check_cells
+from matrixdp.rounding import UNIT_ROUNDOFF
 
 __all__ = [
     "InverseEnclosure",
@@ -31,7 +32,6 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
-_UNIT = sys.float_info.epsilon / 2
 _UNDERFLOW = 2.0**-1070
 _SUMMED_TOGETHER = 256
 
@@ -99,7 +99,7 @@ def eigenvalue_lower_bounds(matrix: FloatArray, name: str) -> FloatArray:
     values, vectors = linalg.eigh(matrix)
     defect = _orthonormality_defect(vectors)
     residual = _residual_norm(matrix, vectors * values, vectors.T)
-    bounds = (values * (1.0 - defect) - residual) * (1.0 - 4 * _UNIT)
+    bounds = (values * (1.0 - defect) - residual) * (1.0 - 4 * UNIT_ROUNDOFF)
     if not float(bounds[0]) > sys.float_info.min:
         raise NotPositiveDefiniteError(
             f"{name} is not proven positive definite: its smallest eigenvalue is about "
@@ -121,7 +121,7 @@ def semidefinite_eigenvalue_bounds(
     clipped = np.maximum(values, 0.0)
     defect = _orthonormality_defect(vectors)
     residual = _residual_norm(matrix, vectors * clipped, vectors.T) + error
-    bounds = (clipped * (1.0 - defect) - residual) * (1.0 - 4 * _UNIT)
+    bounds = (clipped * (1.0 - defect) - residual) * (1.0 - 4 * UNIT_ROUNDOFF)
     return np.asarray(np.maximum(bounds, 0.0))
 
 
@@ -152,7 +152,7 @@ def semidefinite_root(matrix: FloatArray, error: float) -> tuple[FloatArray, flo
     if float(sides[0]) > 0.0:
         distance = min(distance, apart / float(sides[0]))
     rounding = _residual_norm(root, vectors * sides, vectors.T) + turned * sides[-1]
-    return root, float((distance + rounding) * (1.0 + 32 * _UNIT))
+    return root, float((distance + rounding) * (1.0 + 32 * UNIT_ROUNDOFF))
 
 
 def nuclear_norm_lower_bound(matrix: FloatArray, left: FloatArray, right: FloatArray) -> float:
@@ -174,11 +174,11 @@ def nuclear_norm_lower_bound(matrix: FloatArray, left: FloatArray, right: FloatA
     trace = math.fsum(np.einsum("ij,ij->j", left, matrix @ right.T).tolist())
     sizes = np.einsum("ij,ij->j", np.abs(left), np.abs(matrix) @ np.abs(right.T))
     terms = rows + columns + 8
-    rounding = 2 * terms * (_UNIT * math.fsum(sizes.tolist()) + left.size * _UNDERFLOW)
+    rounding = 2 * terms * (UNIT_ROUNDOFF * math.fsum(sizes.tolist()) + left.size * _UNDERFLOW)
     stretch = math.sqrt(
         (1.0 + _orthonormality_defect(left)) * (1.0 + _orthonormality_defect(right.T))
     )
-    return max(float((trace - rounding) / stretch) * (1.0 - 8 * _UNIT), 0.0)
+    return max(float((trace - rounding) / stretch) * (1.0 - 8 * UNIT_ROUNDOFF), 0.0)
 
 
 def singular_value_upper_bounds(matrix: FloatArray) -> FloatArray:
@@ -192,7 +192,7 @@ def singular_value_upper_bounds(matrix: FloatArray) -> FloatArray:
         (1.0 + _orthonormality_defect(left)) * (1.0 + _orthonormality_defect(right.T))
     )
     residual = _residual_norm(matrix, left * values, right)
-    return np.asarray((values * stretch + residual) * (1.0 + 8 * _UNIT))
+    return np.asarray((values * stretch + residual) * (1.0 + 8 * UNIT_ROUNDOFF))
 
 
 class InverseEnclosure(NamedTuple):
@@ -210,7 +210,7 @@ def inverse_enclosure(matrix: FloatArray, smallest: float) -> InverseEnclosure:
     """
     inverse = np.asarray(linalg.inv(matrix))
     error = _residual_norm(np.eye(len(matrix)), matrix, inverse) / smallest
-    return InverseEnclosure(inverse, error * (1.0 + 4 * _UNIT))
+    return InverseEnclosure(inverse, error * (1.0 + 4 * UNIT_ROUNDOFF))
 
 
 def _orthonormality_defect(vectors: FloatArray) -> float:
@@ -234,8 +234,8 @@ def _residual_norm(matrix: FloatArray, left: FloatArray, right: FloatArray) -> f
     for start in range(0, length, _SUMMED_TOGETHER):
         block = slice(start, start + _SUMMED_TOGETHER)
         rest -= left[:, block] @ right[block]
-    rounding = 2 * (terms + 2) * _UNIT * (np.abs(left) @ np.abs(right) + np.abs(matrix))
+    rounding = 2 * (terms + 2) * UNIT_ROUNDOFF * (np.abs(left) @ np.abs(right) + np.abs(matrix))
     error = np.abs(rest) + rounding + length * _UNDERFLOW
     largest = float(np.max(error))
     norm = largest * math.sqrt(float(np.sum(np.square(error / largest))))
-    return float(norm * (1.0 + (error.size + 8) * _UNIT))
+    return float(norm * (1.0 + (error.size + 8) * UNIT_ROUNDOFF))

@@ -19,12 +19,14 @@ TIERS = [
     {"covariance", "privacy", "noise"},
     {"sensitivity", "workloads"},
     {"mechanisms"},
+    {"baselines"},
+    {"files"},
     {"queries", "postprocess", "audit"},
-    {"estimators", "training", "ledger", "scale"},
+    {"estimators", "training", "ledger", "distributed"},
     {"experiments"},
     {"cli"},
 ]
-EXCEPTIONS = {("scale", "queries")}
+EXCEPTIONS = {("distributed", "queries"), ("mechanisms", "files")}
 ENTRANCES = {"__init__", "__main__"}
 
 

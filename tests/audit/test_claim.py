@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp import InvalidParameterError, audit_claim, privacy_bound
+from matrixdp import InvalidParameterError, privacy_bound
+from matrixdp.audit import audit_claim
 from reference import ball as truth
 
 positive = st.floats(1e-3, 1e3)

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 
 from matrixdp import (
     IMGM,
-    MVG,
     Budget,
-    ClassicGaussian,
     FrobeniusBall,
     InvalidParameterError,
-    Zeta,
     privacy_bound,
     privacy_epsilon,
 )
 from matrixdp.audit.comparison import Comparison, Contender, compare
 from matrixdp.audit.curves import CURVES
+from matrixdp.baselines import MVG, ClassicGaussian, Zeta
 from matrixdp.cli.main import main
 from matrixdp.rounding import shown_up
 

@@ -10,35 +10,35 @@ from scipy import stats
 
 from matrixdp import (
     IMGM,
-    MVG,
-    AnalyticGaussian,
     Box,
     Budget,
-    ClassicGaussian,
     FrobeniusBall,
     InvalidParameterError,
     MatrixMechanism,
     Mechanism,
     ReleaseKey,
     RowBounds,
-    ShapeError,
     SymmetricBall,
-    audit_mechanism,
-    exposed_difference,
     privacy_delta,
-    released,
-    simulated,
 )
-from matrixdp.audit import empirical
+from matrixdp.audit import (
+    audit_mechanism,
+    empirical,
+    exposed_difference,
+    release_sampler,
+    simulation_sampler,
+)
 from matrixdp.audit.empirical import (
     Draw,
     EmpiricalAudit,
-    Promising,
+    HasGuarantee,
     _bounds,
     _epsilon_bound,
     _mu_bound,
     _Scores,
 )
+from matrixdp.baselines import MVG, AnalyticGaussian, ClassicGaussian
+from matrixdp.errors import ShapeError
 from matrixdp.noise import simulation_generator
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.sensitivity.sets import SensitivitySet
@@ -76,7 +76,7 @@ MECHANISMS: dict[str, Mechanism] = {
 class Subject:
     """What is audited: a promise, two inputs, outputs with noise, and outputs without."""
 
-    claimant: Promising
+    claimant: HasGuarantee
     matrix: np.ndarray
     neighbour: np.ndarray
     noisy: Callable[[np.random.Generator], Draw]
@@ -96,7 +96,9 @@ class Subject:
 
 def gaussian(mechanism: Mechanism) -> Subject:
     half = 0.5 * exposed_difference(mechanism, SHAPE)
-    return Subject(mechanism, -half, half, lambda generator: simulated(mechanism, generator))
+    return Subject(
+        mechanism, -half, half, lambda generator: simulation_sampler(mechanism, generator)
+    )
 
 
 def several_releases(count: int) -> Subject:
@@ -105,7 +107,7 @@ def several_releases(count: int) -> Subject:
     half = 0.5 * exposed_difference(parts[0], SHAPE)
 
     def noisy(generator: np.random.Generator) -> Draw:
-        draws = [simulated(part, generator) for part in parts]
+        draws = [simulation_sampler(part, generator) for part in parts]
         return lambda matrix: np.concatenate([draw(matrix) for draw in draws])
 
     return Subject(
@@ -209,7 +211,7 @@ def test_size_is_no_matter() -> None:
 
 def test_a_difference_too_small_for_floats_is_refused() -> None:
     mechanism = IMGM(BALL, Budget(4.0, 1e-5))
-    draw = simulated(mechanism, simulation_generator(5))
+    draw = simulation_sampler(mechanism, simulation_generator(5))
     with pytest.raises(InvalidParameterError, match="differ by at most"):
         audit_mechanism(mechanism, np.zeros((2, 2)), 1e-320 * np.eye(2), draw, samples=1000)
 
@@ -241,7 +243,7 @@ def test_what_is_chosen_and_what_is_bounded_are_other_samples(
     monkeypatch.setattr(empirical, "_bounds", spied_bounds)
     mechanism = IMGM(BALL, Budget(4.0, 1e-5))
     neighbour = exposed_difference(mechanism, (2, 2))
-    draw = simulated(mechanism, simulation_generator(5))
+    draw = simulation_sampler(mechanism, simulation_generator(5))
     audit_mechanism(mechanism, np.zeros((2, 2)), neighbour, draw, samples=2000, confidence=0.9)
     assert risks == pytest.approx([0.1 / 4] * 2)
     assert learned == [500, 500]
@@ -264,7 +266,7 @@ def test_exact_releases_pass_and_their_flaws_are_caught() -> None:
 
 def test_fresh_releases_can_be_drawn() -> None:
     mechanism = IMGM(BALL, BUDGET)
-    draw = released(mechanism)
+    draw = release_sampler(mechanism)
     assert np.all(draw(ZERO) != draw(ZERO))
 
 
@@ -281,7 +283,7 @@ def test_other_sets_with_a_pair_of_ones_own(sensitivity: SensitivitySet) -> None
     mechanism = IMGM(sensitivity, Budget(4.0, 1e-5))
     zero = np.zeros((3, 3))
     worst = dense.worst_member(sensitivity, mechanism.covariance, (3, 3))
-    draw = simulated(mechanism, simulation_generator(7))
+    draw = simulation_sampler(mechanism, simulation_generator(7))
     assert not audit_mechanism(mechanism, zero, worst, draw, samples=6000).refuted
     assert audit_mechanism(mechanism, zero, 2 * worst, draw, samples=6000).refuted
     with pytest.raises(InvalidParameterError, match=type(sensitivity).__name__):
@@ -308,7 +310,7 @@ def test_right_mechanisms_are_refuted_no_more_often_than_said() -> None:
     # deviations more. A mechanism whose mu is 1.5 times its claim must be caught more often.
     mechanism = IMGM(BALL, Budget(8.0, 1e-3))
     generator = simulation_generator(9)
-    draw = simulated(mechanism, generator)
+    draw = simulation_sampler(mechanism, generator)
     matrix, neighbour = np.zeros((1, 2)), np.array([[0.6, 0.8]])
 
     def alarms(pair: np.ndarray) -> int:
@@ -374,7 +376,7 @@ def test_bad_parameters(change: dict[str, object], error: type[Exception], told:
     mechanism = IMGM(BALL, BUDGET)
     arguments: dict[str, object] = {
         "neighbour": exposed_difference(mechanism, SHAPE),
-        "draw": simulated(mechanism, simulation_generator(1)),
+        "draw": simulation_sampler(mechanism, simulation_generator(1)),
         **change,
     }
     with pytest.raises(error, match=told):

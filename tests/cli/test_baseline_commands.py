@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from matrixdp import IMGM, Accountant, SampledPlan, audit_claim, plan_epsilon, privacy_bound
+from matrixdp import IMGM, privacy_bound
+from matrixdp.audit import audit_claim
 from matrixdp.audit.comparison import Comparison, compare
 from matrixdp.cli.main import main
+from matrixdp.privacy import Accountant, SampledPlan, plan_epsilon
 
 PLAN = ["--sampling-rate", "1", "--steps", "100", "--delta", "1e-5"]
 SAMPLED = ["--sampling-rate", "0.01", "--steps", "100"]

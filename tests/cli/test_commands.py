@@ -14,7 +14,6 @@ import pytest
 
 from matrixdp import (
     Budget,
-    ErrorMeasure,
     Release,
     __version__,
     plan_for_budget,
@@ -24,6 +23,7 @@ from matrixdp import (
 )
 from matrixdp.cli import demo
 from matrixdp.cli.main import main
+from matrixdp.privacy import ErrorMeasure
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
 SHAPE = ["--rows", "10", "--columns", "20", "--delta", "1e-5"]

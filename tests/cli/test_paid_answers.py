@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matrixdp import CalibrationError
 from matrixdp.cli.main import main
-from matrixdp.mechanisms import matrix_files
-from matrixdp.mechanisms.answers_file import load_answers, save_answers
+from matrixdp.errors import CalibrationError
+from matrixdp.files import atomic
+from matrixdp.files.answers import load_answers, save_answers
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
 from matrixdp.postprocess.counts import whole_counts
 from matrixdp.workloads import Prefix
@@ -159,7 +159,7 @@ def test_a_target_that_fails_after_all_has_a_refuge(
     capsys: pytest.CaptureFixture[str],
     folder: Path,
 ) -> None:
-    write = matrix_files._write_hidden
+    write = atomic._write_hidden
     count = iter(range(10))
 
     def fill_up(fresh: Path, content: bytes, path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_target_that_fails_after_all_has_a_refuge(
             raise error
         write(fresh, content, path)
 
-    monkeypatch.setattr(matrix_files, "_write_hidden", fill_up)
+    monkeypatch.setattr(atomic, "_write_hidden", fill_up)
     assert main(["workload", *COMMAND]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
@@ -197,7 +197,7 @@ def test_no_space_is_told_before_anything_is_drawn(
     folder: Path,
 ) -> None:
     lengths: dict[str, int] = {}
-    write = matrix_files._write_hidden
+    write = atomic._write_hidden
 
     def measure(fresh: Path, content: bytes, path: Path) -> None:
         lengths.setdefault(path.name, len(content))  # the rehearsal comes first
@@ -205,12 +205,12 @@ def test_no_space_is_told_before_anything_is_drawn(
         write(fresh, content, path)
 
     command = [part if part != "out.npy" else f"out{suffix}" for part in COMMAND]
-    monkeypatch.setattr(matrix_files, "_write_hidden", measure)
+    monkeypatch.setattr(atomic, "_write_hidden", measure)
     assert main(["workload", *command]) == 0
     for path in folder.glob("out*"):
         path.unlink()
     drawn.clear()
-    monkeypatch.setattr(matrix_files, "_write_hidden", failing(OSError(28, "No space left")))
+    monkeypatch.setattr(atomic, "_write_hidden", failing(OSError(28, "No space left")))
     capsys.readouterr()
     assert main(["workload", *command]) == 2
     assert "No space left" in capsys.readouterr().err

@@ -10,9 +10,9 @@ import pytest
 
 from matrixdp.cli.main import main
 from matrixdp.cli.workload_text import read_workload
-from matrixdp.mechanisms.answers_file import load_answers
+from matrixdp.files.answers import load_answers
+from matrixdp.files.strategies import load_strategy, save_strategy
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
-from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
 from matrixdp.workloads import (
     Certificate,
     OptimalStrategy,

@@ -8,18 +8,17 @@ import pytest
 
 from matrixdp import (
     Budget,
-    Covariance,
     Diagonal,
     FrobeniusBall,
     Guarantee,
     InvalidParameterError,
     Isotropic,
     Kronecker,
-    NotPositiveDefiniteError,
     OneSided,
-    ShapeError,
     SymmetricIsotropic,
 )
+from matrixdp.covariance import Covariance
+from matrixdp.errors import NotPositiveDefiniteError, ShapeError
 from reference import dense
 
 RNG = np.random.default_rng(0)

@@ -15,11 +15,8 @@ from scipy import stats
 
 from matrixdp import (
     IMGM,
-    MVG,
-    AnalyticGaussian,
     Box,
     Budget,
-    ClassicGaussian,
     FrobeniusBall,
     InvalidParameterError,
     Isotropic,
@@ -27,13 +24,12 @@ from matrixdp import (
     Release,
     ReleaseKey,
     RowBounds,
-    ShapeError,
     SymmetricBall,
-    Zeta,
-    binary_precision,
 )
+from matrixdp.baselines import MVG, AnalyticGaussian, ClassicGaussian, Zeta, binary_precision
+from matrixdp.baselines.precision_budget import mvg_precision_budget
+from matrixdp.errors import ShapeError
 from matrixdp.noise import simulation_generator
-from matrixdp.privacy.mvg import mvg_precision_budget
 from matrixdp.sensitivity.sets import SensitivitySet
 from reference import ball as truth
 from reference import dense

@@ -15,7 +15,6 @@ from matrixdp import (
     Box,
     Budget,
     BudgetExceededError,
-    Covariance,
     Diagonal,
     FrobeniusBall,
     InvalidParameterError,
@@ -24,10 +23,11 @@ from matrixdp import (
     Release,
     ReleaseKey,
     RowBounds,
-    ShapeError,
     SymmetricBall,
     SymmetricIsotropic,
 )
+from matrixdp.covariance import Covariance
+from matrixdp.errors import ShapeError
 from matrixdp.mechanisms import drawing
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.noise import add_noise, simulation_generator

@@ -7,15 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from matrixdp import (
-    Budget,
-    InvalidParameterError,
-    MatrixMechanism,
-    ReleaseKey,
-    ShapeError,
-    Strategy,
-    optimal_strategy,
-)
+from matrixdp import Budget, InvalidParameterError, MatrixMechanism, ReleaseKey
+from matrixdp.errors import ShapeError
 from matrixdp.mechanisms.matrix_mechanism import measured_sensitivity
 from matrixdp.noise import simulation_generator
 from matrixdp.privacy.guarantee import Neighbouring
@@ -26,10 +19,12 @@ from matrixdp.workloads import (
     Product,
     Ranges,
     StackedStrategy,
+    Strategy,
     Total,
     Union,
     Workload,
     marginals,
+    optimal_strategy,
 )
 from reference import workloads as oracle
 

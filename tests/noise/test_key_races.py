@@ -12,7 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from matrixdp.errors import KeyStateError
-from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise, add_noise_to_npy, keys
+from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise, keys
 from reference.noise import test_key
 
 CONTEXT = NoiseContext.describe(shape=(100, 100), dtype="float64", scale=2.0)

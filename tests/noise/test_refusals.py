@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from matrixdp.errors import InvalidParameterError, KeyStateError, MatrixDPError, StorageError
+from matrixdp.files import npy_stream
+from matrixdp.files.npy_stream import add_noise_to_npy
 from matrixdp.noise import (
     ExactNoise,
     NoiseContext,
     NoiseStream,
     ReleaseKey,
     add_noise,
-    add_noise_to_npy,
-    npy_stream,
     unfinished,
 )
 from matrixdp.noise.scales import value_limit

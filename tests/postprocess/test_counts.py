@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import optimize
 
-from matrixdp import (
-    Budget,
-    CalibrationError,
-    InvalidParameterError,
-    MatrixMechanism,
-    ReleaseKey,
-    ShapeError,
-)
+from matrixdp import Budget, InvalidParameterError, MatrixMechanism, ReleaseKey
+from matrixdp.errors import CalibrationError, ShapeError
 from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts
 from matrixdp.workloads import (
     Prefix,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from matrixdp import Budget, MatrixMechanism, ReleaseKey, optimal_strategy
+from matrixdp import Budget, MatrixMechanism, ReleaseKey
 from matrixdp.postprocess.counts import nonnegative_estimate
 from matrixdp.postprocess.nonnegative import nearest_nonnegative
 from matrixdp.privacy.guarantee import Neighbouring
@@ -18,6 +18,7 @@ from matrixdp.workloads import (
     Union,
     Workload,
     marginals,
+    optimal_strategy,
 )
 from reference import workloads as oracle
 

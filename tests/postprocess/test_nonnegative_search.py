@@ -7,10 +7,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
-from matrixdp import CalibrationError, optimal_strategy
+from matrixdp.errors import CalibrationError
 from matrixdp.postprocess.nonnegative import nearest_nonnegative
 from matrixdp.postprocess.nonnegative_search import searched_nonnegative
-from matrixdp.workloads import Prefix, Product, Ranges, Strategy, Workload, marginals
+from matrixdp.workloads import (
+    Prefix,
+    Product,
+    Ranges,
+    Strategy,
+    Workload,
+    marginals,
+    optimal_strategy,
+)
 from matrixdp.workloads.strategies.stacked import AnyStrategy
 
 FloatArray = NDArray[np.float64]

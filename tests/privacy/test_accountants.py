@@ -10,16 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from matrixdp import (
+from matrixdp import InvalidParameterError, privacy_bound, privacy_epsilon
+from matrixdp.errors import CalibrationError, MissingExtraError
+from matrixdp.privacy import (
     Accountant,
-    CalibrationError,
-    InvalidParameterError,
-    MissingExtraError,
     SampledPlan,
     noise_multiplier_for,
     plan_epsilon,
-    privacy_bound,
-    privacy_epsilon,
     renyi_epsilon,
 )
 from matrixdp.privacy.amplification import before_amplification
@@ -259,10 +256,10 @@ def test_a_missing_extra_is_told_with_the_install_line() -> None:
     code = (
         "import sys; sys.modules['dp_accounting'] = None\n"
         "import matrixdp as mdp\n"
-        "plan = mdp.SampledPlan(noise_multiplier=1.0, sampling_rate=0.1, steps=10,"
+        "plan = mdp.privacy.SampledPlan(noise_multiplier=1.0, sampling_rate=0.1, steps=10,"
         " neighbouring='add-remove')\n"
-        "try:\n    mdp.plan_epsilon(plan, 1e-5)\n"
-        "except mdp.MissingExtraError as error:\n    print(error)\n"
+        "try:\n    mdp.privacy.plan_epsilon(plan, 1e-5)\n"
+        "except mdp.errors.MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'matrixdp[accounting]'" in done.stdout

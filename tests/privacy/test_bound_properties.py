@@ -10,16 +10,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from matrixdp import (
-    CalibrationError,
     InvalidParameterError,
     MatrixDPError,
-    ShapeError,
-    composed_mu,
     privacy_bound,
     privacy_delta,
     privacy_epsilon,
 )
-from matrixdp.privacy import solve
+from matrixdp.errors import CalibrationError, ShapeError
+from matrixdp.privacy import composed_mu, solve
 from reference import domain
 
 epsilons = st.one_of(

@@ -17,10 +17,10 @@ from matrixdp import (
     BudgetExceededError,
     Filter,
     InvalidParameterError,
-    composed_mu,
     privacy_bound,
     privacy_epsilon,
 )
+from matrixdp.privacy import composed_mu
 from reference import ball
 
 epsilons = st.floats(0.001, 50)

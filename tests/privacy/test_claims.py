@@ -8,7 +8,9 @@ from flint import arb, ctx
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from matrixdp import CalibrationError, InvalidParameterError, privacy_bound
+from matrixdp import InvalidParameterError, privacy_bound
+from matrixdp.baselines.classic import classic_noise_scale
+from matrixdp.errors import CalibrationError
 from matrixdp.privacy.amplification import Sampling, amplified, before_amplification
 from matrixdp.privacy.claims import (
     best_equal_claims,
@@ -17,7 +19,6 @@ from matrixdp.privacy.claims import (
     equal_claims,
     sampled_gaussian_epsilon,
 )
-from matrixdp.privacy.classic import classic_noise_scale
 
 losses = st.floats(-8, 2.5).map(lambda power: 10.0**power)
 deltas = st.floats(-300, -0.31).map(lambda power: 10.0**power)

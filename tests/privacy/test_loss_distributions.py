@@ -6,16 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matrixdp import (
-    Accountant,
-    CalibrationError,
-    SampledPlan,
-    plan_epsilon,
-    privacy_delta,
-    privacy_epsilon,
-    renyi_epsilon,
-)
-from matrixdp.privacy import accountants
+from matrixdp import privacy_delta, privacy_epsilon
+from matrixdp.errors import CalibrationError
+from matrixdp.privacy import Accountant, SampledPlan, accountants, plan_epsilon, renyi_epsilon
 from reference.plans import needs_accounting, sampled
 
 

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp import (
-    Budget,
-    ErrorMeasure,
-    InvalidParameterError,
-    plan_for_budget,
-    plan_for_error,
-    privacy_bound,
-)
+from matrixdp import Budget, InvalidParameterError, plan_for_budget, plan_for_error, privacy_bound
+from matrixdp.privacy import ErrorMeasure
 
 measures = st.sampled_from(list(ErrorMeasure))
 sizes = st.integers(1, 10_000)

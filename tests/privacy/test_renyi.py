@@ -9,15 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
-from matrixdp import (
-    InvalidParameterError,
-    composed_mu,
-    privacy_bound,
-    privacy_epsilon,
-    renyi_divergence,
-    renyi_epsilon,
-    renyi_to_epsilon,
-)
+from matrixdp import InvalidParameterError, privacy_bound, privacy_epsilon
+from matrixdp.privacy import composed_mu, renyi_divergence, renyi_epsilon, renyi_to_epsilon
 
 
 @pytest.mark.parametrize(("mu", "order"), [(0.3, 2.0), (1.0, 1.5), (0.7, 8.0), (2.0, 3.0)])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from matrixdp import InvalidParameterError, ShapeError
+from matrixdp import InvalidParameterError
+from matrixdp.errors import ShapeError
 from matrixdp.queries.histogram import histogram
 
 

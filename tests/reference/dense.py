@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp import Box, Covariance, FrobeniusBall, RowBounds, SymmetricBall, SymmetricIsotropic
+from matrixdp import Box, FrobeniusBall, RowBounds, SymmetricBall, SymmetricIsotropic
+from matrixdp.covariance import Covariance
 from matrixdp.sensitivity.sets import SensitivitySet
 
 FloatArray = NDArray[np.float64]

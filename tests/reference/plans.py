@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from matrixdp import SampledPlan
+from matrixdp.privacy import SampledPlan
 
 needs_accounting = pytest.mark.skipif(
     importlib.util.find_spec("dp_accounting") is None,

@@ -22,8 +22,8 @@ from matrixdp import (
     Kronecker,
     RowBounds,
     SymmetricBall,
-    theorem_3,
 )
+from matrixdp.sensitivity import protects_repeated
 
 Matrix = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ def test_what_theorem_3_allows_never_exceeds_the_budget() -> None:
     noise = Kronecker(np.eye(2), np.eye(2))
     for releases in (*range(1, 60), 10**6, 10**12 + 1):
         budget = Budget(0.7, 1e-6)
-        allowed = Fraction(theorem_3(noise, 1.0, budget, releases=releases).allowed)
+        allowed = Fraction(protects_repeated(noise, 1.0, budget, releases=releases).allowed)
         spent = allowed**2 * releases
         assert budget.mu_squared * (1 - Fraction(1, 10**15)) <= spent <= budget.mu_squared
 

@@ -10,7 +10,6 @@ import pytest
 from matrixdp import (
     Box,
     Budget,
-    Covariance,
     Diagonal,
     FrobeniusBall,
     InvalidParameterError,
@@ -18,10 +17,11 @@ from matrixdp import (
     Kronecker,
     OneSided,
     RowBounds,
-    ShapeError,
     SymmetricBall,
     SymmetricIsotropic,
 )
+from matrixdp.covariance import Covariance
+from matrixdp.errors import ShapeError
 from matrixdp.sensitivity.sets import SensitivitySet
 from reference import dense
 

@@ -9,7 +9,7 @@ from flint import acb_mat, arb, arb_mat, ctx
 from numpy.typing import NDArray
 from scipy import linalg
 
-from matrixdp import InvalidParameterError, optimal_strategy
+from matrixdp import InvalidParameterError
 from matrixdp.mechanisms.matrix_mechanism import measured_sensitivity
 from matrixdp.spectra import semidefinite_root
 from matrixdp.workloads import (
@@ -20,6 +20,7 @@ from matrixdp.workloads import (
     Ranges,
     Strategy,
     Union,
+    optimal_strategy,
 )
 from matrixdp.workloads.accuracy import check_answers
 from matrixdp.workloads.bounds import replacement_bound, union_bound

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from matrixdp import InvalidParameterError, ShapeError
+from matrixdp import InvalidParameterError
+from matrixdp.errors import ShapeError
 from matrixdp.workloads import (
     Dense,
     Identity,

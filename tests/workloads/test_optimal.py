@@ -6,7 +6,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from matrixdp import CalibrationError, InvalidParameterError
+from matrixdp import InvalidParameterError
+from matrixdp.errors import CalibrationError
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads import (
     Certificate,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixdp import InvalidParameterError, ShapeError
+from matrixdp import InvalidParameterError
+from matrixdp.errors import ShapeError
 from matrixdp.mechanisms.matrix_mechanism import measured_sensitivity
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.rounding import sqrt_up

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixdp import InvalidParameterError, ShapeError
+from matrixdp import InvalidParameterError
+from matrixdp.errors import ShapeError
 from matrixdp.rounding import sqrt_down, sqrt_up
 from matrixdp.workloads import (
     Dense,

@@ -64,7 +64,7 @@ def audit_claim(
     The textbook formula at epsilon 10, where its proof does not reach:
 
     >>> import math
-    >>> from matrixdp import audit_claim
+    >>> from matrixdp.audit import audit_claim
     >>> scale = math.sqrt(2 * math.log(1.25 / 1e-5)) / 10
     >>> found = audit_claim(scale, 1.0, epsilon=10.0, delta=1e-5)
     >>> found.holds, round(found.true_delta, 7)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
+from matrixdp.baselines.classic import classic_noise_scale
+from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
 from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_number
 from matrixdp.privacy.accountants import (
@@ -24,8 +26,6 @@ from matrixdp.privacy.accountants import (
 from matrixdp.privacy.amplification import before_amplification, checked_sampling_rate
 from matrixdp.privacy.bound import privacy_bound
 from matrixdp.privacy.claims import best_equal_claims
-from matrixdp.privacy.classic import classic_noise_scale
-from matrixdp.privacy.mvg import Zeta, mvg_precision_budget
 from matrixdp.privacy.planner import ErrorMeasure
 from matrixdp.rounding import product_up, quotient_up, sqrt_up
 

@@ -28,12 +28,12 @@ from matrixdp.spectra import checked_matrix
 
 __all__ = [
     "EmpiricalAudit",
-    "Promising",
+    "HasGuarantee",
     "audit_mechanism",
     "check_samples",
     "exposed_difference",
-    "released",
-    "simulated",
+    "release_sampler",
+    "simulation_sampler",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -51,7 +51,7 @@ _SPREAD = 0.05
 _SMALLEST_BOUND = 1e-300
 
 
-class Promising(Protocol):
+class HasGuarantee(Protocol):
     """Whatever promises something: every `Mechanism`, and several of them together."""
 
     @property
@@ -94,18 +94,18 @@ class EmpiricalAudit:
         return self.epsilon > self.guarantee.epsilon or self.mu > self.guarantee.mu
 
 
-def simulated(mechanism: Mechanism, generator: np.random.Generator) -> Draw:
+def simulation_sampler(mechanism: Mechanism, generator: np.random.Generator) -> Draw:
     """Return how to draw from a mechanism's simulation: fast, and the same for the same seed."""
     return lambda matrix: np.asarray(mechanism.simulate(matrix, generator).array)
 
 
-def released(mechanism: Mechanism) -> Draw:
+def release_sampler(mechanism: Mechanism) -> Draw:
     """Return how to draw exact releases with fresh keys: what really leaves the mechanism."""
     return lambda matrix: np.asarray(mechanism.release(matrix).value)
 
 
 def audit_mechanism(
-    mechanism: Promising,
+    mechanism: HasGuarantee,
     matrix: Any,
     neighbour: Any,
     draw: Draw,
@@ -146,9 +146,9 @@ def audit_mechanism(
     >>> ball = mdp.FrobeniusBall(1.0, neighbouring="replace")
     >>> mechanism = mdp.IMGM(ball, mdp.Budget(1.0, 1e-5))
     >>> matrix = np.zeros((2, 2))
-    >>> found = mdp.audit_mechanism(
-    ...     mechanism, matrix, matrix + mdp.exposed_difference(mechanism, (2, 2)),
-    ...     mdp.simulated(mechanism, np.random.default_rng(1)), samples=4000,
+    >>> found = mdp.audit.audit_mechanism(
+    ...     mechanism, matrix, matrix + mdp.audit.exposed_difference(mechanism, (2, 2)),
+    ...     mdp.audit.simulation_sampler(mechanism, np.random.default_rng(1)), samples=4000,
     ... )
     >>> found.refuted, 0 < found.mu < mechanism.mu
     (False, True)

@@ -13,9 +13,12 @@ from matrixdp.audit.empirical import (
     audit_mechanism,
     check_samples,
     exposed_difference,
-    released,
-    simulated,
+    release_sampler,
+    simulation_sampler,
 )
+from matrixdp.baselines.analytic import AnalyticGaussian
+from matrixdp.baselines.classic import ClassicGaussian
+from matrixdp.baselines.mvg import MVG
 from matrixdp.cli.options import (
     AsJson,
     ColumnsOption,
@@ -30,11 +33,8 @@ from matrixdp.cli.options import (
 )
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import InvalidParameterError
-from matrixdp.mechanisms.analytic import AnalyticGaussian
-from matrixdp.mechanisms.classic import ClassicGaussian
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
-from matrixdp.mechanisms.mvg import MVG
 from matrixdp.noise import simulation_generator
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.budget import Budget
@@ -155,7 +155,7 @@ def _part(
         -0.5 * difference,
         0.5 * difference,
         difference,
-        released(made) if generator is None else simulated(made, generator),
+        release_sampler(made) if generator is None else simulation_sampler(made, generator),
     )
 
 

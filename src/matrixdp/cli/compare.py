@@ -21,7 +21,7 @@ from matrixdp.cli.options import (
     whole_number_option,
 )
 from matrixdp.cli.output import check_file, print_json, print_table
-from matrixdp.mechanisms.matrix_files import write_all
+from matrixdp.files.atomic import write_all
 from matrixdp.rounding import shown_up
 
 __all__ = ["compare"]

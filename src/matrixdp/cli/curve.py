@@ -11,7 +11,7 @@ import typer
 from matrixdp.cli.options import AsJson, Figure, Force, number_option, whole_number_option
 from matrixdp.cli.output import check_file, print_json, print_table
 from matrixdp.errors import InvalidParameterError
-from matrixdp.mechanisms.matrix_files import write_all
+from matrixdp.files.atomic import write_all
 from matrixdp.parameters import DELTA, EPSILON, MU, real_number
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.rounding import shown_up

@@ -10,16 +10,17 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from matrixdp.baselines.analytic import AnalyticGaussian
+from matrixdp.baselines.classic import ClassicGaussian
+from matrixdp.baselines.mvg import MVG
 from matrixdp.cli.options import AsJson
 from matrixdp.cli.output import print_json, print_table
-from matrixdp.mechanisms.analytic import AnalyticGaussian
-from matrixdp.mechanisms.classic import ClassicGaussian
+from matrixdp.files.atomic import check_target, write_all
+from matrixdp.files.statement import statement_path
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.matrix_files import MatrixFile, check_target, write_all
+from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.mechanisms.mvg import MVG
 from matrixdp.mechanisms.release import Release
-from matrixdp.mechanisms.statement import statement_path
 from matrixdp.privacy.budget import Budget
 from matrixdp.rounding import shown_up
 from matrixdp.sensitivity.sets import SymmetricBall

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.mechanisms.matrix_files import check_target
+from matrixdp.files.atomic import check_target
 
 __all__ = ["check_file", "print_json", "print_table"]
 

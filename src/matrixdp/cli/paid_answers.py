@@ -14,9 +14,9 @@ import typer
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import StorageError
-from matrixdp.mechanisms.answers_file import check_answers_target, save_answers
+from matrixdp.files.answers import check_answers_target, save_answers
+from matrixdp.files.statement import statement_path
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
-from matrixdp.mechanisms.statement import statement_path
 
 __all__ = ["answer_into"]
 

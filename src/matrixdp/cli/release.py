@@ -11,17 +11,14 @@ from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force, numb
 from matrixdp.cli.output import print_json
 from matrixdp.covariance import Covariance, Diagonal, Isotropic, SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.mechanisms.file_release import release_npy
+from matrixdp.files.atomic import check_target, write_all
+from matrixdp.files.matrices import FORMATS, read_matrix
+from matrixdp.files.npy_layout import read_layout
+from matrixdp.files.releases import encode_release
+from matrixdp.files.statement import statement_path
+from matrixdp.files.streamed_release import release_npy
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.matrix_files import (
-    FORMATS,
-    MatrixFile,
-    check_target,
-    read_matrix,
-    write_all,
-)
-from matrixdp.mechanisms.statement import statement_path
-from matrixdp.noise.npy_layout import read_layout
+from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee, checked_neighbouring
 from matrixdp.rounding import shown_up
@@ -232,7 +229,7 @@ def _release_in_memory(
     if target != _STREAM:
         released.save(target, force=force)
         return released.guarantee
-    data, statement = released.encode(f"stdout{suffix}")
+    data, statement = encode_release(released, f"stdout{suffix}")
     write_all([(beside, statement.encode())], force=force)
     try:
         _write_out(data)

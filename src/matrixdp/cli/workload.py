@@ -14,15 +14,16 @@ from matrixdp.cli.output import print_json, print_table
 from matrixdp.cli.paid_answers import answer_into
 from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload, workload_files
 from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.mechanisms.matrix_files import FORMATS, check_target, read_matrix
-from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
-from matrixdp.mechanisms.statement import statement_path
-from matrixdp.mechanisms.strategy_file import (
+from matrixdp.files.atomic import check_target
+from matrixdp.files.matrices import FORMATS, read_matrix
+from matrixdp.files.statement import statement_path
+from matrixdp.files.strategies import (
     check_strategy_target,
     load_strategy,
     save_strategy,
     stated_gap,
 )
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.rounding import shown_down, shown_up

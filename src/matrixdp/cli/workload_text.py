@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.mechanisms.matrix_files import FORMATS, read_matrix
+from matrixdp.files.matrices import FORMATS, read_matrix
 from matrixdp.workloads import (
     Dense,
     Factor,

@@ -4,7 +4,7 @@ numpy arrays and nested lists, pandas and polars data frames. Frames are recogni
 importing their library: whoever passes one has imported it already.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +13,29 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.mechanisms.matrix_files import MatrixFile
 from matrixdp.parameters import check_cells
 
-__all__ = ["LabelledMatrix"]
+__all__ = ["LabelledMatrix", "MatrixFile"]
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+@dataclass(frozen=True, repr=False)
+class MatrixFile:
+    """A matrix and the labels that a CSV file has around it."""
+
+    array: NDArray[Any]
+    columns: Sequence[str] | None = None
+    index: Sequence[str] | None = None
+    corner: str = ""
+
+    def __array__(self, *arguments: Any, **options: Any) -> NDArray[Any]:
+        """Return the matrix without its labels."""
+        return np.asarray(self.array, *arguments, **options)
+
+    def __repr__(self) -> str:
+        """Show the shape alone."""
+        return f"MatrixFile(shape={self.array.shape})"
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,7 +3,6 @@
 from matrixdp.noise.apply import ExactNoise, add_noise
 from matrixdp.noise.context import NOISE_VERSION, NoiseContext
 from matrixdp.noise.keys import NoiseStream, ReleaseKey
-from matrixdp.noise.npy_stream import add_noise_to_npy
 from matrixdp.noise.simulated import SimulatedValue, simulate_noise, simulation_generator
 
 __all__ = [
@@ -14,7 +13,6 @@ __all__ = [
     "ReleaseKey",
     "SimulatedValue",
     "add_noise",
-    "add_noise_to_npy",
     "simulate_noise",
     "simulation_generator",
 ]

@@ -1,6 +1,5 @@
 """Least squares without negative numbers, solved by exchanging which of them are 0."""
 
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -8,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from matrixdp.rounding import UNIT_ROUNDOFF
+
 __all__ = ["BoolArray", "Trial", "exchanged", "nearest_nonnegative"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-_UNIT = sys.float_info.epsilon / 2
 _MOST_EXCHANGES = 100
 # Full exchanges that may fail to lower the number of infeasible entries, before single ones.
 _PATIENCE = 3
@@ -132,5 +132,5 @@ def _moved(rows: FloatArray, free: FloatArray, positive: BoolArray) -> FloatArra
 def _slope(rows: FloatArray, moved: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return ``A^T A (x - x0)``, and how far from 0 it may be by rounding alone."""
     sizes = np.abs(rows)
-    rounding = 16 * _UNIT * (sizes.T @ (sizes @ np.abs(moved)))
+    rounding = 16 * UNIT_ROUNDOFF * (sizes.T @ (sizes @ np.abs(moved)))
     return np.asarray(rows.T @ (rows @ moved)), np.asarray(rounding)

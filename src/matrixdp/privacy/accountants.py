@@ -94,7 +94,7 @@ class SampledPlan:
 
     Examples
     --------
-    >>> from matrixdp import SampledPlan
+    >>> from matrixdp.privacy import SampledPlan
     >>> SampledPlan(noise_multiplier=1.0, sampling_rate=0.01, steps=100, neighbouring="replace")
     Traceback (most recent call last):
     ...
@@ -157,7 +157,7 @@ def plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant = Accou
 
     Examples
     --------
-    >>> from matrixdp import SampledPlan, plan_epsilon
+    >>> from matrixdp.privacy import SampledPlan, plan_epsilon
     >>> plan = SampledPlan(
     ...     noise_multiplier=20.0, sampling_rate=1.0, steps=25, neighbouring="replace"
     ... )
@@ -211,7 +211,7 @@ def noise_multiplier_for(
 
     Examples
     --------
-    >>> from matrixdp import noise_multiplier_for
+    >>> from matrixdp.privacy import noise_multiplier_for
     >>> multiplier = noise_multiplier_for(
     ...     1.0, 1e-5, sampling_rate=1.0, steps=25, neighbouring="replace"
     ... )

@@ -66,7 +66,7 @@ def amplified(
 
     Examples
     --------
-    >>> from matrixdp import amplified
+    >>> from matrixdp.privacy import amplified
     >>> amplified(1.0, 1e-5, sampling_rate=0.01, sampling="poisson").neighbouring
     'add-remove'
     >>> round(amplified(1.0, 1e-5, sampling_rate=0.01, sampling="poisson").epsilon, 5)
@@ -101,7 +101,7 @@ def before_amplification(
 
     Examples
     --------
-    >>> from matrixdp import before_amplification
+    >>> from matrixdp.privacy import before_amplification
     >>> rate = 256 / 55000
     >>> base = before_amplification(1.0, 1e-5, sampling_rate=rate, sampling="poisson")
     >>> round(base.epsilon, 2), round(1.0 / rate, 1)

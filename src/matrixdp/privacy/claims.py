@@ -89,7 +89,7 @@ def composed_epsilon(epsilon: float, steps: int, slack: float) -> float:
 
     Examples
     --------
-    >>> from matrixdp import composed_epsilon
+    >>> from matrixdp.privacy import composed_epsilon
     >>> round(composed_epsilon(0.1, 1000, 1e-6), 3), composed_epsilon(0.25, 4, 0.0)
     (21.618, 1.0)
     """
@@ -102,7 +102,7 @@ def composed_delta(delta: float, steps: int, slack: float) -> float:
 
     Examples
     --------
-    >>> from matrixdp import composed_delta
+    >>> from matrixdp.privacy import composed_delta
     >>> round(composed_delta(1e-8, 100, 1e-6), 12)
     1.999999e-06
     """
@@ -139,7 +139,7 @@ def equal_claims(epsilon: float, delta: float, steps: int, slack_share: float) -
 
     Examples
     --------
-    >>> from matrixdp import equal_claims
+    >>> from matrixdp.privacy import equal_claims
     >>> each = equal_claims(1.0, 1e-5, 100, slack_share=0.5)
     >>> round(each.epsilon, 5), round(each.delta, 10)
     (0.02118, 5e-08)
@@ -174,7 +174,8 @@ def best_equal_claims(
 
     Examples
     --------
-    >>> from matrixdp import best_equal_claims, privacy_bound
+    >>> from matrixdp import privacy_bound
+    >>> from matrixdp.privacy import best_equal_claims
     >>> each = best_equal_claims(1.0, 1e-5, 10, lambda e, d: 1 / privacy_bound(e, d))
     >>> round(each.epsilon, 5), each.slack  # ten releases are best added up
     (0.1, 0.0)

@@ -32,7 +32,7 @@ def composed_mu(mus: Iterable[float]) -> float:
 
     Examples
     --------
-    >>> from matrixdp import composed_mu
+    >>> from matrixdp.privacy import composed_mu
     >>> composed_mu([3.0, 4.0])
     5.0
     """

@@ -87,7 +87,8 @@ def plan_for_budget(
 
     Examples
     --------
-    >>> from matrixdp import Budget, ErrorMeasure, plan_for_budget
+    >>> from matrixdp import Budget, plan_for_budget
+    >>> from matrixdp.privacy import ErrorMeasure
     >>> plan = plan_for_budget(Budget(1.0, 1e-5), rows=100, columns=20, sensitivity=1.0)
     >>> round(plan.noise_scale, 4), round(plan.error(ErrorMeasure.FROBENIUS), 1)
     (3.7306, 166.8)
@@ -141,7 +142,8 @@ def plan_for_error(
 
     Examples
     --------
-    >>> from matrixdp import ErrorMeasure, plan_for_error
+    >>> from matrixdp import plan_for_error
+    >>> from matrixdp.privacy import ErrorMeasure
     >>> plan = plan_for_error(
     ...     10.0, ErrorMeasure.LARGEST, delta=1e-5, rows=100, columns=20, sensitivity=1.0
     ... )

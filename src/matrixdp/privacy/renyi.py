@@ -31,7 +31,7 @@ def renyi_divergence(mu: float, order: float) -> float:
 
     Examples
     --------
-    >>> from matrixdp import renyi_divergence
+    >>> from matrixdp.privacy import renyi_divergence
     >>> renyi_divergence(mu=0.5, order=8.0)
     1.0
     """
@@ -80,7 +80,8 @@ def renyi_epsilon(mu: float, delta: float) -> float:
 
     Examples
     --------
-    >>> from matrixdp import privacy_epsilon, renyi_epsilon
+    >>> from matrixdp import privacy_epsilon
+    >>> from matrixdp.privacy import renyi_epsilon
     >>> round(privacy_epsilon(0.268, 1e-5), 3), round(renyi_epsilon(0.268, 1e-5), 3)
     (1.0, 1.092)
     """

@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.rounding import raised
+from matrixdp.rounding import inflated
 
 __all__ = ["LARGEST_ORDER", "sampled_divergence"]
 
@@ -68,11 +68,11 @@ def sampled_divergence(noise_multiplier: float, sampling_rate: float, order: flo
     logs = _log_excess(shift, sampling_rate, order) - 0.5 * points * points
     largest = float(np.max(logs))
     if largest == -math.inf:
-        return raised(0.0, _UNITS)
+        return inflated(0.0, _UNITS)
     total = math.fsum(np.exp(logs - largest)) * step / math.sqrt(2.0 * math.pi)
     log_of_excess = largest + math.log(total)
     # log(1 + e^x), which is e^x where that is small and x where it is large.
-    return raised(float(np.logaddexp(0.0, log_of_excess)) / (order - 1.0), _UNITS)
+    return inflated(float(np.logaddexp(0.0, log_of_excess)) / (order - 1.0), _UNITS)
 
 
 def _log_excess(shift: FloatArray, rate: float, order: float) -> FloatArray:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import check_cells, listed, positive_integer
+from matrixdp.parameters import check_cells, members_of, positive_integer
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = ["histogram"]
@@ -38,7 +38,7 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
     >>> histogram([[0, 1], [2, 1], [0, 1]], [3, 2]).tolist()
     [[0, 2], [0, 0], [0, 1]]
     """
-    members = listed(dimensions, "dimensions", "the numbers of cells, such as [3, 2]")
+    members = members_of(dimensions, "dimensions", "the numbers of cells, such as [3, 2]")
     sizes = tuple(positive_integer(size, "dimensions") for size in members)
     if not sizes or not math.prod(sizes) <= LARGEST_HISTOGRAM:
         raise InvalidParameterError(

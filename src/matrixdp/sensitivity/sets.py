@@ -7,7 +7,6 @@ variance that keeps the radius at a budget's mu.
 """
 
 import math
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,15 +25,13 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import positive_number
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
-from matrixdp.rounding import quotient_up, raised, ratio_up
+from matrixdp.rounding import inflated, quotient_up, ratio_up
 from matrixdp.spectra import positive_vector
 
 __all__ = ["Box", "FrobeniusBall", "Radius", "RowBounds", "SensitivitySet", "SymmetricBall"]
 
 FloatArray = NDArray[np.float64]
 Shape = tuple[int, int]
-
-_UNIT = sys.float_info.epsilon / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +136,7 @@ class SymmetricBall:
                 smallest = covariance.smallest_singular_value
                 squares = np.square(smallest / covariance.entry_scales((size, size)))
                 worst = math.sqrt(float(np.max((squares + squares.T) / 2)))
-                return Radius(raised(ratio_up([self.bound, worst], smallest), 16), exact=True)
+                return Radius(inflated(ratio_up([self.bound, worst], smallest), 16), exact=True)
             case _:
                 whole = quotient_up(self.bound, covariance.smallest_singular_value)
                 same = isinstance(covariance, Kronecker) and np.array_equal(
@@ -203,7 +200,7 @@ class RowBounds:
             case Diagonal():
                 _check_sides(covariance.scales.shape[0], len(self.bounds), "rows")
                 weakest = covariance.scales.min(axis=1)
-                return Radius(raised(float(np.max(self.bounds / weakest)), 4), exact=True)
+                return Radius(inflated(float(np.max(self.bounds / weakest)), 4), exact=True)
             case Kronecker():
                 _check_sides(len(covariance.row_covariance), len(self.bounds), "rows", full=True)
                 least, most = (
@@ -226,7 +223,7 @@ class RowBounds:
             return 0.0
         worst = float(np.max(relative * np.sqrt(shares)))
         factors = [size, worst, math.sqrt(precision)]
-        return raised(ratio_up(factors, math.sqrt(smallest)), 16)
+        return inflated(ratio_up(factors, math.sqrt(smallest)), 16)
 
     def best_covariance(self, budget: Budget) -> Diagonal:
         """Return row scales ``bounds / mu``."""
@@ -297,13 +294,13 @@ class Box:
                 largest, relative = _normalised(self.bounds)
                 corner = math.sqrt(float(np.sum(np.square(relative))))
                 value = ratio_up([largest, corner], covariance.scale)
-                return Radius(raised(value, size + 16), exact=True)
+                return Radius(inflated(value, size + 16), exact=True)
             case Diagonal():
                 _check_sides(covariance.scales.shape[1], size, "columns")
                 largest, relative = _normalised(self.bounds / covariance.scales)
                 corners = np.sum(np.square(relative), axis=1)
                 value = largest * math.sqrt(float(np.max(corners)))
-                return Radius(raised(value, size + 16), exact=True)
+                return Radius(inflated(value, size + 16), exact=True)
             case Kronecker():
                 _check_sides(len(covariance.column_covariance), size, "columns", full=True)
                 rows, columns = covariance.row_inverse, covariance.column_inverse
@@ -327,7 +324,7 @@ class Box:
         if not (corner > 0.0 and row_precision > 0.0):
             return 0.0
         value = ratio_up([largest, math.sqrt(row_precision), math.sqrt(corner)], 1.0)
-        return raised(value, 2 * len(relative) + 64)
+        return inflated(value, 2 * len(relative) + 64)
 
     def best_covariance(self, budget: Budget) -> Diagonal:
         """Return the column scales of least weighted variance."""
@@ -343,7 +340,7 @@ def _normalised(values: FloatArray) -> tuple[float, FloatArray]:
     """Return the largest value and all values over it, whose squares cannot over- or underflow."""
     largest = float(np.max(values))
     if not largest > 0.0:
-        return 0.0, np.zeros_like(values)  # underflowed: `raised` bounds what is left
+        return 0.0, np.zeros_like(values)  # underflowed: `inflated` bounds what is left
     return largest, values / largest
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import listed, positive_integer
+from matrixdp.parameters import members_of, positive_integer
 from matrixdp.workloads.operator import Factor, Workload
 from matrixdp.workloads.ranges import Identity, Total
 
@@ -36,7 +36,7 @@ class Product(Workload):
     factors: tuple[Factor, ...]
 
     def __init__(self, factors: Sequence[Factor]) -> None:
-        parts = listed(factors, "factors", "one workload per attribute, such as [Prefix(3)]")
+        parts = members_of(factors, "factors", "one workload per attribute, such as [Prefix(3)]")
         if not parts:
             raise InvalidParameterError("factors=() is empty: pass one workload per attribute")
         for part in parts:
@@ -76,7 +76,7 @@ class Union(Workload):
     parts: tuple[Workload, ...]
 
     def __init__(self, parts: Sequence[Workload]) -> None:
-        members = listed(parts, "parts", "workloads, such as [Prefix(3), Total(3)]")
+        members = members_of(parts, "parts", "workloads, such as [Prefix(3), Total(3)]")
         if not members:
             raise InvalidParameterError("parts=() is empty: pass at least one workload")
         for member in members:
@@ -119,11 +119,11 @@ def marginals(dimensions: Sequence[int], kept: Iterable[Sequence[int]]) -> Union
     >>> marginals([10, 20, 30], combinations(range(3), 2)).rows
     1100
     """
-    given = listed(dimensions, "dimensions", "the numbers of cells, such as [2, 3]")
+    given = members_of(dimensions, "dimensions", "the numbers of cells, such as [2, 3]")
     sizes = tuple(positive_integer(size, "dimensions") for size in given)
     if not sizes:
         raise InvalidParameterError("dimensions=() is empty: pass a number of cells per attribute")
-    groups = listed(kept, "kept", "the attributes of each table, such as [(0,), (0, 1)]")
+    groups = members_of(kept, "kept", "the attributes of each table, such as [(0,), (0, 1)]")
     if not groups:
         raise InvalidParameterError("kept=() is empty: pass at least one table, such as [(0,)]")
     tables = []
@@ -143,7 +143,7 @@ def marginals(dimensions: Sequence[int], kept: Iterable[Sequence[int]]) -> Union
 def _attributes(group: Any, count: int) -> set[int]:
     """Return the attributes of one table, or refuse what does not name each of them once."""
     members = tuple(group) if isinstance(group, set | frozenset) else group
-    wanted = listed(members, "a table in kept", "its attributes, such as (0,) for the first")
+    wanted = members_of(members, "a table in kept", "its attributes, such as (0,) for the first")
     for number in wanted:
         whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
         if not whole or not 0 <= number < count:

@@ -7,7 +7,6 @@ product of one `Factor` per attribute, and everything here is computed through t
 
 import abc
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import finite_array
+from matrixdp.rounding import UNIT_ROUNDOFF
 
 __all__ = [
     "LARGEST_EXPLICIT",
@@ -47,7 +47,6 @@ MOST_ANSWERS = 2**28
 MOST_ATTRIBUTES = 64
 """The most axes of an array in numpy."""
 
-_UNIT = sys.float_info.epsilon / 2
 _LARGEST_EXACT = 2.0**53
 
 
@@ -215,7 +214,7 @@ class Workload(abc.ABC):
         worst = max(math.prod(1.0 + factor.gram_error for factor in term) for term in terms) - 1.0
         if worst == 0.0 and self.frobenius_squared() < _LARGEST_EXACT:
             return 0.0
-        return worst + (len(terms) + len(self.dimensions) + 2) * _UNIT
+        return worst + (len(terms) + len(self.dimensions) + 2) * UNIT_ROUNDOFF
 
     def column_norms_squared(self) -> FloatArray:
         """Return the squared norm of every column of W: what one record changes, squared.
@@ -328,4 +327,4 @@ def product_rounding(rows: int, squares: float, *, whole: bool) -> float:
     Entry (i, j) is off by at most ``(rows + 2) u |w_i|^T |w_j|``, and the Frobenius norm of
     ``|W|^T |W|`` is at most the trace. Whole numbers below 2**53 have no error.
     """
-    return 0.0 if whole and squares < _LARGEST_EXACT else (rows + 2) * _UNIT
+    return 0.0 if whole and squares < _LARGEST_EXACT else (rows + 2) * UNIT_ROUNDOFF

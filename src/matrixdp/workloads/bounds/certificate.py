@@ -1,20 +1,19 @@
 """How good a strategy is, and how good any could be."""
 
 import math
-import sys
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
 
 from matrixdp.errors import CalibrationError
+from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
 from matrixdp.workloads.operator import FloatArray, Workload
 from matrixdp.workloads.search.dual import DualPoint
 
 __all__ = ["Certificate", "certified_bound", "certified_bound_from_queries", "svd_bound"]
 
-_UNIT = sys.float_info.epsilon / 2
 _RANK_TOLERANCE = 2.0**-48
 _ROUNDING_OF_VALUES = 1e-9
 _WRITTEN_OUT = 2048
@@ -71,8 +70,8 @@ def certified_bound(gram: FloatArray, gram_error: float, point: DualPoint) -> fl
     # The two roundings of every entry of K are allowed for where its decomposition is verified.
     error = gram_error * float(np.max(point.weights)) * float(np.trace(gram)) * (1.0 + 1e-12)
     bounds = semidefinite_eigenvalue_bounds(scaled, np.square(point.roots), point.vectors, error)
-    roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * _UNIT)
-    return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * _UNIT)
+    roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * UNIT_ROUNDOFF)
+    return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * UNIT_ROUNDOFF)
 
 
 def certified_bound_from_queries(
@@ -97,9 +96,11 @@ def certified_bound_from_queries(
     left, _, right = linalg.svd(scaled, full_matrices=False, check_finite=False)
     roots = nuclear_norm_lower_bound(scaled, left, right)
     # ||E||_* <= rank^(1/2) ||E||_F for what rounding has changed.
-    lost = 2 * roundings * _UNIT * math.sqrt(min(scaled.shape)) * float(np.linalg.norm(scaled))
+    lost = (
+        2 * roundings * UNIT_ROUNDOFF * math.sqrt(min(scaled.shape)) * float(np.linalg.norm(scaled))
+    )
     roots = max(roots - lost, 0.0)
-    return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * _UNIT)
+    return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * UNIT_ROUNDOFF)
 
 
 def svd_bound(workload: Workload) -> float:

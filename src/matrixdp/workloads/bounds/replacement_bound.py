@@ -7,11 +7,11 @@ and by the Cauchy-Schwarz inequality of nuclear norms, ``||W F||_*^2 <= tr(G Q^+
 """
 
 import math
-import sys
 
 import numpy as np
 from scipy import linalg
 
+from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.search.bases import eigenvectors
@@ -21,7 +21,6 @@ from matrixdp.workloads.strategies.strategy import MOST_PAIRS
 
 __all__ = ["bound_from_pairs", "bound_from_spectra"]
 
-_UNIT = sys.float_info.epsilon / 2
 _GRID = 2.0**38
 _HALF_GRID = 2.0**19
 _LARGEST_EXACT = 2.0**53
@@ -42,10 +41,15 @@ def bound_from_pairs(explicit: Explicit, laplacian: FloatArray) -> float:
     roots = _roots_from_queries(explicit, side) if explicit.queries else _roots(explicit, side)
     count = side.shape[1]
     product = side @ side.T
-    rounding = (count + 4) * _UNIT * (np.abs(side) @ np.abs(side.T)) * (1.0 + count * _UNIT)
+    rounding = (
+        (count + 4)
+        * UNIT_ROUNDOFF
+        * (np.abs(side) @ np.abs(side.T))
+        * (1.0 + count * UNIT_ROUNDOFF)
+    )
     weights = np.triu(np.maximum(rounding - product, 0.0), 1)
-    reach = math.fsum(np.sum(weights, axis=1).tolist()) * (1.0 + (len(side) + 4) * _UNIT)
-    return roots**2 / reach * (1.0 - 8 * _UNIT) if reach > 0.0 else 0.0
+    reach = math.fsum(np.sum(weights, axis=1).tolist()) * (1.0 + (len(side) + 4) * UNIT_ROUNDOFF)
+    return roots**2 / reach * (1.0 - 8 * UNIT_ROUNDOFF) if reach > 0.0 else 0.0
 
 
 def bound_from_spectra(workload: Workload) -> float:
@@ -61,7 +65,7 @@ def bound_from_spectra(workload: Workload) -> float:
         spectra = [_sum_and_largest(factor) for factor in term]
         roots = math.prod(lower for lower, _ in spectra)
         largest = math.prod(upper for _, upper in spectra)
-        rest = max(roots - largest * (1.0 + 4 * len(term) * _UNIT), 0.0)
+        rest = max(roots - largest * (1.0 + 4 * len(term) * UNIT_ROUNDOFF), 0.0)
         total += 2.0 * rest**2 / (workload.cells - 1)
     return max(total * (1.0 - 2.0**-44), _largest_distance_squared(workload))
 
@@ -70,7 +74,7 @@ def _largest_distance_squared(workload: Workload) -> float:
     """Return a lower bound of the largest squared distance of two columns of W."""
     if workload.cells > MOST_PAIRS:
         return 0.0
-    error = 4.0 * (workload.gram_error + 4 * _UNIT) * workload.frobenius_squared()
+    error = 4.0 * (workload.gram_error + 4 * UNIT_ROUNDOFF) * workload.frobenius_squared()
     return max(direct_reach_squared(workload, "replace") - error * (1.0 + 2.0**-40), 0.0)
 
 
@@ -93,11 +97,11 @@ def _roots_from_queries(explicit: Explicit, side: FloatArray) -> float:
     queries = queries - queries[:, :1]
     image = queries @ side
     spread = ((side.shape[0] + 4) * np.abs(queries) + written) @ np.abs(side)
-    rounding = _UNIT * float(np.linalg.norm(spread)) * (1.0 + 1e-6)
+    rounding = UNIT_ROUNDOFF * float(np.linalg.norm(spread)) * (1.0 + 1e-6)
     left, _, right = linalg.svd(image, full_matrices=False, check_finite=False)
     lost = math.sqrt(min(image.shape)) * rounding
     roots = nuclear_norm_lower_bound(image, left, right)
-    return max(float(roots - lost), 0.0) * (1.0 - 4 * _UNIT)
+    return max(float(roots - lost), 0.0) * (1.0 - 4 * UNIT_ROUNDOFF)
 
 
 def _roots(explicit: Explicit, side: FloatArray) -> float:
@@ -105,13 +109,13 @@ def _roots(explicit: Explicit, side: FloatArray) -> float:
     image, image_error = _image(explicit.gram, side)
     product = side.T @ image
     product = (product + product.T) / 2.0
-    spread = np.abs(side.T) @ ((len(side) + 4) * _UNIT * np.abs(image) + image_error)
+    spread = np.abs(side.T) @ ((len(side) + 4) * UNIT_ROUNDOFF * np.abs(image) + image_error)
     stretch = float(np.sum(np.square(side)))
     error = float(np.linalg.norm(spread))
     error += explicit.gram_error * float(np.trace(explicit.gram)) * stretch
     values, vectors = eigenvectors(product.copy())
     bounds = semidefinite_eigenvalue_bounds(product, values, vectors, error * (1.0 + 1e-6))
-    return math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * _UNIT)
+    return math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * UNIT_ROUNDOFF)
 
 
 def _image(gram: FloatArray, side: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -127,9 +131,9 @@ def _image(gram: FloatArray, side: FloatArray) -> tuple[FloatArray, FloatArray]:
     digits = max(float(np.max(np.abs(high))), float(np.max(np.abs(low))))
     if np.array_equal(gram, np.rint(gram)) and largest * digits < _LARGEST_EXACT / 2:
         image = ((gram @ high) * _HALF_GRID + gram @ low) / _GRID
-        return image, _UNIT * np.abs(image)
+        return image, UNIT_ROUNDOFF * np.abs(image)
     image = gram @ side
-    return image, (len(side) + 4) * _UNIT * (np.abs(gram) @ np.abs(side))
+    return image, (len(side) + 4) * UNIT_ROUNDOFF * (np.abs(gram) @ np.abs(side))
 
 
 def _sum_and_largest(factor: Factor) -> tuple[float, float]:
@@ -138,10 +142,10 @@ def _sum_and_largest(factor: Factor) -> tuple[float, float]:
     The largest eigenvalue is at most the trace less lower bounds of all the others.
     """
     gram = factor.gram()
-    trace = math.fsum(np.diagonal(gram).tolist()) * (1.0 + 2 * _UNIT)
+    trace = math.fsum(np.diagonal(gram).tolist()) * (1.0 + 2 * UNIT_ROUNDOFF)
     error = factor.gram_error * trace
     values, vectors = eigenvectors(gram.copy())
     bounds = semidefinite_eigenvalue_bounds(gram, values, vectors, error)
     largest = trace * (1.0 + factor.gram_error) - math.fsum(bounds[:-1].tolist())
-    roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 8 * _UNIT)
-    return roots, math.sqrt(largest + 4 * _UNIT * trace) * (1.0 + 8 * _UNIT)
+    roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 8 * UNIT_ROUNDOFF)
+    return roots, math.sqrt(largest + 4 * UNIT_ROUNDOFF * trace) * (1.0 + 8 * UNIT_ROUNDOFF)

@@ -16,12 +16,12 @@ the parts do not need the same directions. For totals ``K_i^(1/2) = s s^T / |s|`
 """
 
 import math
-import sys
 from collections.abc import Sequence
 
 import numpy as np
 from scipy import linalg
 
+from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import semidefinite_root
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
@@ -30,7 +30,6 @@ from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = ["cell_weights", "union_bound", "weights_of_optimum"]
 
-_UNIT = sys.float_info.epsilon / 2
 _TO_DIFFER = 2
 
 
@@ -94,7 +93,7 @@ def union_bound(workload: Workload, weights: Sequence[FloatArray]) -> float:
             return 0.0
         shares = sum(errors[term] / total for (_, errors), total in zip(parts, sums, strict=True))
         lost += math.prod(sums) * math.expm1(shares) * (1.0 + 1e-6)
-    rounded = 1.0 - 4 * (len(columns[0]) + 4 * len(columns) + 512) * _UNIT
+    rounded = 1.0 - 4 * (len(columns[0]) + 4 * len(columns) + 512) * UNIT_ROUNDOFF
     found = max(float(np.sum(np.sqrt(squares, out=squares))) * rounded - lost, 0.0)
     size = math.prod(math.fsum(np.square(side).tolist()) for side in sides)
     return found**2 / size * rounded
@@ -113,7 +112,7 @@ def _traces(
     apart = len(asked) < len(roots)
     vectors = _directions(sides, asked, apart=apart)
     count = len(sides)
-    rounding = 4 * (count + 4) ** 2 * _UNIT
+    rounding = 4 * (count + 4) ** 2 * UNIT_ROUNDOFF
     defect = float(np.linalg.norm(vectors.T @ vectors - np.eye(count))) + rounding
     found, errors = {}, {}
     for factor, (root, distance) in roots.items():
@@ -132,12 +131,14 @@ def _root(factor: Factor, sides: FloatArray) -> tuple[FloatArray, float]:
     """Return ``K^(1/2)`` and a bound of its error in Frobenius norm."""
     if isinstance(factor, Total):
         length = float(np.linalg.norm(sides))
-        return np.outer(sides, sides) / length, 2 * (len(sides) + 8) * _UNIT * length
+        return np.outer(sides, sides) / length, 2 * (len(sides) + 8) * UNIT_ROUNDOFF * length
     gram = factor.gram()
     scaled = sides[:, None] * gram * sides
     # Three roundings per entry of K, whose Frobenius norm is at most its trace; and G's own.
     spread = float(np.max(np.square(sides))) * float(np.trace(gram))
-    error = (4 * _UNIT * float(np.trace(scaled)) + factor.gram_error * spread) * (1.0 + 1e-6)
+    error = (4 * UNIT_ROUNDOFF * float(np.trace(scaled)) + factor.gram_error * spread) * (
+        1.0 + 1e-6
+    )
     return semidefinite_root((scaled + scaled.T) / 2, error)
 
 

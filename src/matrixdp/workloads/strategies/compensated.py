@@ -1,15 +1,14 @@
 """Matrix products whose rounding error is next to nothing, so that privacy can afford it."""
 
-import sys
-
 import numpy as np
 from numpy.typing import NDArray
+
+from matrixdp.rounding import UNIT_ROUNDOFF
 
 __all__ = ["compensated_error", "compensated_product"]
 
 FloatArray = NDArray[np.float64]
 
-_UNIT = sys.float_info.epsilon / 2
 _SPLITTER = 2.0**27 + 1.0
 
 
@@ -51,8 +50,8 @@ def compensated_error(terms: int) -> float:
     It is ``u + gamma^2`` with ``gamma = k u / (1 - k u)`` and k one more than the number of terms
     (Ogita, Rump and Oishi 2005, Proposition 5.5), rounded up.
     """
-    gamma = (terms + 1) * _UNIT / (1.0 - (terms + 1) * _UNIT)
-    return (_UNIT + gamma**2) * (1.0 + 8 * _UNIT)
+    gamma = (terms + 1) * UNIT_ROUNDOFF / (1.0 - (terms + 1) * UNIT_ROUNDOFF)
+    return (UNIT_ROUNDOFF + gamma**2) * (1.0 + 8 * UNIT_ROUNDOFF)
 
 
 def _split(values: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -8,19 +8,18 @@ the rest of c is negative, at least as large).
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.workloads.operator import FloatArray
 from matrixdp.workloads.strategies.blocks import run_starts
 
 __all__ = ["product_diameter_squared", "smallest_inner_product"]
 
-_UNIT = sys.float_info.epsilon / 2
 # Squared norms are told apart up to so many different ones, and rounded up beyond.
 _MOST_LEVELS = 256
 _COARSE = 32
@@ -123,14 +122,14 @@ def smallest_inner_product(factors: Sequence[FloatArray], weights: FloatArray) -
     for corners in boxes:
         values = np.tensordot(values, corners, axes=(0, 1))
         sizes = np.tensordot(sizes, np.max(np.abs(corners), axis=0), axes=(0, 0))
-    margin = 8 * _UNIT * sum(len(factor) + _SAME for factor in factors) * float(sizes)
+    margin = 8 * UNIT_ROUNDOFF * sum(len(factor) + _SAME for factor in factors) * float(sizes)
     return float(np.min(values)) - margin
 
 
 def _ends(values: FloatArray, size: float) -> tuple[float, float]:
     """Return the least and the largest of numbers, or one of them if only rounding tells them."""
     low, high = float(np.min(values)), float(np.max(values))
-    return (low, low) if high - low <= _SAME * _UNIT * size else (low, high)
+    return (low, low) if high - low <= _SAME * UNIT_ROUNDOFF * size else (low, high)
 
 
 def _boxes(factor: FloatArray, starts: NDArray[np.intp]) -> FloatArray:

@@ -4,7 +4,6 @@ McKenna, Miklau, Hay and Machanavajjhala (2018) call such a strategy a union of 
 """
 
 import math
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator, lsmr
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, MOST_ANSWERS, FloatArray
 from matrixdp.workloads.strategies.strategy import (
     MOST_PAIRS,
@@ -26,7 +26,6 @@ from matrixdp.workloads.strategies.strategy import (
 
 __all__ = ["AnyStrategy", "StackedStrategy", "scaled", "squared_diameter"]
 
-_UNIT = sys.float_info.epsilon / 2
 _TOGETHER = 256
 # Of the size of the residual times that of A: what is left of the slope where the search ends.
 _SLOPE = 1e-10
@@ -198,11 +197,11 @@ class StackedStrategy:
 
     @cached_property
     def _largest_norm(self) -> float:
-        return checked_norm(math.sqrt(_largest_square(self.parts)) * (1.0 + 2 * _UNIT))
+        return checked_norm(math.sqrt(_largest_square(self.parts)) * (1.0 + 2 * UNIT_ROUNDOFF))
 
     @cached_property
     def _diameter(self) -> float:
-        return checked_diameter(math.sqrt(squared_diameter(self.parts)) * (1.0 + 2 * _UNIT))
+        return checked_diameter(math.sqrt(squared_diameter(self.parts)) * (1.0 + 2 * UNIT_ROUNDOFF))
 
 
 AnyStrategy = Strategy | StackedStrategy
@@ -226,14 +225,14 @@ def _largest_square(parts: Sequence[Strategy]) -> float:
     """
     if parts[0].shape[1] > LARGEST_HISTOGRAM:
         squares = math.fsum(part.sensitivity("add-remove") ** 2 for part in parts)
-        return squares * (1.0 + 4 * _UNIT)
+        return squares * (1.0 + 4 * UNIT_ROUNDOFF)
     total = np.zeros(parts[0].dimensions)
     for part in parts:
         product = np.ones(())
         for factor in part.factors:
             product = np.multiply.outer(product, np.sum(np.square(factor), axis=0))
         total += product
-    return float(total.max()) * (1.0 + (2 * _roundings(parts) + 8) * _UNIT)
+    return float(total.max()) * (1.0 + (2 * _roundings(parts) + 8) * UNIT_ROUNDOFF)
 
 
 def squared_diameter(parts: Sequence[Strategy]) -> float:
@@ -248,7 +247,7 @@ def squared_diameter(parts: Sequence[Strategy]) -> float:
     if varied[0].shape[1] <= MOST_PAIRS:
         return _largest_squared_distance(varied)
     alone = math.fsum(part.sensitivity("replace") ** 2 for part in varied)
-    return min(alone, 4.0 * _largest_square(varied)) * (1.0 + 4 * _UNIT)
+    return min(alone, 4.0 * _largest_square(varied)) * (1.0 + 4 * UNIT_ROUNDOFF)
 
 
 def _largest_squared_distance(parts: Sequence[Strategy]) -> float:
@@ -270,8 +269,8 @@ def _largest_squared_distance(parts: Sequence[Strategy]) -> float:
             distances += square[block, None] + square - 2.0 * inner
         largest = max(largest, float(distances.max()))
     norms = math.fsum(float(square.max()) for square in squares)
-    margin = 8 * (_roundings(parts) + 8) * _UNIT * norms
-    return (largest + margin) * (1.0 + 4 * _UNIT)
+    margin = 8 * (_roundings(parts) + 8) * UNIT_ROUNDOFF * norms
+    return (largest + margin) * (1.0 + 4 * UNIT_ROUNDOFF)
 
 
 def _products(rows: Sequence[FloatArray]) -> FloatArray:

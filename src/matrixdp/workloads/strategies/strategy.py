@@ -1,7 +1,6 @@
 """Strategies: what is measured with noise, and how histograms are estimated from it."""
 
 import math
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from scipy import linalg
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import checked_matrix
 from matrixdp.workloads.operator import FloatArray, along_axes
 from matrixdp.workloads.strategies.blocks import measured_blocks
@@ -27,7 +27,6 @@ LARGEST_TOTAL = 2**30
 MOST_PAIRS = 8192
 """The most cells of which every pair is looked at."""
 
-_UNIT = sys.float_info.epsilon / 2
 _SMALLEST_FLOAT = math.ulp(0.0)
 # Within these no square or product underflows by more than the bounds below are rounded up.
 _LARGEST_ENTRY = 2.0**20
@@ -143,8 +142,8 @@ class Strategy:
         ``prod(1 + e) - 1 <= sum(e) + sum(e)^2``.
         """
         errors = [compensated_error(factor.shape[1]) for factor in self.factors]
-        total = sum(errors) + (0.0 if self.weights is None else _UNIT)
-        return (total + total**2) * (1.0 + (len(errors) + 4) * _UNIT)
+        total = sum(errors) + (0.0 if self.weights is None else UNIT_ROUNDOFF)
+        return (total + total**2) * (1.0 + (len(errors) + 4) * UNIT_ROUNDOFF)
 
     @cached_property
     def rounded_norm(self) -> float:
@@ -210,14 +209,14 @@ class Strategy:
     def _norm_of(self, factors: Sequence[FloatArray], weights: FloatArray | None) -> float:
         """Return an upper bound of the largest norm of a column of some or all rows."""
         squares = [np.square(factor) for factor in factors]
-        slack = 1.0 + (2 * sum(self.layout) + 8 * len(squares) + 8) * _UNIT
+        slack = 1.0 + (2 * sum(self.layout) + 8 * len(squares) + 8) * UNIT_ROUNDOFF
         if weights is None:
             square = math.prod(float(part.sum(axis=0).max()) for part in squares)
         else:
             maps = [lambda array, m=part: np.tensordot(m.T, array, 1) for part in squares]
             square = float(along_axes(maps, np.square(weights)).max())
         underflow = 4 * math.prod(self.layout) * _SMALLEST_FLOAT
-        return math.sqrt(square * slack + underflow) * (1.0 + 2 * _UNIT)
+        return math.sqrt(square * slack + underflow) * (1.0 + 2 * UNIT_ROUNDOFF)
 
     @cached_property
     def _diameter(self) -> float:
@@ -226,13 +225,13 @@ class Strategy:
             # The others only stretch it: what all columns share stays out of the arithmetic.
             same = [factor[:, :1] for factor in self.factors if _columns_are_equal(factor)]
             stretch = math.prod(float(np.sum(np.square(column))) for column in same)
-            stretch *= 1.0 + (2 * sum(self.layout) + 8 * len(same) + 8) * _UNIT
+            stretch *= 1.0 + (2 * sum(self.layout) + 8 * len(same) + 8) * UNIT_ROUNDOFF
             own = _pairwise_diameter(varied[0], 0) if varied else 0.0
-            diameter = own * math.sqrt(stretch) * (1.0 + 4 * _UNIT)
+            diameter = own * math.sqrt(stretch) * (1.0 + 4 * UNIT_ROUNDOFF)
         elif self.shape[1] <= MOST_PAIRS:
             diameter = _pairwise_diameter(self.written_out(), len(self.factors) + 2)
         else:
-            diameter = math.sqrt(self._diameter_squared()) * (1.0 + 8 * _UNIT)
+            diameter = math.sqrt(self._diameter_squared()) * (1.0 + 8 * UNIT_ROUNDOFF)
         return checked_diameter(diameter)
 
     def _diameter_squared(self) -> float:
@@ -242,13 +241,13 @@ class Strategy:
         ``(rows + 2) u`` of their largest entry, which is on the diagonal.
         """
         if self.weights is not None:
-            largest = self._largest_norm**2 * (1.0 + 4 * _UNIT)
+            largest = self._largest_norm**2 * (1.0 + 4 * UNIT_ROUNDOFF)
             smallest = smallest_inner_product(self.factors, self.weights)
-            return 2.0 * (largest - max(smallest, -largest)) * (1.0 + 4 * _UNIT)
+            return 2.0 * (largest - max(smallest, -largest)) * (1.0 + 4 * UNIT_ROUNDOFF)
         grams = [factor.T @ factor for factor in self.factors]
         sizes = math.prod(float(np.max(np.diagonal(gram))) for gram in grams)
-        margin = 8 * _UNIT * sum(rows + 8 for rows in self.layout) * sizes
-        return (product_diameter_squared(grams) + margin) * (1.0 + 4 * _UNIT)
+        margin = 8 * UNIT_ROUNDOFF * sum(rows + 8 for rows in self.layout) * sizes
+        return (product_diameter_squared(grams) + margin) * (1.0 + 4 * UNIT_ROUNDOFF)
 
     def written_out(self) -> FloatArray:
         """Return ``A`` as a matrix; products and weights round its entries."""
@@ -281,10 +280,10 @@ def _pairwise_diameter(matrix: FloatArray, roundings: int) -> float:
         products = differences[:, block].T @ differences
         largest = max(largest, float(np.max(squares[block, None] + squares - 2.0 * products)))
     # Inner products and norms are off by rows * u of the norms, the differences by u of themselves.
-    margin = 8 * (len(matrix) + 16) * _UNIT * float(squares.max())
-    entries = 8 * roundings * _UNIT * float(np.linalg.norm(matrix, axis=0).max())
-    diameter = math.ldexp(math.sqrt(largest + margin) * (1.0 + 4 * _UNIT), exponent)
-    return (diameter + entries) * (1.0 + 2 * _UNIT)
+    margin = 8 * (len(matrix) + 16) * UNIT_ROUNDOFF * float(squares.max())
+    entries = 8 * roundings * UNIT_ROUNDOFF * float(np.linalg.norm(matrix, axis=0).max())
+    diameter = math.ldexp(math.sqrt(largest + margin) * (1.0 + 4 * UNIT_ROUNDOFF), exponent)
+    return (diameter + entries) * (1.0 + 2 * UNIT_ROUNDOFF)
 
 
 def _bits_of_rows(matrix: FloatArray) -> FloatArray:

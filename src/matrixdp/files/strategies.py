@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
-from matrixdp.mechanisms.matrix_files import check_target, write_all
-from matrixdp.mechanisms.statement import read_with_statement, statement_path
+from matrixdp.files.atomic import check_target, write_all
+from matrixdp.files.statement import read_with_statement, statement_path
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.bounds.certificate import Certificate
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM

@@ -7,11 +7,12 @@ from typing import Any
 
 from matrixdp.covariance import Diagonal, Isotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
+from matrixdp.files.atomic import check_target, hidden_name, write_all
+from matrixdp.files.npy_layout import read_layout
+from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.files.statement import Statement, statement_path
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.matrix_files import check_target, hidden_name, write_all
-from matrixdp.mechanisms.statement import Statement, statement_path
-from matrixdp.noise import ReleaseKey, add_noise_to_npy
-from matrixdp.noise.npy_layout import read_layout
+from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.guarantee import Guarantee
 
 __all__ = ["release_npy"]

@@ -12,12 +12,10 @@ from matrixdp import (
     InvalidParameterError,
     Isotropic,
     Kronecker,
-    ShapeError,
     SymmetricIsotropic,
-    theorem_1,
-    theorem_2,
-    theorem_3,
 )
+from matrixdp.errors import ShapeError
+from matrixdp.sensitivity import protects_ball, protects_difference, protects_repeated
 from reference import dense
 
 RNG = np.random.default_rng(3)
@@ -32,7 +30,7 @@ def random_noise(rows: int, columns: int) -> Kronecker:
 def test_theorem_1_bounds_the_whitened_norm(shape: tuple[int, int]) -> None:
     for _ in range(50):
         noise, difference = random_noise(*shape), RNG.standard_normal(shape)
-        verdict = theorem_1(difference, noise, BUDGET)
+        verdict = protects_difference(difference, noise, BUDGET)
         assert verdict.mu >= np.linalg.norm(noise.whiten(difference)) * (1 - 1e-12)
         values = np.linalg.svd(difference, compute_uv=False)
         rows = np.sort(np.linalg.eigvalsh(noise.row_covariance))
@@ -44,29 +42,29 @@ def test_theorem_1_bounds_the_whitened_norm(shape: tuple[int, int]) -> None:
 def test_theorem_1_is_attained_when_the_directions_align() -> None:
     noise = Kronecker(np.diag([4.0, 1.0]), np.diag([9.0, 1.0, 16.0]))
     difference = np.array([[0.0, 0.0, 0.0], [0.0, 0.7, 0.0]])  # the weakest row and column
-    assert theorem_1(difference, noise, BUDGET).mu == pytest.approx(0.7)
+    assert protects_difference(difference, noise, BUDGET).mu == pytest.approx(0.7)
     assert np.linalg.norm(noise.whiten(difference)) == pytest.approx(0.7)
 
 
 def test_theorem_2_is_the_ball() -> None:
     for _ in range(20):
         noise = random_noise(3, 4)
-        verdict = theorem_2(noise, 1.5, BUDGET)
+        verdict = protects_ball(noise, 1.5, BUDGET)
         assert verdict.mu == FrobeniusBall(1.5, neighbouring="replace").radius(noise).value
         tight = noise.scaled(verdict.shortfall * (1 + 1e-12))
-        assert theorem_2(tight, 1.5, BUDGET).holds
-        assert not theorem_2(tight.scaled(0.999), 1.5, BUDGET).holds
+        assert protects_ball(tight, 1.5, BUDGET).holds
+        assert not protects_ball(tight.scaled(0.999), 1.5, BUDGET).holds
 
 
 def test_theorem_3_needs_root_t_more_noise() -> None:
     noise = random_noise(3, 4)
-    once = theorem_2(noise, 1.0, BUDGET).shortfall
-    assert theorem_3(noise, 1.0, BUDGET, releases=49).shortfall == pytest.approx(7 * once)
-    assert theorem_3(noise, 1.0, BUDGET, releases=1) == theorem_2(noise, 1.0, BUDGET)
+    once = protects_ball(noise, 1.0, BUDGET).shortfall
+    assert protects_repeated(noise, 1.0, BUDGET, releases=49).shortfall == pytest.approx(7 * once)
+    assert protects_repeated(noise, 1.0, BUDGET, releases=1) == protects_ball(noise, 1.0, BUDGET)
 
 
 def test_nothing_changed_costs_nothing() -> None:
-    verdict = theorem_1(np.zeros((2, 2)), random_noise(2, 2), BUDGET)
+    verdict = protects_difference(np.zeros((2, 2)), random_noise(2, 2), BUDGET)
     assert verdict.holds
     assert verdict.mu < 1e-300 or verdict.mu == 0.0
 
@@ -74,24 +72,24 @@ def test_nothing_changed_costs_nothing() -> None:
 def test_bad_input() -> None:
     noise = random_noise(2, 3)
     with pytest.raises(ShapeError, match="row_covariance"):
-        theorem_1(np.ones((3, 2)), noise, BUDGET)
+        protects_difference(np.ones((3, 2)), noise, BUDGET)
     with pytest.raises(InvalidParameterError, match="difference"):
-        theorem_1(np.full((2, 3), np.nan), noise, BUDGET)
+        protects_difference(np.full((2, 3), np.nan), noise, BUDGET)
     with pytest.raises(InvalidParameterError, match=r"sensitivity=0\.0"):
-        theorem_2(noise, 0.0, BUDGET)
+        protects_ball(noise, 0.0, BUDGET)
     with pytest.raises(InvalidParameterError, match="releases=0"):
-        theorem_3(noise, 1.0, BUDGET, releases=0)
+        protects_repeated(noise, 1.0, BUDGET, releases=0)
     for other in (Isotropic(9.0), SymmetricIsotropic(9.0), "noise"):
         with pytest.raises(InvalidParameterError, match="covariance is a"):
-            theorem_2(other, 1.0, BUDGET)  # type: ignore[arg-type]
+            protects_ball(other, 1.0, BUDGET)  # type: ignore[arg-type]
         with pytest.raises(InvalidParameterError, match="covariance is a"):
-            theorem_1(np.ones((2, 3)), other, BUDGET)  # type: ignore[arg-type]
-    for judge in (theorem_2, partial(theorem_3, releases=2)):
+            protects_difference(np.ones((2, 3)), other, BUDGET)  # type: ignore[arg-type]
+    for judge in (protects_ball, partial(protects_repeated, releases=2)):
         with pytest.raises(InvalidParameterError, match="budget is a int"):
             judge(noise, 1.0, 3)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="budget is a int"):
-        theorem_1(np.ones((2, 3)), noise, 3)  # type: ignore[arg-type]
+        protects_difference(np.ones((2, 3)), noise, 3)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="range of a float"):
-        theorem_1(1e308 * np.eye(2), Kronecker(np.eye(2), np.eye(2)), BUDGET)
-    tiny = theorem_1([[5e-324]], Kronecker([[1e100]], [[1.0]]), BUDGET)
+        protects_difference(1e308 * np.eye(2), Kronecker(np.eye(2), np.eye(2)), BUDGET)
+    tiny = protects_difference([[5e-324]], Kronecker([[1e100]], [[1.0]]), BUDGET)
     assert 0.0 < tiny.mu < 1e-300

@@ -12,15 +12,15 @@ from rich.console import Console
 from rich.progress import Progress
 
 from matrixdp.errors import FileFormatError, StorageError
+from matrixdp.files.npy_layout import NpyLayout, npy_header, read_layout
+from matrixdp.files.unfinished import check_new_file, storage_errors, unfinished_file
 from matrixdp.noise.apply import ExactNoise
 from matrixdp.noise.arrays import check_finite
 from matrixdp.noise.context import NoiseContext
 from matrixdp.noise.kernels import fastest_kernel
 from matrixdp.noise.keys import ReleaseKey, checked_key
-from matrixdp.noise.npy_layout import NpyLayout, npy_header, read_layout
 from matrixdp.noise.scales import checked_scale, value_limit
 from matrixdp.noise.threads import checked_threads
-from matrixdp.noise.unfinished import check_new_file, storage_errors, unfinished_file
 
 __all__ = ["add_noise_to_npy"]
 

@@ -18,7 +18,6 @@ from matrixdp import (
     Budget,
     BudgetExceededError,
     Diagonal,
-    FileFormatError,
     FrobeniusBall,
     InvalidParameterError,
     Isotropic,
@@ -26,10 +25,10 @@ from matrixdp import (
     Release,
     ReleaseKey,
     RowBounds,
-    ShapeError,
     SymmetricBall,
 )
-from matrixdp.mechanisms.file_release import release_npy
+from matrixdp.errors import FileFormatError, ShapeError
+from matrixdp.files.streamed_release import release_npy
 from matrixdp.noise import simulation_generator
 from reference import dense
 
@@ -222,8 +221,8 @@ def test_a_release_larger_than_memory_is_verified_in_parts(
     def whole(*_: object, **__: object) -> None:
         raise AssertionError("read as a whole")
 
-    monkeypatch.setattr("matrixdp.mechanisms.release.read_matrix", whole)
-    monkeypatch.setattr("matrixdp.mechanisms.noise_grid._ENTRIES_TOGETHER", 1000)
+    monkeypatch.setattr("matrixdp.files.releases.read_matrix", whole)
+    monkeypatch.setattr("matrixdp.files.noise_grid._ENTRIES_TOGETHER", 1000)
     assert Release.verify(tmp_path / "out.npy") == guarantee
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from matrixdp.noise import npy_stream
+from matrixdp.files import npy_stream
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrixdp import FileFormatError, InvalidParameterError, optimal_strategy
+from matrixdp import InvalidParameterError
 from matrixdp.cli.main import main
-from matrixdp.mechanisms.strategy_file import load_strategy, save_strategy
+from matrixdp.errors import FileFormatError
+from matrixdp.files.strategies import load_strategy, save_strategy
 from matrixdp.workloads import (
     Certificate,
     OptimalStrategy,
@@ -25,6 +26,7 @@ from matrixdp.workloads import (
     Total,
     Union,
     marginals,
+    optimal_strategy,
 )
 from matrixdp.workloads.search import unions
 
@@ -199,7 +201,7 @@ def test_more_cells_than_a_histogram_has_are_told(
 ) -> None:
     best = optimal_strategy(Product([Prefix(3), Prefix(5)]), neighbouring="add-remove")
     save_strategy(best, tmp_path / "s.npz")
-    monkeypatch.setattr("matrixdp.mechanisms.strategy_file.LARGEST_HISTOGRAM", 4)
+    monkeypatch.setattr("matrixdp.files.strategies.LARGEST_HISTOGRAM", 4)
     with pytest.raises(FileFormatError, match=r"laid out as \(3, 5\)"):
         load_strategy(tmp_path / "s.npz")
 

@@ -6,13 +6,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
 from matrixdp.covariance import Covariance, Diagonal, OneSided
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts, largest_norm
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.parameters import positive_integer, real_number
 from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.mvg import Zeta, mvg_precision_budget
 from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["MVG", "Side", "binary_precision", "checked_side"]
@@ -88,7 +88,7 @@ class MVG(GaussianMechanism):
     --------
     >>> import matrixdp as mdp
     >>> ball = mdp.FrobeniusBall(1.0, neighbouring="replace")
-    >>> mechanism = mdp.MVG(ball, mdp.Budget(1.0, 1e-5), shape=(10, 10), norm_bound=1.0)
+    >>> mechanism = mdp.baselines.MVG(ball, mdp.Budget(1.0, 1e-5), shape=(10, 10), norm_bound=1.0)
     >>> round(mechanism.covariance.smallest_singular_value, 1)
     404.8
     >>> round(mechanism.guarantee.epsilon_at(1e-5), 4)  # what that noise is really worth
@@ -162,7 +162,7 @@ def binary_precision(size: int, important: ArrayLike, share: float) -> FloatArra
 
     Examples
     --------
-    >>> from matrixdp import binary_precision
+    >>> from matrixdp.baselines import binary_precision
     >>> binary_precision(5, important=[0, 1], share=0.9).round(3).tolist()
     [0.45, 0.45, 0.033, 0.033, 0.033]
     """

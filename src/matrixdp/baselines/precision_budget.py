@@ -89,7 +89,7 @@ def mvg_precision_budget(
 
     Examples
     --------
-    >>> from matrixdp import mvg_precision_budget
+    >>> from matrixdp.baselines import mvg_precision_budget
     >>> budget = mvg_precision_budget(
     ...     7, 4, norm_bound=2.0, sensitivity=0.5, epsilon=0.3, delta=1e-6
     ... )

@@ -15,8 +15,10 @@ from matrixdp.errors import (
     InvalidParameterError,
     StorageError,
 )
-from matrixdp.noise import ReleaseKey, add_noise, add_noise_to_npy, npy_stream, unfinished
-from matrixdp.noise.npy_layout import read_layout
+from matrixdp.files import npy_stream, unfinished
+from matrixdp.files.npy_layout import read_layout
+from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.noise import ReleaseKey, add_noise
 from reference.noise import test_key
 
 SHAPE = (200, 301)
@@ -88,7 +90,9 @@ def test_a_source_that_shrinks_is_noticed(
 RUN = """
 import os, signal, sys
 import numpy as np
-from matrixdp.noise import ReleaseKey, add_noise_to_npy, npy_stream, unfinished
+from matrixdp.files import npy_stream, unfinished
+from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.noise import ReleaseKey
 
 npy_stream._CHUNK_ELEMENTS = 10_007
 moment, source, target = sys.argv[1:]
@@ -140,7 +144,9 @@ def test_a_killed_run_leaves_nothing_that_looks_like_a_release(
 FULL = """
 import resource, sys
 from matrixdp.errors import StorageError
-from matrixdp.noise import ReleaseKey, add_noise_to_npy, npy_stream
+from matrixdp.files import npy_stream
+from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.noise import ReleaseKey
 
 npy_stream._CHUNK_ELEMENTS = 10_007
 source, target, limit = sys.argv[1:]

@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from matrixdp import (
-    IMGM,
-    MVG,
-    Budget,
-    FrobeniusBall,
-    InvalidParameterError,
-    ReleaseKey,
-    binary_precision,
-    composed_mu,
-    exposed_difference,
-    private_directions,
-)
+from matrixdp import IMGM, Budget, FrobeniusBall, InvalidParameterError, ReleaseKey
+from matrixdp.audit import exposed_difference
+from matrixdp.baselines import MVG, binary_precision, private_directions
+from matrixdp.privacy import composed_mu
 
 BALL = FrobeniusBall(0.01, neighbouring="replace")
 BUDGET = Budget(1.0, 1e-5)

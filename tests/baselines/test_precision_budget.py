@@ -7,8 +7,9 @@ from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp import InvalidParameterError, Zeta, privacy_bound
-from matrixdp.privacy.mvg import _harmonic, _harmonic_of_roots, mvg_precision_budget
+from matrixdp import InvalidParameterError, privacy_bound
+from matrixdp.baselines import Zeta
+from matrixdp.baselines.precision_budget import _harmonic, _harmonic_of_roots, mvg_precision_budget
 
 
 def true_budget(

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from matrixdp import InvalidParameterError, MatrixDPError, StorageError
-from matrixdp.mechanisms import matrix_files
-from matrixdp.mechanisms.matrix_files import write_all
+from matrixdp import InvalidParameterError, MatrixDPError
+from matrixdp.errors import StorageError
+from matrixdp.files import atomic
+from matrixdp.files.atomic import write_all
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -14,14 +15,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def refuse_name(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
-    real = matrix_files._give_name
+    real = atomic._give_name
 
     def give(fresh: Path, path: Path, *, force: bool) -> None:
         if path.name == refused:
             raise StorageError(f"{path} could not be written")
         real(fresh, path, force=force)
 
-    monkeypatch.setattr(matrix_files, "_give_name", give)
+    monkeypatch.setattr(atomic, "_give_name", give)
 
 
 @pytest.mark.parametrize("refused", ["a", "b", "c"])
@@ -56,13 +57,13 @@ def test_a_file_that_appears_meanwhile_is_kept(taken: str, tmp_path: Path) -> No
 
 def test_files_get_their_names_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named: list[str] = []
-    real = matrix_files._give_name
+    real = atomic._give_name
 
     def give(fresh: Path, path: Path, *, force: bool) -> None:
         assert all((tmp_path / name).exists() for name in named)
         named.append(path.name)
         real(fresh, path, force=force)
 
-    monkeypatch.setattr(matrix_files, "_give_name", give)
+    monkeypatch.setattr(atomic, "_give_name", give)
     write_all([(tmp_path / name, b"new") for name in "cab"])
     assert named == ["c", "a", "b"]

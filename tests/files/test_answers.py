@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrixdp import Budget, FileFormatError, InvalidParameterError, MatrixMechanism, ShapeError
-from matrixdp.mechanisms.answers_file import load_answers, save_answers
+from matrixdp import Budget, InvalidParameterError, MatrixMechanism
+from matrixdp.errors import FileFormatError, ShapeError
+from matrixdp.files.answers import load_answers, save_answers
 from matrixdp.workloads import Prefix
 
 MECHANISM = MatrixMechanism(Prefix(5), Budget(1.0, 1e-5), neighbouring="replace")

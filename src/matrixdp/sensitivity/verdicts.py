@@ -15,10 +15,10 @@ from matrixdp.covariance import Kronecker
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import positive_integer, positive_number
 from matrixdp.privacy.budget import Budget, check_budget
-from matrixdp.rounding import quotient_up, raised, sqrt_down
+from matrixdp.rounding import inflated, quotient_up, sqrt_down
 from matrixdp.spectra import checked_matrix, singular_value_upper_bounds
 
-__all__ = ["Verdict", "theorem_1", "theorem_2", "theorem_3"]
+__all__ = ["Verdict", "protects_ball", "protects_difference", "protects_repeated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Verdict:
         return quotient_up(self.mu, self.allowed)
 
 
-def theorem_1(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> Verdict:
+def protects_difference(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> Verdict:
     r"""Judge one known difference: a pair is protected if its whitened norm is at most B.
 
     The norm is bounded by ``sqrt(sum_i sigma_i^2(D) / (sigma_(m-i+1)^2(U1) sigma_(n-i+1)^2(U2)))``,
@@ -63,9 +63,10 @@ def theorem_1(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> V
     Examples
     --------
     >>> import numpy as np
-    >>> from matrixdp import Budget, Kronecker, theorem_1
+    >>> from matrixdp import Budget, Kronecker
+    >>> from matrixdp.sensitivity import protects_difference
     >>> noise = Kronecker(25.0 * np.eye(2), np.eye(3))
-    >>> theorem_1([[1.0, 0.0, 0.0], [0.0, 0.5, 0.0]], noise, Budget(1.0, 1e-5)).holds
+    >>> protects_difference([[1.0, 0.0, 0.0], [0.0, 0.5, 0.0]], noise, Budget(1.0, 1e-5)).holds
     True
     """
     _check_kronecker(covariance)
@@ -90,10 +91,10 @@ def theorem_1(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> V
         return Verdict(0.0, budget.mu)
     scaled = ratios / largest if largest > 0.0 else np.zeros(1)
     norm = largest * math.sqrt(float(np.sum(np.square(scaled))))
-    return Verdict(raised(norm, rank + 16), budget.mu)
+    return Verdict(inflated(norm, rank + 16), budget.mu)
 
 
-def theorem_2(covariance: Kronecker, sensitivity: float, budget: Budget) -> Verdict:
+def protects_ball(covariance: Kronecker, sensitivity: float, budget: Budget) -> Verdict:
     """Judge a covariance on the whole Frobenius ball: ``sigma_min(U1) sigma_min(U2) >= s2 / B``.
 
     Necessary and sufficient where every difference of norm at most the sensitivity can occur.
@@ -107,10 +108,10 @@ def theorem_2(covariance: Kronecker, sensitivity: float, budget: Budget) -> Verd
     budget : Budget
         What is to be kept.
     """
-    return theorem_3(covariance, sensitivity, budget, releases=1)
+    return protects_repeated(covariance, sensitivity, budget, releases=1)
 
 
-def theorem_3(
+def protects_repeated(
     covariance: Kronecker, sensitivity: float, budget: Budget, *, releases: int
 ) -> Verdict:
     """Judge a covariance used in T releases: ``sigma_min(U1) sigma_min(U2) >= s2 sqrt(T) / B``.
@@ -118,9 +119,10 @@ def theorem_3(
     Examples
     --------
     >>> import numpy as np
-    >>> from matrixdp import Budget, Kronecker, theorem_3
+    >>> from matrixdp import Budget, Kronecker
+    >>> from matrixdp.sensitivity import protects_repeated
     >>> noise = Kronecker(25.0 * np.eye(2), np.eye(3))
-    >>> verdict = theorem_3(noise, 1.0, Budget(1.0, 1e-5), releases=4)
+    >>> verdict = protects_repeated(noise, 1.0, Budget(1.0, 1e-5), releases=4)
     >>> verdict.holds, round(verdict.shortfall, 4)
     (False, 1.4923)
     """

@@ -13,8 +13,9 @@ from matrixdp.errors import (
     KeyStateError,
     ShapeError,
 )
-from matrixdp.noise import ReleaseKey, add_noise, add_noise_to_npy
-from matrixdp.noise.npy_layout import read_layout
+from matrixdp.files.npy_layout import read_layout
+from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.noise import ReleaseKey, add_noise
 from reference.noise import test_key
 
 SHAPE = (200, 301)
@@ -129,7 +130,8 @@ def test_bad_arguments_are_refused_first(paths: tuple[Path, Path]) -> None:
 MEMORY = """
 import resource, sys
 import numpy as np
-from matrixdp.noise import ReleaseKey, add_noise, add_noise_to_npy
+from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.noise import ReleaseKey, add_noise
 
 add_noise(np.zeros((300, 300)), 1.0, ReleaseKey.generate())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

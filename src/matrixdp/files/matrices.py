@@ -1,148 +1,19 @@
-"""Matrices in files: ``.npy``, ``.npz`` with one array, ``.csv``; written whole or not at all."""
+"""Matrices in files: ``.npy``, ``.npz`` with one array, ``.csv``."""
 
 import csv
 import io
-import secrets
-import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
-from matrixdp.noise.unfinished import check_new_file, publish, unfinished_file
+from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.parameters import LARGEST_EXACT_INTEGER
 
-__all__ = [
-    "FORMATS",
-    "MatrixFile",
-    "check_target",
-    "hidden_name",
-    "read_matrix",
-    "try_writing",
-    "write_all",
-    "write_matrix",
-]
+__all__ = ["FORMATS", "read_matrix", "write_matrix"]
 
 FORMATS = (".npy", ".npz", ".csv")
-
-
-@dataclass(frozen=True, repr=False)
-class MatrixFile:
-    """A matrix and the labels that a CSV file has around it."""
-
-    array: NDArray[Any]
-    columns: Sequence[str] | None = None
-    index: Sequence[str] | None = None
-    corner: str = ""
-
-    def __array__(self, *arguments: Any, **options: Any) -> NDArray[Any]:
-        """Return the matrix without its labels."""
-        return np.asarray(self.array, *arguments, **options)
-
-    def __repr__(self) -> str:
-        """Show the shape alone."""
-        return f"MatrixFile(shape={self.array.shape})"
-
-
-def check_target(path: Path, *, force: bool) -> None:
-    """Refuse an existing target unless forced, and a missing folder, before any work is done."""
-    if path.is_file():
-        if force:
-            return
-        raise InvalidParameterError(
-            f"{path} exists: choose another name, or force it (force=True, --force)"
-        )
-    check_new_file(path)
-
-
-def write_all(contents: Sequence[tuple[Path, bytes | Path]], *, force: bool = False) -> None:
-    """Make several files appear, each complete, all of them or none.
-
-    Everything is first written under hidden names beside the targets, so that a full disk changes
-    nothing; then the files get their names in the order given. A content may also be the path of a
-    hidden file that is complete already; it is taken. Existing targets are replaced only if forced,
-    and come back if a later one cannot be.
-    """
-    hidden: list[tuple[Path, Path]] = []
-    with ExitStack() as always, ExitStack() as on_failure:
-        for path, content in contents:
-            fresh = hidden_name(path) if isinstance(content, bytes) else content
-            always.callback(fresh.unlink, missing_ok=True)
-            hidden.append((fresh, path))
-            if isinstance(content, bytes):
-                _write_hidden(fresh, content, path)
-        for fresh, path in hidden[:-1]:
-            former = _set_aside(path)
-            if former is not None:
-                always.callback(former.unlink, missing_ok=True)
-            _give_name(fresh, path, force=force)
-            on_failure.callback(_take_back, path, former)
-        for fresh, path in hidden[-1:]:
-            _give_name(fresh, path, force=force)
-        on_failure.pop_all()
-
-
-def try_writing(contents: Sequence[tuple[Path, bytes]]) -> None:
-    """Write several files under hidden names beside the targets, and remove them again.
-
-    What stands in the way of `write_all`, such as a full disk, is told while it costs nothing.
-    """
-    with ExitStack() as always:
-        for path, content in contents:
-            fresh = hidden_name(path)
-            always.callback(fresh.unlink, missing_ok=True)
-            _write_hidden(fresh, content, path)
-
-
-def _take_back(path: Path, former: Path | None) -> None:
-    """Undo the making of a file: what it replaced is there again."""
-    if former is None:
-        path.unlink(missing_ok=True)
-    else:
-        former.replace(path)
-
-
-def _set_aside(path: Path) -> Path | None:
-    """Copy an existing file to a hidden name; return that name, or None if there is no file."""
-    former = hidden_name(path)
-    try:
-        shutil.copyfile(path, former)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        former.unlink(missing_ok=True)
-        raise StorageError(f"{path} could not be set aside: {error.strerror}") from error
-    return former
-
-
-def hidden_name(path: Path) -> Path:
-    """Return a fresh hidden name beside a target."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-
-
-def _write_hidden(fresh: Path, content: bytes, path: Path) -> None:
-    try:
-        with unfinished_file(fresh, b"") as file:
-            file.write(content)
-    except StorageError as error:
-        raise StorageError(f"no space left for {path}: nothing was written") from error
-    except OSError as error:
-        raise StorageError(f"{path} could not be written: {error.strerror}") from error
-
-
-def _give_name(fresh: Path, path: Path, *, force: bool) -> None:
-    try:
-        if force:
-            fresh.replace(path)
-        else:
-            publish(fresh, path)
-    except OSError as error:
-        raise StorageError(f"{path} could not be written: {error.strerror}") from error
 
 
 def write_matrix(file: BinaryIO, matrix: MatrixFile, suffix: str) -> None:

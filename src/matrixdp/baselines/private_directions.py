@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from matrixdp.baselines.mvg import Side, checked_side
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.mvg import Side, checked_side
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee
@@ -68,13 +68,14 @@ def private_directions(
     >>> matrix = np.outer([3.0, 4.0], [1.0, 0.0, 0.0])
     >>> ball = mdp.FrobeniusBall(0.01, neighbouring="replace")
     >>> first, second = mdp.Budget(1.0, 1e-5).split([1, 4])
-    >>> found = mdp.private_directions(matrix, ball, first)
-    >>> mechanism = mdp.MVG(
+    >>> found = mdp.baselines.private_directions(matrix, ball, first)
+    >>> mechanism = mdp.baselines.MVG(
     ...     ball, second, shape=(2, 3), norm_bound=5.0, directions=found.directions,
-    ...     precision=mdp.binary_precision(2, important=[0], share=0.9),
+    ...     precision=mdp.baselines.binary_precision(2, important=[0], share=0.9),
     ... )
     >>> release = mechanism.release(matrix)
-    >>> mdp.composed_mu([found.guarantee.mu, release.guarantee.mu]) <= mdp.Budget(1.0, 1e-5).mu
+    >>> spent = mdp.privacy.composed_mu([found.guarantee.mu, release.guarantee.mu])
+    >>> spent <= mdp.Budget(1.0, 1e-5).mu
     True
     """
     left = checked_side(side) == "rows"

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from matrixdp.errors import FileFormatError
-from matrixdp.noise import ReleaseKey, add_noise_to_npy
+from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.noise import ReleaseKey
 
 VALUE = np.random.default_rng(75).uniform(-9.0, 9.0, (20, 31))
 

@@ -10,8 +10,6 @@ from matrixdp import (
     IMGM,
     Box,
     Budget,
-    Covariance,
-    FileFormatError,
     FrobeniusBall,
     InvalidParameterError,
     Isotropic,
@@ -21,12 +19,12 @@ from matrixdp import (
     Release,
     ReleaseKey,
     RowBounds,
-    ShapeError,
-    StorageError,
     SymmetricBall,
 )
-from matrixdp.mechanisms import matrix_files
-from matrixdp.mechanisms.file_release import release_npy
+from matrixdp.covariance import Covariance
+from matrixdp.errors import FileFormatError, ShapeError, StorageError
+from matrixdp.files import atomic
+from matrixdp.files.streamed_release import release_npy
 from reference import dense
 
 BUDGET = Budget(1.0, 1e-5)
@@ -162,7 +160,7 @@ def test_a_full_disk_changes_nothing(
         MECHANISMS["ball"].release(np.zeros((2, 2))).save(target)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     made = []
-    true_writer = matrix_files._write_hidden
+    true_writer = atomic._write_hidden
 
     def full(fresh: Path, content: bytes, path: Path) -> None:
         made.append(path)
@@ -170,7 +168,7 @@ def test_a_full_disk_changes_nothing(
             raise StorageError("no space left")
         true_writer(fresh, content, path)
 
-    monkeypatch.setattr(matrix_files, "_write_hidden", full)
+    monkeypatch.setattr(atomic, "_write_hidden", full)
     with pytest.raises(StorageError, match="no space"):
         MECHANISMS["ball"].release(np.zeros((2, 2))).save(target, force=force)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -184,7 +182,7 @@ def test_a_file_release_that_cannot_be_stated_is_not_made(
     def full(*_: object) -> None:
         raise StorageError("no space left")
 
-    monkeypatch.setattr(matrix_files, "_write_hidden", full)
+    monkeypatch.setattr(atomic, "_write_hidden", full)
     with pytest.raises(StorageError, match="no space"):
         release_npy(MECHANISMS["ball"], tmp_path / "in.npy", tmp_path / "out.npy")
     assert [path.name for path in tmp_path.iterdir()] == ["in.npy"]

@@ -37,7 +37,7 @@ class AnalyticGaussian(GaussianMechanism):
     >>> import matrixdp as mdp
     >>> ball = mdp.FrobeniusBall(1.0, neighbouring="replace")
     >>> budget = mdp.Budget(epsilon=1.0, delta=1e-5)
-    >>> mdp.AnalyticGaussian(ball, budget).covariance == mdp.IMGM(ball, budget).covariance
+    >>> mdp.baselines.AnalyticGaussian(ball, budget).covariance == mdp.IMGM(ball, budget).covariance
     True
     """
 

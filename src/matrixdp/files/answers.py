@@ -13,22 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
-from matrixdp.mechanisms.matrix_files import (
-    MatrixFile,
-    check_target,
-    read_matrix,
-    try_writing,
-    write_all,
-    write_matrix,
-)
-from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
-from matrixdp.mechanisms.statement import SCHEMA as RELEASE_SCHEMA
-from matrixdp.mechanisms.statement import (
+from matrixdp.files.atomic import check_target, try_writing, write_all
+from matrixdp.files.matrices import read_matrix, write_matrix
+from matrixdp.files.statement import SCHEMA as RELEASE_SCHEMA
+from matrixdp.files.statement import (
     Statement,
     read_statement,
     read_with_statement,
     statement_path,
 )
+from matrixdp.mechanisms.labelled import MatrixFile
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.privacy.guarantee import Guarantee
 
 __all__ = ["SCHEMA", "SavedAnswers", "check_answers_target", "load_answers", "save_answers"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matrixdp import InvalidParameterError, privacy_bound
-from matrixdp.privacy.classic import classic_noise_scale
+from matrixdp.baselines.classic import classic_noise_scale
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-8, 1.0), st.floats(1e-300, 0.999))

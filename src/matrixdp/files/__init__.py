@@ -1,0 +1,1 @@
+"""Matrices, releases and strategies in files: formats, statements, atomic writing, streaming."""
