@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from matrixdp.errors import InvalidParameterError, KeyStateError, MatrixDPError, StorageError
-from matrixdp.files import npy_stream
+from matrixdp.files import npy_stream, unfinished
 from matrixdp.files.npy_stream import add_noise_to_npy
 from matrixdp.noise import (
     ExactNoise,
@@ -16,7 +16,6 @@ from matrixdp.noise import (
     NoiseStream,
     ReleaseKey,
     add_noise,
-    unfinished,
 )
 from matrixdp.noise.scales import value_limit
 from reference.noise import test_key
