@@ -2,8 +2,8 @@
 
 0: done. 1: a defect of matrixdp. 2: bad input, nothing was released. 3: refused by a budget,
 nothing was spent. 4: the release is out, at least in part, and its budget is spent, but the command
-could not finish, for instance because the reader of standard output went away. 130: interrupted
-before anything was released. Every error is one line on standard error.
+could not finish, for instance because the reader of standard output went away. 130: interrupted; if
+no output file exists, nothing was released. Every error is one line on standard error.
 """
 
 import os

@@ -108,7 +108,8 @@ def _not_a_number(
     guesses = _guessed_options(rows, header=header, index=index)
     if guesses:
         return FileFormatError(
-            f"{place}: the cell is not a number; {' and '.join(guesses)} (matrixdp release only)"
+            f"{place}: the cell is not a number; {' and '.join(guesses)} (labels are for matrixdp "
+            "release alone)"
         )
     return FileFormatError(
         f"{place}: the cell is not a finite number; every cell must be one, with a point for the "

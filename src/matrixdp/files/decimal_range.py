@@ -94,9 +94,9 @@ class DecimalCover:
         row += 1 if matrix.columns is None else 2
         column += 1 if matrix.index is None else 2
         raise InvalidParameterError(
-            f"{name}, row {row}, column {column}: the number is outside the range of {limit!r} either "
-            "way, in which the noise covers the rounding of decimals; pass a larger --range, chosen "
-            "without looking at the data"
+            f"{name}, row {row}, column {column}: the number is outside the range of {limit!r} "
+            "either way, in which the noise covers the rounding of decimals; pass a larger "
+            "--range, chosen without looking at the data"
         )
 
 
