@@ -8,7 +8,9 @@ no output file exists, nothing was released. Every error is one line on standard
 
 import os
 import sys
+import traceback
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -118,8 +120,15 @@ def _explained(error: BaseException) -> tuple[str, int]:
         case MemoryError():
             answer = f"there is not enough memory ({error}): use a smaller input", _BAD_INPUT
         case _:
-            answer = f"unexpected {type(error).__name__}: {error}; please report it", _DEFECT
+            answer = _defect(error), _DEFECT
     return answer
+
+
+def _defect(error: BaseException) -> str:
+    """Say where it happened, not what the error says: a foreign message may quote private data."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}, line {frame.lineno}"
+    return f"unexpected {type(error).__name__} in {place}; please report it"
 
 
 def _complain(message: str) -> None:
