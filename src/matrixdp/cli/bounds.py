@@ -52,6 +52,7 @@ def sensitivity_set(
     InvalidParameterError
         If not exactly one of the three kinds of bounds is given, or one is not positive.
     """
+    # Two sets at once could mean their union or their intersection: the user has to choose.
     if [sensitivity, row_bounds, box].count(None) != 2 or (symmetric and sensitivity is None):
         raise InvalidParameterError(
             "pass one of --sensitivity (with or without --symmetric), --row-bounds and --box"
@@ -74,6 +75,7 @@ def _vector(text: str) -> Any:
     path = bounds_file(text)
     if path is not None:
         array = read_source(str(path), path.suffix, decimals="up").array
+        # One row or one column is a vector; the set refuses any other shape and names it.
         return array.ravel() if array.ndim == 2 and 1 in array.shape else array
     try:
         return [upper_float(part) for part in text.split(",")]

@@ -17,6 +17,7 @@ def check_inputs_survive(written: Iterable[Path], read: Iterable[Path]) -> None:
     inputs = [path for path in read if path.exists()]
     for target in written:
         for source in inputs:
+            # What does not exist yet cannot be an input, and `samefile` would fail on it.
             if target.exists() and target.samefile(source):
                 raise InvalidParameterError(
                     f"{target} would replace {source}, which is read: choose another name to write "

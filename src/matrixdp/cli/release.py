@@ -135,11 +135,13 @@ def release(
     layout = _streamable_layout(source, suffixes, target, mechanism)
     if layout is not None:
         guarantee = release_npy(mechanism, source, target, force=force)
+        # Anything but two axes was refused just now.
         shape = cast("tuple[int, int]", layout.shape)
         done = _Outcome(guarantee, mechanism.covariance, shape)
     else:
         matrix = read_source(source, suffixes[0], header=bool(header), index=bool(index))
         if suffixes[0] == ".csv":
+            # The other formats hold floats, which nobody rounds, and no labels.
             check_labels(matrix, header, index)
             mechanism = _covering_decimals(mechanism, matrix, largest, places.source_name)
         done = _released_in_memory(mechanism, matrix, places)
@@ -166,6 +168,7 @@ class _Places:
         if self.source != STREAM:
             read.append(Path(self.source))
         written = [self.statement] if self.target == STREAM else [self.statement, Path(self.target)]
+        # First, because its message is the more helpful one where both checks fail.
         check_inputs_survive(written, read)
         for path in written:
             check_target(path, force=self.force)
@@ -272,7 +275,7 @@ def _report(done: _Outcome, places: _Places, *, as_json: bool) -> None:
     try:
         if as_json:
             print_json(_record(done, places))
-            sys.stdout.flush()
+            sys.stdout.flush()  # or a failure would come later, outside this block
         else:
             for line in _lines(done, places):
                 typer.echo(line, err=True)
@@ -321,6 +324,7 @@ def _lines(done: _Outcome, places: _Places) -> list[str]:
 def _extreme_scales(covariance: Covariance) -> tuple[float, float]:
     """Return the smallest and the largest standard deviation of an entry."""
     if isinstance(covariance, SymmetricIsotropic):
+        # A pair of mirrored entries counts as one there, so singular values are not entry scales.
         scales = covariance.entry_scales((2, 2))
         return float(scales.min()), float(scales.max())
     return covariance.smallest_singular_value, covariance.largest_singular_value

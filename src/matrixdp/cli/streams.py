@@ -2,10 +2,11 @@
 
 import io
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
+from matrixdp.files.decimals import Decimals
 from matrixdp.files.matrices import read_matrix
 from matrixdp.mechanisms.labelled import MatrixFile
 
@@ -19,16 +20,24 @@ class ReleasedButCutShortError(MatrixDPError):
     """A release is out, at least in part, but the command could not finish; its budget is spent."""
 
 
-def read_source(source: str, suffix: str, **options: Any) -> MatrixFile:
+def read_source(
+    source: str,
+    suffix: str,
+    *,
+    header: bool = False,
+    index: bool = False,
+    decimals: Decimals = "nearest",
+) -> MatrixFile:
     """Read a matrix from a file or standard input; see `read_matrix` for the options."""
+    read = partial(read_matrix, suffix=suffix, header=header, index=index, decimals=decimals)
     if source == STREAM:
         if sys.stdin is None:
             raise InvalidParameterError("stdin is closed: pass a file, or pipe a matrix in")
         # A copy in memory: numpy seeks, which a pipe cannot.
-        return read_matrix(io.BytesIO(sys.stdin.buffer.read()), suffix, "stdin", **options)
+        return read(io.BytesIO(sys.stdin.buffer.read()), name="stdin")
     try:
         with Path(source).open("rb") as file:
-            return read_matrix(file, suffix, source, **options)
+            return read(file, name=source)
     except FileNotFoundError:
         raise FileFormatError(f"{source} does not exist: name a file to read") from None
     except IsADirectoryError:
