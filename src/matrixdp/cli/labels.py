@@ -65,7 +65,7 @@ def check_labels(matrix: MatrixFile, header: Labels | None, index: Labels | None
         labels = list(matrix.columns)
         if matrix.index is not None:
             # The corner names the index; many programs leave it empty.
-            labels.insert(0, matrix.corner or "corner")
+            labels.insert(0, matrix.corner.strip() or "corner")
         _check_names(labels, "--header", "row 1, column {}", "first row")
     if index is Labels.NAMES and matrix.index is not None:
         # An editor counts the header as row 1.
