@@ -22,6 +22,7 @@ __all__ = [
     "quotient_up",
     "ratio_up",
     "shown_down",
+    "shown_exactly",
     "shown_up",
     "sqrt_down",
     "sqrt_up",
@@ -137,6 +138,20 @@ def shown_down(value: float, digits: int = 6) -> str:
     '0.268051'
     """
     return _shown(value, digits, decimal.ROUND_FLOOR)
+
+
+def shown_exactly(value: float) -> str:
+    """Return the shortest text that reads back as the same number.
+
+    For numbers that a user entered and may enter again: no rounding is on the safe side both as
+    what is claimed and as what is spent.
+
+    Examples
+    --------
+    >>> shown_exactly(1.0), shown_exactly(0.123456789), shown_exactly(1e-5)
+    ('1', '0.123456789', '1e-05')
+    """
+    return repr(float(value)).removesuffix(".0")
 
 
 def _shown(value: float, digits: int, rounding: str) -> str:

@@ -21,7 +21,7 @@ from matrixdp.privacy.accountants import (
     plan_epsilon,
 )
 from matrixdp.privacy.guarantee import checked_neighbouring
-from matrixdp.rounding import shown_down, shown_up
+from matrixdp.rounding import shown_exactly, shown_up
 
 __all__ = ["account"]
 
@@ -63,12 +63,10 @@ def account(
     if target_epsilon is None:
         answers, refusals = _answers(lambda each: plan_epsilon(plan, delta, each))
         found, asked, value = "epsilon", "noise_multiplier", plan.noise_multiplier
-        shown = shown_down(value)
     else:
         wanted = target_epsilon
         answers, refusals = _answers(lambda each: _multiplier(plan, wanted, delta, each))
         found, asked, value = "noise_multiplier", "target_epsilon", wanted
-        shown = shown_up(value)
     if as_json:
         facts = {"sampling_rate": sampling_rate, "steps": steps, "delta": delta}
         named = {each.value: answers.get(each) for each in Accountant}
@@ -82,8 +80,9 @@ def account(
             [_IN_WORDS[each], shown_up(answers[each]) if each in answers else "does not apply"]
             for each in Accountant
         ],
-        title=f"{steps} steps at sampling rate {shown_up(sampling_rate)}\n"
-        f"delta {shown_up(delta)}, {relation}\n{asked.replace('_', ' ')} {shown}",
+        title=f"{steps} steps at sampling rate {shown_exactly(sampling_rate)}\n"
+        f"delta {shown_exactly(delta)}, {relation}\n"
+        f"{asked.replace('_', ' ')} {shown_exactly(value)}",
     )
     for each, reason in refusals.items():
         typer.echo(f"{_IN_WORDS[each]} does not apply: {reason}")

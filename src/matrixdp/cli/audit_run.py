@@ -125,9 +125,8 @@ class _Whole:
 
     @property
     def guarantee(self) -> Guarantee:
-        return Guarantee(
-            epsilon=self.budget.epsilon,
-            delta=self.budget.delta,
+        return Guarantee.of_budget(
+            self.budget,
             mu=composed_mu(part.guarantee.mu for part in self.parts),
             neighbouring=self.parts[0].guarantee.neighbouring,
         )

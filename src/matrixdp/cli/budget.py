@@ -62,8 +62,9 @@ def split(
         [
             [
                 str(count),
-                shown_up(part.epsilon),
-                shown_up(part.delta),
+                # Rounded down, so that typing them in again does not overspend.
+                shown_down(part.epsilon),
+                shown_down(part.delta),
                 shown_down(part.mu),
                 shown_up(quotient_up(1.0, part.mu)),
             ]

@@ -22,7 +22,7 @@ from matrixdp.cli.options import (
 )
 from matrixdp.cli.output import check_file, print_json, print_table
 from matrixdp.files.atomic import write_all
-from matrixdp.rounding import shown_up
+from matrixdp.rounding import shown_exactly, shown_up
 
 __all__ = ["compare"]
 
@@ -90,9 +90,10 @@ def _title(setting: Comparison) -> str:
     sampled = setting.sampling_rate < 1.0
     return (
         f"{setting.steps} x a {setting.rows} by {setting.columns} matrix, "
-        f"sensitivity {shown_up(setting.sensitivity)}"
-        + (f", sampling rate {shown_up(setting.sampling_rate)}, add-remove" if sampled else "")
-        + f"\nepsilon {shown_up(setting.epsilon)} at delta {shown_up(setting.delta)} in all"
+        f"sensitivity {shown_exactly(setting.sensitivity)}"
+        + (f", sampling rate {shown_exactly(setting.sampling_rate)}, add-remove" if sampled else "")
+        + f"\nepsilon {shown_exactly(setting.epsilon)} at delta "
+        f"{shown_exactly(setting.delta)} in all"
     )
 
 

@@ -15,7 +15,7 @@ from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
-from matrixdp.rounding import shown_down, shown_up
+from matrixdp.rounding import shown_down, shown_exactly, shown_up
 
 __all__ = ["plan"]
 
@@ -68,27 +68,30 @@ def plan(
             releases=releases,
         )
         _refuse_above(limit, found, error)
+        # A price, rounded up: entered as --epsilon it buys the error.
+        price = found.epsilon_at(delta)
+        _show(found, price, delta, shown_up(price), as_json=as_json)
     elif limit is not None and not wanted:
         found = plan_for_budget(
             limit, rows=rows, columns=columns, sensitivity=sensitivity, releases=releases
         )
+        _show(found, limit.epsilon, delta, shown_exactly(limit.epsilon), as_json=as_json)
     else:
         raise InvalidParameterError(
             "pass --epsilon, or one of --entry-error, --frobenius-error and --largest-error"
         )
-    _show(found, as_json=as_json)
 
 
 def _refuse_above(limit: Budget | None, found: Plan, error: float) -> None:
     if limit is not None and found.budget > limit:
         raise BudgetExceededError(
-            f"an error of {error!r} needs epsilon={found.budget.epsilon!r} at "
+            f"an error of {error!r} needs epsilon={found.epsilon_at(limit.delta)!r} at "
             f"delta={limit.delta!r}, more than epsilon={limit.epsilon!r}: allow a larger error or "
             "a larger epsilon"
         )
 
 
-def _show(found: Plan, *, as_json: bool) -> None:
+def _show(found: Plan, epsilon: float, delta: float, shown_epsilon: str, *, as_json: bool) -> None:
     errors = {measure.value: found.error(measure) for measure in ErrorMeasure}
     if as_json:
         print_json(
@@ -97,8 +100,8 @@ def _show(found: Plan, *, as_json: bool) -> None:
                 "columns": found.columns,
                 "sensitivity": found.sensitivity,
                 "releases": found.releases,
-                "epsilon": found.budget.epsilon,
-                "delta": found.budget.delta,
+                "epsilon": epsilon,
+                "delta": delta,
                 "mu_per_release": found.mu,
                 "noise_scale": found.noise_scale,
                 "error": errors,
@@ -115,7 +118,7 @@ def _show(found: Plan, *, as_json: bool) -> None:
         ],
         title=(
             f"{found.releases} x a {found.rows} by {found.columns} matrix, sensitivity "
-            f"{shown_down(found.sensitivity)}\nepsilon {shown_up(found.budget.epsilon)} at delta "
-            f"{shown_up(found.budget.delta)} in all"
+            f"{shown_down(found.sensitivity)}\nepsilon {shown_epsilon} at delta "
+            f"{shown_exactly(delta)} in all"
         ),
     )

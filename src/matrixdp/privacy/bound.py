@@ -17,13 +17,13 @@ from matrixdp.privacy import solve
 from matrixdp.privacy.arithmetic import ARRAY, SCALAR, FloatArray
 from matrixdp.privacy.zero_epsilon import holds_at_zero_epsilon
 
-__all__ = ["privacy_bound", "privacy_delta", "privacy_epsilon"]
+__all__ = ["CURVE_MARGIN", "privacy_bound", "privacy_delta", "privacy_epsilon"]
 
 # The computed numbers are within 1.5e-15 times their condition number of the true ones
 # (docs/numerics.md). Several times that is given away so that none errs on the wrong side, and so
 # much more for epsilon and delta that a bound taken at them never falls short of their mu.
 _BOUND_MARGIN = 4e-15
-_CURVE_MARGIN = 8e-15
+CURVE_MARGIN = 8e-15
 # Phi(-40) is below the smallest double, and g < Phi(-a).
 _UNDERFLOW_LOWER = 40.0
 _SMALLEST = math.ulp(0.0)
@@ -204,9 +204,9 @@ def _delta_number(mu: float, epsilon: float) -> float:
     if lower < 0.0:
         rest = solve.delta_high(mu, epsilon, SCALAR)
         if rest.value < 0.5:
-            return min(1.0, math.nextafter(1.0 - rest.value + _CURVE_MARGIN * rest.condition, 1.0))
+            return min(1.0, math.nextafter(1.0 - rest.value + CURVE_MARGIN * rest.condition, 1.0))
     found = solve.delta_low(mu, epsilon, SCALAR)
-    upper = found.value + _CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING
+    upper = found.value + CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING
     return math.nextafter(upper, 1.0)
 
 
@@ -215,7 +215,7 @@ def _epsilon_number(mu: float, delta: float) -> float:
         return 0.0
     find = solve.solve_epsilon_low if delta <= 0.5 else solve.solve_epsilon_high
     found = find(mu, delta, SCALAR)
-    return max(found.value, 0.0) * (1.0 + _CURVE_MARGIN) + _CURVE_MARGIN * found.condition
+    return max(found.value, 0.0) * (1.0 + CURVE_MARGIN) + CURVE_MARGIN * found.condition
 
 
 def _bound_block(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
@@ -233,8 +233,8 @@ def _delta_block(mu: FloatArray, epsilon: FloatArray) -> FloatArray:
     high = (lower < 0.0) & (rest.value < 0.5)
     delta = np.where(
         high,
-        1.0 - rest.value + _CURVE_MARGIN * rest.condition,
-        found.value + _CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING,
+        1.0 - rest.value + CURVE_MARGIN * rest.condition,
+        found.value + CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING,
     )
     delta = np.nextafter(np.minimum(delta, 1.0), 1.0)
     delta[lower > _UNDERFLOW_LOWER] = _SMALLEST
@@ -251,7 +251,7 @@ def _epsilon_block(mu: FloatArray, delta: FloatArray) -> FloatArray:
     ):
         found = find(mu[chosen], delta[chosen], ARRAY)
         value = np.maximum(found.value, 0.0)
-        epsilon[chosen] = value * (1.0 + _CURVE_MARGIN) + _CURVE_MARGIN * found.condition
+        epsilon[chosen] = value * (1.0 + CURVE_MARGIN) + CURVE_MARGIN * found.condition
     return epsilon
 
 

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
+from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import group_mu
 from matrixdp.privacy.renyi import renyi_divergence
 from matrixdp.rounding import shown_up
@@ -94,6 +95,18 @@ class Guarantee:
         """Return the guarantee of a mu-Gaussian mechanism with the least epsilon at a delta."""
         epsilon = privacy_epsilon(MU.number(mu), DELTA.number(delta))
         return cls(epsilon=epsilon, delta=delta, mu=mu, neighbouring=neighbouring, records=records)
+
+    @classmethod
+    def of_budget(cls, budget: Budget, *, mu: float, neighbouring: Neighbouring) -> "Guarantee":
+        """Return what a mu-Gaussian mechanism guarantees that was made for a budget.
+
+        Usually the budget's own epsilon and delta. Those of a share are rounded down, so all of its
+        mu may need slightly more: then epsilon is computed from mu, and rounded up.
+        """
+        epsilon = budget.epsilon
+        if not MU.number(mu) <= privacy_bound(epsilon, budget.delta):
+            epsilon = privacy_epsilon(mu, budget.delta)
+        return cls(epsilon=epsilon, delta=budget.delta, mu=mu, neighbouring=neighbouring)
 
     def for_group(self, records: int) -> "Guarantee":
         """Return what holds, at the same delta, for this many times as many records.

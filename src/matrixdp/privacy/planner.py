@@ -13,8 +13,9 @@ from fractions import Fraction
 from scipy import special
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import MU, positive_integer, positive_number
-from matrixdp.privacy.budget import Budget
+from matrixdp.parameters import DELTA, MU, positive_integer, positive_number
+from matrixdp.privacy.bound import privacy_epsilon
+from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.rounding import product_up, quotient_down, quotient_up, sqrt_down, sqrt_up
 
 __all__ = ["ErrorMeasure", "Plan", "plan_for_budget", "plan_for_error"]
@@ -64,6 +65,14 @@ class Plan:
     mu: float
     noise_scale: float
 
+    def epsilon_at(self, delta: float) -> float:
+        """Return what all releases together guarantee at a delta, rounded up.
+
+        ``Budget(plan.epsilon_at(delta), delta)`` is enough to pay for the plan, which its
+        ``budget.epsilon`` may just miss, because that is rounded down.
+        """
+        return privacy_epsilon(sqrt_up(self.budget.mu_squared), DELTA.number(delta))
+
     def error(self, measure: ErrorMeasure) -> float:
         """Return the error of each release in a measure, rounded up."""
         return product_up(self.noise_scale, measure.per_unit_noise(self.rows, self.columns))
@@ -93,10 +102,7 @@ def plan_for_budget(
     >>> round(plan.noise_scale, 4), round(plan.error(ErrorMeasure.FROBENIUS), 1)
     (3.7306, 166.8)
     """
-    if not isinstance(budget, Budget):
-        raise InvalidParameterError(
-            f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
-        )
+    check_budget(budget)
     rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
     sensitivity = positive_number(sensitivity, "sensitivity")
     releases = positive_integer(releases, "releases")
@@ -138,7 +144,7 @@ def plan_for_error(
     Returns
     -------
     Plan
-        Its ``budget.epsilon`` is the answer; its error is at most the one asked for.
+        Its ``epsilon_at(delta)`` is the answer; its error is at most the one asked for.
 
     Examples
     --------
@@ -147,7 +153,7 @@ def plan_for_error(
     >>> plan = plan_for_error(
     ...     10.0, ErrorMeasure.LARGEST, delta=1e-5, rows=100, columns=20, sensitivity=1.0
     ... )
-    >>> round(plan.budget.epsilon, 4)
+    >>> round(plan.epsilon_at(1e-5), 4)
     1.6454
     """
     if not isinstance(measure, ErrorMeasure):
