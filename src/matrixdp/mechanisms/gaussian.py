@@ -80,11 +80,8 @@ class GaussianMechanism:
     @property
     def guarantee(self) -> Guarantee:
         """What every release promises."""
-        return Guarantee(
-            epsilon=self.budget.epsilon,
-            delta=self.budget.delta,
-            mu=self.mu,
-            neighbouring=self.sensitivity.neighbouring,
+        return Guarantee.of_budget(
+            self.budget, mu=self.mu, neighbouring=self.sensitivity.neighbouring
         )
 
     def release(self, matrix: Any, *, key: ReleaseKey | None = None) -> Release:
