@@ -46,6 +46,9 @@ __all__ = [
 # Each formula is some ten float operations; this rounds their result to the private side. What is
 # inverted is given three times as much, so that composing it again does not exceed the promise.
 _MARGIN = 1e-14
+# A relative margin is lost on subnormal numbers. There sqrt(T) epsilon is off by one unit at most,
+# and sqrt(2 log(1/slack)), which multiplies it, is below 39.
+_SUBNORMAL_ROUNDING = 64 * math.ulp(0.0)
 _LOOKS = 49
 _WIDEST_LOGIT = 15.0  # of a share of delta that is worth trying
 _MOST_BISECTIONS = 2200  # halving the exponent range of a float, then its digits
@@ -284,7 +287,7 @@ def _composed_epsilon(loss: float, count: int, slack: float) -> float:
     first = math.log(math.e + ratio) if ratio < 1e300 else math.log(spread) - math.log(slack)
     logs = (max(1.0, first), -math.log(slack))
     least = min(drift + spread * math.sqrt(2.0 * log) for log in logs)
-    return min(plain, least * (1.0 + _MARGIN))
+    return min(plain, least * (1.0 + _MARGIN) + _SUBNORMAL_ROUNDING)
 
 
 def _epsilon_of_each(loss: float, count: int, slack: float) -> float:
