@@ -109,14 +109,18 @@ def mvg_precision_budget(
         raise InvalidParameterError(f"zeta={zeta!r} must be Zeta.PAPER or Zeta.SHARP")
     rank, entries = min(rows, columns), rows * columns
     harmonic = _harmonic(rank)
-    alpha = (harmonic + _harmonic_of_roots(rank)) * gamma * gamma
-    alpha += 2.0 * harmonic * gamma * difference
+    # The bound is (4 epsilon / (beta + sqrt(beta^2 + 8 alpha epsilon)))^2. Of alpha, which holds
+    # the square of gamma, only the root is computed: squares of small numbers underflow to 0.
+    root_alpha = math.sqrt(gamma) * math.sqrt(
+        (harmonic + _harmonic_of_roots(rank)) * gamma + 2.0 * harmonic * difference
+    )
     beta = (
         2.0 * math.sqrt(math.sqrt(entries)) * harmonic * zeta.value_at(entries, delta) * difference
     )
-    root = 4.0 * loss / (beta + math.sqrt(beta * beta + 8.0 * alpha * loss))
+    root = 4.0 * loss / (beta + math.hypot(beta, math.sqrt(8.0 * loss) * root_alpha))
     budget = root * root * (1.0 - _MARGIN)
-    if not sys.float_info.min < budget < math.inf:
+    # Subnormal numbers have too few digits for the margin to cover.
+    if not (sys.float_info.min < budget < math.inf and beta > sys.float_info.min):
         raise InvalidParameterError(
             f"epsilon={loss!r} with norm_bound={gamma!r} and sensitivity={difference!r} gives a "
             "precision budget beyond the range of a float: rescale the matrix"
