@@ -1,8 +1,8 @@
 """Every exception of matrixdp.
 
-One root, so that a caller can catch the library's refusals and nothing else; the leaves also
-inherit the builtin a Python programmer would expect. Messages name the argument, its value and the
-way out; they never contain data.
+They have one root, so that a caller can catch what the library raises on purpose and nothing else.
+The others also inherit the builtin exception that a Python programmer would expect. Messages name
+the argument, its value and what to do; they never contain data.
 """
 
 __all__ = [

@@ -63,7 +63,7 @@ class Comparison:
     sampling_rate: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what is outside its domain."""
+        """Raise if a parameter is outside its domain."""
         positive_integer(self.rows, "rows")
         positive_integer(self.columns, "columns")
         positive_integer(self.steps, "steps")
@@ -91,7 +91,8 @@ class Contender:
     credited) and ``amplified`` (amplification by sampling, then Theorem 3.4).
 
     ``noise_scale``, ``frobenius_error`` (root mean square, of each step) and ``true_epsilon`` are
-    None where the mechanism refuses, or the rule's accountant does not apply; ``refusal`` says why.
+    None where the mechanism refuses, or the rule's accountant does not apply; ``refusal`` is the
+    reason.
     """
 
     mechanism: str
@@ -117,7 +118,7 @@ def compare(setting: Comparison) -> list[Contender]:
 
     Examples
     --------
-    >>> from matrixdp.audit.comparison import Comparison, compare
+    >>> from matrixdp.audit import Comparison, compare
     >>> found = compare(Comparison(rows=10, columns=10, epsilon=1.0, delta=1e-5, steps=10))
     >>> for one in found:
     ...     print(f"{one.name}: {one.noise_scale / found[0].noise_scale:.3g}")
@@ -162,7 +163,8 @@ def _claimed(setting: Comparison, formula: _Formula) -> float:
     refusals: list[str] = []
 
     def noise(epsilon: float, delta: float) -> float:
-        """Return the multiplier for a claim: infinitely much where it is refused."""
+        """Return the multiplier for a claim: infinity where it is refused."""
+        # A search over splits of delta meets claims that a formula refuses, and must go on.
         try:
             base = before_amplification(
                 epsilon, delta, sampling_rate=setting.sampling_rate, sampling="poisson"
@@ -201,6 +203,7 @@ def _mvg(setting: Comparison, epsilon: float, delta: float, zeta: Zeta) -> float
         delta=delta,
         zeta=zeta,
     )
+    # Three roundings, each below 1.2e-16.
     return math.sqrt(math.sqrt(setting.rows * setting.columns) / budget) * (1.0 + 1e-15)
 
 
@@ -227,7 +230,7 @@ def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, Callable[[], f
     yield "analytic", "RDP", partial(_accounted, setting, Accountant.RDP)
     yield "analytic", "moments", partial(_accounted, setting, Accountant.MOMENTS)
     for mechanism, formula in _FORMULAS.items():
-        if rule != "one release" or mechanism != "analytic":  # that one is there already
+        if rule != "one release" or mechanism != "analytic":  # yielded above already
             yield mechanism, rule, partial(_claimed, setting, formula)
 
 
@@ -282,8 +285,8 @@ def _true_epsilon(setting: Comparison, multiplier: float) -> float:
 
     The rule that chose the noise proves the promise itself, and the exact curve holds with or
     without sampling. Where something is sampled the loss distribution is smaller, except for noise
-    so large, or a delta so small, that its arithmetic shows; there the other accounts are. All are
-    proven, so the least counts.
+    so large, or a delta so small, that its discretisation shows; there another account is. All are
+    proven, so the least of them is returned.
     """
     plan = SampledPlan(
         noise_multiplier=multiplier,
@@ -293,6 +296,7 @@ def _true_epsilon(setting: Comparison, multiplier: float) -> float:
     )
     whole = replace(plan, sampling_rate=1.0)
     answers = [setting.epsilon]
+    # An accountant that does not apply to this plan is left out; the promise itself remains.
     for each, accountant in ((whole, Accountant.PLD), *((plan, one) for one in Accountant)):
         with contextlib.suppress(CalibrationError):
             answers.append(plan_epsilon(each, setting.delta, accountant))

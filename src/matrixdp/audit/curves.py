@@ -1,7 +1,7 @@
 """The comparison as curves: noise scale against dimension, epsilon and the number of steps.
 
-One curve is a table of numbers with everything that went into them, so that a figure or a page can
-be made from it and checked against it.
+One curve is a table of numbers together with all parameters, so that figures and pages can be made
+from it and checked against it.
 """
 
 import csv
@@ -43,6 +43,7 @@ class Curve:
             "norm bound": f"{self.setting.norm_bound:g}",
             "steps": f"{self.setting.steps}",
         }
+        # What varies along the axis is not fixed.
         fixed.pop("shape" if self.axis == "side" else self.axis)
         return ", ".join(f"{name} {value}" for name, value in fixed.items())
 
@@ -71,7 +72,7 @@ def _over_steps() -> Curve:
     for count in counts:
         found = compare(replace(_BASE, steps=count))
         scales: dict[str, float | None] = {one.name: one.noise_scale for one in found}
-        if count == 1:  # one release composes nothing: its rows have no rule in their names
+        if count == 1:  # one release is not composed: its contenders have no rule in their names
             plain = {one.mechanism: one.noise_scale for one in found if one.rule == "one release"}
             scales |= {name: plain[name.partition(",")[0]] for name in names if name not in scales}
         rows.append((count, *(scales[name] for name in names)))
@@ -99,6 +100,7 @@ def _curve(
     for point in points:
         setting = setting_at(point)
         scales = [claimed_noise(setting, mechanism) for mechanism in mechanisms]
+        # IMGM first: for one release its noise is that of the analytic Gaussian.
         rows.append((point, scales[0], *scales))
     return Curve(name, axis, _BASE, ("IMGM", *mechanisms), tuple(rows))
 

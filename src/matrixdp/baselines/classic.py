@@ -12,7 +12,7 @@ from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["ClassicGaussian", "classic_noise_scale"]
 
-# The formula is a handful of float operations; this rounds their result up.
+# The formula is a handful of float operations. The margin rounds their result up.
 _MARGIN = 1e-14
 
 
@@ -66,7 +66,7 @@ class ClassicGaussian(GaussianMechanism):
     Notes
     -----
     *Guarantee:* (budget.epsilon, budget.delta)-DP under the set's relation. ``guarantee.mu`` is the
-    exact mu of the noise, and ``guarantee.epsilon_at(delta)`` what it really guarantees.
+    exact mu of the noise, and ``guarantee.epsilon_at(delta)`` is what it really guarantees.
 
     References
     ----------
@@ -79,7 +79,7 @@ class ClassicGaussian(GaussianMechanism):
     >>> mechanism = mdp.baselines.ClassicGaussian(ball, mdp.Budget(epsilon=1.0, delta=1e-5))
     >>> round(mechanism.covariance.scale, 4)
     4.8448
-    >>> round(mechanism.guarantee.epsilon_at(1e-5), 4)  # what that noise is really worth
+    >>> round(mechanism.guarantee.epsilon_at(1e-5), 4)  # what that noise really guarantees
     0.751
     """
 

@@ -27,7 +27,8 @@ from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_numbe
 
 __all__ = ["Zeta", "mvg_precision_budget"]
 
-# Some tens of float operations, each within a few units of 2**-53: this rounds their result down.
+# Some tens of float operations, each within a few units of 2**-53. The margin rounds their result
+# down.
 _MARGIN = 1e-13
 _EULER_GAMMA = 0.57721566490153286061
 _ZETA_HALF = -1.46035450880958681289  # Riemann's zeta at 1/2

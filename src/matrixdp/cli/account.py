@@ -55,6 +55,7 @@ def account(
         raise InvalidParameterError("pass either --noise-multiplier or --target-epsilon")
     relation = checked_neighbouring(neighbouring)
     plan = SampledPlan(
+        # With a target the plan only carries the other parameters; its multiplier is not used.
         noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier,
         sampling_rate=sampling_rate,
         steps=steps,
@@ -91,7 +92,7 @@ def account(
 def _answers(
     answer: Callable[[Accountant], float],
 ) -> tuple[dict[Accountant, float], dict[Accountant, str]]:
-    """Return what each accountant answers, and why the others do not; fail if none does."""
+    """Return what each accountant answers, and why the others do not; raise if no one does."""
     answers, refusals = {}, {}
     for each in Accountant:
         try:
@@ -99,6 +100,7 @@ def _answers(
         except (CalibrationError, MissingExtraError) as refusal:
             refusals[each] = str(refusal)
     if not answers:
+        # RDP has the widest domain, so its reason is the most useful one.
         raise CalibrationError(f"no accountant applies: {refusals[Accountant.RDP]}")
     return answers, refusals
 

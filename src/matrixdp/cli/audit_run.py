@@ -1,4 +1,4 @@
-"""``matrixdp audit run``: a mechanism of this library, put to the test of samples."""
+"""``matrixdp audit run``: a mechanism of this library, tested with samples."""
 
 import math
 from collections.abc import Callable
@@ -64,11 +64,13 @@ def run(
     sensitivity: SensitivityOption = 1.0,
     gamma: GammaOption = None,
     releases: ReleasesOption = 1,
-    samples: Annotated[int, whole_number_option("--samples", "Outputs of each input.")] = 50_000,
+    samples: Annotated[
+        int, whole_number_option("--samples", "Number of outputs for each input.")
+    ] = 50_000,
     confidence: Annotated[
-        float, number_option("--confidence", "With which a mechanism that is right passes.")
+        float, number_option("--confidence", "Probability that a correct mechanism passes.")
     ] = 0.999,
-    seed: Annotated[int, whole_number_option("--seed", "Of the simulated noise.")] = 0,
+    seed: Annotated[int, whole_number_option("--seed", "Seed of the simulated noise.")] = 0,
     exact: Annotated[
         bool, typer.Option("--exact", help="Audit exact releases with fresh keys; slower.")
     ] = False,
@@ -150,7 +152,7 @@ def _part(
     return _Part(
         type(made).__name__,
         made.guarantee,
-        # Both halves are as small as neighbours so far apart can be: MVG bounds them.
+        # Half of the difference on each side: MVG bounds the norm of both inputs.
         -0.5 * difference,
         0.5 * difference,
         difference,
@@ -161,7 +163,7 @@ def _part(
 def _histogram_part(
     cells: int, budget: Budget, sensitivity: float, generator: np.random.Generator | None
 ) -> _Part:
-    """Return prefix sums by the Matrix Mechanism, of no records and of one in its worst cell."""
+    """Return prefix sums by the Matrix Mechanism, of no records and of one in the worst cell."""
     if sensitivity != 1.0:
         raise InvalidParameterError(
             f"sensitivity={sensitivity!r} does not go with mechanism='matrix': a record counts 1 "
@@ -169,6 +171,7 @@ def _histogram_part(
         )
     made = MatrixMechanism(Prefix(cells), budget, neighbouring="add-remove")
     norms = [float(np.linalg.norm(made.strategy.measure(cell))) for cell in np.eye(cells)]
+    # The cell whose record changes the measurements most is the hardest to hide.
     record = np.eye(cells)[int(np.argmax(norms))]
 
     def draw(histogram: Any) -> Any:

@@ -34,6 +34,7 @@ def bound(
         ["epsilon", "delta", "bound", "sensitivity", "noise scale"],
         [
             [
+                # As entered: rounded in either direction it would be another budget.
                 shown_exactly(epsilon),
                 shown_exactly(delta),
                 shown_down(largest_mu, 10),

@@ -37,11 +37,15 @@ def split(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Split a budget into parts that may be spent adaptively and cost the whole together."""
+    """Split a budget into parts that together cost the whole, however they are chosen.
+
+    What is printed of a part is rounded down, so that entering it again never overspends. To spend
+    a part exactly, pass the mu that --json prints as --mu.
+    """
     if (parts is None) == (not weight):
         raise InvalidParameterError("pass either --parts, or --weight once for each part")
     budget = Budget(epsilon, delta)
-    # Equal parts are all the same: one row stands for them.
+    # Equal parts are all the same, so one row is enough.
     shown = budget.split(parts)[:1] if parts is not None else budget.split(weight or [])
     count = parts if parts is not None else 1
     if as_json:

@@ -62,6 +62,7 @@ def compare(
     if as_json:
         _print_json(setting, contenders)
         return
+    # "x least" compares the scales, so refused contenders have no place in it.
     least = min(one.noise_scale for one in contenders if one.noise_scale is not None)
     print_table(
         ["mechanism, rule", "noise scale", "x least", "Frobenius", "true epsilon"],
@@ -100,17 +101,17 @@ def _title(setting: Comparison) -> str:
 def _why(setting: Comparison) -> str:
     if setting.sampling_rate < 1.0:
         return (
-            "All is i.i.d. Gaussian noise; the accounts differ. PLD is tight;\n"
+            "All of it is i.i.d. Gaussian noise; the accounts differ. PLD is tight;\n"
             "unsampled: sampling is not credited; amplified: amplification, then Theorem 3.4."
         )
     if setting.steps == 1:
         return (
             "For one release the analytic Gaussian and IMGM are the same noise: both are exact.\n"
-            "They part under composition (--steps), where IMGM adds up mu squared."
+            "They differ under composition (--steps), where IMGM adds up mu squared."
         )
     return (
-        "The analytic Gaussian and IMGM are the same noise in each step; what parts them is the\n"
-        "rule. Adding up mu squared is exact; Theorem 3.4 knows only each step's claim."
+        "The analytic Gaussian and IMGM are the same noise in each step; they differ in the rule.\n"
+        "Adding up mu squared is exact; Theorem 3.4 uses only each step's claim."
     )
 
 

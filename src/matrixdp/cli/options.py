@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 
+# typer calls the parser on default values too, which are numbers already.
 def _number(text: str | float) -> float:
     try:
         return float(text)
@@ -82,7 +83,10 @@ DeltaOption: TypeAlias = Annotated[
     float, number_option("--delta", "Failure probability, from 2.3e-308 to 1 - 1e-12.")
 ]
 SensitivityOption: TypeAlias = Annotated[
-    float, number_option("--sensitivity", "Largest Frobenius norm of the change by one record.")
+    float,
+    number_option(
+        "--sensitivity", "Largest Frobenius norm by which one record changes the matrix."
+    ),
 ]
 RowsOption: TypeAlias = Annotated[
     int, whole_number_option("--rows", "Rows of the released matrix.")
@@ -96,12 +100,12 @@ GammaOption: TypeAlias = Annotated[
 ]
 ReleasesOption: TypeAlias = Annotated[int, whole_number_option("--releases", "Number of releases.")]
 SamplingRateOption: TypeAlias = Annotated[
-    float, number_option("--sampling-rate", "Probability of a record to be in a step.")
+    float, number_option("--sampling-rate", "Probability that a record is in a step.")
 ]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object, at full precision.")
 ]
 Figure: TypeAlias = Annotated[
-    Path | None, typer.Option("--figure", help="Draw it into this PNG file.")
+    Path | None, typer.Option("--figure", help="Draw the result in this PNG file.")
 ]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]

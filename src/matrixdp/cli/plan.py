@@ -1,4 +1,4 @@
-"""``matrixdp plan``: the error of a budget, or the epsilon of an error, before any is spent."""
+"""``matrixdp plan``: the error of a budget, or the epsilon of an error, before it is spent."""
 
 from typing import Annotated
 
@@ -44,7 +44,7 @@ def plan(
 ) -> None:
     """Answer "what error do I get for this epsilon?" or "which epsilon does this error need?".
 
-    With both an epsilon and an error, refuse (exit code 3) if the error needs more than epsilon.
+    With both an epsilon and an error, fail with exit code 3 if the error needs more than epsilon.
     """
     wanted = [
         (measure, error)

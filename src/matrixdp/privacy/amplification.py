@@ -1,10 +1,10 @@
 """Amplification by sampling: what a claim becomes when its release sees a random part of the data.
 
 A release that is (epsilon, delta)-DP on the data it sees is ``(log(1 + q (e^epsilon - 1)), q
-delta)``-DP when each record is in that data with probability q, for one relation per kind of
-sampling: Poisson sampling and adding or removing a record, or sampling a fixed number without
-replacement and replacing a record (Balle, Barthe and Gaboardi 2018, Theorems 8 and 9). Data that is
-shuffled and passed through in turn, or released once, is not amplified.
+delta)``-DP when each record is in that data with probability q. This holds for one relation per
+kind of sampling: Poisson sampling and adding or removing a record, or sampling a fixed number
+without replacement and replacing a record (Balle, Barthe and Gaboardi 2018, Theorems 8 and 9). Data
+that is shuffled and passed through in turn, or released once, is not amplified.
 """
 
 import math
@@ -120,7 +120,7 @@ def before_amplification(
     """
     loss, delta = EPSILON.number(epsilon), DELTA.number(delta)
     rate, relation = checked_sampling_rate(sampling_rate), _relation(sampling)
-    # As rationals: a quotient rounded down to the largest delta would hide that it is none.
+    # As rationals: a float quotient could be rounded down to the largest delta that there is.
     if not Fraction(delta) <= Fraction(DELTA.largest) * Fraction(rate):
         raise InvalidParameterError(
             f"delta={delta!r} is not below sampling_rate={rate!r}: choose a smaller delta"

@@ -20,8 +20,9 @@ from matrixdp.privacy.zero_epsilon import holds_at_zero_epsilon
 __all__ = ["CURVE_MARGIN", "privacy_bound", "privacy_delta", "privacy_epsilon"]
 
 # The computed numbers are within 1.5e-15 times their condition number of the true ones
-# (docs/numerics.md). Several times that is given away so that none errs on the wrong side, and so
-# much more for epsilon and delta that a bound taken at them never falls short of their mu.
+# (docs/numerics.md). The margins are several times that, so that no number is on the wrong side.
+# That of epsilon and delta is larger, so that the bound at an epsilon that was computed from a mu
+# is never below that mu.
 _BOUND_MARGIN = 4e-15
 CURVE_MARGIN = 8e-15
 # Phi(-40) is below the smallest double, and g < Phi(-a).
@@ -198,9 +199,11 @@ def privacy_epsilon(mu: Any, delta: Any) -> float | FloatArray:
 def _delta_number(mu: float, epsilon: float) -> float:
     if mu == 0.0:
         return 0.0
+    # Decided before anything is evaluated: in the far tail the exponentials would underflow.
     lower = epsilon / mu - 0.5 * mu
     if lower > _UNDERFLOW_LOWER:
         return _SMALLEST
+    # Above 1/2 the complement has the digits, and 1 minus it rounds once.
     if lower < 0.0:
         rest = solve.delta_high(mu, epsilon, SCALAR)
         if rest.value < 0.5:
@@ -211,6 +214,7 @@ def _delta_number(mu: float, epsilon: float) -> float:
 
 
 def _epsilon_number(mu: float, delta: float) -> float:
+    # Decided exactly: the root is negative there, and a computed one could be on either side of 0.
     if holds_at_zero_epsilon(mu, delta):
         return 0.0
     find = solve.solve_epsilon_low if delta <= 0.5 else solve.solve_epsilon_high
@@ -260,6 +264,7 @@ def _blockwise(compute: Any, first: Any, second: Any, names: tuple[str, str]) ->
     one, two = broadcast_together(first, second, names)
     flat_one, flat_two = one.ravel(), two.ravel()
     result = np.empty(flat_one.shape)
+    # An array evaluates both branches of every `select`; the unused one may overflow.
     with np.errstate(all="ignore"):
         for start in range(0, result.size, _BLOCK):
             block = slice(start, start + _BLOCK)

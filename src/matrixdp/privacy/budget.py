@@ -16,7 +16,7 @@ from matrixdp.rounding import shown_down, sqrt_down
 
 __all__ = ["Budget", "check_budget"]
 
-_MOST_PARTS = 10**7
+_MOST_PARTS = 10**7  # a tuple of them takes 80 MB
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -122,6 +122,7 @@ class Budget:
                     f"shares={parts} is more than {_MOST_PARTS} parts: split into groups, and each "
                     "group again where it is spent"
                 )
+            # Immutable, so that one object can stand for all of them.
             return (self._share(Fraction(1, parts)),) * parts
         weights = [Fraction(positive_number(weight, "shares")) for weight in shares]
         if not weights:
@@ -144,6 +145,7 @@ class Budget:
         budget._fill(epsilon, delta, mu, mu_squared)  # noqa: SLF001
         return budget
 
+    # A frozen dataclass is filled through object.__setattr__, also by __new__ without __init__.
     def _fill(self, epsilon: float, delta: float, mu: float, mu_squared: Fraction) -> None:
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)

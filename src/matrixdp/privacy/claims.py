@@ -1,15 +1,16 @@
 r"""Composition of mere (epsilon, delta) claims, whatever mechanism made them.
 
-Who knows of each release only that it is (epsilon, delta)-DP composes by Theorem 3.4 of Kairouz, Oh
-and Viswanath (2017): T of them are ``(eps, 1 - (1 - delta)^T (1 - slack))``-DP for every slack in
-[0, 1), with eps the least of
+If all that is known of each release is that it is (epsilon, delta)-DP, they compose by Theorem 3.4
+of Kairouz, Oh and Viswanath (2017). T of them are ``(eps, 1 - (1 - delta)^T (1 - slack))``-DP for
+every slack in [0, 1), with eps the least of
 
     T epsilon,
     T epsilon tanh(epsilon/2) + epsilon sqrt(2 T log(e + sqrt(T epsilon^2)/slack)),
     T epsilon tanh(epsilon/2) + epsilon sqrt(2 T log(1/slack)),
 
 where ``tanh(epsilon/2) = (e^epsilon - 1)/(e^epsilon + 1)`` and a slack of 0 leaves the first. For
-Gaussian releases `composed_mu` is exact and needs far less noise; this is what others pay.
+Gaussian releases `composed_mu` is exact and needs far less noise; this is the price of not knowing
+that they are.
 """
 
 import math
@@ -49,8 +50,8 @@ _MARGIN = 1e-14
 # A relative margin is lost on subnormal numbers. There sqrt(T) epsilon is off by one unit at most,
 # and sqrt(2 log(1/slack)), which multiplies it, is below 39.
 _SUBNORMAL_ROUNDING = 64 * math.ulp(0.0)
-_LOOKS = 49
-_WIDEST_LOGIT = 15.0  # of a share of delta that is worth trying
+_LOOKS = 49  # points of the coarse grid over shares of delta
+_WIDEST_LOGIT = 15.0  # of the shares that are tried: within 3e-7 of 0 and 1
 _MOST_BISECTIONS = 2200  # halving the exponent range of a float, then its digits
 
 
@@ -112,7 +113,7 @@ def composed_delta(delta: float, steps: int, slack: float) -> float:
     each, count = DELTA.number(delta), positive_integer(steps, "steps")
     rest = _checked_slack(slack)
     log_kept = count * math.log1p(-each) + math.log1p(-rest)
-    # The sum of all is a bound as well, and exact.
+    # The sum of all is a bound as well. It is exact, and closer where the deltas are tiny.
     added = min(Fraction(1), count * Fraction(each) + Fraction(rest))
     return min(float_up(added), -math.expm1(log_kept) * (1.0 + _MARGIN))
 
@@ -223,6 +224,7 @@ def sampled_gaussian_epsilon(
         slack, each = _shares_of_delta(delta, count, share)
         if not each >= DELTA.smallest:
             raise _too_many_steps(delta, count)
+        # About the largest delta whose amplification is at most `each`.
         base = max(each, min(each / rate * (1.0 - _MARGIN), DELTA.largest))
         alone = privacy_epsilon(mu, base)
         if not alone <= EPSILON.largest:
@@ -241,7 +243,7 @@ def _too_many_steps(delta: float, steps: int) -> CalibrationError:
 
 
 def _best_share(cost: Callable[[float], float], delta: float, count: int) -> float:
-    """Return the share of the slack with the least cost, or 0 if that is no dearer."""
+    """Return the share of the slack with the least cost, or 0 if that costs no more."""
     # A share closer to 1 would leave the releases less delta than a float can hold.
     left = 4.0 * DELTA.smallest * count / delta
     if not left < 0.5:
@@ -264,6 +266,7 @@ def _shares_of_delta(delta: float, count: int, share: float) -> tuple[float, flo
     """Return the slack and the delta of each release whose composition is delta, rounded down."""
     log_kept = math.log1p(-delta)
     slack = -math.expm1(share * log_kept) * (1.0 - 3.0 * _MARGIN)
+    # A subnormal slack has too few digits for the margin; without any it is still a valid split.
     if not slack >= DELTA.smallest:
         slack = 0.0
     return slack, -math.expm1((1.0 - share) * log_kept / count) * (1.0 - 3.0 * _MARGIN)
@@ -291,7 +294,8 @@ def _composed_epsilon(loss: float, count: int, slack: float) -> float:
 
 
 def _epsilon_of_each(loss: float, count: int, slack: float) -> float:
-    """Return the largest epsilon, to a few digits of the last place, whose composition fits."""
+    """Return the largest epsilon, to a few units of the last place, whose composition fits."""
+    # `low` always fits: at the start because adding epsilons up is one of the three rules.
     low, high = quotient_down(loss, count), loss
     if slack == 0.0:
         return low

@@ -1,24 +1,21 @@
-"""A budget being spent: the one mutable noun, which refuses before it changes."""
+"""A budget being spent: the only mutable value here, which raises before it changes."""
 
 import threading
 from fractions import Fraction
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.parameters import MU
 from matrixdp.privacy.budget import Budget, check_budget
-from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
+from matrixdp.privacy.guarantee import (
+    Guarantee,
+    HasGuarantee,
+    Neighbouring,
+    checked_neighbouring,
+)
 from matrixdp.rounding import shown_up, sqrt_down, sqrt_up
 
-__all__ = ["Filter", "Guaranteed"]
-
-
-class Guaranteed(Protocol):
-    """Anything that states a guarantee: a mechanism, or another filter."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What it guarantees."""
+__all__ = ["Filter"]
 
 
 class Filter:
@@ -63,7 +60,7 @@ class Filter:
         check_budget(budget)
         self._budget = budget
         self._neighbouring = checked_neighbouring(neighbouring)
-        self._spent = Fraction(0)
+        self._spent = Fraction(0)  # exact, so that many small costs do not vanish in rounding
         self._lock = threading.Lock()
 
     @property
@@ -99,7 +96,7 @@ class Filter:
             self._budget, mu=sqrt_up(self._budget.mu_squared), neighbouring=self._neighbouring
         )
 
-    def spend(self, cost: float | Guarantee | Guaranteed) -> None:
+    def spend(self, cost: float | Guarantee | HasGuarantee) -> None:
         """Pay for one release, or raise and change nothing.
 
         Parameters
@@ -125,7 +122,7 @@ class Filter:
                 )
             self._spent += square
 
-    def _stated_mu(self, cost: float | Guarantee | Guaranteed) -> float:
+    def _stated_mu(self, cost: float | Guarantee | HasGuarantee) -> float:
         """Return the mu of a cost, if it is for one record under this filter's relation."""
         stated = cost if isinstance(cost, Guarantee) else getattr(cost, "guarantee", None)
         if stated is None:

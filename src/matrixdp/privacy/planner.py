@@ -21,7 +21,7 @@ from matrixdp.rounding import product_up, quotient_down, quotient_up, sqrt_down,
 __all__ = ["ErrorMeasure", "Plan", "plan_for_budget", "plan_for_error"]
 
 _CONFIDENCE = 0.95
-# The factors are a few float operations; this covers them, so that no error is understated.
+# The factors are a few float operations. The margin covers them, so that no error is understated.
 _MARGIN = 1e-13
 
 
@@ -46,6 +46,7 @@ class ErrorMeasure(enum.Enum):
             case ErrorMeasure.FROBENIUS:
                 return sqrt_up(Fraction(entries))
             case ErrorMeasure.LARGEST:
+                # As a tail: the quantile of (1 + 0.95^(1/mn)) / 2 would lose its digits near 1.
                 tail = -0.5 * math.expm1(math.log(_CONFIDENCE) / entries)
                 return float(-special.ndtri(tail)) * (1.0 + _MARGIN)
 
@@ -106,6 +107,7 @@ def plan_for_budget(
     rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
     sensitivity = positive_number(sensitivity, "sensitivity")
     releases = positive_integer(releases, "releases")
+    # From the exact worth: dividing budget.mu by sqrt(releases) would round twice.
     mu = sqrt_down(budget.mu_squared / releases)
     return Plan(
         budget=budget,
@@ -164,6 +166,8 @@ def plan_for_error(
     rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
     sensitivity = positive_number(sensitivity, "sensitivity")
     releases = positive_integer(releases, "releases")
+    # The noise is rounded down and the mu up: the plan may cost a last digit more than needed, but
+    # its error is at most the one asked for.
     noise_scale = quotient_down(
         positive_number(error, "error"), measure.per_unit_noise(rows, columns)
     )
@@ -175,7 +179,7 @@ def plan_for_error(
     if not releases * each**2 <= Fraction(MU.largest) ** 2:
         raise InvalidParameterError(
             f"error={error!r} in each of {releases} releases would take mu above {MU.largest!r}, "
-            "no protection to speak of: allow a larger error or fewer releases"
+            "which is no protection: allow a larger error or fewer releases"
         )
     return plan_for_budget(
         Budget.from_mu(sqrt_up(releases * each**2), delta),
