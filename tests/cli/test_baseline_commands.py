@@ -187,7 +187,7 @@ def test_compare(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["compare", *SHAPE, "--steps", "30", "--gamma", "5", "--figure",
                  str(figures[1]), "--force"]) == 0  # fmt: skip
     assert figures[1].read_bytes() == first  # the same figure, the same bytes
-    assert "what parts them is the" in capsys.readouterr().out
+    assert "they differ in the rule" in capsys.readouterr().out
 
 
 def test_compare_fits_a_terminal(

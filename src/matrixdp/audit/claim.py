@@ -74,6 +74,7 @@ def audit_claim(
     difference = positive_number(sensitivity, "sensitivity")
     loss, delta = EPSILON.number(epsilon), DELTA.number(delta)
     count = positive_integer(releases, "releases")
+    # Caught, because the error of the rounding names neither of the arguments.
     try:
         whole = product_up(difference, sqrt_up(Fraction(count)))
         needed = quotient_up(whole, privacy_bound(loss, delta))
@@ -89,6 +90,7 @@ def audit_claim(
             f"in releases={count} adds up to: it protects nothing; give more noise"
         )
     mu = quotient_up(whole, scale)
+    # By the scale and not by mu: needed is rounded up, so a claim that holds here is proven.
     holds = scale >= needed
     true_epsilon, true_delta = privacy_epsilon(mu, delta), privacy_delta(mu, loss)
     return ClaimAudit(

@@ -73,6 +73,7 @@ class Comparison:
         checked_sampling_rate(self.sampling_rate)
         if self.norm_bound is None:
             object.__setattr__(self, "norm_bound", self.sensitivity)
+        # Two matrices within the norm bound differ by at most twice the bound.
         if not 2.0 * positive_number(self.norm_bound, "norm_bound") >= self.sensitivity:
             raise InvalidParameterError(
                 f"norm_bound={self.norm_bound!r} is below half of sensitivity="
@@ -166,6 +167,7 @@ def _claimed(setting: Comparison, formula: _Formula) -> float:
         """Return the multiplier for a claim: infinity where it is refused."""
         # A search over splits of delta meets claims that a formula refuses, and must go on.
         try:
+            # Poisson sampling, because the loss distributions of the other rules are for it.
             base = before_amplification(
                 epsilon, delta, sampling_rate=setting.sampling_rate, sampling="poisson"
             )
@@ -194,6 +196,7 @@ def _classic(_: Comparison, epsilon: float, delta: float) -> float:
 
 def _mvg(setting: Comparison, epsilon: float, delta: float, zeta: Zeta) -> float:
     """Return the scale of MVG's i.i.d. noise, ``sqrt(sqrt(m n) / budget)``, rounded up."""
+    # In units of the sensitivity, like all multipliers. A larger norm bound means more noise.
     budget = mvg_precision_budget(
         setting.rows,
         setting.columns,
@@ -207,6 +210,7 @@ def _mvg(setting: Comparison, epsilon: float, delta: float, zeta: Zeta) -> float
     return math.sqrt(math.sqrt(setting.rows * setting.columns) / budget) * (1.0 + 1e-15)
 
 
+# The noise of one step that makes a claim, at sensitivity 1.
 _FORMULAS: dict[str, _Formula] = {
     "analytic": _analytic,
     "classic": _classic,
@@ -217,6 +221,7 @@ _FORMULAS: dict[str, _Formula] = {
 
 def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, Callable[[], float]]]:
     """Yield mechanism, rule and how to find the noise multiplier of every contender."""
+    # Functions instead of numbers: each may be refused, and the others must still be shown.
     once, sampled = setting.steps == 1, setting.sampling_rate < 1.0
     exact = partial(_exact, setting)
     if sampled:
@@ -236,6 +241,7 @@ def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, Callable[[], f
 
 def _exact(setting: Comparison) -> float:
     """Return ``sqrt(T) / B``, Theorem 3 of the IMGM paper."""
+    # Both factors rounded up, so the product is never too little noise.
     each = quotient_up(1.0, privacy_bound(setting.epsilon, setting.delta))
     return product_up(each, sqrt_up(Fraction(setting.steps)))
 
@@ -269,6 +275,7 @@ def _contender(
         multiplier = find()
     except CalibrationError as refusal:
         return Contender(mechanism, rule, None, None, None, str(refusal))
+    # The error from the multiplier, not from the scale: rounding up once is enough.
     noise_scale = _scaled(setting, multiplier)
     per_unit = ErrorMeasure.FROBENIUS.per_unit_noise(setting.rows, setting.columns)
     return Contender(

@@ -16,7 +16,7 @@ from matrixdp.rounding import quotient_up, shown_up
 __all__ = ["CURVES", "Curve"]
 
 _BASE = Comparison(rows=10, columns=10, epsilon=1.0, delta=1e-5)
-_ONE_TWO_FIVE = (1, 2, 5)
+_ONE_TWO_FIVE = (1, 2, 5)  # evenly spaced to the eye on a logarithmic axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ def _over_dimension() -> Curve:
 def _over_steps() -> Curve:
     """One to 10^5 releases of a small matrix."""
     counts = [lead * 10**power for power in range(5) for lead in _ONE_TWO_FIVE] + [10**5]
+    # Two steps have all the rules that any larger number has.
     names = [one.name for one in compare(replace(_BASE, steps=2))]
     rows = []
     for count in counts:
@@ -84,6 +85,7 @@ def _over_epsilon() -> Curve:
     epsilons = [lead * 10.0**power for power in range(-9, 1) for lead in _ONE_TWO_FIVE] + [10.0]
     curve = _curve("epsilon", "epsilon", epsilons, lambda e: replace(_BASE, epsilon=float(e)))
     limit = quotient_up(_BASE.sensitivity, privacy_bound(0.0, _BASE.delta))
+    # The other formulas divide by epsilon.
     first = (0.0, limit, limit, *([None] * (len(curve.contenders) - 2)))
     return replace(curve, rows=(first, *curve.rows))
 

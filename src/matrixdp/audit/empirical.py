@@ -38,9 +38,9 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 Draw = Callable[[FloatArray], FloatArray]
 
-_FEWEST_SAMPLES = 100
+_FEWEST_SAMPLES = 100  # a quarter of fewer is not enough to choose an event
 _MOST_NUMBERS = 50_000_000  # of one input's samples: 400 MB
-_THRESHOLDS = 400
+_THRESHOLDS = 400  # tried on the choosing quarter; more find hardly better events
 # Two events, and for each of them two probabilities, are bounded at once.
 _BOUNDS = 4
 # Added to the variances, because the precision of a direction without noise would be infinite.
@@ -170,6 +170,7 @@ def audit_mechanism(
     direction = _direction(before[:choosing], after[:choosing], change.ravel() / unit)
     scores = _Scores(before @ direction, after @ direction)
     miss = (1.0 - level) / _BOUNDS
+    # Union bound: all four probabilities are within their bounds with the whole confidence.
     guarantee = mechanism.guarantee
     return EmpiricalAudit(
         epsilon=_best_bound(scores, choosing, miss, _epsilon_bound(guarantee.delta)),
@@ -212,6 +213,7 @@ def exposed_difference(mechanism: Mechanism, shape: tuple[int, int]) -> FloatArr
         weakest = ones * (vector[:, None] if covariance.side == "rows" else vector)
     else:
         scales = covariance.entry_scales(shape)
+        # Independent noise: all entries with the least noise alike.
         weakest = (scales <= scales.min()).astype(np.float64)
     difference = weakest / np.linalg.norm(weakest) + _SPREAD / math.sqrt(math.prod(shape))
     length = bound * (1.0 - 1e-12)  # inside the ball, however it is rounded
@@ -234,6 +236,7 @@ def _direction(before: FloatArray, after: FloatArray, difference: FloatArray) ->
     residuals = np.concatenate([before - before.mean(axis=0), after - after.mean(axis=0)])
     covariance = residuals.T @ residuals / len(residuals)
     largest = max(float(np.max(np.diagonal(covariance))), float(np.max(np.abs(difference))) ** 2)
+    # Relative to the larger of noise and difference, so that it works without any noise, too.
     covariance[np.diag_indices_from(covariance)] += _RIDGE * largest
     return np.asarray(linalg.solve(covariance, difference, assume_a="pos"))
 
@@ -246,6 +249,7 @@ def _best_bound(scores: _Scores, choosing: int, miss: float, bound: _Bound) -> f
     thresholds = np.quantile(np.concatenate([first.before, first.after]), levels)
     # Both sides of each threshold: which one is the likelier event depends on the direction.
     found = {above: _bounds(first, thresholds, miss, bound, above=above) for above in (True, False)}
+    # Only the choice is made on these samples; the bound below comes from the others.
     above = bool(found[True].max() >= found[False].max())
     chosen = thresholds[[int(np.argmax(found[above]))]]
     return max(0.0, float(_bounds(second, chosen, miss, bound, above=above)[0]))
@@ -263,6 +267,8 @@ def _bounds(
     counts = [_count(side, thresholds, above=above) for side in (scores.after, scores.before)]
     likely, unlikely = counts if above else counts[::-1]
     rest = count - unlikely
+    # Clopper and Pearson's quantiles. They are undefined at counts of 0 and of all, where the
+    # bounds are 0 and 1; the maxima only avoid NaN there.
     lower = special.betaincinv(np.maximum(likely, 1), count - likely + 1, miss)
     upper = special.betaincinv(unlikely + 1, np.maximum(rest, 1), 1.0 - miss)
     return bound(np.where(likely > 0, lower, 0.0), np.where(rest > 0, upper, 1.0))

@@ -141,6 +141,7 @@ class MVG(GaussianMechanism):
                 f"matrix has shape {labelled.array.shape}, but this MVG is for shape={self.shape}: "
                 "its noise depends on it"
             )
+        # In float64, because the square of a float32 entry may overflow.
         norm = float(np.linalg.norm(labelled.array.astype(np.float64)))
         if not norm <= self.norm_bound * (1.0 + _NORM_TOLERANCE):
             raise InvalidParameterError(
@@ -212,6 +213,7 @@ def _checked(precision: ArrayLike, size: int) -> FloatArray:
         raise InvalidParameterError(
             "precision must hold positive numbers: every direction needs a share"
         )
+    # Shares that add up to more than 1 would exceed the budget, so they are divided by their sum.
     total = float(np.sum(shares))
     if not abs(total - 1.0) <= _SUM_TOLERANCE:
         raise InvalidParameterError(f"precision adds up to {total!r}: its shares must add up to 1")

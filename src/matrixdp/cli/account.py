@@ -68,6 +68,7 @@ def account(
         wanted = target_epsilon
         answers, refusals = _answers(lambda each: _multiplier(plan, wanted, delta, each))
         found, asked, value = "noise_multiplier", "target_epsilon", wanted
+    # Both questions have the same table; only what was asked and what was found are exchanged.
     if as_json:
         facts = {"sampling_rate": sampling_rate, "steps": steps, "delta": delta}
         named = {each.value: answers.get(each) for each in Accountant}

@@ -27,6 +27,7 @@ __all__ = ["app", "claim", "curves"]
 app = typer.Typer(help="Audit claims and mechanisms.")
 
 
+# Without a subcommand the help is shown, and the exit code is 0.
 @app.callback(invoke_without_command=True)
 def _group(context: typer.Context) -> None:
     if context.invoked_subcommand is None:

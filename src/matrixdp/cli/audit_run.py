@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_REFUTED = 1
+_REFUTED = 1  # the exit code of a defect, which this would be
 _NAMES = "imgm, analytic, classic, mvg or matrix"
 
 
@@ -83,12 +83,14 @@ def run(
     would be a defect.
     """
     shape = (positive_integer(rows, "rows"), positive_integer(columns, "columns"))
+    # Before anything is made: an optimised strategy for many cells would take a while.
     check_samples(samples, math.prod(shape) * positive_integer(releases, "releases"))
     generator = None if exact else simulation_generator(seed)
     parts = [
         _part(mechanism, shape, budget, sensitivity, gamma, generator)
         for budget in Budget(epsilon, delta).split(releases)
     ]
+    # One audit of all releases side by side, against the budget that they were split from.
     whole = _Whole(parts, Budget(epsilon, delta))
     first = parts[0]
     found = audit_mechanism(
@@ -101,6 +103,7 @@ def run(
         confidence=confidence,
     )
     _report(found, first.name, as_json=as_json)
+    # After the report, so that the numbers can be read whatever the exit code.
     if found.refuted:
         typer.echo(f"matrixdp: {first.name} does not keep its claim", err=True)
         raise typer.Exit(_REFUTED)

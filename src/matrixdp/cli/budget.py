@@ -21,6 +21,7 @@ __all__ = ["app", "split"]
 app = typer.Typer(help="Split a privacy budget.")
 
 
+# Without a subcommand the help is shown, and the exit code is 0.
 @app.callback(invoke_without_command=True)
 def _group(context: typer.Context) -> None:
     if context.invoked_subcommand is None:

@@ -43,6 +43,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Show the noise that each mechanism and rule needs, and what it really guarantees."""
+    # Before the comparison, which may take a while.
     check_file(figure, ".png", ".svg", force=force)
     setting = Comparison(
         rows=rows,
@@ -87,6 +88,7 @@ def _shown(one: Contender, least: float) -> list[str]:
     ]
 
 
+# Parameters are shown as they were entered, results rounded up.
 def _title(setting: Comparison) -> str:
     sampled = setting.sampling_rate < 1.0
     return (

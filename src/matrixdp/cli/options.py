@@ -58,6 +58,7 @@ def budget_from(epsilon: float | None, delta: float, mu: float | None) -> Budget
 
     Only a mu carries a part of a split budget exactly: its epsilon is rounded down.
     """
+    # Neither has a default, and 0 is a valid epsilon, so only None means "not given".
     if epsilon is not None and mu is None:
         return Budget(epsilon, delta)
     if mu is not None and epsilon is None:
@@ -67,6 +68,7 @@ def budget_from(epsilon: float | None, delta: float, mu: float | None) -> Budget
     )
 
 
+# The domains are those of matrixdp.parameters, which has the last word.
 EpsilonOption: TypeAlias = Annotated[
     float, number_option("--epsilon", "Privacy loss, from 0 to 1e6.")
 ]

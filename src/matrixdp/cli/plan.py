@@ -55,6 +55,7 @@ def plan(
         )
         if error is not None
     ]
+    # With an error, epsilon is a limit and not what is spent.
     limit = None if epsilon is None else Budget(epsilon, delta)
     if len(wanted) == 1:
         measure, error = wanted[0]
@@ -83,6 +84,7 @@ def plan(
 
 
 def _refuse_above(limit: Budget | None, found: Plan, error: float) -> None:
+    # Budgets compare by worth, exactly: the epsilon of the same worth is rounded.
     if limit is not None and found.budget > limit:
         raise BudgetExceededError(
             f"an error of {error!r} needs epsilon={found.epsilon_at(limit.delta)!r} at "

@@ -43,7 +43,8 @@ class PayingKey(ReleaseKey):
 
     def bind(self, context: NoiseContext) -> NoiseStream:
         """Pay, then spend the wrapped key on a context."""
-        # A key that cannot be bound must not cost anything.
+        # A key that cannot be bound must not cost anything. If another thread binds it right after
+        # this check, a payment is lost, which is the safe side.
         self._key.check_unbound()
         self._purse.spend(self._guarantee)
         return self._key.bind(context)

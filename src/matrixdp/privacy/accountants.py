@@ -224,6 +224,7 @@ def noise_multiplier_for(
         noise_multiplier=1.0, sampling_rate=sampling_rate, steps=steps, neighbouring=neighbouring
     )
     if plan.sampling_rate == 1.0 and accountant is Accountant.PLD:
+        # Nothing is sampled and the curve is exact: no search is needed.
         return quotient_up(sqrt_up(Fraction(plan.steps)), privacy_bound(target, delta))
 
     def excess(multiplier: float) -> float:
@@ -233,6 +234,7 @@ def noise_multiplier_for(
         except TooLittleNoiseError:
             return 2.0 * EPSILON.largest - target  # more than any target, and finite
 
+    # Many steps at a small rate behave roughly like Gaussian ones with mu = q sqrt(T) / s.
     start = max(1.0, plan.sampling_rate * math.sqrt(plan.steps))
     if accountant is Accountant.PLD:  # a costly one: a looser account says where to begin
         with contextlib.suppress(CalibrationError):
@@ -344,6 +346,7 @@ def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant)
     def epsilon_at(log_excess: float) -> float:
         order = 1.0 + math.exp(log_excess)
         step = sampled_divergence(plan.noise_multiplier, plan.sampling_rate, order)
+        # Infinite where the integral would take too many points: such an order is never the best.
         if not step < math.inf:
             return math.inf
         if accountant is Accountant.RDP:
@@ -352,6 +355,7 @@ def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant)
 
     found: list[tuple[float, float]] = []
     octaves = math.floor(math.log2(LARGEST_ORDER / _SMALLEST_ORDER_EXCESS))
+    # Epsilon falls and then rises with the order, but not strictly: one worse octave is not enough.
     for octave in range(octaves):
         log_excess = math.log(_SMALLEST_ORDER_EXCESS * 2.0**octave)
         found.append((epsilon_at(log_excess), log_excess))

@@ -46,7 +46,7 @@ class Budget:
     Budget(epsilon=1, delta=1e-05, mu=0.268051)
     >>> half, other = whole.split(2)
     >>> half
-    Budget(epsilon=0.684149, delta=1e-05, mu=0.18954)
+    Budget(epsilon=0.684148, delta=1e-05, mu=0.18954)
     >>> half.mu_squared + other.mu_squared == whole.mu_squared
     True
     """
@@ -71,7 +71,7 @@ class Budget:
         Examples
         --------
         >>> Budget.from_mu(1.0, delta=1e-6)
-        Budget(epsilon=4.88656, delta=1e-06, mu=1)
+        Budget(epsilon=4.88655, delta=1e-06, mu=1)
         """
         mu = positive_number(MU.number(mu), "mu")
         return cls._of_worth(Fraction(mu) ** 2, DELTA.number(delta))
@@ -86,7 +86,7 @@ class Budget:
         True
         """
         worth = 2 * Fraction(positive_number(rho, "rho"))
-        largest = MU.largest**2 / 2
+        largest = MU.largest**2 / 2  # a power of ten over two: exact
         if worth > 2 * Fraction(largest):
             raise InvalidParameterError(
                 f"rho={rho!r} is outside its domain: it must be positive and at most {largest!r}"
@@ -113,6 +113,7 @@ class Budget:
         >>> [round(part.mu, 4) for part in Budget(1.0, 1e-5).split([9, 16])]
         [0.1608, 0.2144]
         """
+        # numpy's numbers are checked like Python's, and an array is not a Sequence.
         if isinstance(shares, np.ndarray):
             shares = shares.tolist()
         if not isinstance(shares, Sequence):
@@ -124,6 +125,7 @@ class Budget:
                 )
             # Immutable, so that one object can stand for all of them.
             return (self._share(Fraction(1, parts)),) * parts
+        # Rationals from here on: float shares would not add up to the whole.
         weights = [Fraction(positive_number(weight, "shares")) for weight in shares]
         if not weights:
             raise InvalidParameterError(
@@ -152,6 +154,7 @@ class Budget:
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "mu_squared", mu_squared)
 
+    # Not the dataclass's own comparison, which would compare epsilon and delta.
     def __eq__(self, other: object) -> bool:
         """Compare by worth."""
         if not isinstance(other, Budget):

@@ -54,4 +54,5 @@ def group_mu(mu: float, records: int) -> float:
     >>> group_mu(0.25, records=3)
     0.75
     """
+    # Above the domain of mu the result is still returned; a Guarantee for it is refused.
     return float_up(Fraction(MU.number(mu)) * positive_integer(records, "records"))

@@ -124,6 +124,7 @@ class Filter:
 
     def _stated_mu(self, cost: float | Guarantee | HasGuarantee) -> float:
         """Return the mu of a cost, if it is for one record under this filter's relation."""
+        # A number has no such attribute. A filter has one, so filters can pay for filters.
         stated = cost if isinstance(cost, Guarantee) else getattr(cost, "guarantee", None)
         if stated is None:
             return MU.number(cost)
@@ -137,6 +138,7 @@ class Filter:
                 f"neighbouring={stated.neighbouring!r} is what the release states, but this filter "
                 f"is for {self._neighbouring!r}: use one relation for all releases"
             )
+        # A mistake rather than a risk: this mu is larger than that for one record, which is counted.
         if stated.records != 1:
             raise InvalidParameterError(
                 f"records={stated.records} is a guarantee for a group, and a filter counts single "

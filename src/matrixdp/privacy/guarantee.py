@@ -106,6 +106,7 @@ class Guarantee:
         mu may need slightly more: then epsilon is computed from mu, and rounded up.
         """
         epsilon = budget.epsilon
+        # The budget's own number where it is true: people expect to read what they asked for.
         if not MU.number(mu) <= privacy_bound(epsilon, budget.delta):
             epsilon = privacy_epsilon(mu, budget.delta)
         return cls(epsilon=epsilon, delta=budget.delta, mu=mu, neighbouring=neighbouring)
@@ -115,6 +116,7 @@ class Guarantee:
 
         Use it when one person may own several records: mu is multiplied by their number.
         """
+        # `replace` runs all checks again; the relation stays, because k steps of it are k records.
         together = group_mu(self.mu, records)
         return replace(
             self,

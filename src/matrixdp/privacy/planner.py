@@ -176,6 +176,7 @@ def plan_for_error(
             f"error={error!r} leaves no noise that a float can express: allow a larger error"
         )
     each = Fraction(quotient_up(sensitivity, noise_scale))
+    # Before taking roots: a sum beyond the domain would raise an error about mu, not about error.
     if not releases * each**2 <= Fraction(MU.largest) ** 2:
         raise InvalidParameterError(
             f"error={error!r} in each of {releases} releases would take mu above {MU.largest!r}, "

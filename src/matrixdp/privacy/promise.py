@@ -42,6 +42,7 @@ def largest_promise(mu: float, delta: float) -> tuple[float, float]:
     """
     if holds_at_zero_epsilon(mu, delta):
         return 0.0, _delta_at_zero_epsilon(mu)
+    # As in privacy_epsilon: the two solvers work with g and with 1 - g, whichever has the digits.
     find = solve.solve_epsilon_low if delta <= 0.5 else solve.solve_epsilon_high
     found = find(mu, delta, SCALAR)
     # The mirror image of privacy_epsilon, which adds this margin.

@@ -25,7 +25,7 @@ __all__ = [
     "solve_epsilon_low",
 ]
 
-_SQRT_TAU = math.sqrt(math.tau)
+_SQRT_TAU = math.sqrt(math.tau)  # tau = 2 pi
 _SQRT_EIGHT = math.sqrt(8)
 
 # Halley's method cubes the error with each step, so the step taken from such a residual is the last
@@ -129,6 +129,7 @@ def solve_epsilon_high(mu: Real, delta: Real, functions: Arithmetic[Real]) -> Co
         change = change / _halley_divisor(residual * curvature, functions)
         return _Step(centre + change, residual, (mu + survival) / upper)
 
+    # The start ignores g's second term: Phi(-a) = delta.
     last = _iterate(step, 0.5 * mu - functions.normal_quantile(delta), functions)
     return Conditioned(mu * last.unknown, last.reaction)
 
@@ -163,6 +164,7 @@ def _iterate(
     for _ in range(_MOST_STEPS):
         last = step(unknown)
         unknown = last.unknown
+        # An array goes on until its slowest point is done; the others only get more accurate.
         if functions.everywhere(abs(last.residual) < _LAST_RESIDUAL):
             return last
     raise CalibrationError(
