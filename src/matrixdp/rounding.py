@@ -88,6 +88,7 @@ def ratio_up(factors: Iterable[float], divisor: float) -> float:
     >>> ratio_up([1e-200, 1e-150], 1e-150)
     1e-200
     """
+    # Rationals have no range, so the order of the factors does not matter.
     product = Fraction(1)
     for factor in factors:
         product *= Fraction(factor)

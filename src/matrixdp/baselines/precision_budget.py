@@ -131,6 +131,7 @@ def mvg_precision_budget(
 
 def _harmonic(count: int) -> float:
     """Return ``sum_(i<=count) 1/i``; the first term left out of the series is below 1e-17."""
+    # Summing 10^7 terms would take seconds; the expansion is as accurate from here on.
     if count <= _SUMMED:
         return math.fsum(1.0 / i for i in range(1, count + 1))
     square = 1.0 / count**2

@@ -80,6 +80,7 @@ def private_directions(
     """
     left = checked_side(side) == "rows"
     mechanism = IMGM(sensitivity, budget)
+    # Before the release: a matrix with too many directions must not cost anything.
     size = mechanism.checked(matrix).array.shape[0 if left else 1]
     if not size <= _MOST_DIRECTIONS:
         raise InvalidParameterError(

@@ -132,6 +132,7 @@ class _Whole:
     def guarantee(self) -> Guarantee:
         return Guarantee.of_budget(
             self.budget,
+            # Of what the parts really have, which may be less than the budget.
             mu=composed_mu(part.guarantee.mu for part in self.parts),
             neighbouring=self.parts[0].guarantee.neighbouring,
         )

@@ -37,7 +37,7 @@ def compare(
     steps: Annotated[int, whole_number_option("--steps", "Number of releases.")] = 1,
     sampling_rate: SamplingRateOption = 1.0,
     figure: Annotated[
-        Path | None, typer.Option("--figure", help="Draw it into this PNG or SVG file.")
+        Path | None, typer.Option("--figure", help="Draw the result in this PNG or SVG file.")
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -77,6 +77,7 @@ def compare(
 
 
 def _shown(one: Contender, least: float) -> list[str]:
+    # All three are None together; naming each one lets the type checker know.
     if one.noise_scale is None or one.frobenius_error is None or one.true_epsilon is None:
         return [one.name, "refused", "", "", ""]
     return [

@@ -82,6 +82,7 @@ def _chosen_mu(mu: float | None, epsilon: float | None, delta: float | None) -> 
 
 def _epsilons(mu: float, start: float, stop: float | None, points: int) -> "FloatArray":
     first = _named_epsilon(start, "from")
+    # By default up to where delta is too small to matter.
     if stop is None:
         last = min(privacy_epsilon(mu, 1e-12), EPSILON.largest)
     else:

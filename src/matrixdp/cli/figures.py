@@ -22,6 +22,7 @@ def draw_bars(contenders: "Sequence[Contender]", title: str, file_format: str) -
     scales = [one.noise_scale or 0.0 for one in shown]
     canvas, axes = _canvas(8.0, 1.2 + 0.35 * len(shown))  # inches
     least = min(scales)
+    # Equal to four digits counts as least: some scales are found by a search.
     colours = [_LEAST_COLOUR if scale <= least * 1.0001 else _WASTE_COLOUR for scale in scales]
     bars = axes.barh([one.name for one in shown], scales, color=colours)
     axes.bar_label(

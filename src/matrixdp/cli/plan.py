@@ -36,7 +36,7 @@ def plan(
     ] = None,
     largest_error: Annotated[
         float | None,
-        number_option("--largest-error", "Wanted bound on all errors, held with 95 %."),
+        number_option("--largest-error", "Wanted bound on all errors, with probability 0.95."),
     ] = None,
     sensitivity: SensitivityOption = 1.0,
     releases: ReleasesOption = 1,
@@ -116,7 +116,7 @@ def _show(found: Plan, epsilon: float, delta: float, shown_epsilon: str, *, as_j
             ["noise scale", shown_up(found.noise_scale)],
             ["standard error of one entry", shown_up(errors["entry"])],
             ["r.m.s. Frobenius error", shown_up(errors["frobenius"])],
-            ["largest error, held with 95 %", shown_up(errors["largest"])],
+            ["largest error, with probability 0.95", shown_up(errors["largest"])],
         ],
         title=(
             f"{found.releases} x a {found.rows} by {found.columns} matrix, sensitivity "

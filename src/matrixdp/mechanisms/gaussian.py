@@ -124,6 +124,7 @@ class GaussianMechanism:
             )
         guarantee = self.guarantee
         chosen = ReleaseKey.generate() if key is None else key
+        # The key pays when it is bound: after the checks that are still to come.
         if filter is not None:
             chosen = PayingKey(chosen, filter, guarantee)
         noisy = draw(labelled.array, self.covariance, self.sensitivity, guarantee.mu, chosen)

@@ -219,6 +219,7 @@ def _epsilon_number(mu: float, delta: float) -> float:
         return 0.0
     find = solve.solve_epsilon_low if delta <= 0.5 else solve.solve_epsilon_high
     found = find(mu, delta, SCALAR)
+    # Near 0 the relative error is unbounded, so the margin has an absolute part: the condition.
     return max(found.value, 0.0) * (1.0 + CURVE_MARGIN) + CURVE_MARGIN * found.condition
 
 
@@ -240,6 +241,7 @@ def _delta_block(mu: FloatArray, epsilon: FloatArray) -> FloatArray:
         1.0 - rest.value + CURVE_MARGIN * rest.condition,
         found.value + CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING,
     )
+    # Special cases last: the formulas above gave NaN or 0 there.
     delta = np.nextafter(np.minimum(delta, 1.0), 1.0)
     delta[lower > _UNDERFLOW_LOWER] = _SMALLEST
     delta[mu == 0.0] = 0.0

@@ -152,6 +152,7 @@ def equal_claims(epsilon: float, delta: float, steps: int, slack_share: float) -
     count, share = positive_integer(steps, "steps"), real_number(slack_share, "slack_share")
     if not 0.0 <= share < 1.0:
         raise InvalidParameterError(f"slack_share={share!r} must be from 0 to below 1")
+    # One release needs no composition, and no margin for it either.
     if share == 0.0 and count == 1:
         return Claim(loss, delta)
     slack, each = _shares_of_delta(delta, count, share)
@@ -216,6 +217,7 @@ def sampled_gaussian_epsilon(
     delta, count = DELTA.number(delta), positive_integer(steps, "steps")
     rate = checked_sampling_rate(sampling_rate)
     multiplier = positive_number(noise_multiplier, "noise_multiplier")
+    # Rounded up: a larger mu is less private, so the claims made from it hold.
     mu = quotient_up(1.0, multiplier)
     if not mu <= MU.largest:
         raise TooLittleNoiseError(multiplier, count)
@@ -300,6 +302,7 @@ def _epsilon_of_each(loss: float, count: int, slack: float) -> float:
     if slack == 0.0:
         return low
     for _ in range(_MOST_BISECTIONS):
+        # No float between the two means that `low` is the answer.
         middle = 0.5 * (low + high)
         if not low < middle < high:
             break

@@ -138,7 +138,7 @@ class Filter:
                 f"neighbouring={stated.neighbouring!r} is what the release states, but this filter "
                 f"is for {self._neighbouring!r}: use one relation for all releases"
             )
-        # A mistake rather than a risk: this mu is larger than that for one record, which is counted.
+        # A mistake rather than a risk: this mu is larger than the one for a single record.
         if stated.records != 1:
             raise InvalidParameterError(
                 f"records={stated.records} is a guarantee for a group, and a filter counts single "

@@ -63,8 +63,8 @@ class Plan:
     columns: int
     sensitivity: float
     releases: int
-    mu: float
-    noise_scale: float
+    mu: float  # of each release, rounded down
+    noise_scale: float  # of each release, rounded up
 
     def epsilon_at(self, delta: float) -> float:
         """Return what all releases together guarantee at a delta, rounded up.
