@@ -12,6 +12,7 @@ from matrixdp.rounding import (
     quotient_down,
     quotient_up,
     shown_down,
+    shown_exactly,
     shown_up,
     sqrt_down,
     sqrt_up,
@@ -52,11 +53,23 @@ def test_quotients_enclose(dividend: float, divisor: float) -> None:
     assert above in (below, math.nextafter(below, math.inf))
 
 
-@given(st.floats(1e-300, 1e300), st.integers(2, 12))
+@given(st.floats(0, 1e300), st.integers(1, 17))
 def test_shown_digits_enclose(value: float, digits: int) -> None:
     below, above = float(shown_down(value, digits)), float(shown_up(value, digits))
     assert below <= value <= above
-    assert above - below <= 2 * value * 10.0 ** (1 - digits)
+    if value > 1e-300:
+        assert above - below <= 2 * value * 10.0 ** (1 - digits)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 17))
+def test_shown_digits_enclose_subnormal_numbers(steps: int, digits: int) -> None:
+    value = steps * 2.0**-1074
+    assert float(shown_down(value, digits)) <= value <= float(shown_up(value, digits))
+
+
+@given(st.floats(0, 1e300))
+def test_a_number_shown_exactly_reads_back(value: float) -> None:
+    assert float(shown_exactly(value)) == value
 
 
 def test_what_was_written_is_shown_as_written() -> None:

@@ -1,8 +1,8 @@
 """Every exception of matrixdp.
 
-One root, so that a caller can catch the library's refusals and nothing else; the leaves also
-inherit the builtin a Python programmer would expect. Messages name the argument, its value and the
-way out; they never contain data.
+They have one root, so that a caller can catch what the library raises on purpose and nothing else.
+The others also inherit the builtin exception that a Python programmer would expect. Messages name
+the argument, its value and what to do; they never contain data.
 """
 
 __all__ = [
@@ -23,6 +23,7 @@ class MatrixDPError(Exception):
     """The root of every error that matrixdp raises on purpose."""
 
 
+# A ValueError even for a wrong type: callers should not need to catch two errors for one mistake.
 class InvalidParameterError(MatrixDPError, ValueError):
     """A parameter is of the wrong kind or outside its domain."""
 
@@ -39,6 +40,7 @@ class CalibrationError(MatrixDPError, ArithmeticError):
     """A calibration did not converge; no number is returned rather than an unproven one."""
 
 
+# Not a ValueError: the argument is valid, and the same call could succeed with more budget.
 class BudgetExceededError(MatrixDPError):
     """A release was refused: it would spend more than its budget holds. Nothing was spent."""
 
@@ -51,6 +53,7 @@ class FileFormatError(MatrixDPError, ValueError):
     """A file is not what its name or its header claims."""
 
 
+# An OSError, so that code which handles a full disk handles this one, too.
 class StorageError(MatrixDPError, OSError):
     """A result could not be stored; the target was left untouched."""
 

@@ -22,6 +22,7 @@ __all__ = [
     "quotient_up",
     "ratio_up",
     "shown_down",
+    "shown_exactly",
     "shown_up",
     "sqrt_down",
     "sqrt_up",
@@ -32,17 +33,19 @@ UNIT_ROUNDOFF = 2.0**-53
 
 # Bits of the integer square root beyond the 53 of a float: doubles are then multiples of its unit.
 _ROOT_BITS = 128
+# Above every value that an underflow on the way can have hidden, and below any that matters.
 _UNDERFLOW_BOUND = 2.0**-1000
 
 
 def float_down(value: Fraction) -> float:
-    """Return the largest float that is at most the value; refuse one beyond the float range."""
+    """Return the largest float that is at most the value; raise beyond the range of a float."""
+    # float() rounds a Fraction correctly, so the answer is its result or the float next to it.
     nearest = _nearest(value)
     return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
 
 
 def float_up(value: Fraction) -> float:
-    """Return the smallest float that is at least the value; refuse one beyond the float range."""
+    """Return the smallest float that is at least the value; raise beyond the range of a float."""
     nearest = _nearest(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
@@ -85,6 +88,7 @@ def ratio_up(factors: Iterable[float], divisor: float) -> float:
     >>> ratio_up([1e-200, 1e-150], 1e-150)
     1e-200
     """
+    # Rationals have no range, so the order of the factors does not matter.
     product = Fraction(1)
     for factor in factors:
         product *= Fraction(factor)
@@ -118,7 +122,7 @@ def sqrt_up(value: Fraction) -> float:
 
 
 def shown_up(value: float, digits: int = 6) -> str:
-    """Return a number to a few significant digits, none of them better than it is: rounded up.
+    """Return a number to a few significant digits, rounded up.
 
     Examples
     --------
@@ -139,14 +143,31 @@ def shown_down(value: float, digits: int = 6) -> str:
     return _shown(value, digits, decimal.ROUND_FLOOR)
 
 
+def shown_exactly(value: float) -> str:
+    """Return the shortest text that reads back as the same number.
+
+    For numbers that a user entered and may enter again: no rounding is on the safe side both as
+    what is claimed and as what is spent.
+
+    Examples
+    --------
+    >>> shown_exactly(1.0), shown_exactly(0.123456789), shown_exactly(1e-5)
+    ('1', '0.123456789', '1e-05')
+    """
+    return repr(float(value)).removesuffix(".0")
+
+
 def _shown(value: float, digits: int, rounding: str) -> str:
-    # The shortest decimal of a float is what its user wrote: 1e-05 is not to become 1.00001e-05.
+    # From the shortest decimal that reads back as the float, which is what its user wrote: rounding
+    # the exact binary value would turn 1e-05 into 1.00001e-05. It stays on the right side when it
+    # is read again, because reading is monotone and the shortest decimal reads as the float itself.
     context = decimal.Context(prec=digits, rounding=rounding)
     return f"{float(context.create_decimal(repr(float(value)))):.{digits}g}"
 
 
 def _integer_root(value: Fraction) -> tuple[int, Fraction, bool]:
     """Return r, u and whether ``r u = sqrt(value)``, with ``r u <= sqrt(value) < (r + 1) u``."""
+    # Scaled by 4**shift, the integer root has some 128 bits or more, however small the value.
     magnitude = value.numerator.bit_length() - value.denominator.bit_length()
     shift = max(0, _ROOT_BITS - magnitude // 2)
     scaled = value * 4**shift

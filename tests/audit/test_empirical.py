@@ -31,7 +31,6 @@ from matrixdp.audit import (
 from matrixdp.audit.empirical import (
     Draw,
     EmpiricalAudit,
-    HasGuarantee,
     _bounds,
     _epsilon_bound,
     _mu_bound,
@@ -40,7 +39,7 @@ from matrixdp.audit.empirical import (
 from matrixdp.baselines import MVG, AnalyticGaussian, ClassicGaussian
 from matrixdp.errors import ShapeError
 from matrixdp.noise import simulation_generator
-from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.privacy.guarantee import HasGuarantee, Neighbouring
 from matrixdp.sensitivity.sets import SensitivitySet
 from matrixdp.workloads import Prefix
 from reference import dense

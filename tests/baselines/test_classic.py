@@ -22,6 +22,17 @@ def test_it_is_rounded_up(sensitivity: float, epsilon: float, delta: float) -> N
     assert found >= sensitivity / privacy_bound(epsilon, delta) * (1 - 1e-13)
 
 
+@pytest.mark.parametrize("sensitivity", [5e-324, 1e-323, 1e-320, 1e-308, 1e-300])
+@pytest.mark.parametrize("epsilon", [1.0, 0.5, 1e-10, 1e-300])
+@pytest.mark.parametrize("delta", [2.0**-1022, 1e-5, 1 - 1e-12])
+def test_it_is_rounded_up_where_floats_underflow(
+    sensitivity: float, epsilon: float, delta: float
+) -> None:
+    ctx.prec = 2000
+    true = arb(sensitivity) * (2 * (arb(5) / 4 / arb(delta)).log()).sqrt() / arb(epsilon)
+    assert bool(arb(classic_noise_scale(sensitivity, epsilon, delta)) >= true)
+
+
 @pytest.mark.parametrize("epsilon", [math.nextafter(1.0, 2.0), 10.0, 0.0, -1.0, math.nan])
 def test_other_epsilons_are_refused(epsilon: float) -> None:
     with pytest.raises(InvalidParameterError, match="epsilon="):

@@ -13,10 +13,17 @@ from matrixdp.baselines.precision_budget import _harmonic, _harmonic_of_roots, m
 
 
 def true_budget(
-    rows: int, columns: int, gamma: float, s2: float, epsilon: float, delta: float, zeta: Zeta
+    rows: int,
+    columns: int,
+    gamma: float,
+    s2: float,
+    epsilon: float,
+    delta: float,
+    zeta: Zeta,
+    bits: int = 300,
 ) -> arb:
-    """Return the bound as the authors write it, which cancels, in 300 bits."""
-    saved, ctx.prec = ctx.prec, 300
+    """Return the bound as the authors write it, which cancels, hence with many bits."""
+    saved, ctx.prec = ctx.prec, bits
     try:
         rank, entries = min(rows, columns), arb(rows) * columns
         harmonic = (arb(rank) + 1).digamma() + arb.const_euler()
@@ -47,6 +54,23 @@ def test_official_values(rows: int, columns: int, paper: float, sharp: float) ->
             rows, columns, norm_bound=1.0, sensitivity=1.0, epsilon=1.0, delta=1e-5, zeta=zeta
         )
         assert budget == pytest.approx(value, rel=1e-8)
+
+
+@pytest.mark.parametrize("power", [-1060, -1022, -900, -560, -300, 300, 500])
+@pytest.mark.parametrize("epsilon", [1.0, 1e-100, 1e-150, 1e-250, 1e-320])
+def test_it_is_rounded_down_where_squares_underflow(power: int, epsilon: float) -> None:
+    size = 2.0**power
+    try:
+        found = mvg_precision_budget(
+            3, 4, norm_bound=size, sensitivity=size, epsilon=epsilon, delta=1e-6
+        )
+    except InvalidParameterError as refusal:
+        assert "range of a float" in str(refusal)  # noqa: PT017
+        return
+    # The budget of a matrix in other units is the same up to their square.
+    true = true_budget(3, 4, 1.0, 1.0, epsilon, 1e-6, Zeta.SHARP, bits=3000) / arb(2) ** (2 * power)
+    assert bool(arb(found) <= true)
+    assert bool(arb(found) >= true * (1 - arb(2e-13)))
 
 
 def test_the_reference_adds_up_the_same_harmonic_numbers() -> None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -136,7 +137,7 @@ def test_plan_answers_both_questions(capsys: pytest.CaptureFixture[str]) -> None
     ):
         record = answer(capsys, "plan", *SHAPE, option, "12.5")
         wanted = plan_for_error(12.5, measure, delta=1e-5, rows=10, columns=20, sensitivity=1.0)
-        assert record["epsilon"] == wanted.budget.epsilon
+        assert record["epsilon"] == wanted.epsilon_at(1e-5)
     assert main(["plan", *SHAPE, "--epsilon", "1"]) == 0
     assert "52.7591" in capsys.readouterr().out
 
@@ -147,6 +148,37 @@ def test_an_error_that_costs_too_much_is_refused() -> None:
     assert done.stdout == ""
     assert "needs epsilon=1.99309" in done.stderr
     assert run("plan", *SHAPE, "--entry-error", "2", "--epsilon", "2").returncode == 0
+
+
+def test_what_a_plan_prints_buys_its_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", *SHAPE, "--largest-error", "12.5", "--releases", "3"]) == 0
+    printed = re.search(r"epsilon (\S+) at delta 1e-05", capsys.readouterr().out)
+    assert printed is not None
+    record = answer(capsys, "plan", *SHAPE, "--epsilon", printed[1], "--releases", "3")
+    assert isinstance(record["error"], dict)
+    assert record["error"]["largest"] <= 12.5
+    found = answer(capsys, "plan", *SHAPE, "--largest-error", "12.5", "--releases", "3")
+    record = answer(capsys, "plan", *SHAPE, "--epsilon", str(found["epsilon"]), "--releases", "3")
+    assert isinstance(record["error"], dict)
+    assert record["error"]["largest"] <= 12.5
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["bound"],
+        ["compare", "--rows", "2", "--columns", "2"],
+        ["plan", "--rows", "2", "--columns", "2"],
+    ],
+)
+def test_a_budget_is_printed_as_it_was_entered(
+    capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    # Rounded in either direction it would be another budget.
+    assert main([*command, "--epsilon", "0.123456789", "--delta", "1.23456789e-07"]) == 0
+    printed = capsys.readouterr().out
+    assert "0.123456789" in printed
+    assert "1.23456789e-07" in printed
 
 
 def test_demo_works_twice_and_leaves_a_release(
@@ -224,7 +256,7 @@ def test_a_defect_is_one_line_too(
         (["bound", "--epsilon", "1"], "--delta"),
         (["bound", *BUDGET, "--sensitivity", "0"], "sensitivity=0.0"),
         (["bound", *BUDGET, "--sensitivity", "1e308"], "range of a float"),
-        (["budget", "split", *BUDGET, "--weight", "1e308", "--weight", "1e-308"], "range of a"),
+        (["budget", "split", *BUDGET, "--weight", "1e308", "--weight", "1e-308"], "fewer shares"),
         (["plan", *SHAPE, "--epsilon", "1", "--rows", "1" + 400 * "0"], "rows is an integer"),
         (["plan", *SHAPE, "--epsilon", "1", "--sensitivity", "1e307", "--json"], "range of a"),
         (["curve", "--mu", "1", "--to", "nan"], "to=nan"),
@@ -291,7 +323,7 @@ def test_no_number_is_ever_cut(
     assert main(["budget", "split", *arguments]) == 0
     shown = capsys.readouterr().out
     assert "…" not in shown
-    assert "1.23457e-100" in shown
+    assert "1.23456e-100" in shown
 
 
 def test_shown_sensitivity_and_noise_make_a_true_claim(

@@ -67,7 +67,7 @@ def test_t_fold_composition_is_a_split() -> None:
     part = BUDGET.split(49)[0]
     each = IMGM(BALL, part).release(np.zeros((2, 2)))
     assert each.noise_scale == pytest.approx(7 * once, rel=1e-14)
-    assert each.guarantee.epsilon == part.epsilon
+    assert part.epsilon <= each.guarantee.epsilon <= part.epsilon * (1 + 1e-12)
 
 
 CASES: dict[str, tuple[SensitivitySet, Covariance | None]] = {

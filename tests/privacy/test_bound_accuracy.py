@@ -62,7 +62,7 @@ def test_the_margins_are_several_times_the_error_of_the_computation(
     # The error analysis allows 2.8e-15; without its margin the bound is within 1.5e-15 of the
     # truth on either side, so the margin of 4e-15 is neither too small nor too large for 1e-14.
     assert 2 * 1.5e-15 <= bound_module._BOUND_MARGIN <= 1e-14 - 2.8e-15
-    assert 2 * bound_module._BOUND_MARGIN <= bound_module._CURVE_MARGIN <= 1e-14 - 1.5e-15
+    assert 2 * bound_module._BOUND_MARGIN <= bound_module.CURVE_MARGIN <= 1e-14 - 1.5e-15
     monkeypatch.setattr(bound_module, "_BOUND_MARGIN", 0.0)
     hard = [
         (1.8082865906837518e-51, 0.5000000281614384),

@@ -26,8 +26,8 @@ def test_of_mu_is_the_least_true_claim(mu: float, delta: float, neighbouring: Ne
             dataclasses.replace(promise, epsilon=promise.epsilon * (1 - 1e-6))
 
 
-@given(st.floats(0, 1e4), deltas, st.integers(1, 100), relations)
-def test_a_budget_and_its_parts_prove_their_own_claims(
+@given(st.floats(0, 1e4), deltas, st.integers(1, 10**6), relations)
+def test_a_budget_and_its_parts_can_be_guaranteed(
     epsilon: float,
     delta: float,
     parts: int,
@@ -35,10 +35,28 @@ def test_a_budget_and_its_parts_prove_their_own_claims(
 ) -> None:
     budget = Budget(epsilon, delta)
     for part in (budget, budget.split(parts)[0]):
-        claim = Guarantee(
-            epsilon=part.epsilon, delta=part.delta, mu=part.mu, neighbouring=neighbouring
-        )
-        assert claim.mu == part.mu
+        claim = Guarantee.of_budget(part, mu=part.mu, neighbouring=neighbouring)
+        assert (claim.mu, claim.delta) == (part.mu, part.delta)
+        assert part.epsilon <= claim.epsilon
+        assert ball.delta_minus(part.mu, claim.epsilon, claim.delta) <= 0
+    assert Guarantee.of_budget(budget, mu=budget.mu, neighbouring=neighbouring).epsilon == epsilon
+
+
+@given(mus, deltas)
+def test_the_epsilon_of_a_budget_and_of_its_guarantee_enclose_the_truth(
+    mu: float, delta: float
+) -> None:
+    budget = Budget.from_mu(mu, delta)
+    claim = Guarantee.of_budget(budget, mu=mu, neighbouring="replace")
+    assert claim.epsilon == pytest.approx(budget.epsilon, rel=1e-12, abs=1e-14)
+    if budget.epsilon > 0.0:
+        assert ball.epsilon_side(mu, budget.epsilon, budget.delta) >= 0
+    assert ball.epsilon_side(mu, claim.epsilon, claim.delta) <= 0
+
+
+def test_more_noise_than_a_budget_needs_is_guaranteed_what_was_asked() -> None:
+    claim = Guarantee.of_budget(Budget(1.0, 1e-5), mu=0.1, neighbouring="replace")
+    assert (claim.epsilon, claim.delta, claim.mu) == (1.0, 1e-5, 0.1)
 
 
 @given(st.floats(0.001, 1), st.integers(1, 50), deltas)

@@ -55,6 +55,9 @@ def test_a_plan_affords_its_own_error(
         releases=releases,
     )
     assert again.budget <= budget
+    # What the plan costs at this delta, entered again, pays for it.
+    paid = Budget(again.epsilon_at(1e-6), 1e-6)
+    assert again.budget <= paid <= Budget(epsilon * (1 + 1e-12), 1e-6)
 
 
 @given(measures, scales, sizes, sizes, st.floats(0.1, 10), st.integers(1, 1000))

@@ -1,6 +1,7 @@
-"""What mechanisms cost: comparison, the truth of a claim, and tests from samples."""
+"""What mechanisms really cost: comparisons, audits of claims, and audits from samples."""
 
 from matrixdp.audit.claim import ClaimAudit, audit_claim
+from matrixdp.audit.comparison import Comparison, Contender, compare
 from matrixdp.audit.empirical import (
     EmpiricalAudit,
     audit_mechanism,
@@ -11,9 +12,12 @@ from matrixdp.audit.empirical import (
 
 __all__ = [
     "ClaimAudit",
+    "Comparison",
+    "Contender",
     "EmpiricalAudit",
     "audit_claim",
     "audit_mechanism",
+    "compare",
     "exposed_difference",
     "release_sampler",
     "simulation_sampler",

@@ -1,4 +1,4 @@
-"""The truth of a claim: what given noise really guarantees."""
+"""Whether a claim is true: what given noise really guarantees."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -61,7 +61,7 @@ def audit_claim(
 
     Examples
     --------
-    The textbook formula at epsilon 10, where its proof does not reach:
+    The textbook formula at epsilon 10, where its proof does not hold:
 
     >>> import math
     >>> from matrixdp.audit import audit_claim
@@ -74,6 +74,7 @@ def audit_claim(
     difference = positive_number(sensitivity, "sensitivity")
     loss, delta = EPSILON.number(epsilon), DELTA.number(delta)
     count = positive_integer(releases, "releases")
+    # Caught, because the error of the rounding names neither of the arguments.
     try:
         whole = product_up(difference, sqrt_up(Fraction(count)))
         needed = quotient_up(whole, privacy_bound(loss, delta))
@@ -82,19 +83,21 @@ def audit_claim(
             f"sensitivity={difference!r} in releases={count} needs noise beyond the range of a "
             "float: rescale the matrix"
         ) from None
+    # Compared as rationals, because the quotient may overflow.
     if not Fraction(whole) <= Fraction(MU.largest) * Fraction(scale):
         raise InvalidParameterError(
             f"noise_scale={scale!r} is below a {MU.largest:g}th of what sensitivity={difference!r} "
             f"in releases={count} adds up to: it protects nothing; give more noise"
         )
     mu = quotient_up(whole, scale)
+    # By the scale and not by mu: needed is rounded up, so a claim that holds here is proven.
     holds = scale >= needed
     true_epsilon, true_delta = privacy_epsilon(mu, delta), privacy_delta(mu, loss)
     return ClaimAudit(
         epsilon=loss,
         delta=delta,
         mu=mu,
-        # A claim that is kept is a proven upper bound of the truth, too.
+        # A claim that holds is an upper bound, too, and may be closer by the last digits.
         true_epsilon=min(true_epsilon, loss) if holds else true_epsilon,
         true_delta=min(true_delta, delta) if holds else true_delta,
         needed_noise_scale=needed,

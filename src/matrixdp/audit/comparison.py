@@ -63,7 +63,7 @@ class Comparison:
     sampling_rate: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what is outside its domain."""
+        """Raise if a parameter is outside its domain."""
         positive_integer(self.rows, "rows")
         positive_integer(self.columns, "columns")
         positive_integer(self.steps, "steps")
@@ -73,6 +73,7 @@ class Comparison:
         checked_sampling_rate(self.sampling_rate)
         if self.norm_bound is None:
             object.__setattr__(self, "norm_bound", self.sensitivity)
+        # Two matrices within the norm bound differ by at most twice the bound.
         if not 2.0 * positive_number(self.norm_bound, "norm_bound") >= self.sensitivity:
             raise InvalidParameterError(
                 f"norm_bound={self.norm_bound!r} is below half of sensitivity="
@@ -91,7 +92,8 @@ class Contender:
     credited) and ``amplified`` (amplification by sampling, then Theorem 3.4).
 
     ``noise_scale``, ``frobenius_error`` (root mean square, of each step) and ``true_epsilon`` are
-    None where the mechanism refuses, or the rule's accountant does not apply; ``refusal`` says why.
+    None where the mechanism refuses, or the rule's accountant does not apply; ``refusal`` is the
+    reason.
     """
 
     mechanism: str
@@ -117,7 +119,7 @@ def compare(setting: Comparison) -> list[Contender]:
 
     Examples
     --------
-    >>> from matrixdp.audit.comparison import Comparison, compare
+    >>> from matrixdp.audit import Comparison, compare
     >>> found = compare(Comparison(rows=10, columns=10, epsilon=1.0, delta=1e-5, steps=10))
     >>> for one in found:
     ...     print(f"{one.name}: {one.noise_scale / found[0].noise_scale:.3g}")
@@ -162,8 +164,10 @@ def _claimed(setting: Comparison, formula: _Formula) -> float:
     refusals: list[str] = []
 
     def noise(epsilon: float, delta: float) -> float:
-        """Return the multiplier for a claim: infinitely much where it is refused."""
+        """Return the multiplier for a claim: infinity where it is refused."""
+        # A search over splits of delta meets claims that a formula refuses, and must go on.
         try:
+            # Poisson sampling, because the loss distributions of the other rules are for it.
             base = before_amplification(
                 epsilon, delta, sampling_rate=setting.sampling_rate, sampling="poisson"
             )
@@ -192,6 +196,7 @@ def _classic(_: Comparison, epsilon: float, delta: float) -> float:
 
 def _mvg(setting: Comparison, epsilon: float, delta: float, zeta: Zeta) -> float:
     """Return the scale of MVG's i.i.d. noise, ``sqrt(sqrt(m n) / budget)``, rounded up."""
+    # In units of the sensitivity, like all multipliers. A larger norm bound means more noise.
     budget = mvg_precision_budget(
         setting.rows,
         setting.columns,
@@ -201,9 +206,11 @@ def _mvg(setting: Comparison, epsilon: float, delta: float, zeta: Zeta) -> float
         delta=delta,
         zeta=zeta,
     )
+    # Three roundings, each below 1.2e-16.
     return math.sqrt(math.sqrt(setting.rows * setting.columns) / budget) * (1.0 + 1e-15)
 
 
+# The noise of one step that makes a claim, at sensitivity 1.
 _FORMULAS: dict[str, _Formula] = {
     "analytic": _analytic,
     "classic": _classic,
@@ -214,6 +221,7 @@ _FORMULAS: dict[str, _Formula] = {
 
 def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, Callable[[], float]]]:
     """Yield mechanism, rule and how to find the noise multiplier of every contender."""
+    # Functions instead of numbers: each may be refused, and the others must still be shown.
     once, sampled = setting.steps == 1, setting.sampling_rate < 1.0
     exact = partial(_exact, setting)
     if sampled:
@@ -227,12 +235,13 @@ def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, Callable[[], f
     yield "analytic", "RDP", partial(_accounted, setting, Accountant.RDP)
     yield "analytic", "moments", partial(_accounted, setting, Accountant.MOMENTS)
     for mechanism, formula in _FORMULAS.items():
-        if rule != "one release" or mechanism != "analytic":  # that one is there already
+        if rule != "one release" or mechanism != "analytic":  # yielded above already
             yield mechanism, rule, partial(_claimed, setting, formula)
 
 
 def _exact(setting: Comparison) -> float:
     """Return ``sqrt(T) / B``, Theorem 3 of the IMGM paper."""
+    # Both factors rounded up, so the product is never too little noise.
     each = quotient_up(1.0, privacy_bound(setting.epsilon, setting.delta))
     return product_up(each, sqrt_up(Fraction(setting.steps)))
 
@@ -266,6 +275,7 @@ def _contender(
         multiplier = find()
     except CalibrationError as refusal:
         return Contender(mechanism, rule, None, None, None, str(refusal))
+    # The error from the multiplier, not from the scale: rounding up once is enough.
     noise_scale = _scaled(setting, multiplier)
     per_unit = ErrorMeasure.FROBENIUS.per_unit_noise(setting.rows, setting.columns)
     return Contender(
@@ -282,8 +292,8 @@ def _true_epsilon(setting: Comparison, multiplier: float) -> float:
 
     The rule that chose the noise proves the promise itself, and the exact curve holds with or
     without sampling. Where something is sampled the loss distribution is smaller, except for noise
-    so large, or a delta so small, that its arithmetic shows; there the other accounts are. All are
-    proven, so the least counts.
+    so large, or a delta so small, that its discretisation shows; there another account is. All are
+    proven, so the least of them is returned.
     """
     plan = SampledPlan(
         noise_multiplier=multiplier,
@@ -293,6 +303,7 @@ def _true_epsilon(setting: Comparison, multiplier: float) -> float:
     )
     whole = replace(plan, sampling_rate=1.0)
     answers = [setting.epsilon]
+    # An accountant that does not apply to this plan is left out; the promise itself remains.
     for each, accountant in ((whole, Accountant.PLD), *((plan, one) for one in Accountant)):
         with contextlib.suppress(CalibrationError):
             answers.append(plan_epsilon(each, setting.delta, accountant))

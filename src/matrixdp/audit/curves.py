@@ -1,7 +1,7 @@
 """The comparison as curves: noise scale against dimension, epsilon and the number of steps.
 
-One curve is a table of numbers with everything that went into them, so that a figure or a page can
-be made from it and checked against it.
+One curve is a table of numbers together with all parameters, so that figures and pages can be made
+from it and checked against it.
 """
 
 import csv
@@ -16,7 +16,7 @@ from matrixdp.rounding import quotient_up, shown_up
 __all__ = ["CURVES", "Curve"]
 
 _BASE = Comparison(rows=10, columns=10, epsilon=1.0, delta=1e-5)
-_ONE_TWO_FIVE = (1, 2, 5)
+_ONE_TWO_FIVE = (1, 2, 5)  # evenly spaced to the eye on a logarithmic axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Curve:
             "norm bound": f"{self.setting.norm_bound:g}",
             "steps": f"{self.setting.steps}",
         }
+        # What varies along the axis is not fixed.
         fixed.pop("shape" if self.axis == "side" else self.axis)
         return ", ".join(f"{name} {value}" for name, value in fixed.items())
 
@@ -66,12 +67,13 @@ def _over_dimension() -> Curve:
 def _over_steps() -> Curve:
     """One to 10^5 releases of a small matrix."""
     counts = [lead * 10**power for power in range(5) for lead in _ONE_TWO_FIVE] + [10**5]
+    # Two steps have all the rules that any larger number has.
     names = [one.name for one in compare(replace(_BASE, steps=2))]
     rows = []
     for count in counts:
         found = compare(replace(_BASE, steps=count))
         scales: dict[str, float | None] = {one.name: one.noise_scale for one in found}
-        if count == 1:  # one release composes nothing: its rows have no rule in their names
+        if count == 1:  # one release is not composed: its contenders have no rule in their names
             plain = {one.mechanism: one.noise_scale for one in found if one.rule == "one release"}
             scales |= {name: plain[name.partition(",")[0]] for name in names if name not in scales}
         rows.append((count, *(scales[name] for name in names)))
@@ -83,6 +85,7 @@ def _over_epsilon() -> Curve:
     epsilons = [lead * 10.0**power for power in range(-9, 1) for lead in _ONE_TWO_FIVE] + [10.0]
     curve = _curve("epsilon", "epsilon", epsilons, lambda e: replace(_BASE, epsilon=float(e)))
     limit = quotient_up(_BASE.sensitivity, privacy_bound(0.0, _BASE.delta))
+    # The other formulas divide by epsilon.
     first = (0.0, limit, limit, *([None] * (len(curve.contenders) - 2)))
     return replace(curve, rows=(first, *curve.rows))
 
@@ -99,6 +102,7 @@ def _curve(
     for point in points:
         setting = setting_at(point)
         scales = [claimed_noise(setting, mechanism) for mechanism in mechanisms]
+        # IMGM first: for one release its noise is that of the analytic Gaussian.
         rows.append((point, scales[0], *scales))
     return Curve(name, axis, _BASE, ("IMGM", *mechanisms), tuple(rows))
 

@@ -3,15 +3,15 @@ r"""Lower bounds on the privacy loss of a mechanism, from samples of it on two n
 If a mechanism is (epsilon, delta)-DP, every event E has ``P(E) <= e^epsilon Q(E) + delta``, with P
 and Q its output on neighbouring inputs; if it is mu-Gaussian-DP, ``Phi^-1(P(E)) <= Phi^-1(Q(E)) +
 mu`` as well. So an event that is likely under one input and unlikely under the other refutes a
-claim. The events here are half-spaces: a quarter of the samples chooses a direction to project the
-outputs on, and a threshold; the others then bound both probabilities (Clopper and Pearson 1934), so
-that the choice costs no confidence.
+claim. The events here are half-spaces. A quarter of the samples is used to choose a direction, on
+which the outputs are projected, and a threshold. The others then bound both probabilities (Clopper
+and Pearson 1934), so that the choice does not reduce the confidence.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,12 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.parameters import positive_integer, real_number
 from matrixdp.privacy.bound import privacy_epsilon
-from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.privacy.guarantee import Guarantee, HasGuarantee
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.spectra import checked_matrix
 
 __all__ = [
     "EmpiricalAudit",
-    "HasGuarantee",
     "audit_mechanism",
     "check_samples",
     "exposed_difference",
@@ -39,24 +38,16 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 Draw = Callable[[FloatArray], FloatArray]
 
-_FEWEST_SAMPLES = 100
+_FEWEST_SAMPLES = 100  # a quarter of fewer is not enough to choose an event
 _MOST_NUMBERS = 50_000_000  # of one input's samples: 400 MB
-_THRESHOLDS = 400
+_THRESHOLDS = 400  # tried on the choosing quarter; more find hardly better events
 # Two events, and for each of them two probabilities, are bounded at once.
 _BOUNDS = 4
-# Against directions without any noise, whose precision would be infinite.
+# Added to the variances, because the precision of a direction without noise would be infinite.
 _RIDGE = 1e-12
-# How much of an exposed difference lies everywhere, so that it meets noise forgotten anywhere.
+# The part of an exposed difference that is spread over all entries, to find missing noise anywhere.
 _SPREAD = 0.05
-_SMALLEST_BOUND = 1e-300
-
-
-class HasGuarantee(Protocol):
-    """Whatever promises something: every `Mechanism`, and several of them together."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What is promised."""
+_SMALLEST_BOUND = 1e-300  # below, the entries of a difference would be subnormal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +112,14 @@ def audit_mechanism(
     mechanism : Mechanism
         Its guarantee is what is audited; anything that has one will do.
     matrix, neighbour : array_like
-        Two answers that the mechanism's relation allows to be neighbours; the further apart, the
-        more is found. See `exposed_difference`.
+        Two answers that the mechanism's relation allows to be neighbours. The larger their
+        difference, the more is found. See `exposed_difference`.
     draw : callable
-        ``draw(matrix)`` returns one output: `simulated` or `released` of the mechanism.
+        ``draw(matrix)`` returns one output: see `simulation_sampler` and `release_sampler`.
     difference : array_like, optional
         By how much the outputs would differ without noise, where that is not ``neighbour -
-        matrix``: answers to queries, or several outputs side by side. It only says where to look.
+        matrix``: answers to queries, or several outputs side by side. It is only used to choose
+        where to look.
     samples : int, optional
         How many outputs of each input.
     confidence : float, optional
@@ -136,8 +128,8 @@ def audit_mechanism(
     Notes
     -----
     A mechanism that passes is not proven private: bounds from samples are below the truth, by about
-    ``10 / sqrt(samples)`` in mu at the default confidence, and one pair of inputs says nothing of
-    others.
+    ``10 / sqrt(samples)`` in mu at the default confidence, and one pair of inputs says nothing
+    about others.
 
     Examples
     --------
@@ -159,24 +151,26 @@ def audit_mechanism(
             f"matrix of shape {first.shape} and neighbour of shape {second.shape} must have one "
             "shape and not be equal"
         )
-    apart = second - first if difference is None else _checked_difference(difference)
-    count, level = check_samples(samples, apart.size), _checked_confidence(confidence)
-    # In units of the difference: how large the matrices are is no matter.
-    unit = float(np.max(np.abs(apart)))
+    change = second - first if difference is None else _checked_difference(difference)
+    count, level = check_samples(samples, change.size), _checked_confidence(confidence)
+    # In units of the difference, so that the size of the matrices does not matter.
+    unit = float(np.max(np.abs(change)))
     with np.errstate(over="ignore"):
-        before = _outputs(draw, first, count, apart.size) / unit
-        after = _outputs(draw, second, count, apart.size) / unit
+        before = _outputs(draw, first, count, change.size) / unit
+        after = _outputs(draw, second, count, change.size) / unit
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
         raise InvalidParameterError(
             f"matrix and neighbour differ by at most {unit!r}, too little beside the noise for "
             "floats: choose a neighbour that is further away"
         )
     choosing = count // 4
+    # Centred before projecting: large common values would cost the scores their digits.
     centre = before[:choosing].mean(axis=0)
     before, after = before - centre, after - centre
-    direction = _direction(before[:choosing], after[:choosing], apart.ravel() / unit)
+    direction = _direction(before[:choosing], after[:choosing], change.ravel() / unit)
     scores = _Scores(before @ direction, after @ direction)
     miss = (1.0 - level) / _BOUNDS
+    # Union bound: all four probabilities are within their bounds with the whole confidence.
     guarantee = mechanism.guarantee
     return EmpiricalAudit(
         epsilon=_best_bound(scores, choosing, miss, _epsilon_bound(guarantee.delta)),
@@ -188,26 +182,26 @@ def audit_mechanism(
 
 
 def exposed_difference(mechanism: Mechanism, shape: tuple[int, int]) -> FloatArray:
-    """Return a difference that a mechanism on the Frobenius ball protects about least.
+    """Return a difference that a mechanism on the Frobenius ball protects about the least.
 
-    It lies in the direction of the weakest noise, and a little everywhere, so that an audit with it
-    also meets noise that was forgotten somewhere else.
+    It has the direction of the weakest noise, and a small part in every entry, so that an audit
+    with it also finds noise that is missing somewhere else.
 
     Raises
     ------
     InvalidParameterError
-        If the mechanism's set is not the Frobenius ball: choose a member of the set oneself.
+        If the mechanism's set is not the Frobenius ball: choose a member of the set yourself.
     """
     if not isinstance(mechanism.sensitivity, FrobeniusBall):
         raise InvalidParameterError(
-            f"sensitivity is a {type(mechanism.sensitivity).__name__}: choose a neighbour oneself, "
-            "off the Frobenius ball"
+            f"sensitivity is a {type(mechanism.sensitivity).__name__}: only for a "
+            "FrobeniusBall is one chosen; pass a neighbour of your own"
         )
     bound = mechanism.sensitivity.bound
     if not bound >= _SMALLEST_BOUND:
         raise InvalidParameterError(
-            f"sensitivity={bound!r} is below {_SMALLEST_BOUND!r}, where floats end: rescale the "
-            "matrix"
+            f"sensitivity={bound!r} is below {_SMALLEST_BOUND!r}, where floats lose "
+            "their digits: rescale the matrix"
         )
     covariance = mechanism.covariance
     covariance.check_shape(shape)
@@ -219,6 +213,7 @@ def exposed_difference(mechanism: Mechanism, shape: tuple[int, int]) -> FloatArr
         weakest = ones * (vector[:, None] if covariance.side == "rows" else vector)
     else:
         scales = covariance.entry_scales(shape)
+        # Independent noise: all entries with the least noise alike.
         weakest = (scales <= scales.min()).astype(np.float64)
     difference = weakest / np.linalg.norm(weakest) + _SPREAD / math.sqrt(math.prod(shape))
     length = bound * (1.0 - 1e-12)  # inside the ball, however it is rounded
@@ -241,6 +236,7 @@ def _direction(before: FloatArray, after: FloatArray, difference: FloatArray) ->
     residuals = np.concatenate([before - before.mean(axis=0), after - after.mean(axis=0)])
     covariance = residuals.T @ residuals / len(residuals)
     largest = max(float(np.max(np.diagonal(covariance))), float(np.max(np.abs(difference))) ** 2)
+    # Relative to the larger of noise and difference, so that it works without any noise, too.
     covariance[np.diag_indices_from(covariance)] += _RIDGE * largest
     return np.asarray(linalg.solve(covariance, difference, assume_a="pos"))
 
@@ -251,7 +247,9 @@ def _best_bound(scores: _Scores, choosing: int, miss: float, bound: _Bound) -> f
     second = _Scores(scores.before[choosing:], scores.after[choosing:])
     levels = np.linspace(0.0, 1.0, _THRESHOLDS + 2)[1:-1]
     thresholds = np.quantile(np.concatenate([first.before, first.after]), levels)
+    # Both sides of each threshold: which one is the likelier event depends on the direction.
     found = {above: _bounds(first, thresholds, miss, bound, above=above) for above in (True, False)}
+    # Only the choice is made on these samples; the bound below comes from the others.
     above = bool(found[True].max() >= found[False].max())
     chosen = thresholds[[int(np.argmax(found[above]))]]
     return max(0.0, float(_bounds(second, chosen, miss, bound, above=above)[0]))
@@ -269,6 +267,8 @@ def _bounds(
     counts = [_count(side, thresholds, above=above) for side in (scores.after, scores.before)]
     likely, unlikely = counts if above else counts[::-1]
     rest = count - unlikely
+    # Clopper and Pearson's quantiles. They are undefined at counts of 0 and of all, where the
+    # bounds are 0 and 1; the maxima only avoid NaN there.
     lower = special.betaincinv(np.maximum(likely, 1), count - likely + 1, miss)
     upper = special.betaincinv(unlikely + 1, np.maximum(rest, 1), 1.0 - miss)
     return bound(np.where(likely > 0, lower, 0.0), np.where(rest > 0, upper, 1.0))
@@ -298,8 +298,9 @@ def _mu_bound(lower: FloatArray, upper: FloatArray) -> FloatArray:
 
 
 def check_samples(samples: int, entries: int) -> int:
-    """Return a number of samples that suffices, and fits in memory, for outputs of some entries."""
+    """Return a number of samples, or raise if it is too small or does not fit in memory."""
     count = positive_integer(samples, "samples")
+    # Several samples per entry, because a covariance of all entries is estimated from a quarter.
     fewest, most = max(_FEWEST_SAMPLES, 8 * entries), _MOST_NUMBERS // entries
     if not fewest <= most:
         raise InvalidParameterError(
@@ -325,12 +326,12 @@ def _checked_difference(difference: Any) -> FloatArray:
     vector = isinstance(difference, np.ndarray) and difference.ndim == 1
     found = checked_matrix(difference[None, :] if vector else difference, "difference")
     if not found.any():
-        raise InvalidParameterError("difference is zero: outputs that are alike show nothing")
+        raise InvalidParameterError("difference is zero: equal outputs show nothing")
     return found
 
 
 def _outputs(draw: Draw, matrix: FloatArray, count: int, size: int) -> FloatArray:
-    """Return outputs as rows, or refuse those of another size and those that are not finite."""
+    """Return outputs as rows, or raise if one has another size or is not finite."""
     found = np.empty((count, size))
     for row in found:
         output = np.ravel(draw(matrix))

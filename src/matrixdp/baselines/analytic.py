@@ -13,8 +13,8 @@ class AnalyticGaussian(GaussianMechanism):
 
     On a Frobenius ball this *is* `IMGM`'s default noise, to the last digit: with the same
     sensitivity the two differ only in how several releases are composed, and here both compose
-    exactly. Off the ball it knows of a set no more than its largest Frobenius norm, and `IMGM`
-    needs less noise.
+    exactly. On other sets it uses nothing but the largest Frobenius norm, and `IMGM` needs less
+    noise.
 
     Parameters
     ----------
@@ -43,4 +43,5 @@ class AnalyticGaussian(GaussianMechanism):
 
     def __init__(self, sensitivity: SensitivitySet, budget: Budget) -> None:
         check_parts(sensitivity, budget)
+        # The unit covariance is only a shape; rescaling it makes it tight for the budget.
         super().__init__(sensitivity, budget, Isotropic(1.0).rescaled_for(sensitivity, budget))

@@ -7,11 +7,12 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts, largest_norm
 from matrixdp.parameters import DELTA, EPSILON, positive_number
 from matrixdp.privacy.budget import Budget
+from matrixdp.rounding import product_up
 from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["ClassicGaussian", "classic_noise_scale"]
 
-# The formula is a handful of float operations; this rounds their result up.
+# The formula is a handful of float operations. The margin rounds their result up.
 _MARGIN = 1e-14
 
 
@@ -23,7 +24,7 @@ def classic_noise_scale(sensitivity: float, epsilon: float, delta: float) -> flo
 
     Examples
     --------
-    >>> from matrixdp.baselines.classic import classic_noise_scale
+    >>> from matrixdp.baselines import classic_noise_scale
     >>> round(classic_noise_scale(1.0, 1.0, 1e-5), 4)
     4.8448
     """
@@ -34,13 +35,14 @@ def classic_noise_scale(sensitivity: float, epsilon: float, delta: float) -> flo
             f"epsilon={epsilon!r} is above 1, where the classic formula is not proven: use the "
             "privacy bound"
         )
-    scale = sensitivity * math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon * (1.0 + _MARGIN)
-    if not scale < math.inf:
+    per_unit = math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon * (1.0 + _MARGIN)
+    if not sensitivity * per_unit < math.inf:
         raise InvalidParameterError(
             f"sensitivity={sensitivity!r} needs noise beyond the range of a float at epsilon="
             f"{epsilon!r}: rescale the matrix"
         )
-    return scale
+    # Exactly, because a product that underflows could round down.
+    return product_up(sensitivity, per_unit)
 
 
 class ClassicGaussian(GaussianMechanism):
@@ -64,7 +66,7 @@ class ClassicGaussian(GaussianMechanism):
     Notes
     -----
     *Guarantee:* (budget.epsilon, budget.delta)-DP under the set's relation. ``guarantee.mu`` is the
-    exact mu of the noise, and ``guarantee.epsilon_at(delta)`` what it really guarantees.
+    exact mu of the noise, and ``guarantee.epsilon_at(delta)`` is what it really guarantees.
 
     References
     ----------
@@ -77,7 +79,7 @@ class ClassicGaussian(GaussianMechanism):
     >>> mechanism = mdp.baselines.ClassicGaussian(ball, mdp.Budget(epsilon=1.0, delta=1e-5))
     >>> round(mechanism.covariance.scale, 4)
     4.8448
-    >>> round(mechanism.guarantee.epsilon_at(1e-5), 4)  # what that noise is really worth
+    >>> round(mechanism.guarantee.epsilon_at(1e-5), 4)  # what that noise really guarantees
     0.751
     """
 

@@ -20,7 +20,7 @@ __all__ = ["MVG", "Side", "binary_precision", "checked_side"]
 FloatArray = NDArray[np.float64]
 Side = Literal["rows", "columns"]
 
-# Shares that were meant to add up to 1 do so within this; they are then divided by their sum.
+# Float shares that should add up to 1 do so within this; they are then divided by their sum.
 _SUM_TOLERANCE = 1e-9
 # Some ten float operations on each scale; this rounds them up.
 _MARGIN = 1e-14
@@ -70,14 +70,14 @@ class MVG(GaussianMechanism):
     With P the square of `mvg_precision_budget` over the length of the other side, direction i gets
     noise of variance ``1/sqrt(share_i P)``.
 
-    A matrix beyond ``norm_bound`` is refused, which tells whoever sees the refusal so: scale every
-    matrix to that norm beforehand.
+    A matrix beyond ``norm_bound`` is refused. The refusal itself reveals that the norm is larger:
+    scale every matrix to that norm beforehand.
 
     *Guarantee:* (budget.epsilon, budget.delta)-DP under the set's relation, twice over: by MVG's
     theorem for matrices within ``norm_bound``, and by the exact curve for all matrices. The second
     is what ``guarantee.mu`` states: its weakest direction has scale ``s2 / mu`` and is drawn
     exactly, the rest of the noise is post-processing. ``guarantee.epsilon_at(delta)`` is what the
-    noise is really worth.
+    noise really guarantees.
 
     References
     ----------
@@ -91,7 +91,7 @@ class MVG(GaussianMechanism):
     >>> mechanism = mdp.baselines.MVG(ball, mdp.Budget(1.0, 1e-5), shape=(10, 10), norm_bound=1.0)
     >>> round(mechanism.covariance.smallest_singular_value, 1)
     404.8
-    >>> round(mechanism.guarantee.epsilon_at(1e-5), 4)  # what that noise is really worth
+    >>> round(mechanism.guarantee.epsilon_at(1e-5), 4)  # what that noise really guarantees
     0.0056
     """
 
@@ -114,6 +114,7 @@ class MVG(GaussianMechanism):
         check_parts(sensitivity, budget)
         rows, columns = _checked_shape(shape)
         size, other = (rows, columns) if checked_side(side) == "rows" else (columns, rows)
+        # Without a precision all directions share alike, which is i.i.d. noise.
         shares = np.full(size, 1.0 / size) if precision is None else _checked(precision, size)
         allowed = mvg_precision_budget(
             rows,
@@ -124,9 +125,10 @@ class MVG(GaussianMechanism):
             delta=budget.delta,
             zeta=zeta,
         )
-        # variance_i = 1/sqrt(share_i P) with P = allowed^2 / other, and its root.
+        # The scale is the root of variance_i = 1/sqrt(share_i P), with P = allowed^2 / other.
         scales = (other / shares) ** 0.25 / math.sqrt(allowed) * (1.0 + _MARGIN)
         super().__init__(sensitivity, budget, _covariance(scales, directions, side))
+        # The base class is frozen.
         object.__setattr__(self, "norm_bound", float(norm_bound))
         object.__setattr__(self, "shape", (rows, columns))
         object.__setattr__(self, "zeta", zeta)
@@ -139,11 +141,12 @@ class MVG(GaussianMechanism):
                 f"matrix has shape {labelled.array.shape}, but this MVG is for shape={self.shape}: "
                 "its noise depends on it"
             )
+        # In float64, because the square of a float32 entry may overflow.
         norm = float(np.linalg.norm(labelled.array.astype(np.float64)))
         if not norm <= self.norm_bound * (1.0 + _NORM_TOLERANCE):
             raise InvalidParameterError(
                 f"matrix has a larger Frobenius norm than norm_bound={self.norm_bound!r}: scale it "
-                "down to that norm, which no sensitivity suffers from"
+                "down to that norm, which cannot increase the sensitivity"
             )
         return labelled
 
@@ -183,7 +186,7 @@ def binary_precision(size: int, important: ArrayLike, share: float) -> FloatArra
 
 
 def checked_side(side: object) -> Side:
-    """Return a side of the matrix, or refuse what is none."""
+    """Return a side of the matrix, or raise if it is not one."""
     if side not in get_args(Side):
         raise InvalidParameterError(f"side={side!r} must be 'rows' or 'columns'")
     return "rows" if side == "rows" else "columns"
@@ -210,6 +213,7 @@ def _checked(precision: ArrayLike, size: int) -> FloatArray:
         raise InvalidParameterError(
             "precision must hold positive numbers: every direction needs a share"
         )
+    # Shares that add up to more than 1 would exceed the budget, so they are divided by their sum.
     total = float(np.sum(shares))
     if not abs(total - 1.0) <= _SUM_TOLERANCE:
         raise InvalidParameterError(f"precision adds up to {total!r}: its shares must add up to 1")

@@ -27,7 +27,8 @@ from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_numbe
 
 __all__ = ["Zeta", "mvg_precision_budget"]
 
-# Some tens of float operations, each within a few units of 2**-53: this rounds their result down.
+# Some tens of float operations, each within a few units of 2**-53. The margin rounds their result
+# down.
 _MARGIN = 1e-13
 _EULER_GAMMA = 0.57721566490153286061
 _ZETA_HALF = -1.46035450880958681289  # Riemann's zeta at 1/2
@@ -109,14 +110,18 @@ def mvg_precision_budget(
         raise InvalidParameterError(f"zeta={zeta!r} must be Zeta.PAPER or Zeta.SHARP")
     rank, entries = min(rows, columns), rows * columns
     harmonic = _harmonic(rank)
-    alpha = (harmonic + _harmonic_of_roots(rank)) * gamma * gamma
-    alpha += 2.0 * harmonic * gamma * difference
+    # The bound is (4 epsilon / (beta + sqrt(beta^2 + 8 alpha epsilon)))^2. Of alpha, which holds
+    # the square of gamma, only the root is computed: squares of small numbers underflow to 0.
+    root_alpha = math.sqrt(gamma) * math.sqrt(
+        (harmonic + _harmonic_of_roots(rank)) * gamma + 2.0 * harmonic * difference
+    )
     beta = (
         2.0 * math.sqrt(math.sqrt(entries)) * harmonic * zeta.value_at(entries, delta) * difference
     )
-    root = 4.0 * loss / (beta + math.sqrt(beta * beta + 8.0 * alpha * loss))
+    root = 4.0 * loss / (beta + math.hypot(beta, math.sqrt(8.0 * loss) * root_alpha))
     budget = root * root * (1.0 - _MARGIN)
-    if not sys.float_info.min < budget < math.inf:
+    # Subnormal numbers have too few digits for the margin to cover.
+    if not (sys.float_info.min < budget < math.inf and beta > sys.float_info.min):
         raise InvalidParameterError(
             f"epsilon={loss!r} with norm_bound={gamma!r} and sensitivity={difference!r} gives a "
             "precision budget beyond the range of a float: rescale the matrix"
@@ -126,6 +131,7 @@ def mvg_precision_budget(
 
 def _harmonic(count: int) -> float:
     """Return ``sum_(i<=count) 1/i``; the first term left out of the series is below 1e-17."""
+    # Summing 10^7 terms would take seconds; the expansion is as accurate from here on.
     if count <= _SUMMED:
         return math.fsum(1.0 / i for i in range(1, count + 1))
     square = 1.0 / count**2

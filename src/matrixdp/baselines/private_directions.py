@@ -80,6 +80,7 @@ def private_directions(
     """
     left = checked_side(side) == "rows"
     mechanism = IMGM(sensitivity, budget)
+    # Before the release: a matrix with too many directions must not cost anything.
     size = mechanism.checked(matrix).array.shape[0 if left else 1]
     if not size <= _MOST_DIRECTIONS:
         raise InvalidParameterError(
@@ -87,7 +88,9 @@ def private_directions(
             f"{_MOST_DIRECTIONS}: direct the noise of the other side"
         )
     release = mechanism.release(matrix, key=key)
+    # From here on only the release is used, so nothing costs any more.
     noisy = np.asarray(release.value, dtype=np.float64)
     sided = noisy if left else noisy.T
+    # A tall matrix has fewer singular vectors than directions; full_matrices completes the basis.
     vectors, _, _ = linalg.svd(sided, full_matrices=sided.shape[0] > sided.shape[1])
     return PrivateDirections(np.asarray(vectors), release.guarantee)

@@ -21,7 +21,7 @@ from matrixdp.privacy.accountants import (
     plan_epsilon,
 )
 from matrixdp.privacy.guarantee import checked_neighbouring
-from matrixdp.rounding import shown_down, shown_up
+from matrixdp.rounding import shown_exactly, shown_up
 
 __all__ = ["account"]
 
@@ -55,6 +55,7 @@ def account(
         raise InvalidParameterError("pass either --noise-multiplier or --target-epsilon")
     relation = checked_neighbouring(neighbouring)
     plan = SampledPlan(
+        # With a target the plan only carries the other parameters; its multiplier is not used.
         noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier,
         sampling_rate=sampling_rate,
         steps=steps,
@@ -63,12 +64,11 @@ def account(
     if target_epsilon is None:
         answers, refusals = _answers(lambda each: plan_epsilon(plan, delta, each))
         found, asked, value = "epsilon", "noise_multiplier", plan.noise_multiplier
-        shown = shown_down(value)
     else:
         wanted = target_epsilon
         answers, refusals = _answers(lambda each: _multiplier(plan, wanted, delta, each))
         found, asked, value = "noise_multiplier", "target_epsilon", wanted
-        shown = shown_up(value)
+    # Both questions have the same table; only what was asked and what was found are exchanged.
     if as_json:
         facts = {"sampling_rate": sampling_rate, "steps": steps, "delta": delta}
         named = {each.value: answers.get(each) for each in Accountant}
@@ -82,8 +82,9 @@ def account(
             [_IN_WORDS[each], shown_up(answers[each]) if each in answers else "does not apply"]
             for each in Accountant
         ],
-        title=f"{steps} steps at sampling rate {shown_up(sampling_rate)}\n"
-        f"delta {shown_up(delta)}, {relation}\n{asked.replace('_', ' ')} {shown}",
+        title=f"{steps} steps at sampling rate {shown_exactly(sampling_rate)}\n"
+        f"delta {shown_exactly(delta)}, {relation}\n"
+        f"{asked.replace('_', ' ')} {shown_exactly(value)}",
     )
     for each, reason in refusals.items():
         typer.echo(f"{_IN_WORDS[each]} does not apply: {reason}")
@@ -92,7 +93,7 @@ def account(
 def _answers(
     answer: Callable[[Accountant], float],
 ) -> tuple[dict[Accountant, float], dict[Accountant, str]]:
-    """Return what each accountant answers, and why the others do not; fail if none does."""
+    """Return what each accountant answers, and why the others do not; raise if no one does."""
     answers, refusals = {}, {}
     for each in Accountant:
         try:
@@ -100,6 +101,7 @@ def _answers(
         except (CalibrationError, MissingExtraError) as refusal:
             refusals[each] = str(refusal)
     if not answers:
+        # RDP has the widest domain, so its reason is the most useful one.
         raise CalibrationError(f"no accountant applies: {refusals[Accountant.RDP]}")
     return answers, refusals
 

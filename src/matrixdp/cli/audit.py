@@ -20,13 +20,14 @@ from matrixdp.cli.options import (
 )
 from matrixdp.cli.output import check_file, print_json, print_table
 from matrixdp.files.atomic import write_all
-from matrixdp.rounding import shown_down, shown_up
+from matrixdp.rounding import shown_exactly, shown_up
 
 __all__ = ["app", "claim", "curves"]
 
 app = typer.Typer(help="Audit claims and mechanisms.")
 
 
+# Without a subcommand the help is shown, and the exit code is 0.
 @app.callback(invoke_without_command=True)
 def _group(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
@@ -44,7 +45,7 @@ def claim(
     releases: ReleasesOption = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Answer what Gaussian noise really guarantees, beside what was claimed of it."""
+    """Show what Gaussian noise really guarantees, beside what was claimed of it."""
     found = audit_claim(noise_scale, sensitivity, epsilon=epsilon, delta=delta, releases=releases)
     if as_json:
         print_json(
@@ -65,11 +66,12 @@ def claim(
     print_table(
         ["", "claimed", "true"],
         [
-            ["epsilon at that delta", shown_up(found.epsilon), shown_up(found.true_epsilon)],
-            ["delta at that epsilon", shown_up(found.delta), shown_up(found.true_delta)],
+            # What was claimed is shown as entered; what is true is rounded to the private side.
+            ["epsilon at that delta", shown_exactly(found.epsilon), shown_up(found.true_epsilon)],
+            ["delta at that epsilon", shown_exactly(found.delta), shown_up(found.true_delta)],
             [
                 "noise scale, used and needed",
-                shown_down(noise_scale),
+                shown_exactly(noise_scale),
                 shown_up(found.needed_noise_scale),
             ],
         ],
@@ -89,6 +91,7 @@ def curves(
         name: (tables / f"comparison_{name}.csv", figures / f"comparison_{name}.svg")
         for name in CURVES
     }
+    # Computing the curves takes a while, so everything that can fail is checked before.
     for table, figure in targets.values():
         check_file(table, ".csv", force=force)
         check_file(figure, ".svg", force=force)

@@ -1,4 +1,4 @@
-"""``matrixdp audit run``: a mechanism of this library, put to the test of samples."""
+"""``matrixdp audit run``: a mechanism of this library, tested with samples."""
 
 import math
 from collections.abc import Callable
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_REFUTED = 1
+_REFUTED = 1  # the exit code of a defect, which this would be
 _NAMES = "imgm, analytic, classic, mvg or matrix"
 
 
@@ -64,11 +64,13 @@ def run(
     sensitivity: SensitivityOption = 1.0,
     gamma: GammaOption = None,
     releases: ReleasesOption = 1,
-    samples: Annotated[int, whole_number_option("--samples", "Outputs of each input.")] = 50_000,
+    samples: Annotated[
+        int, whole_number_option("--samples", "Number of outputs for each input.")
+    ] = 50_000,
     confidence: Annotated[
-        float, number_option("--confidence", "With which a mechanism that is right passes.")
+        float, number_option("--confidence", "Probability that a correct mechanism passes.")
     ] = 0.999,
-    seed: Annotated[int, whole_number_option("--seed", "Of the simulated noise.")] = 0,
+    seed: Annotated[int, whole_number_option("--seed", "Seed of the simulated noise.")] = 0,
     exact: Annotated[
         bool, typer.Option("--exact", help="Audit exact releases with fresh keys; slower.")
     ] = False,
@@ -81,12 +83,14 @@ def run(
     would be a defect.
     """
     shape = (positive_integer(rows, "rows"), positive_integer(columns, "columns"))
+    # Before anything is made: an optimised strategy for many cells would take a while.
     check_samples(samples, math.prod(shape) * positive_integer(releases, "releases"))
     generator = None if exact else simulation_generator(seed)
     parts = [
         _part(mechanism, shape, budget, sensitivity, gamma, generator)
         for budget in Budget(epsilon, delta).split(releases)
     ]
+    # One audit of all releases side by side, against the budget that they were split from.
     whole = _Whole(parts, Budget(epsilon, delta))
     first = parts[0]
     found = audit_mechanism(
@@ -99,6 +103,7 @@ def run(
         confidence=confidence,
     )
     _report(found, first.name, as_json=as_json)
+    # After the report, so that the numbers can be read whatever the exit code.
     if found.refuted:
         typer.echo(f"matrixdp: {first.name} does not keep its claim", err=True)
         raise typer.Exit(_REFUTED)
@@ -125,9 +130,9 @@ class _Whole:
 
     @property
     def guarantee(self) -> Guarantee:
-        return Guarantee(
-            epsilon=self.budget.epsilon,
-            delta=self.budget.delta,
+        return Guarantee.of_budget(
+            self.budget,
+            # Of what the parts really have, which may be less than the budget.
             mu=composed_mu(part.guarantee.mu for part in self.parts),
             neighbouring=self.parts[0].guarantee.neighbouring,
         )
@@ -151,7 +156,7 @@ def _part(
     return _Part(
         type(made).__name__,
         made.guarantee,
-        # Both halves are as small as neighbours so far apart can be: MVG bounds them.
+        # Half of the difference on each side: MVG bounds the norm of both inputs.
         -0.5 * difference,
         0.5 * difference,
         difference,
@@ -162,7 +167,7 @@ def _part(
 def _histogram_part(
     cells: int, budget: Budget, sensitivity: float, generator: np.random.Generator | None
 ) -> _Part:
-    """Return prefix sums by the Matrix Mechanism, of no records and of one in its worst cell."""
+    """Return prefix sums by the Matrix Mechanism, of no records and of one in the worst cell."""
     if sensitivity != 1.0:
         raise InvalidParameterError(
             f"sensitivity={sensitivity!r} does not go with mechanism='matrix': a record counts 1 "
@@ -170,6 +175,7 @@ def _histogram_part(
         )
     made = MatrixMechanism(Prefix(cells), budget, neighbouring="add-remove")
     norms = [float(np.linalg.norm(made.strategy.measure(cell))) for cell in np.eye(cells)]
+    # The cell whose record changes the measurements most is the hardest to hide.
     record = np.eye(cells)[int(np.argmax(norms))]
 
     def draw(histogram: Any) -> Any:

@@ -5,7 +5,7 @@ from matrixdp.cli.output import print_json, print_table
 from matrixdp.privacy.bound import privacy_bound
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import plan_for_budget
-from matrixdp.rounding import shown_down, shown_up
+from matrixdp.rounding import shown_down, shown_exactly, shown_up
 
 __all__ = ["bound"]
 
@@ -34,10 +34,11 @@ def bound(
         ["epsilon", "delta", "bound", "sensitivity", "noise scale"],
         [
             [
-                shown_up(epsilon),
-                shown_up(delta),
+                # As entered: rounded in either direction it would be another budget.
+                shown_exactly(epsilon),
+                shown_exactly(delta),
                 shown_down(largest_mu, 10),
-                shown_down(sensitivity),
+                shown_exactly(sensitivity),
                 shown_up(plan.noise_scale, 10),
             ]
         ],

@@ -21,6 +21,7 @@ __all__ = ["app", "split"]
 app = typer.Typer(help="Split a privacy budget.")
 
 
+# Without a subcommand the help is shown, and the exit code is 0.
 @app.callback(invoke_without_command=True)
 def _group(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
@@ -37,11 +38,15 @@ def split(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Split a budget into parts that may be spent adaptively and cost the whole together."""
+    """Split a budget into parts that together cost the whole, however they are chosen.
+
+    What is printed of a part is rounded down, so that entering it again never overspends. To spend
+    a part exactly, pass the mu that --json prints as --mu.
+    """
     if (parts is None) == (not weight):
         raise InvalidParameterError("pass either --parts, or --weight once for each part")
     budget = Budget(epsilon, delta)
-    # Equal parts are all the same: one row stands for them.
+    # Equal parts are all the same, so one row is enough.
     shown = budget.split(parts)[:1] if parts is not None else budget.split(weight or [])
     count = parts if parts is not None else 1
     if as_json:
@@ -62,8 +67,9 @@ def split(
         [
             [
                 str(count),
-                shown_up(part.epsilon),
-                shown_up(part.delta),
+                # Rounded down, so that typing them in again does not overspend.
+                shown_down(part.epsilon),
+                shown_down(part.delta),
                 shown_down(part.mu),
                 shown_up(quotient_up(1.0, part.mu)),
             ]

@@ -22,7 +22,7 @@ from matrixdp.cli.options import (
 )
 from matrixdp.cli.output import check_file, print_json, print_table
 from matrixdp.files.atomic import write_all
-from matrixdp.rounding import shown_up
+from matrixdp.rounding import shown_exactly, shown_up
 
 __all__ = ["compare"]
 
@@ -37,12 +37,13 @@ def compare(
     steps: Annotated[int, whole_number_option("--steps", "Number of releases.")] = 1,
     sampling_rate: SamplingRateOption = 1.0,
     figure: Annotated[
-        Path | None, typer.Option("--figure", help="Draw it into this PNG or SVG file.")
+        Path | None, typer.Option("--figure", help="Draw the result in this PNG or SVG file.")
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the noise that each mechanism and rule needs, and what it really guarantees."""
+    # Before the comparison, which may take a while.
     check_file(figure, ".png", ".svg", force=force)
     setting = Comparison(
         rows=rows,
@@ -62,6 +63,7 @@ def compare(
     if as_json:
         _print_json(setting, contenders)
         return
+    # "x least" compares the scales, so refused contenders have no place in it.
     least = min(one.noise_scale for one in contenders if one.noise_scale is not None)
     print_table(
         ["mechanism, rule", "noise scale", "x least", "Frobenius", "true epsilon"],
@@ -75,6 +77,7 @@ def compare(
 
 
 def _shown(one: Contender, least: float) -> list[str]:
+    # All three are None together; naming each one lets the type checker know.
     if one.noise_scale is None or one.frobenius_error is None or one.true_epsilon is None:
         return [one.name, "refused", "", "", ""]
     return [
@@ -86,30 +89,32 @@ def _shown(one: Contender, least: float) -> list[str]:
     ]
 
 
+# Parameters are shown as they were entered, results rounded up.
 def _title(setting: Comparison) -> str:
     sampled = setting.sampling_rate < 1.0
     return (
         f"{setting.steps} x a {setting.rows} by {setting.columns} matrix, "
-        f"sensitivity {shown_up(setting.sensitivity)}"
-        + (f", sampling rate {shown_up(setting.sampling_rate)}, add-remove" if sampled else "")
-        + f"\nepsilon {shown_up(setting.epsilon)} at delta {shown_up(setting.delta)} in all"
+        f"sensitivity {shown_exactly(setting.sensitivity)}"
+        + (f", sampling rate {shown_exactly(setting.sampling_rate)}, add-remove" if sampled else "")
+        + f"\nepsilon {shown_exactly(setting.epsilon)} at delta "
+        f"{shown_exactly(setting.delta)} in all"
     )
 
 
 def _why(setting: Comparison) -> str:
     if setting.sampling_rate < 1.0:
         return (
-            "All is i.i.d. Gaussian noise; the accounts differ. PLD is tight;\n"
+            "All of it is i.i.d. Gaussian noise; the accounts differ. PLD is tight;\n"
             "unsampled: sampling is not credited; amplified: amplification, then Theorem 3.4."
         )
     if setting.steps == 1:
         return (
             "For one release the analytic Gaussian and IMGM are the same noise: both are exact.\n"
-            "They part under composition (--steps), where IMGM adds up mu squared."
+            "They differ under composition (--steps), where IMGM adds up mu squared."
         )
     return (
-        "The analytic Gaussian and IMGM are the same noise in each step; what parts them is the\n"
-        "rule. Adding up mu squared is exact; Theorem 3.4 knows only each step's claim."
+        "The analytic Gaussian and IMGM are the same noise in each step; they differ in the rule.\n"
+        "Adding up mu squared is exact; Theorem 3.4 uses only each step's claim."
     )
 
 

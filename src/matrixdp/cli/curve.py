@@ -45,6 +45,7 @@ def curve(
     as_json: AsJson = False,
 ) -> None:
     """Show the delta that a mechanism has at each epsilon: its whole privacy curve."""
+    # All files are checked before any is written, and written together.
     check_file(csv_file, ".csv", force=force)
     check_file(figure, ".png", force=force)
     mu = _chosen_mu(mu, epsilon, delta)
@@ -81,6 +82,7 @@ def _chosen_mu(mu: float | None, epsilon: float | None, delta: float | None) -> 
 
 def _epsilons(mu: float, start: float, stop: float | None, points: int) -> "FloatArray":
     first = _named_epsilon(start, "from")
+    # By default up to where delta is too small to matter.
     if stop is None:
         last = min(privacy_epsilon(mu, 1e-12), EPSILON.largest)
     else:
@@ -89,7 +91,7 @@ def _epsilons(mu: float, start: float, stop: float | None, points: int) -> "Floa
         raise InvalidParameterError(f"points={points} must be from 2 to {_MOST_POINTS}")
     if not first < last:
         raise InvalidParameterError(
-            f"from={first!r} must be below to={last!r}: say both with --from and --to"
+            f"from={first!r} must be below to={last!r}: pass both --from and --to"
         )
     return np.linspace(first, last, points)
 
@@ -98,7 +100,7 @@ def _named_epsilon(value: float, name: str) -> float:
     number = real_number(value, name)
     if not 0.0 <= number <= EPSILON.largest:
         raise InvalidParameterError(
-            f"{name}={number!r} is no epsilon: it must be from 0 to {EPSILON.largest!r}"
+            f"{name}={number!r} is not an epsilon: it must be from 0 to {EPSILON.largest!r}"
         )
     return number
 
@@ -116,6 +118,7 @@ def _figure_bytes(mu: float, epsilons: "FloatArray", deltas: "FloatArray") -> by
 
     canvas = Canvas(figsize=(6.4, 4.0), layout="constrained")
     axes = canvas.subplots()
+    # Where delta underflows, the curve would end in a flat line that is not there.
     shown = deltas >= DELTA.smallest
     axes.semilogy(epsilons[shown], deltas[shown])
     axes.set_xlabel("epsilon")

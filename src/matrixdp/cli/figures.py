@@ -20,8 +20,9 @@ def draw_bars(contenders: "Sequence[Contender]", title: str, file_format: str) -
     """Draw the noise scale of every contender as a bar, labelled with its true epsilon."""
     shown = [one for one in contenders if one.noise_scale is not None][::-1]
     scales = [one.noise_scale or 0.0 for one in shown]
-    canvas, axes = _canvas(8.0, 1.2 + 0.35 * len(shown))
+    canvas, axes = _canvas(8.0, 1.2 + 0.35 * len(shown))  # inches
     least = min(scales)
+    # Equal to four digits counts as least: some scales are found by a search.
     colours = [_LEAST_COLOUR if scale <= least * 1.0001 else _WASTE_COLOUR for scale in scales]
     bars = axes.barh([one.name for one in shown], scales, color=colours)
     axes.bar_label(
@@ -35,15 +36,16 @@ def draw_bars(contenders: "Sequence[Contender]", title: str, file_format: str) -
 
 
 def draw_curve(curve: "Curve", file_format: str) -> bytes:
-    """Draw one line for each contender; the analytic Gaussian lies on IMGM and is dashed."""
+    """Draw one line for each contender; one that coincides with IMGM's is dashed."""
     canvas, axes = _canvas(8.0, 4.2)
-    shown = [row for row in curve.rows if row[0]]
+    shown = [row for row in curve.rows if row[0]]  # epsilon = 0 has no place on a log axis
     for column, name in enumerate(curve.contenders, start=1):
         points = [(row[0], row[column]) for row in shown if row[column] is not None]
         coincides = [row[column] for row in shown] == [row[1] for row in shown] and column > 1
         axes.plot(*zip(*points, strict=True), "--" if coincides else "-", label=name, linewidth=1.5)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    # It is drawn as a horizontal line instead.
     limits = [row for row in curve.rows if row[0] == 0.0]
     if limits:
         axes.axhline(limits[0][1], color="grey", linewidth=0.8, linestyle=":")
@@ -68,6 +70,7 @@ def _content(canvas: Any, file_format: str) -> bytes:
     import matplotlib as mpl  # noqa: PLC0415
 
     content = io.BytesIO()
+    # A fixed salt instead of random ids, and text as text: the file can be compared and searched.
     with mpl.rc_context({"svg.hashsalt": "matrixdp", "svg.fonttype": "none"}):
         metadata = {"Date": None} if file_format == "svg" else {}
         canvas.savefig(content, format=file_format, dpi=120, metadata=metadata)

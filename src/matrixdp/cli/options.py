@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 
+# typer calls the parser on default values too, which are numbers already.
 def _number(text: str | float) -> float:
     try:
         return float(text)
@@ -57,6 +58,7 @@ def budget_from(epsilon: float | None, delta: float, mu: float | None) -> Budget
 
     Only a mu carries a part of a split budget exactly: its epsilon is rounded down.
     """
+    # Neither has a default, and 0 is a valid epsilon, so only None means "not given".
     if epsilon is not None and mu is None:
         return Budget(epsilon, delta)
     if mu is not None and epsilon is None:
@@ -66,6 +68,7 @@ def budget_from(epsilon: float | None, delta: float, mu: float | None) -> Budget
     )
 
 
+# The domains are those of matrixdp.parameters, which has the last word.
 EpsilonOption: TypeAlias = Annotated[
     float, number_option("--epsilon", "Privacy loss, from 0 to 1e6.")
 ]
@@ -82,7 +85,10 @@ DeltaOption: TypeAlias = Annotated[
     float, number_option("--delta", "Failure probability, from 2.3e-308 to 1 - 1e-12.")
 ]
 SensitivityOption: TypeAlias = Annotated[
-    float, number_option("--sensitivity", "Largest Frobenius norm of the change by one record.")
+    float,
+    number_option(
+        "--sensitivity", "Largest Frobenius norm by which one record changes the matrix."
+    ),
 ]
 RowsOption: TypeAlias = Annotated[
     int, whole_number_option("--rows", "Rows of the released matrix.")
@@ -96,12 +102,12 @@ GammaOption: TypeAlias = Annotated[
 ]
 ReleasesOption: TypeAlias = Annotated[int, whole_number_option("--releases", "Number of releases.")]
 SamplingRateOption: TypeAlias = Annotated[
-    float, number_option("--sampling-rate", "Probability of a record to be in a step.")
+    float, number_option("--sampling-rate", "Probability that a record is in a step.")
 ]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object, at full precision.")
 ]
 Figure: TypeAlias = Annotated[
-    Path | None, typer.Option("--figure", help="Draw it into this PNG file.")
+    Path | None, typer.Option("--figure", help="Draw the result in this PNG file.")
 ]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]

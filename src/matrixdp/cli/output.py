@@ -24,18 +24,19 @@ def print_json(record: Mapping[str, Any]) -> None:
 def print_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None
 ) -> None:
-    """Print rows of text under headings, numbers to the right; a number is never cut."""
+    """Print rows of text under headings, aligned to the right; a number is never cut."""
     table = Table(title=title, title_justify="left")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
+    # rich would shorten numbers to the width of the terminal, which changes what they say.
     needed = Console(width=_ANY_WIDTH).measure(table).maximum
     Console(width=max(needed, Console().width)).print(table)
 
 
 def check_file(path: Path | None, *suffixes: str, force: bool) -> None:
-    """Refuse a target of another kind, or one that exists already, before any work is done."""
+    """Raise if a target is of another kind, or exists already, before any work is done."""
     if path is None:
         return
     if path.suffix.lower() not in suffixes:

@@ -1,4 +1,4 @@
-"""``matrixdp plan``: the error of a budget, or the epsilon of an error, before any is spent."""
+"""``matrixdp plan``: the error of a budget, or the epsilon of an error, before it is spent."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
-from matrixdp.rounding import shown_down, shown_up
+from matrixdp.rounding import shown_down, shown_exactly, shown_up
 
 __all__ = ["plan"]
 
@@ -36,7 +36,7 @@ def plan(
     ] = None,
     largest_error: Annotated[
         float | None,
-        number_option("--largest-error", "Wanted bound on all errors, held with 95 %."),
+        number_option("--largest-error", "Wanted bound on all errors, with probability 0.95."),
     ] = None,
     sensitivity: SensitivityOption = 1.0,
     releases: ReleasesOption = 1,
@@ -44,7 +44,7 @@ def plan(
 ) -> None:
     """Answer "what error do I get for this epsilon?" or "which epsilon does this error need?".
 
-    With both an epsilon and an error, refuse (exit code 3) if the error needs more than epsilon.
+    With both an epsilon and an error, fail with exit code 3 if the error needs more than epsilon.
     """
     wanted = [
         (measure, error)
@@ -55,6 +55,7 @@ def plan(
         )
         if error is not None
     ]
+    # With an error, epsilon is a limit and not what is spent.
     limit = None if epsilon is None else Budget(epsilon, delta)
     if len(wanted) == 1:
         measure, error = wanted[0]
@@ -68,27 +69,31 @@ def plan(
             releases=releases,
         )
         _refuse_above(limit, found, error)
+        # A price, rounded up: entered as --epsilon it buys the error.
+        price = found.epsilon_at(delta)
+        _show(found, price, delta, shown_up(price), as_json=as_json)
     elif limit is not None and not wanted:
         found = plan_for_budget(
             limit, rows=rows, columns=columns, sensitivity=sensitivity, releases=releases
         )
+        _show(found, limit.epsilon, delta, shown_exactly(limit.epsilon), as_json=as_json)
     else:
         raise InvalidParameterError(
             "pass --epsilon, or one of --entry-error, --frobenius-error and --largest-error"
         )
-    _show(found, as_json=as_json)
 
 
 def _refuse_above(limit: Budget | None, found: Plan, error: float) -> None:
+    # Budgets compare by worth, exactly: the epsilon of the same worth is rounded.
     if limit is not None and found.budget > limit:
         raise BudgetExceededError(
-            f"an error of {error!r} needs epsilon={found.budget.epsilon!r} at "
+            f"an error of {error!r} needs epsilon={found.epsilon_at(limit.delta)!r} at "
             f"delta={limit.delta!r}, more than epsilon={limit.epsilon!r}: allow a larger error or "
             "a larger epsilon"
         )
 
 
-def _show(found: Plan, *, as_json: bool) -> None:
+def _show(found: Plan, epsilon: float, delta: float, shown_epsilon: str, *, as_json: bool) -> None:
     errors = {measure.value: found.error(measure) for measure in ErrorMeasure}
     if as_json:
         print_json(
@@ -97,8 +102,8 @@ def _show(found: Plan, *, as_json: bool) -> None:
                 "columns": found.columns,
                 "sensitivity": found.sensitivity,
                 "releases": found.releases,
-                "epsilon": found.budget.epsilon,
-                "delta": found.budget.delta,
+                "epsilon": epsilon,
+                "delta": delta,
                 "mu_per_release": found.mu,
                 "noise_scale": found.noise_scale,
                 "error": errors,
@@ -111,11 +116,11 @@ def _show(found: Plan, *, as_json: bool) -> None:
             ["noise scale", shown_up(found.noise_scale)],
             ["standard error of one entry", shown_up(errors["entry"])],
             ["r.m.s. Frobenius error", shown_up(errors["frobenius"])],
-            ["largest error, held with 95 %", shown_up(errors["largest"])],
+            ["largest error, with probability 0.95", shown_up(errors["largest"])],
         ],
         title=(
             f"{found.releases} x a {found.rows} by {found.columns} matrix, sensitivity "
-            f"{shown_down(found.sensitivity)}\nepsilon {shown_up(found.budget.epsilon)} at delta "
-            f"{shown_up(found.budget.delta)} in all"
+            f"{shown_down(found.sensitivity)}\nepsilon {shown_epsilon} at delta "
+            f"{shown_exactly(delta)} in all"
         ),
     )

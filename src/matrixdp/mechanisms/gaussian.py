@@ -12,10 +12,12 @@ from matrixdp.covariance import Covariance, Isotropic, SymmetricIsotropic
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.mechanisms.drawing import draw
 from matrixdp.mechanisms.labelled import LabelledMatrix
+from matrixdp.mechanisms.paying_key import PayingKey
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
 from matrixdp.noise.simulated import checked_generator
 from matrixdp.privacy.budget import Budget, check_budget
+from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import SensitivitySet
@@ -80,14 +82,17 @@ class GaussianMechanism:
     @property
     def guarantee(self) -> Guarantee:
         """What every release promises."""
-        return Guarantee(
-            epsilon=self.budget.epsilon,
-            delta=self.budget.delta,
-            mu=self.mu,
-            neighbouring=self.sensitivity.neighbouring,
+        return Guarantee.of_budget(
+            self.budget, mu=self.mu, neighbouring=self.sensitivity.neighbouring
         )
 
-    def release(self, matrix: Any, *, key: ReleaseKey | None = None) -> Release:
+    def release(
+        self,
+        matrix: Any,
+        *,
+        key: ReleaseKey | None = None,
+        filter: Filter | None = None,  # noqa: A002
+    ) -> Release:
         """Return the matrix with exact noise, and what that guarantees.
 
         Parameters
@@ -97,6 +102,8 @@ class GaussianMechanism:
             (integers beyond 2**53 are refused). Labels are kept.
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
+        filter : Filter, optional
+            What pays for the release: after all checks, and before anything is drawn.
 
         Returns
         -------
@@ -106,7 +113,9 @@ class GaussianMechanism:
         Raises
         ------
         InvalidParameterError, ShapeError
-            Before anything is drawn.
+            Before anything is drawn or paid.
+        BudgetExceededError
+            If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
         labelled = self.checked(matrix)
         if key is not None and not isinstance(key, ReleaseKey):
@@ -114,13 +123,11 @@ class GaussianMechanism:
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
             )
         guarantee = self.guarantee
-        noisy = draw(
-            labelled.array,
-            self.covariance,
-            self.sensitivity,
-            guarantee.mu,
-            ReleaseKey.generate() if key is None else key,
-        )
+        chosen = ReleaseKey.generate() if key is None else key
+        # The key pays when it is bound: after the checks that are still to come.
+        if filter is not None:
+            chosen = PayingKey(chosen, filter, guarantee)
+        noisy = draw(labelled.array, self.covariance, self.sensitivity, guarantee.mu, chosen)
         return Release(
             value=labelled.relabel(noisy),
             sensitivity=self.sensitivity,

@@ -14,6 +14,7 @@ from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
 from matrixdp.privacy.budget import Budget, check_budget
+from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads.accuracy import check_answers, query_variances, squared_error
@@ -208,7 +209,13 @@ class MatrixMechanism:
         variances = query_variances(self.workload, self.strategy)
         return np.asarray(self.covariance.scale * np.sqrt(variances))
 
-    def release(self, histogram: ArrayLike, *, key: ReleaseKey | None = None) -> WorkloadRelease:
+    def release(
+        self,
+        histogram: ArrayLike,
+        *,
+        key: ReleaseKey | None = None,
+        filter: Filter | None = None,  # noqa: A002
+    ) -> WorkloadRelease:
         """Measure a histogram with exact noise, and answer the workload.
 
         Parameters
@@ -217,15 +224,19 @@ class MatrixMechanism:
             Counts of records: whole numbers of at least 0, at most 2**30 in all.
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
+        filter : Filter, optional
+            What pays for the release: after all checks, and before anything is drawn.
 
         Raises
         ------
         InvalidParameterError, ShapeError
-            Before anything is drawn.
+            Before anything is drawn or paid.
+        BudgetExceededError
+            If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
         exact = self.strategy.measure(self._checked(histogram)).reshape(-1, 1)
         return WorkloadRelease(
-            measurements=self._noise.release(exact, key=key),
+            measurements=self._noise.release(exact, key=key, filter=filter),
             workload=self.workload,
             strategy=self.strategy,
         )

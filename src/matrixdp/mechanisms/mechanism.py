@@ -8,6 +8,7 @@ from matrixdp.covariance import Covariance
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
 from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
 
@@ -33,8 +34,14 @@ class Mechanism(Protocol):
     def guarantee(self) -> Guarantee:
         """What every release promises."""
 
-    def release(self, matrix: Any, *, key: ReleaseKey | None = None) -> Release:
-        """Return the matrix with exact noise, and what that guarantees."""
+    def release(
+        self,
+        matrix: Any,
+        *,
+        key: ReleaseKey | None = None,
+        filter: Filter | None = None,  # noqa: A002
+    ) -> Release:
+        """Return the matrix with exact noise, and what that guarantees; a filter pays for it."""
 
     def simulate(self, matrix: Any, generator: np.random.Generator) -> SimulatedValue:
         """Return the matrix with seeded noise of the same covariance, for experiments only."""

@@ -12,8 +12,8 @@ is not described by a mu. Two ways to account for a plan of T equal steps, fixed
 Loss distributions come from dp-accounting, the extra ``accounting``. Its divergences are not used:
 they lose the digits of small ones, to either side (a part in a thousand at a multiplier of 9449),
 and a small epsilon needs larger orders than it sums up in reasonable time. With q = 1 nothing is
-sampled and all are known in closed form. For comparison there is also the account of who knows only
-the claims of the steps: amplification and Theorem 3.4 (`sampled_gaussian_epsilon`).
+sampled and all are known in closed form. For comparison there is also an account that uses only the
+claims of the steps: amplification and Theorem 3.4 (`sampled_gaussian_epsilon`).
 """
 
 import contextlib
@@ -38,13 +38,13 @@ from matrixdp.rounding import quotient_up, sqrt_up
 
 __all__ = ["Accountant", "SampledPlan", "noise_multiplier_for", "plan_epsilon"]
 
-_PLD_INTERVAL = 1e-4
-# Of a composed distribution, about; the most take a few hundred megabytes.
+_PLD_INTERVAL = 1e-4  # of losses, unless they spread too little or too much for it
+# Of a composed distribution, roughly; the most take a few hundred megabytes.
 _FEWEST_PLD_POINTS, _MOST_PLD_POINTS = 50_000, 5_000_000
 _PLD_TAIL = 1e-15  # what the library cuts off a distribution, and counts as lost
-# The library raises a Fourier transform, off by some units of 2**-53, to the power T. Measured
-# against a composition that keeps those digits, up to 1.9e-16 T of mass are lost; five times that
-# are given away, and a delta below ten times what is given away is refused.
+# The library raises a Fourier transform, with an error of some units of 2**-53, to the power T.
+# Measured against a composition that keeps those digits, up to 1.9e-16 T of mass is lost. Five
+# times that is subtracted from delta, and a delta below ten times what is subtracted is refused.
 _PLD_RESOLUTION = 1e-14
 _SMALLEST_PLD_RATE = 1e-9
 _MOST_PLD_STEPS = 2_000_000  # more take minutes
@@ -107,7 +107,7 @@ class SampledPlan:
     neighbouring: Neighbouring
 
     def __post_init__(self) -> None:
-        """Refuse what is outside its domain."""
+        """Raise if a parameter is outside its domain."""
         multiplier = positive_number(self.noise_multiplier, "noise_multiplier")
         rate = checked_sampling_rate(self.sampling_rate)
         object.__setattr__(self, "noise_multiplier", multiplier)
@@ -224,6 +224,7 @@ def noise_multiplier_for(
         noise_multiplier=1.0, sampling_rate=sampling_rate, steps=steps, neighbouring=neighbouring
     )
     if plan.sampling_rate == 1.0 and accountant is Accountant.PLD:
+        # Nothing is sampled and the curve is exact: no search is needed.
         return quotient_up(sqrt_up(Fraction(plan.steps)), privacy_bound(target, delta))
 
     def excess(multiplier: float) -> float:
@@ -233,6 +234,7 @@ def noise_multiplier_for(
         except TooLittleNoiseError:
             return 2.0 * EPSILON.largest - target  # more than any target, and finite
 
+    # Many steps at a small rate behave roughly like Gaussian ones with mu = q sqrt(T) / s.
     start = max(1.0, plan.sampling_rate * math.sqrt(plan.steps))
     if accountant is Accountant.PLD:  # a costly one: a looser account says where to begin
         with contextlib.suppress(CalibrationError):
@@ -246,13 +248,14 @@ def noise_multiplier_for(
             )
     low, high = _bracket(excess, start)
     found = float(optimize.brentq(excess, low, high, rtol=_TOLERANCE, xtol=_TOLERANCE * low))
+    # The root finder may stop on either side; only a multiplier that keeps the promise is returned.
     while not excess(found) <= 0.0:
         found *= 1.0 + _TOLERANCE
     return found
 
 
 def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float]:
-    """Return two multipliers a factor of two apart: the first too small, the second not."""
+    """Return a multiplier that is too small, and twice that, which is not."""
     high = start
     while not excess(high) <= 0.0:
         high *= 2.0
@@ -267,7 +270,7 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, flo
         if not low >= _SMALLEST_MULTIPLIER:
             raise CalibrationError(
                 f"this epsilon is kept by noise multipliers below {2 * _SMALLEST_MULTIPLIER:g}, "
-                "which protect nothing to speak of: ask for a smaller epsilon"
+                "which protect nothing: ask for a smaller epsilon"
             )
     return low, high
 
@@ -324,9 +327,9 @@ def _pld_epsilon(plan: SampledPlan, delta: float) -> float:
 
 
 def _interval(plan: SampledPlan) -> float:
-    """Return how finely losses are told apart: by how far those of the whole plan spread.
+    """Return the width of the intervals of losses, from how far those of the whole plan spread.
 
-    Finer where they spread little, or rounding them up in every step would show in the sum; wider
+    Narrower where they spread little: losses are rounded up in every step, which adds up. Wider
     where they would fill too many intervals.
     """
     spread = _renyi_plan_epsilon(plan, _PLD_TAIL, Accountant.RDP)
@@ -343,6 +346,7 @@ def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant)
     def epsilon_at(log_excess: float) -> float:
         order = 1.0 + math.exp(log_excess)
         step = sampled_divergence(plan.noise_multiplier, plan.sampling_rate, order)
+        # Infinite where the integral would take too many points: such an order is never the best.
         if not step < math.inf:
             return math.inf
         if accountant is Accountant.RDP:
@@ -351,6 +355,7 @@ def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant)
 
     found: list[tuple[float, float]] = []
     octaves = math.floor(math.log2(LARGEST_ORDER / _SMALLEST_ORDER_EXCESS))
+    # Epsilon falls and then rises with the order, but not strictly: one worse octave is not enough.
     for octave in range(octaves):
         log_excess = math.log(_SMALLEST_ORDER_EXCESS * 2.0**octave)
         found.append((epsilon_at(log_excess), log_excess))

@@ -1,18 +1,20 @@
 """Amplification by sampling: what a claim becomes when its release sees a random part of the data.
 
 A release that is (epsilon, delta)-DP on the data it sees is ``(log(1 + q (e^epsilon - 1)), q
-delta)``-DP when each record is in that data with probability q, for one relation per kind of
-sampling: Poisson sampling and adding or removing a record, or sampling a fixed number without
-replacement and replacing a record (Balle, Barthe and Gaboardi 2018, Theorems 8 and 9). Data that is
-shuffled and passed through in turn, or released once, is not amplified.
+delta)``-DP when each record is in that data with probability q. This holds for one relation per
+kind of sampling: Poisson sampling and adding or removing a record, or sampling a fixed number
+without replacement and replacing a record (Balle, Barthe and Gaboardi 2018, Theorems 8 and 9). Data
+that is shuffled and passed through in turn, or released once, is not amplified.
 """
 
 import math
+from fractions import Fraction
 from typing import Literal, NamedTuple, get_args
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, positive_number
 from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.rounding import product_up, quotient_down
 
 __all__ = [
     "SampledClaim",
@@ -28,7 +30,9 @@ _RELATIONS: dict[str, Neighbouring] = {"poisson": "add-remove", "without-replace
 # Each formula is some ten float operations; this rounds their result to the private side. What is
 # inverted is given three times as much, so that amplifying it again does not exceed the promise.
 _MARGIN = 1e-14
-_LARGEST_EXPONENT = 700.0  # of a float
+# A relative margin is lost on subnormal numbers; four roundings to one are off by at most this.
+_SUBNORMAL_ROUNDING = 4 * math.ulp(0.0)
+_LARGEST_EXPONENT = 700.0  # exp overflows above 709
 
 
 class SampledClaim(NamedTuple):
@@ -74,15 +78,22 @@ def amplified(
     """
     loss, delta = EPSILON.number(epsilon), DELTA.number(delta)
     rate, relation = checked_sampling_rate(sampling_rate), _relation(sampling)
-    if loss < _LARGEST_EXPONENT:
-        sampled = math.log1p(rate * math.expm1(loss)) * (1.0 + _MARGIN)
-    else:  # the same where exp(loss) overflows; its terms may cancel
-        sampled = loss + math.log(rate + (1.0 - rate) * math.exp(-loss)) + _MARGIN * loss
+    # Not sampling at all is a bound as well; it is the exact one for epsilon = 0 and for q = 1.
     return SampledClaim(
-        min(loss, sampled),
-        min(delta, math.nextafter(rate * delta, 1.0)),
-        relation,
+        min(loss, _sampled_loss(loss, rate)), min(delta, product_up(rate, delta)), relation
     )
+
+
+def _sampled_loss(loss: float, rate: float) -> float:
+    """Return ``log(1 + q (e^loss - 1))``, rounded up."""
+    if loss < _LARGEST_EXPONENT:
+        return math.log1p(rate * math.expm1(loss)) * (1.0 + _MARGIN) + _SUBNORMAL_ROUNDING
+    # loss + log(q + (1 - q) e^-loss), where e^loss would overflow. With q taken out of the
+    # logarithm nothing in it is subnormal. The terms cancel for a small q, so the margin is that of
+    # a term.
+    log_rate = math.log(rate)
+    rest = math.log1p((1.0 - rate) * math.exp(-loss - log_rate))
+    return loss + log_rate + rest + _MARGIN * loss
 
 
 def before_amplification(
@@ -96,8 +107,8 @@ def before_amplification(
     Raises
     ------
     InvalidParameterError
-        If ``delta/q`` is no delta: such a rate needs no privacy from the release at all, and none
-        is calibrated.
+        If ``delta/q`` is not below 1: such a rate needs no privacy from the release at all, and
+        none is calibrated.
 
     Examples
     --------
@@ -109,23 +120,33 @@ def before_amplification(
     """
     loss, delta = EPSILON.number(epsilon), DELTA.number(delta)
     rate, relation = checked_sampling_rate(sampling_rate), _relation(sampling)
-    if not delta / rate <= DELTA.largest:
+    # As rationals: a float quotient could be rounded down to the largest delta that there is.
+    if not Fraction(delta) <= Fraction(DELTA.largest) * Fraction(rate):
         raise InvalidParameterError(
             f"delta={delta!r} is not below sampling_rate={rate!r}: choose a smaller delta"
         )
-    if rate == 1.0:
-        return SampledClaim(loss, delta, relation)
-    if loss - math.log(rate) < _LARGEST_EXPONENT:
-        base = math.log1p(math.expm1(loss) / rate)
-    else:  # the same where the quotient overflows
-        base = loss - math.log(rate) + math.log(rate * math.exp(-loss) - math.expm1(-loss))
-    share = max(math.nextafter(delta / rate, 0.0), delta)
-    largest = min(base * (1.0 - 3.0 * _MARGIN), EPSILON.largest)
-    return SampledClaim(max(loss, largest), share, relation)
+    # A sample never needs a stricter claim than the whole, which is the exact answer for q = 1.
+    base = max(loss, min(_loss_before_sampling(loss, rate), EPSILON.largest))
+    return SampledClaim(base, max(delta, quotient_down(delta, rate)), relation)
+
+
+def _loss_before_sampling(loss: float, rate: float) -> float:
+    """Return ``log(1 + (e^loss - 1)/q)``, rounded down."""
+    if loss == 0.0:
+        return 0.0
+    log_quotient = _log_expm1(loss) - math.log(rate)
+    # A large quotient may overflow, and adding 1 to it changes nothing.
+    overflows = not log_quotient < _LARGEST_EXPONENT
+    base = log_quotient if overflows else math.log1p(math.expm1(loss) / rate)
+    return base * (1.0 - 3.0 * _MARGIN) - _SUBNORMAL_ROUNDING
+
+
+def _log_expm1(loss: float) -> float:
+    return math.log(math.expm1(loss)) if loss < _LARGEST_EXPONENT else loss
 
 
 def checked_sampling_rate(sampling_rate: float) -> float:
-    """Return a probability above 0 and at most 1, or refuse it."""
+    """Return a probability above 0 and at most 1, or raise if it is not one."""
     rate = positive_number(sampling_rate, "sampling_rate")
     if not rate <= 1.0:
         raise InvalidParameterError(

@@ -23,8 +23,9 @@ Real = TypeVar("Real", float, FloatArray)
 class Arithmetic(Generic[Real]):
     """The elementary functions a formula may use, for one kind of number.
 
-    ``select(condition, chosen, otherwise)`` takes two functions of no argument: a float evaluates
-    one of them, an array both. ``everywhere`` says whether a condition holds at every point.
+    ``select(condition, chosen, otherwise)`` takes two functions without arguments: a float
+    evaluates one of them, an array both. ``everywhere`` says whether a condition holds at every
+    point.
     """
 
     exp: Callable[[Real], Real]
@@ -42,6 +43,7 @@ class Arithmetic(Generic[Real]):
 
 
 def _scalar_log(value: float) -> float:
+    # As numpy's, and unlike math.log, which raises: an iteration may pass a point where g is 0.
     return math.log(value) if value > 0 else -math.inf
 
 
@@ -61,6 +63,7 @@ def _array_select(
     return np.where(condition, chosen(), otherwise())
 
 
+# math where it has the function: numpy's are much slower on single numbers.
 SCALAR: Arithmetic[float] = Arithmetic(
     exp=math.exp,
     log=_scalar_log,

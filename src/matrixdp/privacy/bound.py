@@ -17,13 +17,14 @@ from matrixdp.privacy import solve
 from matrixdp.privacy.arithmetic import ARRAY, SCALAR, FloatArray
 from matrixdp.privacy.zero_epsilon import holds_at_zero_epsilon
 
-__all__ = ["privacy_bound", "privacy_delta", "privacy_epsilon"]
+__all__ = ["CURVE_MARGIN", "privacy_bound", "privacy_delta", "privacy_epsilon"]
 
 # The computed numbers are within 1.5e-15 times their condition number of the true ones
-# (docs/numerics.md). Several times that is given away so that none errs on the wrong side, and so
-# much more for epsilon and delta that a bound taken at them never falls short of their mu.
+# (docs/numerics.md). The margins are several times that, so that no number is on the wrong side.
+# That of epsilon and delta is larger, so that the bound at an epsilon that was computed from a mu
+# is never below that mu.
 _BOUND_MARGIN = 4e-15
-_CURVE_MARGIN = 8e-15
+CURVE_MARGIN = 8e-15
 # Phi(-40) is below the smallest double, and g < Phi(-a).
 _UNDERFLOW_LOWER = 40.0
 _SMALLEST = math.ulp(0.0)
@@ -198,24 +199,28 @@ def privacy_epsilon(mu: Any, delta: Any) -> float | FloatArray:
 def _delta_number(mu: float, epsilon: float) -> float:
     if mu == 0.0:
         return 0.0
+    # Decided before anything is evaluated: in the far tail the exponentials would underflow.
     lower = epsilon / mu - 0.5 * mu
     if lower > _UNDERFLOW_LOWER:
         return _SMALLEST
+    # Above 1/2 the complement has the digits, and 1 minus it rounds once.
     if lower < 0.0:
         rest = solve.delta_high(mu, epsilon, SCALAR)
         if rest.value < 0.5:
-            return min(1.0, math.nextafter(1.0 - rest.value + _CURVE_MARGIN * rest.condition, 1.0))
+            return min(1.0, math.nextafter(1.0 - rest.value + CURVE_MARGIN * rest.condition, 1.0))
     found = solve.delta_low(mu, epsilon, SCALAR)
-    upper = found.value + _CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING
+    upper = found.value + CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING
     return math.nextafter(upper, 1.0)
 
 
 def _epsilon_number(mu: float, delta: float) -> float:
+    # Decided exactly: the root is negative there, and a computed one could be on either side of 0.
     if holds_at_zero_epsilon(mu, delta):
         return 0.0
     find = solve.solve_epsilon_low if delta <= 0.5 else solve.solve_epsilon_high
     found = find(mu, delta, SCALAR)
-    return max(found.value, 0.0) * (1.0 + _CURVE_MARGIN) + _CURVE_MARGIN * found.condition
+    # Near 0 the relative error is unbounded, so the margin has an absolute part: the condition.
+    return max(found.value, 0.0) * (1.0 + CURVE_MARGIN) + CURVE_MARGIN * found.condition
 
 
 def _bound_block(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
@@ -233,9 +238,10 @@ def _delta_block(mu: FloatArray, epsilon: FloatArray) -> FloatArray:
     high = (lower < 0.0) & (rest.value < 0.5)
     delta = np.where(
         high,
-        1.0 - rest.value + _CURVE_MARGIN * rest.condition,
-        found.value + _CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING,
+        1.0 - rest.value + CURVE_MARGIN * rest.condition,
+        found.value + CURVE_MARGIN * found.condition + _SUBNORMAL_ROUNDING,
     )
+    # Special cases last: the formulas above gave NaN or 0 there.
     delta = np.nextafter(np.minimum(delta, 1.0), 1.0)
     delta[lower > _UNDERFLOW_LOWER] = _SMALLEST
     delta[mu == 0.0] = 0.0
@@ -251,7 +257,7 @@ def _epsilon_block(mu: FloatArray, delta: FloatArray) -> FloatArray:
     ):
         found = find(mu[chosen], delta[chosen], ARRAY)
         value = np.maximum(found.value, 0.0)
-        epsilon[chosen] = value * (1.0 + _CURVE_MARGIN) + _CURVE_MARGIN * found.condition
+        epsilon[chosen] = value * (1.0 + CURVE_MARGIN) + CURVE_MARGIN * found.condition
     return epsilon
 
 
@@ -260,6 +266,7 @@ def _blockwise(compute: Any, first: Any, second: Any, names: tuple[str, str]) ->
     one, two = broadcast_together(first, second, names)
     flat_one, flat_two = one.ravel(), two.ravel()
     result = np.empty(flat_one.shape)
+    # An array evaluates both branches of every `select`; the unused one may overflow.
     with np.errstate(all="ignore"):
         for start in range(0, result.size, _BLOCK):
             block = slice(start, start + _BLOCK)

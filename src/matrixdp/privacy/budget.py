@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
-from matrixdp.privacy.bound import privacy_bound, privacy_epsilon
-from matrixdp.rounding import shown_down, shown_up, sqrt_down, sqrt_up
+from matrixdp.privacy.bound import privacy_bound
+from matrixdp.privacy.promise import largest_promise
+from matrixdp.rounding import shown_down, sqrt_down
 
 __all__ = ["Budget", "check_budget"]
 
-_MOST_PARTS = 10**7
+_MOST_PARTS = 10**7  # a tuple of them takes 80 MB
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -25,6 +26,10 @@ class Budget:
     A budget's worth is ``mu_squared``, an exact rational: releases cost the squares of their mu,
     and shares of a budget add up to it exactly. Budgets compare by worth alone, so two that name
     the same curve at different delta are equal.
+
+    The epsilon and delta of a share are rounded down. ``Budget(share.epsilon, share.delta)`` is
+    worth no more than the share, and so is the budget that its ``repr`` shows. To spend a share
+    exactly, pass the share itself on, or ``Budget.from_mu(share.mu, share.delta)``.
 
     Parameters
     ----------
@@ -41,12 +46,12 @@ class Budget:
     Budget(epsilon=1, delta=1e-05, mu=0.268051)
     >>> half, other = whole.split(2)
     >>> half
-    Budget(epsilon=0.684149, delta=1e-05, mu=0.18954)
+    Budget(epsilon=0.684148, delta=1e-05, mu=0.18954)
     >>> half.mu_squared + other.mu_squared == whole.mu_squared
     True
     """
 
-    epsilon: float  # at `delta`; of a share, what that share alone guarantees
+    epsilon: float  # at `delta`; of a share, rounded down
     delta: float
     mu: float  # the largest mu a single release may have: the root of mu_squared, rounded down
     mu_squared: Fraction
@@ -58,12 +63,15 @@ class Budget:
 
     @classmethod
     def from_mu(cls, mu: float, delta: float) -> "Budget":
-        """Return the budget that a mu above 0 is worth, named by its epsilon at a delta.
+        """Return the budget of exactly this mu, named by its epsilon at a delta.
+
+        Where even epsilon = 0 is worth more than mu at that delta, the budget has the smaller
+        delta at which it is not.
 
         Examples
         --------
         >>> Budget.from_mu(1.0, delta=1e-6)
-        Budget(epsilon=4.88656, delta=1e-06, mu=1)
+        Budget(epsilon=4.88655, delta=1e-06, mu=1)
         """
         mu = positive_number(MU.number(mu), "mu")
         return cls._of_worth(Fraction(mu) ** 2, DELTA.number(delta))
@@ -78,7 +86,7 @@ class Budget:
         True
         """
         worth = 2 * Fraction(positive_number(rho, "rho"))
-        largest = MU.largest**2 / 2
+        largest = MU.largest**2 / 2  # a power of ten over two: exact
         if worth > 2 * Fraction(largest):
             raise InvalidParameterError(
                 f"rho={rho!r} is outside its domain: it must be positive and at most {largest!r}"
@@ -96,14 +104,16 @@ class Budget:
         Returns
         -------
         tuple of Budget
-            Each reports the epsilon that its share has at the whole's delta. Spending all of them,
-            in any order and adaptively, costs the whole and no more.
+            Each reports the epsilon that its share is worth at the whole's delta, rounded down
+            (at a smaller delta where that epsilon would be below 0). Spending all of them, in any
+            order and adaptively, costs the whole and no more.
 
         Examples
         --------
         >>> [round(part.mu, 4) for part in Budget(1.0, 1e-5).split([9, 16])]
         [0.1608, 0.2144]
         """
+        # numpy's numbers are checked like Python's, and an array is not a Sequence.
         if isinstance(shares, np.ndarray):
             shares = shares.tolist()
         if not isinstance(shares, Sequence):
@@ -113,7 +123,9 @@ class Budget:
                     f"shares={parts} is more than {_MOST_PARTS} parts: split into groups, and each "
                     "group again where it is spent"
                 )
+            # Immutable, so that one object can stand for all of them.
             return (self._share(Fraction(1, parts)),) * parts
+        # Rationals from here on: float shares would not add up to the whole.
         weights = [Fraction(positive_number(weight, "shares")) for weight in shares]
         if not weights:
             raise InvalidParameterError(
@@ -129,21 +141,20 @@ class Budget:
     @classmethod
     def _of_worth(cls, mu_squared: Fraction, delta: float) -> "Budget":
         mu = sqrt_down(mu_squared)
-        if mu == 0.0:
-            raise InvalidParameterError(
-                "shares leave a part whose mu is below the smallest float: split into fewer parts "
-                "or less uneven weights"
-            )
+        epsilon, delta = largest_promise(mu, delta)
+        # __init__ would compute the worth from epsilon, and lose what was rounded off it.
         budget = cls.__new__(cls)
-        budget._fill(privacy_epsilon(sqrt_up(mu_squared), delta), delta, mu, mu_squared)  # noqa: SLF001
+        budget._fill(epsilon, delta, mu, mu_squared)  # noqa: SLF001
         return budget
 
+    # A frozen dataclass is filled through object.__setattr__, also by __new__ without __init__.
     def _fill(self, epsilon: float, delta: float, mu: float, mu_squared: Fraction) -> None:
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "mu_squared", mu_squared)
 
+    # Not the dataclass's own comparison, which would compare epsilon and delta.
     def __eq__(self, other: object) -> bool:
         """Compare by worth."""
         if not isinstance(other, Budget):
@@ -167,15 +178,15 @@ class Budget:
         return hash(self.mu_squared)
 
     def __repr__(self) -> str:
-        """Show six digits: what is promised rounded up, what may be spent rounded down."""
+        """Show six digits, rounded down: entered again they are worth no more than this."""
         return (
-            f"Budget(epsilon={shown_up(self.epsilon)}, delta={shown_up(self.delta)}, "
+            f"Budget(epsilon={shown_down(self.epsilon)}, delta={shown_down(self.delta)}, "
             f"mu={shown_down(self.mu)})"
         )
 
 
 def check_budget(budget: object) -> None:
-    """Refuse what is no budget."""
+    """Raise unless this is a budget."""
     if not isinstance(budget, Budget):
         raise InvalidParameterError(
             f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"

@@ -1,15 +1,16 @@
 r"""Composition of mere (epsilon, delta) claims, whatever mechanism made them.
 
-Who knows of each release only that it is (epsilon, delta)-DP composes by Theorem 3.4 of Kairouz, Oh
-and Viswanath (2017): T of them are ``(eps, 1 - (1 - delta)^T (1 - slack))``-DP for every slack in
-[0, 1), with eps the least of
+If all that is known of each release is that it is (epsilon, delta)-DP, they compose by Theorem 3.4
+of Kairouz, Oh and Viswanath (2017). T of them are ``(eps, 1 - (1 - delta)^T (1 - slack))``-DP for
+every slack in [0, 1), with eps the least of
 
     T epsilon,
     T epsilon tanh(epsilon/2) + epsilon sqrt(2 T log(e + sqrt(T epsilon^2)/slack)),
     T epsilon tanh(epsilon/2) + epsilon sqrt(2 T log(1/slack)),
 
 where ``tanh(epsilon/2) = (e^epsilon - 1)/(e^epsilon + 1)`` and a slack of 0 leaves the first. For
-Gaussian releases `composed_mu` is exact and needs far less noise; this is what others pay.
+Gaussian releases `composed_mu` is exact and needs far less noise; this is the price of not knowing
+that they are.
 """
 
 import math
@@ -46,8 +47,11 @@ __all__ = [
 # Each formula is some ten float operations; this rounds their result to the private side. What is
 # inverted is given three times as much, so that composing it again does not exceed the promise.
 _MARGIN = 1e-14
-_LOOKS = 49
-_WIDEST_LOGIT = 15.0  # of a share of delta that is worth trying
+# A relative margin is lost on subnormal numbers. There sqrt(T) epsilon is off by one unit at most,
+# and sqrt(2 log(1/slack)), which multiplies it, is below 39.
+_SUBNORMAL_ROUNDING = 64 * math.ulp(0.0)
+_LOOKS = 49  # points of the coarse grid over shares of delta
+_WIDEST_LOGIT = 15.0  # of the shares that are tried: within 3e-7 of 0 and 1
 _MOST_BISECTIONS = 2200  # halving the exponent range of a float, then its digits
 
 
@@ -109,7 +113,7 @@ def composed_delta(delta: float, steps: int, slack: float) -> float:
     each, count = DELTA.number(delta), positive_integer(steps, "steps")
     rest = _checked_slack(slack)
     log_kept = count * math.log1p(-each) + math.log1p(-rest)
-    # The sum of all is a bound as well, and exact.
+    # The sum of all is a bound as well. It is exact, and closer where the deltas are tiny.
     added = min(Fraction(1), count * Fraction(each) + Fraction(rest))
     return min(float_up(added), -math.expm1(log_kept) * (1.0 + _MARGIN))
 
@@ -148,6 +152,7 @@ def equal_claims(epsilon: float, delta: float, steps: int, slack_share: float) -
     count, share = positive_integer(steps, "steps"), real_number(slack_share, "slack_share")
     if not 0.0 <= share < 1.0:
         raise InvalidParameterError(f"slack_share={share!r} must be from 0 to below 1")
+    # One release needs no composition, and no margin for it either.
     if share == 0.0 and count == 1:
         return Claim(loss, delta)
     slack, each = _shares_of_delta(delta, count, share)
@@ -212,6 +217,7 @@ def sampled_gaussian_epsilon(
     delta, count = DELTA.number(delta), positive_integer(steps, "steps")
     rate = checked_sampling_rate(sampling_rate)
     multiplier = positive_number(noise_multiplier, "noise_multiplier")
+    # Rounded up: a larger mu is less private, so the claims made from it hold.
     mu = quotient_up(1.0, multiplier)
     if not mu <= MU.largest:
         raise TooLittleNoiseError(multiplier, count)
@@ -220,6 +226,7 @@ def sampled_gaussian_epsilon(
         slack, each = _shares_of_delta(delta, count, share)
         if not each >= DELTA.smallest:
             raise _too_many_steps(delta, count)
+        # About the largest delta whose amplification is at most `each`.
         base = max(each, min(each / rate * (1.0 - _MARGIN), DELTA.largest))
         alone = privacy_epsilon(mu, base)
         if not alone <= EPSILON.largest:
@@ -238,7 +245,7 @@ def _too_many_steps(delta: float, steps: int) -> CalibrationError:
 
 
 def _best_share(cost: Callable[[float], float], delta: float, count: int) -> float:
-    """Return the share of the slack with the least cost, or 0 if that is no dearer."""
+    """Return the share of the slack with the least cost, or 0 if that costs no more."""
     # A share closer to 1 would leave the releases less delta than a float can hold.
     left = 4.0 * DELTA.smallest * count / delta
     if not left < 0.5:
@@ -261,6 +268,7 @@ def _shares_of_delta(delta: float, count: int, share: float) -> tuple[float, flo
     """Return the slack and the delta of each release whose composition is delta, rounded down."""
     log_kept = math.log1p(-delta)
     slack = -math.expm1(share * log_kept) * (1.0 - 3.0 * _MARGIN)
+    # A subnormal slack has too few digits for the margin; without any it is still a valid split.
     if not slack >= DELTA.smallest:
         slack = 0.0
     return slack, -math.expm1((1.0 - share) * log_kept / count) * (1.0 - 3.0 * _MARGIN)
@@ -284,15 +292,17 @@ def _composed_epsilon(loss: float, count: int, slack: float) -> float:
     first = math.log(math.e + ratio) if ratio < 1e300 else math.log(spread) - math.log(slack)
     logs = (max(1.0, first), -math.log(slack))
     least = min(drift + spread * math.sqrt(2.0 * log) for log in logs)
-    return min(plain, least * (1.0 + _MARGIN))
+    return min(plain, least * (1.0 + _MARGIN) + _SUBNORMAL_ROUNDING)
 
 
 def _epsilon_of_each(loss: float, count: int, slack: float) -> float:
-    """Return the largest epsilon, to a few digits of the last place, whose composition fits."""
+    """Return the largest epsilon, to a few units of the last place, whose composition fits."""
+    # `low` always fits: at the start because adding epsilons up is one of the three rules.
     low, high = quotient_down(loss, count), loss
     if slack == 0.0:
         return low
     for _ in range(_MOST_BISECTIONS):
+        # No float between the two means that `low` is the answer.
         middle = 0.5 * (low + high)
         if not low < middle < high:
             break

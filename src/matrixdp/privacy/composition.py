@@ -2,8 +2,8 @@
 
 Releases that are mu_1, ..., mu_T Gaussian-private compose to ``sqrt(sum mu_t^2)``, whatever their
 shapes and whatever each asks, given the earlier outputs (Dong, Roth and Su 2022, Corollary 3.3), as
-long as the mu_t are fixed in advance. Where they are chosen on the way, `Filter` bounds the whole.
-No composition of Gaussian releases is tighter when one pair of neighbours attains every mu_t.
+long as the mu_t are fixed in advance. Where they depend on earlier outputs, `Filter` bounds the
+whole. No composition is tighter if one pair of neighbours attains every mu_t.
 """
 
 from collections.abc import Iterable
@@ -38,19 +38,21 @@ def composed_mu(mus: Iterable[float]) -> float:
     """
     if not isinstance(mus, Iterable):
         raise InvalidParameterError(f"mus={mus!r} is not a list of numbers: pass [mu, ...]")
+    # In rationals, because a float sum of many small squares could lose them.
     return sqrt_up(sum((Fraction(MU.number(mu)) ** 2 for mu in mus), start=Fraction(0)))
 
 
 def group_mu(mu: float, records: int) -> float:
     """Return the mu for data sets that differ in several records, ``records * mu``, rounded up.
 
-    The answers of neighbours of neighbours are at most the sum of the distances apart, so the group
-    mu of k records is k mu (Dong, Roth and Su 2022, Theorem 2.14).
+    Data sets that differ in k records are k steps from neighbour to neighbour, and the distances of
+    the answers add up, so the group mu is k mu (Dong, Roth and Su 2022, Theorem 2.14).
 
     Examples
     --------
-    >>> from matrixdp.privacy.composition import group_mu
+    >>> from matrixdp.privacy import group_mu
     >>> group_mu(0.25, records=3)
     0.75
     """
+    # Above the domain of mu the result is still returned; a Guarantee for it is refused.
     return float_up(Fraction(MU.number(mu)) * positive_integer(records, "records"))

@@ -35,6 +35,7 @@ _NARROW_EPSILON = 1.0
 _NARROW_DERIVATIVES = 27
 
 
+# Five numbers instead of two: each is used several times, and is then rounded in one way only.
 class Point(NamedTuple, Generic[Real]):
     """The point (mu, epsilon) of the curve in the coordinates of its formulas."""
 

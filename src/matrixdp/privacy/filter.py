@@ -1,4 +1,4 @@
-"""A budget being spent: the one mutable noun, which refuses before it changes."""
+"""A budget being spent: the only mutable value here, which raises before it changes."""
 
 import threading
 from fractions import Fraction
@@ -6,8 +6,13 @@ from typing import NoReturn
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.parameters import MU
-from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.guarantee import Guarantee, Neighbouring
+from matrixdp.privacy.budget import Budget, check_budget
+from matrixdp.privacy.guarantee import (
+    Guarantee,
+    HasGuarantee,
+    Neighbouring,
+    checked_neighbouring,
+)
 from matrixdp.rounding import shown_up, sqrt_down, sqrt_up
 
 __all__ = ["Filter"]
@@ -16,7 +21,7 @@ __all__ = ["Filter"]
 class Filter:
     """A privacy filter: spend a budget release by release, each chosen after seeing the last.
 
-    A release costs the square of its mu; costs are summed exactly, and one that does not fit is
+    A release costs the square of its mu. Costs are summed exactly, and one that does not fit is
     refused with nothing spent. A filter cannot be copied or pickled: two copies would be two
     budgets. It may be shared by threads.
 
@@ -24,19 +29,22 @@ class Filter:
     ----------
     budget : Budget
         What may be spent in all.
+    neighbouring : {"add-remove", "replace"}
+        The relation that every release is for. What states another relation is refused.
 
     Notes
     -----
     *Guarantee:* stopping before ``sum mu_t^2`` exceeds the budget's worth keeps everything released
     within the budget even though every mu_t is chosen adaptively, provided that mu_t depends on
     public information and earlier outputs only, bounds every pair of neighbours, and is spent
-    before the noise is drawn (Smith and Thakurta 2022). Poisson-subsampled steps are
-    not Gaussian-private and do not belong here. All mu must be for one neighbouring relation.
+    before the noise is drawn (Smith and Thakurta 2022). Poisson-subsampled steps are not
+    Gaussian-private and must not be paid from a filter. A mu that is passed as a number must be for
+    the filter's relation and for one record: a number cannot say so itself.
 
     Examples
     --------
     >>> from matrixdp import Budget, Filter
-    >>> purse = Filter(Budget(epsilon=1.0, delta=1e-5))
+    >>> purse = Filter(Budget(epsilon=1.0, delta=1e-5), neighbouring="replace")
     >>> purse.spend(0.2)
     >>> round(purse.remaining, 4)
     0.1785
@@ -48,19 +56,22 @@ class Filter:
     0.2
     """
 
-    def __init__(self, budget: Budget) -> None:
-        if not isinstance(budget, Budget):
-            raise InvalidParameterError(
-                f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
-            )
+    def __init__(self, budget: Budget, *, neighbouring: Neighbouring) -> None:
+        check_budget(budget)
         self._budget = budget
-        self._spent = Fraction(0)
+        self._neighbouring = checked_neighbouring(neighbouring)
+        self._spent = Fraction(0)  # exact, so that many small costs do not vanish in rounding
         self._lock = threading.Lock()
 
     @property
     def budget(self) -> Budget:
         """What may be spent in all."""
         return self._budget
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """The relation that everything paid from the filter is for."""
+        return self._neighbouring
 
     @property
     def spent(self) -> float:
@@ -72,51 +83,75 @@ class Filter:
         """The largest mu that one more release may have, rounded down."""
         return sqrt_down(self._budget.mu_squared - self._spent)
 
-    def spend(self, mu: float) -> None:
-        """Pay for one release, or refuse it and change nothing.
+    @property
+    def guarantee(self) -> Guarantee:
+        """What everything paid from this filter guarantees: its whole budget.
+
+        Not the spent mu: when each release is chosen after seeing the last, how much was spent
+        depends on the outputs, and a claim for that amount would be false (it would have to hold
+        at a stopping time). Releases planned in advance have their `composed_mu`.
+        """
+        # Rounded up: the costs may add up to more than budget.mu, which is rounded down.
+        return Guarantee.of_budget(
+            self._budget, mu=sqrt_up(self._budget.mu_squared), neighbouring=self._neighbouring
+        )
+
+    def spend(self, cost: float | Guarantee | HasGuarantee) -> None:
+        """Pay for one release, or raise and change nothing.
 
         Parameters
         ----------
-        mu : float
-            The mu of the release about to be made, from 0 to 1e4.
+        cost : float, Guarantee or mechanism
+            The mu of the release about to be made, from 0 to 1e4; or what states it.
 
         Raises
         ------
         BudgetExceededError
             If what is left does not cover it.
+        InvalidParameterError
+            If it is not a mu, or is stated for another relation or for a group of records.
         """
-        mu = MU.number(mu)
-        cost = Fraction(mu) ** 2
+        mu = self._stated_mu(cost)
+        square = Fraction(mu) ** 2
+        # Comparing and adding in one step: otherwise two threads could both find enough left.
         with self._lock:
-            if self._spent + cost > self._budget.mu_squared:
+            if self._spent + square > self._budget.mu_squared:
                 raise BudgetExceededError(
                     f"mu={mu!r} does not fit: at most mu={self.remaining!r} is left of "
                     f"{self._budget!r}; add more noise, or stop here"
                 )
-            self._spent += cost
+            self._spent += square
 
-    def guarantee(self, neighbouring: Neighbouring) -> Guarantee:
-        """Return what everything released under this filter guarantees: its whole budget.
-
-        Not the spent mu: when each release is chosen after seeing the last, how much was spent
-        depends on the outputs, and a claim for that amount would be false (it would have to hold
-        at a stopping time). Releases planned in advance have their `composed_mu`.
-
-        Parameters
-        ----------
-        neighbouring : {"add-remove", "replace"}
-            The relation for which every mu that was spent holds.
-        """
-        return Guarantee(
-            epsilon=self._budget.epsilon,
-            delta=self._budget.delta,
-            mu=self._budget.mu,
-            neighbouring=neighbouring,
-        )
+    def _stated_mu(self, cost: float | Guarantee | HasGuarantee) -> float:
+        """Return the mu of a cost, if it is for one record under this filter's relation."""
+        # A number has no such attribute. A filter has one, so filters can pay for filters.
+        stated = cost if isinstance(cost, Guarantee) else getattr(cost, "guarantee", None)
+        if stated is None:
+            return MU.number(cost)
+        if not isinstance(stated, Guarantee):
+            raise InvalidParameterError(
+                f"{type(cost).__name__}.guarantee is a {type(stated).__name__}: pass a mu, a "
+                "Guarantee or a mechanism"
+            )
+        if stated.neighbouring != self._neighbouring:
+            raise InvalidParameterError(
+                f"neighbouring={stated.neighbouring!r} is what the release states, but this filter "
+                f"is for {self._neighbouring!r}: use one relation for all releases"
+            )
+        # A mistake rather than a risk: this mu is larger than the one for a single record.
+        if stated.records != 1:
+            raise InvalidParameterError(
+                f"records={stated.records} is a guarantee for a group, and a filter counts single "
+                "records: spend the guarantee for one, and call for_group on the filter's"
+            )
+        return stated.mu
 
     def __repr__(self) -> str:
-        """Show the budget and what has been spent of it."""
-        return f"Filter({self._budget!r}, spent={shown_up(self.spent)})"
+        """Show the budget, the relation, and what has been spent."""
+        return (
+            f"Filter({self._budget!r}, neighbouring={self._neighbouring!r}, "
+            f"spent={shown_up(self.spent)})"
+        )
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied or pickled."""

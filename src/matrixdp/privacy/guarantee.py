@@ -1,16 +1,17 @@
-"""What was promised: a frozen statement to be printed, re-read at another delta, and trusted."""
+"""What was promised: a frozen statement to print, and to read at another delta or epsilon."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
+from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import group_mu
 from matrixdp.privacy.renyi import renyi_divergence
 from matrixdp.rounding import shown_up
 
-__all__ = ["Guarantee", "Neighbouring", "checked_neighbouring"]
+__all__ = ["Guarantee", "HasGuarantee", "Neighbouring", "checked_neighbouring"]
 
 Neighbouring = Literal["add-remove", "replace"]
 
@@ -21,7 +22,8 @@ _IN_WORDS = {
 
 
 def checked_neighbouring(neighbouring: object) -> Neighbouring:
-    """Return a neighbouring relation, or refuse what is none: it has no default."""
+    """Return a neighbouring relation, or raise if it is not one; there is no default."""
+    # isinstance first: comparing an array with a string would be an array.
     for relation in get_args(Neighbouring):
         if isinstance(neighbouring, str) and neighbouring == relation:
             return relation  # type: ignore[no-any-return]
@@ -46,7 +48,7 @@ class Guarantee:
     neighbouring : {"add-remove", "replace"}
         What neighbouring data sets are. It is stated, and multiplies nothing.
     records : int, optional
-        In how many records the data sets differ that the guarantee speaks of.
+        In how many records the two data sets may differ.
 
     Raises
     ------
@@ -70,13 +72,14 @@ class Guarantee:
     records: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a claim that mu does not prove."""
+        """Raise if mu does not prove the claim."""
         object.__setattr__(self, "epsilon", EPSILON.number(self.epsilon))
         object.__setattr__(self, "delta", DELTA.number(self.delta))
         object.__setattr__(self, "mu", MU.number(self.mu))
         object.__setattr__(self, "neighbouring", checked_neighbouring(self.neighbouring))
         object.__setattr__(self, "records", positive_integer(self.records, "records"))
-        # Both inverses err on the private side, so either one is a proof.
+        # Both inverses are rounded to the private side, so either one is a proof. A budget's own mu
+        # passes the first test; an epsilon that was computed from mu passes the second.
         if self.mu <= privacy_bound(self.epsilon, self.delta):
             return
         proven = privacy_epsilon(self.mu, self.delta)
@@ -95,11 +98,25 @@ class Guarantee:
         epsilon = privacy_epsilon(MU.number(mu), DELTA.number(delta))
         return cls(epsilon=epsilon, delta=delta, mu=mu, neighbouring=neighbouring, records=records)
 
+    @classmethod
+    def of_budget(cls, budget: Budget, *, mu: float, neighbouring: Neighbouring) -> "Guarantee":
+        """Return what a mu-Gaussian mechanism guarantees that was made for a budget.
+
+        Usually the budget's own epsilon and delta. Those of a share are rounded down, so all of its
+        mu may need slightly more: then epsilon is computed from mu, and rounded up.
+        """
+        epsilon = budget.epsilon
+        # The budget's own number where it is true: people expect to read what they asked for.
+        if not MU.number(mu) <= privacy_bound(epsilon, budget.delta):
+            epsilon = privacy_epsilon(mu, budget.delta)
+        return cls(epsilon=epsilon, delta=budget.delta, mu=mu, neighbouring=neighbouring)
+
     def for_group(self, records: int) -> "Guarantee":
         """Return what holds, at the same delta, for this many times as many records.
 
         Use it when one person may own several records: mu is multiplied by their number.
         """
+        # `replace` runs all checks again; the relation stays, because k steps of it are k records.
         together = group_mu(self.mu, records)
         return replace(
             self,
@@ -128,3 +145,11 @@ class Guarantee:
             f"({shown_up(self.epsilon, 4)}, {shown_up(self.delta, 4)})-differential privacy under "
             f"{change} (mu = {shown_up(self.mu, 4)})."
         )
+
+
+class HasGuarantee(Protocol):
+    """Anything that states a guarantee: a mechanism, several of them together, or a filter."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised."""

@@ -13,14 +13,15 @@ from fractions import Fraction
 from scipy import special
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import MU, positive_integer, positive_number
-from matrixdp.privacy.budget import Budget
+from matrixdp.parameters import DELTA, MU, positive_integer, positive_number
+from matrixdp.privacy.bound import privacy_epsilon
+from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.rounding import product_up, quotient_down, quotient_up, sqrt_down, sqrt_up
 
 __all__ = ["ErrorMeasure", "Plan", "plan_for_budget", "plan_for_error"]
 
 _CONFIDENCE = 0.95
-# The factors are a few float operations; this covers them, so that no error is understated.
+# The factors are a few float operations. The margin covers them, so that no error is understated.
 _MARGIN = 1e-13
 
 
@@ -45,6 +46,7 @@ class ErrorMeasure(enum.Enum):
             case ErrorMeasure.FROBENIUS:
                 return sqrt_up(Fraction(entries))
             case ErrorMeasure.LARGEST:
+                # As a tail: the quantile of (1 + 0.95^(1/mn)) / 2 would lose its digits near 1.
                 tail = -0.5 * math.expm1(math.log(_CONFIDENCE) / entries)
                 return float(-special.ndtri(tail)) * (1.0 + _MARGIN)
 
@@ -61,8 +63,16 @@ class Plan:
     columns: int
     sensitivity: float
     releases: int
-    mu: float
-    noise_scale: float
+    mu: float  # of each release, rounded down
+    noise_scale: float  # of each release, rounded up
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return what all releases together guarantee at a delta, rounded up.
+
+        ``Budget(plan.epsilon_at(delta), delta)`` is enough to pay for the plan, which its
+        ``budget.epsilon`` may just miss, because that is rounded down.
+        """
+        return privacy_epsilon(sqrt_up(self.budget.mu_squared), DELTA.number(delta))
 
     def error(self, measure: ErrorMeasure) -> float:
         """Return the error of each release in a measure, rounded up."""
@@ -93,13 +103,11 @@ def plan_for_budget(
     >>> round(plan.noise_scale, 4), round(plan.error(ErrorMeasure.FROBENIUS), 1)
     (3.7306, 166.8)
     """
-    if not isinstance(budget, Budget):
-        raise InvalidParameterError(
-            f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
-        )
+    check_budget(budget)
     rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
     sensitivity = positive_number(sensitivity, "sensitivity")
     releases = positive_integer(releases, "releases")
+    # From the exact worth: dividing budget.mu by sqrt(releases) would round twice.
     mu = sqrt_down(budget.mu_squared / releases)
     return Plan(
         budget=budget,
@@ -138,7 +146,7 @@ def plan_for_error(
     Returns
     -------
     Plan
-        Its ``budget.epsilon`` is the answer; its error is at most the one asked for.
+        Its ``epsilon_at(delta)`` is the answer; its error is at most the one asked for.
 
     Examples
     --------
@@ -147,7 +155,7 @@ def plan_for_error(
     >>> plan = plan_for_error(
     ...     10.0, ErrorMeasure.LARGEST, delta=1e-5, rows=100, columns=20, sensitivity=1.0
     ... )
-    >>> round(plan.budget.epsilon, 4)
+    >>> round(plan.epsilon_at(1e-5), 4)
     1.6454
     """
     if not isinstance(measure, ErrorMeasure):
@@ -158,6 +166,8 @@ def plan_for_error(
     rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
     sensitivity = positive_number(sensitivity, "sensitivity")
     releases = positive_integer(releases, "releases")
+    # The noise is rounded down and the mu up: the plan may cost a last digit more than needed, but
+    # its error is at most the one asked for.
     noise_scale = quotient_down(
         positive_number(error, "error"), measure.per_unit_noise(rows, columns)
     )
@@ -166,10 +176,11 @@ def plan_for_error(
             f"error={error!r} leaves no noise that a float can express: allow a larger error"
         )
     each = Fraction(quotient_up(sensitivity, noise_scale))
+    # Before taking roots: a sum beyond the domain would raise an error about mu, not about error.
     if not releases * each**2 <= Fraction(MU.largest) ** 2:
         raise InvalidParameterError(
             f"error={error!r} in each of {releases} releases would take mu above {MU.largest!r}, "
-            "no protection to speak of: allow a larger error or fewer releases"
+            "which is no protection: allow a larger error or fewer releases"
         )
     return plan_for_budget(
         Budget.from_mu(sqrt_up(releases * each**2), delta),

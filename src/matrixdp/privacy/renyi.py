@@ -1,7 +1,7 @@
 r"""The Rényi view of a mu-Gaussian mechanism, and its conversion to (epsilon, delta).
 
 ``D_alpha = alpha mu^2 / 2`` for every order alpha > 1 (Mironov 2017, Corollary 3), which composes
-by addition. It is offered because other accounting speaks it; the privacy curve is tighter.
+by addition. It is offered because other accountants use it; the privacy curve is tighter.
 """
 
 import math
@@ -16,6 +16,7 @@ __all__ = ["renyi_divergence", "renyi_epsilon", "renyi_to_epsilon"]
 # Each term of the conversion is a few float operations without cancellation; one part in 1e13 of
 # the terms' sizes covers their rounding and that of their sum.
 _MARGIN = 1e-13
+# For tiny mu the best order is beyond a float. Every order gives a valid epsilon, so it is capped.
 _LARGEST_LOG_EXCESS = math.log(1e18)
 
 
@@ -94,6 +95,7 @@ def renyi_epsilon(mu: float, delta: float) -> float:
     centre = min(math.log(-2.0 * math.log(delta)) / 2 - math.log(mu), _LARGEST_LOG_EXCESS - 8.0)
 
     def epsilon_at(log_excess: float) -> float:
+        # The order as rounded is the one that is converted, so its rounding does no harm.
         order = 1.0 + math.exp(log_excess)
         return _converted(order, renyi_divergence(mu, order), delta)
 
@@ -112,6 +114,7 @@ def _converted(order: float, divergence: float, delta: float) -> float:
         -math.log(delta) / excess,
         -math.log(order) / excess,
     )
+    # The terms cancel, so the margin is relative to their sizes and not to their sum.
     return max(0.0, math.fsum(terms) + _MARGIN * math.fsum(map(abs, terms)))
 
 

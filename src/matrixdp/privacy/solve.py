@@ -1,10 +1,10 @@
 r"""The three questions to the privacy curve, answered to a few units in the last place.
 
-Nothing here leans to the private side and nothing is checked: `matrixdp.privacy.bound` does both.
-All functions take float64 numbers or arrays of one shape inside the documented domain. The unknowns
-are found by Halley's iteration on the logarithm of g (or of 1 - g where delta > 1/2), whose
-derivatives cost nothing once g is known. It starts where one of g's two terms is ignored, and no
-point of the domain is known to need more than seven steps.
+Results are rounded to neither side and arguments are not checked: `matrixdp.privacy.bound` does
+both. All functions take float64 numbers or arrays of one shape inside the documented domain. The
+unknowns are found by Halley's iteration on the logarithm of g (or of 1 - g where delta > 1/2),
+whose derivatives cost nothing once g is known. It starts at the solution without one of g's two
+terms, and no point of the domain is known to need more than seven steps.
 """
 
 import math
@@ -25,11 +25,13 @@ __all__ = [
     "solve_epsilon_low",
 ]
 
-_SQRT_TAU = math.sqrt(math.tau)
+_SQRT_TAU = math.sqrt(math.tau)  # tau = 2 pi
 _SQRT_EIGHT = math.sqrt(8)
 
-# Halley's error is the cube of the last residual, far below 2**-53.
+# Halley's method cubes the error with each step, so the step taken from such a residual is the last
+# one needed.
 _LAST_RESIDUAL = 1e-5
+# Four times what was ever needed. More would mean a mistake, so it is an error and not an answer.
 _MOST_STEPS = 30
 
 
@@ -51,8 +53,8 @@ class _Step(NamedTuple, Generic[Real]):
 def solve_bound_low(epsilon: Real, delta: Real, functions: Arithmetic[Real]) -> Real:
     """Return the mu with ``g(mu; epsilon) = delta``, for ``delta <= 1/2``.
 
-    In ``u = log mu`` the function ``F = log(g/delta)`` has ``F' = 1/K`` and
-    ``F'' = (1/K)(1 + ab - 1/K)``.
+    In ``u = log mu``, which keeps mu positive, the function ``F = log(g/delta)`` has
+    ``F' = 1/K`` and ``F'' = (1/K)(1 + ab - 1/K)``.
     """
 
     def step(mu: Real) -> _Step[Real]:
@@ -99,7 +101,8 @@ def solve_epsilon_low(mu: Real, delta: Real, functions: Arithmetic[Real]) -> Con
         change = slope / upper * residual / _halley_divisor(residual * curvature, functions)
         return _Step(centre + change, residual, mu * (1.0 + slope) / upper)
 
-    # phi(a) mu K = delta with K <= 1 bounds a from above, as dropping g's second term does.
+    # Two upper bounds of a: phi(a) mu K = delta with K <= 1, and g without its second term. The
+    # smaller one is closer to the root.
     quotient = functions.larger(mu / delta / _SQRT_TAU, delta * 0.0 + 1.0)
     lower = functions.smaller(
         -functions.normal_quantile(delta), functions.sqrt(2.0 * functions.log(quotient))
@@ -126,6 +129,7 @@ def solve_epsilon_high(mu: Real, delta: Real, functions: Arithmetic[Real]) -> Co
         change = change / _halley_divisor(residual * curvature, functions)
         return _Step(centre + change, residual, (mu + survival) / upper)
 
+    # The start ignores g's second term: Phi(-a) = delta.
     last = _iterate(step, 0.5 * mu - functions.normal_quantile(delta), functions)
     return Conditioned(mu * last.unknown, last.reaction)
 
@@ -155,11 +159,12 @@ def delta_high(mu: Real, epsilon: Real, functions: Arithmetic[Real]) -> Conditio
 def _iterate(
     step: Callable[[Real], _Step[Real]], start: Real, functions: Arithmetic[Real]
 ) -> _Step[Real]:
-    """Repeat a step until it changes nothing that matters; refuse to return anything else."""
+    """Repeat a step until the residual is small, or raise if it does not become so."""
     unknown = start
     for _ in range(_MOST_STEPS):
         last = step(unknown)
         unknown = last.unknown
+        # An array goes on until its slowest point is done; the others only get more accurate.
         if functions.everywhere(abs(last.residual) < _LAST_RESIDUAL):
             return last
     raise CalibrationError(

@@ -1,10 +1,10 @@
 """Whether a guarantee already holds at epsilon = 0, decided exactly.
 
-At epsilon = 0 the curve is the total variation distance of two unit Gaussians mu apart,
+At epsilon = 0 the curve is the total variation distance of two unit Gaussians at distance mu,
 
     g(mu; 0) = 2 Phi(mu/2) - 1 = erf(mu / sqrt(8)).
 
-Float64 settles all but a sliver of the cases; the sliver is settled by the alternating series of
+Float64 decides nearly all cases. Those within its error are decided by the alternating series of
 erf in decimal arithmetic, so that `privacy_epsilon` is 0 exactly where it should be.
 """
 
@@ -56,6 +56,7 @@ def _erf_at_most(mu: float, delta: float) -> bool:
     with decimal.localcontext(decimal.Context(prec=_DIGITS)):
         step = -(decimal.Decimal(mu) ** 2) / 8
         power, total, order = decimal.Decimal(1), decimal.Decimal(0), 0
+        # From order > mu^2/8 on the terms decrease, so the first one left out bounds the error.
         while abs(power) > decimal.Decimal(10) ** -_DIGITS or order < -step:
             total += power / (2 * order + 1)
             order += 1
