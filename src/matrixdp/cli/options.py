@@ -5,6 +5,9 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from matrixdp.errors import InvalidParameterError
+from matrixdp.privacy.budget import Budget
+
 __all__ = [
     "AsJson",
     "ColumnsOption",
@@ -13,10 +16,13 @@ __all__ = [
     "Figure",
     "Force",
     "GammaOption",
+    "MuOption",
+    "OptionalEpsilonOption",
     "ReleasesOption",
     "RowsOption",
     "SamplingRateOption",
     "SensitivityOption",
+    "budget_from",
     "number_option",
     "whole_number_option",
 ]
@@ -37,17 +43,40 @@ def _whole_number(text: str | int) -> int:
 
 
 def number_option(name: str, explanation: str) -> Any:
-    """Return an option that takes a number, and names what it was given when that is none."""
+    """Return an option that takes a number; its error message quotes what was given instead."""
     return typer.Option(name, parser=_number, metavar="NUMBER", help=explanation)
 
 
 def whole_number_option(name: str, explanation: str) -> Any:
-    """Return an option that takes a whole number, and names what it was given when that is none."""
+    """Return an option that takes a whole number; its error quotes what was given instead."""
     return typer.Option(name, parser=_whole_number, metavar="COUNT", help=explanation)
+
+
+def budget_from(epsilon: float | None, delta: float, mu: float | None) -> Budget:
+    """Return the budget of a command that takes either ``--epsilon`` or ``--mu``.
+
+    Only a mu carries a part of a split budget exactly: its epsilon is rounded down.
+    """
+    if epsilon is not None and mu is None:
+        return Budget(epsilon, delta)
+    if mu is not None and epsilon is None:
+        return Budget.from_mu(mu, delta)
+    raise InvalidParameterError(
+        "pass exactly one of --epsilon and --mu: --mu spends a part that `budget split` printed"
+    )
 
 
 EpsilonOption: TypeAlias = Annotated[
     float, number_option("--epsilon", "Privacy loss, from 0 to 1e6.")
+]
+OptionalEpsilonOption: TypeAlias = Annotated[
+    float | None, number_option("--epsilon", "Privacy loss, from 0 to 1e6; or pass --mu.")
+]
+MuOption: TypeAlias = Annotated[
+    float | None,
+    number_option(
+        "--mu", "Instead of --epsilon: the Gaussian privacy parameter, as `budget split` prints it."
+    ),
 ]
 DeltaOption: TypeAlias = Annotated[
     float, number_option("--delta", "Failure probability, from 2.3e-308 to 1 - 1e-12.")
