@@ -48,8 +48,8 @@ RELEASES = {
 def test_old_releases_are_read(name: str) -> None:
     release = Release.load(OLD / name)
     sensitivity, covariance, shape = RELEASES[name]
-    assert type(release.sensitivity) is sensitivity
-    assert type(release.covariance) is covariance
+    assert isinstance(release.sensitivity, sensitivity)
+    assert isinstance(release.covariance, covariance)
     assert release.value.shape == shape
     assert release.value.dtype == (np.float32 if "32" in name else np.float64)
     assert (release.guarantee.epsilon, release.guarantee.delta) == (1.0, 1e-5)

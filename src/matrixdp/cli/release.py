@@ -9,6 +9,7 @@ import typer
 
 from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force, number_option
 from matrixdp.cli.output import print_json
+from matrixdp.cli.progress import progress_bar
 from matrixdp.covariance import Covariance, Diagonal, Isotropic, SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.atomic import check_target, write_all
@@ -104,7 +105,8 @@ def release(
     if target != _STREAM:
         check_target(Path(target), force=force)
     if suffixes == (".npy", ".npy") and target != _STREAM and _streamable(source, mechanism):
-        guarantee = release_npy(mechanism, source, target, force=force)
+        with progress_bar(2 * read_layout(Path(source)).size, "Adding noise") as advance:
+            guarantee = release_npy(mechanism, source, target, force=force, advance=advance)
     else:
         matrix = _read(source, suffixes[0], header=header, index=index)
         _check_labels(matrix)

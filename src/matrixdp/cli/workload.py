@@ -1,6 +1,8 @@
 """``matrixdp workload``: the best way to answer linear queries, its error, and the answers."""
 
+import io
 import math
+import warnings
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -9,22 +11,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force
+from matrixdp.cli.options import (
+    AsJson,
+    DeltaOption,
+    Force,
+    MuOption,
+    OptionalEpsilonOption,
+    budget_from,
+)
 from matrixdp.cli.output import print_json, print_table
-from matrixdp.cli.paid_answers import answer_into
 from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload, workload_files
 from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.files.atomic import check_target
-from matrixdp.files.matrices import FORMATS, read_matrix
+from matrixdp.files.array_archive import check_archive_target
+from matrixdp.files.atomic import check_target, write_all
+from matrixdp.files.matrices import FORMATS, read_matrix, write_matrix
 from matrixdp.files.statement import statement_path
-from matrixdp.files.strategies import (
-    check_strategy_target,
-    load_strategy,
-    save_strategy,
-    stated_gap,
-)
+from matrixdp.files.strategies import load_strategy, save_strategy, stated_gap
+from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
-from matrixdp.privacy.budget import Budget
+from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.rounding import shown_down, shown_up
 from matrixdp.workloads import optimal_strategy, svd_bound
@@ -32,16 +37,17 @@ from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.comparison import compared_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from matrixdp.workloads.search.interior_point import Progress
-
 __all__ = ["app"]
 
+# Not .npz, which is what releases are saved in.
+_EXPORTS = (".csv", ".npy")
+
 app = typer.Typer(
-    help="Linear queries on a histogram: optimise, evaluate, answer.", no_args_is_help=True
+    help="Linear queries on a histogram: optimise, evaluate, answer, export.", no_args_is_help=True
 )
 
 _Workload = Annotated[
@@ -70,7 +76,7 @@ def optimise(
     relation = checked_neighbouring(neighbouring)
     queries = read_workload(workload)
     if output is not None:
-        check_strategy_target(output, force=force)
+        check_archive_target(output, force=force)
         _check_distinct(output, workload_files(workload))
     with _progress() as progress:
         found = optimal_strategy(queries, neighbouring=relation, progress=progress)
@@ -152,33 +158,30 @@ def answer(
     source: Annotated[
         Path, typer.Argument(metavar="IN", help="Counts of records: .npy, .npz or .csv.")
     ],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file for the answers.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The .npz file for the noisy measurements.")
+    ],
     workload: _Workload,
-    epsilon: EpsilonOption,
     delta: DeltaOption,
     neighbouring: _Neighbouring,
+    epsilon: OptionalEpsilonOption = None,
+    mu: MuOption = None,
     strategy: _Saved = None,
-    nonnegative: Annotated[
-        bool, typer.Option("--nonnegative", help="Answers of a histogram without negative counts.")
-    ] = False,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Answers of a histogram of whole counts.")
-    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer the queries with exact noise, and state beside them (OUT.json) what is guaranteed."""
+    """Measure with exact noise, and state beside it (OUT.json) what is guaranteed.
+
+    The answers follow from OUT: see workload export.
+    """
     relation = checked_neighbouring(neighbouring)
-    budget = Budget(epsilon, delta)
+    budget = budget_from(epsilon, delta, mu)
     queries = read_workload(workload)
     queries.check_answerable()
-    _check_format(target)
-    _check_format(source)
-    beside = statement_path(target)
+    _check_format(source, FORMATS)
+    check_archive_target(target, force=force)
     saved = [] if strategy is None else [strategy]
     _check_distinct(target, [source, *saved, *workload_files(workload)])
-    for made in (target, beside):
-        check_target(made, force=force)
     counts = _read_counts(source)
     queries.checked_cells(counts)
     if strategy is None:
@@ -187,51 +190,122 @@ def answer(
     else:
         chosen = load_strategy(strategy).strategy
     mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
-    expected = mechanism.expected_error  # before anything is drawn
-    wanted = _steps(nonnegative=nonnegative, whole=whole)
-    done = answer_into(mechanism, counts, target, wanted, force=force)
+    expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
+    mechanism.release(counts).save(target, force=force)
+    beside = statement_path(target)
     if as_json:
         print_json(
             {
                 "output": str(target),
                 "statement": str(beside),
                 "queries": queries.rows,
-                "expected_rmse": expected,  # without post-processing
-                "post_processing": list(done),
+                "expected_rmse": expected,
                 **asdict(mechanism.guarantee),
             }
         )
         return
     typer.echo(f"{mechanism.guarantee}", err=True)
     typer.echo(
-        f"r.m.s. error per query {shown_up(expected)}{' before post-processing' if done else ''}; "
-        f"wrote {target} and {beside}",
+        f"r.m.s. error per query {shown_up(expected)}; wrote {target} and {beside}; "
+        f"write the answers with: matrixdp workload export {target} answers.csv",
         err=True,
     )
 
 
+@app.command()
+def export(
+    source: Annotated[
+        Path, typer.Argument(metavar="RELEASE", help="What workload answer wrote: a .npz file.")
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="ANSWERS", help="The .csv or .npy file for the answers.")
+    ],
+    nonnegative: Annotated[
+        bool, typer.Option("--non-negative", help="Answers of a histogram without negative counts.")
+    ] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Answers of a histogram of whole counts.")
+    ] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Prove a saved release again, and write its answers, one in a row, as plain numbers.
+
+    This spends no budget and can be repeated. The guarantee is stated beside RELEASE alone.
+    """
+    _check_format(target, _EXPORTS)
+    check_target(target, force=force)
+    _check_distinct(target, [source])
+    release = WorkloadRelease.load(source)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        answers = _processed_answers(release, nonnegative=nonnegative, whole=whole)
+    content = io.BytesIO()
+    write_matrix(content, MatrixFile(answers.reshape(-1, 1)), target.suffix)
+    write_all([(target, content.getvalue())], force=force)
+    for warning in caught:
+        typer.echo(f"matrixdp: {warning.message}", err=True)
+    if as_json:
+        print_json(
+            {
+                "output": str(target),
+                "release": str(source),
+                "queries": release.workload.rows,
+                "non_negative": nonnegative,
+                "whole": whole,
+                **asdict(release.guarantee),
+            }
+        )
+        return
+    typer.echo(
+        f"wrote {target}: plain numbers without a certificate; keep {source} and "
+        f"{statement_path(source)}, which prove the guarantee: {release.guarantee}",
+        err=True,
+    )
+
+
+def _processed_answers(
+    release: WorkloadRelease, *, nonnegative: bool, whole: bool
+) -> "NDArray[Any]":
+    """Return the answers of the estimate, or of one that looks more like a histogram."""
+    from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts  # noqa: PLC0415
+
+    if not nonnegative and not whole:
+        return release.answers
+    estimate = nonnegative_estimate(release) if nonnegative else release.estimate
+    return release.workload.apply(whole_counts(estimate) if whole else estimate)
+
+
 @contextmanager
-def _progress() -> "Iterator[Progress]":
+def _progress() -> "Iterator[Callable[[int, float], None]]":
     """Show the gap as it closes, on a terminal."""
     console = Console(stderr=True)
     with console.status("optimising") as status:
 
-        def told(steps: int, gap: float) -> None:
+        def show(steps: int, gap: float) -> None:
             status.update(f"optimising: relative gap {gap:.1e} after {steps} steps")
 
-        yield told
+        yield show
 
 
 def _check_distinct(target: Path, inputs: list[Path]) -> None:
-    """Refuse to write over what is read, even if forced; and to read a folder."""
-    written = {path.resolve() for path in (target, statement_path(target))}
+    """Raise if a file to be written is one that is read, even if forced; or if one is a folder."""
+    written = (target, statement_path(target))
     for path in inputs:
         if path.is_dir():
             raise InvalidParameterError(f"{path} is a folder: name a file in it")
-        if {path.resolve(), statement_path(path).resolve()} & written:
+        read = (path, statement_path(path))
+        if any(_are_the_same(one, other) for one in read for other in written):
             raise InvalidParameterError(
                 f"{target} would replace {path}, which is read: choose another name to write to"
             )
+
+
+def _are_the_same(one: Path, other: Path) -> bool:
+    """Return whether two paths lead to one file, by their names or through links."""
+    if one.resolve() == other.resolve():
+        return True
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _read_counts(source: Path) -> "NDArray[Any]":
@@ -243,11 +317,6 @@ def _read_counts(source: Path) -> "NDArray[Any]":
     return counts.ravel() if 1 in counts.shape else counts
 
 
-def _check_format(path: Path) -> None:
-    if path.suffix not in FORMATS:
-        raise InvalidParameterError(f"{path} is of no known format: use {', '.join(FORMATS)}")
-
-
-def _steps(*, nonnegative: bool, whole: bool) -> tuple[str, ...]:
-    chosen = {"non-negative": nonnegative, "whole": whole}
-    return tuple(step for step, wanted in chosen.items() if wanted)
+def _check_format(path: Path, formats: tuple[str, ...]) -> None:
+    if path.suffix not in formats:
+        raise InvalidParameterError(f"{path} has an unknown format: use {', '.join(formats)}")

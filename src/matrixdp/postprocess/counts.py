@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.mechanisms.matrix_mechanism import WorkloadRelease
+from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.parameters import finite_array
 from matrixdp.postprocess.nonnegative import nearest_nonnegative
 from matrixdp.postprocess.nonnegative_search import searched_nonnegative
