@@ -397,11 +397,12 @@ def test_answers_of_a_search_without_end_come_with_a_warning(
         (["optimise", *PREFIX, "--output", "."], ".npz"),
         (["answer", "counts.npy", "out.npz", *PLANES, *BUDGET], "17247043584 queries"),
         (["answer", "counts.npy", "out.npz", *CUBE, *BUDGET], "merge their cells"),
-        (["answer", "labelled.csv", "out.npz", *PREFIX, *BUDGET], "for matrixdp release alone"),
+        (["answer", "labelled.csv", "out.npz", *PREFIX, *BUDGET], "matrixdp release"),
+        (["answer", "inexact.csv", "out.npz", *PREFIX, *BUDGET], "row 3, column 1"),
         (["answer", "junk.npy", "out.npz", *PREFIX, *BUDGET], "junk.npy cannot be read"),
         (["answer", "folder.npy", "out.npz", *PREFIX, *BUDGET], "folder.npy is a folder"),
         (["optimise", "--workload", "folder.npy", *REPLACE], "folder.npy is a folder: name"),
-        (["optimise", "--workload", "labelled.csv", *REPLACE], "for matrixdp release alone"),
+        (["optimise", "--workload", "labelled.csv", *REPLACE], "matrixdp release"),
         (["optimise", "--workload", "junk.npy", *REPLACE], "junk.npy cannot be read"),
         (["optimise", "--workload", "objects.npy", *REPLACE], "objects.npy cannot be read"),
         (["optimise", "--workload", "objects.npz", *REPLACE], "objects.npz cannot be read"),
@@ -416,6 +417,7 @@ def test_bad_input_writes_nothing(
     np.savez("objects.npz", np.array([[None]]))
     Path("junk.npy").write_text("junk")
     Path("labelled.csv").write_text("a,b\n1,2\n")
+    Path("inexact.csv").write_text("3\n3\n3.00000000000000000001\n" + 13 * "3\n")
     Path("folder.npy").mkdir()
     Path("taken.npz.json").write_text("{}")
     before = sorted(path.name for path in folder.iterdir())

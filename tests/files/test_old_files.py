@@ -5,6 +5,7 @@ schemas matrixdp-strategy/1 and /2, and answers of schema matrixdp-answers/1.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from matrixdp.files.strategies import load_strategy
 from matrixdp.workloads import StackedStrategy, Strategy
 
 OLD = Path(__file__).parent / "old"
-RELEASES = {
+RELEASES: dict[str, tuple[Any, Any, tuple[int, int]]] = {
     "isotropic.npy": (FrobeniusBall, Isotropic, (3, 2)),
     "isotropic.npz": (FrobeniusBall, Isotropic, (3, 2)),
     "isotropic.csv": (FrobeniusBall, Isotropic, (3, 2)),

@@ -20,6 +20,7 @@ from matrixdp.cli.options import (
     budget_from,
 )
 from matrixdp.cli.output import print_json, print_table
+from matrixdp.cli.overwriting import check_inputs_survive
 from matrixdp.cli.workload_text import WORKLOAD_HELP, read_workload, workload_files
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.array_archive import check_archive_target
@@ -290,28 +291,19 @@ def _progress() -> "Iterator[Callable[[int, float], None]]":
 
 def _check_distinct(target: Path, inputs: list[Path]) -> None:
     """Raise if a file to be written is one that is read, even if forced; or if one is a folder."""
-    written = (target, statement_path(target))
     for path in inputs:
         if path.is_dir():
             raise InvalidParameterError(f"{path} is a folder: name a file in it")
-        read = (path, statement_path(path))
-        if any(_are_the_same(one, other) for one in read for other in written):
-            raise InvalidParameterError(
-                f"{target} would replace {path}, which is read: choose another name to write to"
-            )
-
-
-def _are_the_same(one: Path, other: Path) -> bool:
-    """Return whether two paths lead to one file, by their names or through links."""
-    if one.resolve() == other.resolve():
-        return True
-    return one.exists() and other.exists() and one.samefile(other)
+    read = [file for path in inputs for file in (path, statement_path(path))]
+    check_inputs_survive([target, statement_path(target)], read)
 
 
 def _read_counts(source: Path) -> "NDArray[Any]":
     try:
         with source.open("rb") as file:
-            counts = read_matrix(file, source.suffix, str(source)).array
+            # A count that float64 would round is not the count of the file: the noise covers what
+            # one record changes in whole numbers, and nothing else.
+            counts = read_matrix(file, source.suffix, str(source), decimals="exact").array
     except FileNotFoundError:
         raise FileFormatError(f"{source} does not exist: name a file with counts") from None
     return counts.ravel() if 1 in counts.shape else counts
