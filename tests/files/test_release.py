@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from matrixdp import (
     RowBounds,
     SymmetricBall,
 )
+from matrixdp.baselines.classic import ClassicGaussian
 from matrixdp.covariance import Covariance
 from matrixdp.errors import FileFormatError, ShapeError, StorageError
 from matrixdp.files import atomic
@@ -283,6 +285,56 @@ def test_files_are_released_in_parts(name: str, order: str, tmp_path: Path) -> N
     assert np.all(np.abs(errors) < 8)
     assert not np.any(errors == 0)
     assert len(list(tmp_path.iterdir())) == 3
+
+
+class HalfNoise:
+    """A mechanism that promises what its noise does not give."""
+
+    sensitivity = BALL
+    budget = BUDGET
+    covariance = Isotropic(MECHANISMS["ball"].covariance.smallest_singular_value / 2)
+    guarantee = MECHANISMS["ball"].guarantee
+
+
+def test_any_mechanism_with_independent_noise_releases_files(tmp_path: Path) -> None:
+    np.save(tmp_path / "in.npy", np.zeros((3, 3)))
+    classic = ClassicGaussian(BALL, Budget(0.5, 1e-5))
+    guarantee = release_npy(classic, tmp_path / "in.npy", tmp_path / "out.npy")
+    release = Release.load(tmp_path / "out.npy")
+    assert release.guarantee == guarantee == classic.guarantee
+    assert release.mechanism == "ClassicGaussian"
+    false: Any = HalfNoise()
+    with pytest.raises(InvalidParameterError, match="the noise gives mu"):
+        release_npy(false, tmp_path / "in.npy", tmp_path / "false.npy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.npy", "out.npy", "out.npy.json"]
+
+
+def test_a_file_release_is_written_once_and_the_statement_is_named_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "in.npy", np.zeros((3, 3)))
+    (tmp_path / "out.npy").write_text("old")
+    opened: list[str] = []
+    replaced: list[str] = []
+    real_open, real_replace = Path.open, Path.replace
+
+    def counted_open(path: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
+        if "x" in mode or "w" in mode:
+            opened.append(path.name)
+        return real_open(path, mode, *rest, **options)
+
+    def counted_replace(path: Path, target: Path) -> Path:
+        replaced.append(target.name)
+        return real_replace(path, target)
+
+    monkeypatch.setattr(Path, "open", counted_open)
+    monkeypatch.setattr(Path, "replace", counted_replace)
+    release_npy(MECHANISMS["ball"], tmp_path / "in.npy", tmp_path / "out.npy", force=True)
+    assert len(opened) == 2
+    assert opened[0].startswith(".out.npy.")
+    assert opened[1].startswith(".out.npy.json.")
+    assert replaced == ["out.npy.json", "out.npy"]
+    assert Release.verify(tmp_path / "out.npy") == MECHANISMS["ball"].guarantee
 
 
 def test_files_in_parts_refuse_first(tmp_path: Path) -> None:
