@@ -1,7 +1,7 @@
-"""The program ``matrixdp``: a door so thin that an interrupt at start-up is an interrupt.
+"""The program ``matrixdp``: a thin start, so that an interrupt during start-up is handled too.
 
-Importing the package takes half a second; it happens inside the one place that knows what an
-interrupt means.
+Importing the package takes half a second. It happens inside the block that handles an interrupt,
+and this module lies outside the package because importing it must not import the package.
 """
 
 import sys
@@ -14,9 +14,11 @@ _INTERRUPTED = 130
 def main() -> int:
     """Import the command line and run it; return its exit code."""
     try:
+        # Imported late on purpose; see above.
         from matrixdp.cli.main import main as run  # noqa: PLC0415
 
         return run()
     except KeyboardInterrupt:
-        sys.stderr.write("matrixdp: interrupted\n")
+        if sys.stderr is not None:  # closed: the exit code must do
+            sys.stderr.write("matrixdp: interrupted\n")
         return _INTERRUPTED

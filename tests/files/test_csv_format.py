@@ -40,7 +40,7 @@ def test_ways_to_read_decimals() -> None:
     assert read("9007199254740993\n", decimals="up").array.item() == 2**53 + 2
     assert read("0.25,9007199254740992\n", decimals="exact").array.tolist() == [[0.25, 2.0**53]]
     for inexact in ("0.3", "3.00000000000000000001", "9007199254740993"):
-        with pytest.raises(FileFormatError, match="row 2, column 3: .* not exactly") as refusal:
+        with pytest.raises(FileFormatError, match=r"row 2, column 3: .* not exactly") as refusal:
             read(f"1,2,3\n1,2,{inexact}\n", decimals="exact")
         assert inexact not in str(refusal.value)
 

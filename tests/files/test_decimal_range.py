@@ -1,6 +1,6 @@
 """What rounding decimals adds to the sensitivity, in exact arithmetic."""
 
-from decimal import Decimal, localcontext
+from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -50,6 +50,30 @@ def test_a_cell_at_the_bound_stays_within_the_cover(
             continue
         apart = abs(Fraction(floats[0]) - Fraction(floats[1]))
         assert apart <= Fraction(bounds_of(cover.sensitivity)[0])
+
+
+@given(
+    cells=st.lists(st.decimals(-(10**6), 10**6, places=30), min_size=3, max_size=3),
+    bound=st.sampled_from([1e-9, 0.1, 25.0]),
+    make=st.sampled_from([FrobeniusBall, SymmetricBall, RowBounds]),
+)
+def test_several_cells_at_the_bound_stay_within_the_cover(
+    cells: list[Decimal], bound: float, make: type
+) -> None:
+    by_row = make is RowBounds
+    old = make([bound] * 3 if by_row else bound, "replace")
+    cover = cover_decimals(old, (3, 3), 1.1e6)
+    # (2/7, 3/7, 6/7) has norm 1; on the diagonal of a symmetric matrix, or in one row. Rounded
+    # towards zero, so that the decimals are apart by no more than the bound, and by hardly less.
+    with localcontext(prec=200, rounding=ROUND_DOWN):
+        steps = [Decimal(bound) * share / 7 for share in (2, 3, 6)]
+    with localcontext(prec=400):
+        moved = [cell + step for cell, step in zip(cells, steps, strict=True)]
+    squares = [
+        (Fraction(float(str(first))) - Fraction(float(str(second)))) ** 2
+        for first, second in zip(cells, moved, strict=True)
+    ]
+    assert sum(squares) <= Fraction(bounds_of(cover.sensitivity)[0]) ** 2
 
 
 def test_the_cover_is_needed() -> None:

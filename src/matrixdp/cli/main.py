@@ -1,10 +1,16 @@
 """The command ``matrixdp``: its subcommands, and what its exit codes mean.
 
-0: done. 1: a defect of matrixdp. 2: bad input. 3: refused by a budget. 130: interrupted. Anything
-that goes wrong is told in one line on standard error.
+0: done. 1: a defect of matrixdp. 2: bad input, nothing was released. 3: refused by a budget,
+nothing was spent. 4: the release is out, at least in part, and its budget is spent, but the command
+could not finish, for instance because the reader of standard output went away. 130: interrupted; if
+no output file exists, nothing was released. Every error is one line on standard error.
 """
 
+import os
 import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +29,8 @@ from matrixdp.cli import (
     release,
     workload,
 )
+from matrixdp.cli.labels import CommandWithLabels
+from matrixdp.cli.streams import ReleasedButCutShortError
 from matrixdp.errors import BudgetExceededError, MatrixDPError
 
 __all__ = ["app", "main"]
@@ -30,12 +38,14 @@ __all__ = ["app", "main"]
 _DEFECT = 1
 _BAD_INPUT = 2
 _REFUSED_BY_BUDGET = 3
+_RELEASED_BUT_CUT_SHORT = 4
 _INTERRUPTED = 130
 
 app = typer.Typer(
     name="matrixdp",
     help="Differential privacy for matrix-valued queries.",
-    epilog="Exit codes: 0 fine, 1 defect, 2 bad input, 3 refused by a budget, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 defect, 2 bad input, 3 refused by a budget, 4 released but cut "
+    "short (the budget is spent), 130 interrupted.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -44,7 +54,7 @@ app.command("curve")(curve.curve)
 app.command("plan")(plan.plan)
 app.command("account")(account.account)
 app.command("compare")(compare.compare)
-app.command("release")(release.release)
+app.command("release", cls=CommandWithLabels)(release.release)
 app.command("demo")(demo.demo)
 app.add_typer(budget.app, name="budget")
 app.add_typer(audit.app, name="audit")
@@ -79,26 +89,64 @@ def main(arguments: list[str] | None = None) -> int:
     """
     try:
         answer = app(args=arguments, prog_name="matrixdp", standalone_mode=False)
-    except BudgetExceededError as refusal:
-        told, code = str(refusal), _REFUSED_BY_BUDGET
-    except TyperException as mistake:
-        told, code = mistake.format_message(), _BAD_INPUT
-    except (MatrixDPError, OSError) as mistake:
-        told, code = str(mistake), _BAD_INPUT
-    except MemoryError as full:
-        told, code = f"there is not enough memory ({full}): use a smaller input", _BAD_INPUT
-    except SystemExit:  # what typer makes of a pipe whose reader is gone
-        told, code = "the output was closed before all of it was written", _BAD_INPUT
-    except Exception as defect:  # noqa: BLE001
-        told, code = f"unexpected {type(defect).__name__}: {defect}; please report it", _DEFECT
+        if sys.stdout is not None:
+            # Here, where a failure has an exit code; at the end of the process it would have none.
+            sys.stdout.flush()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (a user is never shown a traceback)
+        message, code = _explained(error)
     else:
         if answer != _INTERRUPTED:
             return answer if isinstance(answer, int) else 0
-        told, code = "interrupted", _INTERRUPTED  # typer's answer to an interrupt in a command
-    _complain(told)
+        message, code = "interrupted", _INTERRUPTED  # what typer returns after an interrupt
+    _complain(message)
+    _drop_unwritten_output()
     return code
 
 
+def _explained(error: BaseException) -> tuple[str, int]:
+    """Return what to say about an error, and its exit code."""
+    # From special to plain: an error of matrixdp may also be an OSError.
+    match error:
+        case ReleasedButCutShortError():
+            answer = str(error), _RELEASED_BUT_CUT_SHORT
+        case BudgetExceededError():
+            answer = str(error), _REFUSED_BY_BUDGET
+        case TyperException():
+            answer = error.format_message(), _BAD_INPUT
+        case BrokenPipeError() | SystemExit():  # typer exits when a pipe has no reader
+            answer = "the output was closed before all of it was written", _BAD_INPUT
+        case MatrixDPError() | OSError():
+            answer = str(error), _BAD_INPUT
+        case MemoryError():
+            answer = f"there is not enough memory ({error}): use a smaller input", _BAD_INPUT
+        case _:
+            answer = _defect(error), _DEFECT
+    return answer
+
+
+def _defect(error: BaseException) -> str:
+    """Say where it happened, not what the error says: a foreign message may quote private data."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}, line {frame.lineno}"
+    return f"unexpected {type(error).__name__} in {place}; please report it"
+
+
 def _complain(message: str) -> None:
-    if sys.stderr is not None:  # closed: the exit code must do
-        print(f"matrixdp: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    # Where standard error is closed or has no reader, the exit code must do.
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(f"matrixdp: {' '.join(message.split())}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _drop_unwritten_output() -> None:
+    """Let nothing that is still buffered fail again when Python shuts down.
+
+    Python flushes standard output at the very end; if that fails, it replaces the exit code by 120.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,39 +1,49 @@
 """``matrixdp release``: from a file with a matrix to a file that may be shown."""
 
-import io
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import typer
 
-from matrixdp.cli.options import AsJson, DeltaOption, EpsilonOption, Force, number_option
+from matrixdp.cli.bounds import bound_option, bounds_file, sensitivity_set
+from matrixdp.cli.labels import Labels, check_labels
+from matrixdp.cli.options import (
+    AsJson,
+    DeltaOption,
+    Force,
+    MuOption,
+    OptionalEpsilonOption,
+    budget_from,
+)
 from matrixdp.cli.output import print_json
+from matrixdp.cli.overwriting import check_inputs_survive
 from matrixdp.cli.progress import progress_bar
+from matrixdp.cli.streams import (
+    STREAM,
+    ReleasedButCutShortError,
+    check_stdout,
+    read_source,
+    write_stdout,
+)
 from matrixdp.covariance import Covariance, Diagonal, Isotropic, SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.atomic import check_target, write_all
-from matrixdp.files.matrices import FORMATS, read_matrix
-from matrixdp.files.npy_layout import read_layout
+from matrixdp.files.decimal_range import cover_decimals
+from matrixdp.files.matrices import FORMATS
+from matrixdp.files.npy_layout import NpyLayout, read_layout
 from matrixdp.files.releases import encode_release
 from matrixdp.files.statement import statement_path
 from matrixdp.files.streamed_release import release_npy
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
-from matrixdp.privacy.budget import Budget
+from matrixdp.mechanisms.release import Release
 from matrixdp.privacy.guarantee import Guarantee, checked_neighbouring
 from matrixdp.rounding import shown_up
-from matrixdp.sensitivity.sets import (
-    Box,
-    FrobeniusBall,
-    RowBounds,
-    SensitivitySet,
-    SymmetricBall,
-)
 
 __all__ = ["release"]
-
-_STREAM = "-"
 
 
 def release(
@@ -43,15 +53,16 @@ def release(
     target: Annotated[
         str, typer.Argument(metavar="OUT", help="The file to make, or - for stdout.")
     ],
-    epsilon: EpsilonOption,
     delta: DeltaOption,
     neighbouring: Annotated[
         str,
         typer.Option("--neighbouring", help="What a record's change is: add-remove, replace."),
     ],
+    epsilon: OptionalEpsilonOption = None,
+    mu: MuOption = None,
     sensitivity: Annotated[
         float | None,
-        number_option("--sensitivity", "Largest Frobenius norm of the change by one record."),
+        bound_option("--sensitivity", "Largest Frobenius norm of the change by one record."),
     ] = None,
     symmetric: Annotated[
         bool, typer.Option("--symmetric", help="With --sensitivity: the matrix stays symmetric.")
@@ -70,10 +81,33 @@ def release(
             help="Instead: one row changes, its entries by at most these (1,2,3 or a file).",
         ),
     ] = None,
-    header: Annotated[bool, typer.Option("--header", help="CSV: the first row is labels.")] = False,
+    largest: Annotated[
+        float | None,
+        bound_option(
+            "--range",
+            "CSV: no cell is larger than this, and the noise covers the rounding of decimals up to "
+            "it; larger cells are refused. Choose it without looking at the data. Default: "
+            "2^32 bound / sqrt(k) for each bound, where k cells share the bound (1 with --box, a "
+            "row with --row-bounds, all with --sensitivity).",
+        ),
+    ] = None,
+    header: Annotated[
+        Labels | None,
+        typer.Option(
+            "--header",
+            metavar="[=public]",
+            help="CSV: the first row is labels, published as they are. Labels that could be data "
+            "(numbers, missing values) need --header=public.",
+        ),
+    ] = None,
     index: Annotated[
-        bool, typer.Option("--index", help="CSV: the first column is labels.")
-    ] = False,
+        Labels | None,
+        typer.Option(
+            "--index",
+            metavar="[=public]",
+            help="CSV: the first column is labels; likewise --index=public.",
+        ),
+    ] = None,
     input_format: Annotated[
         str | None, typer.Option("--input-format", help="Of stdin: npy, npz or csv.")
     ] = None,
@@ -87,70 +121,81 @@ def release(
     as_json: AsJson = False,
 ) -> None:
     """Release a matrix with exact noise, and state beside it (OUT.json) what that guarantees."""
-    mechanism = IMGM(
-        _sensitivity_set(
-            checked_neighbouring(neighbouring), sensitivity, row_bounds, box, symmetric=symmetric
-        ),
-        Budget(epsilon, delta),
+    # Everything that can be refused without reading the matrix is refused here.
+    bounds = sensitivity_set(
+        checked_neighbouring(neighbouring), sensitivity, row_bounds, box, symmetric=symmetric
     )
+    mechanism = IMGM(bounds, budget_from(epsilon, delta, mu))
     suffixes = (_suffix(source, input_format, "input"), _suffix(target, output_format, "output"))
-    if (header or index) and suffixes[0] != ".csv":
-        raise InvalidParameterError(f"--header and --index are for CSV, and IN is {suffixes[0]}")
-    beside = _statement_target(target, sidecar)
-    check_target(beside, force=force)
-    if target == _STREAM and sys.stdout is None:
-        raise InvalidParameterError("stdout is closed: name a file as OUT")
-    if target == _STREAM and as_json:
-        raise InvalidParameterError("--json and the released matrix cannot share stdout")
-    if target != _STREAM:
-        check_target(Path(target), force=force)
-    if suffixes == (".npy", ".npy") and target != _STREAM and _streamable(source, mechanism):
-        with progress_bar(2 * read_layout(Path(source)).size, "Adding noise") as advance:
-            guarantee = release_npy(mechanism, source, target, force=force, advance=advance)
-    else:
-        matrix = _read(source, suffixes[0], header=header, index=index)
-        _check_labels(matrix)
-        guarantee = _release_in_memory(mechanism, matrix, target, suffixes[1], beside, force=force)
-    _report(guarantee, mechanism.covariance, target, beside, as_json=as_json)
-
-
-def _sensitivity_set(
-    neighbouring: Any,
-    sensitivity: float | None,
-    row_bounds: str | None,
-    box: str | None,
-    *,
-    symmetric: bool,
-) -> SensitivitySet:
-    if [sensitivity, row_bounds, box].count(None) != 2 or (symmetric and sensitivity is None):
+    if suffixes[0] != ".csv" and (header or index or largest is not None):
         raise InvalidParameterError(
-            "pass one of --sensitivity (with or without --symmetric), --row-bounds and --box"
+            f"--header, --index and --range are for CSV, but IN is {suffixes[0]}"
         )
-    if sensitivity is not None:
-        ball = SymmetricBall if symmetric else FrobeniusBall
-        return ball(sensitivity, neighbouring=neighbouring)
-    if row_bounds is not None:
-        return RowBounds(_vector(row_bounds), neighbouring=neighbouring)
-    return Box(_vector(box or ""), neighbouring=neighbouring)
+    places = _Places(source, target, suffixes[1], _statement_target(target, sidecar), force)
+    places.check([bounds_file(row_bounds), bounds_file(box)], as_json=as_json)
+    layout = _streamable_layout(source, suffixes, target, mechanism)
+    if layout is not None:
+        # Every element is counted twice: when it is checked and when it is written.
+        with progress_bar(2 * layout.size, "Adding noise") as advance:
+            guarantee = release_npy(mechanism, source, target, force=force, advance=advance)
+        # Anything but two axes was refused just now.
+        shape = cast("tuple[int, int]", layout.shape)
+        done = _Outcome(guarantee, mechanism.covariance, shape)
+    else:
+        matrix = read_source(source, suffixes[0], header=bool(header), index=bool(index))
+        if suffixes[0] == ".csv":
+            # The other formats hold floats, which nobody rounds, and no labels.
+            check_labels(matrix, header, index)
+            mechanism = _covering_decimals(mechanism, matrix, largest, places.source_name)
+        done = _released_in_memory(mechanism, matrix, places)
+    _report(done, places, as_json=as_json)
 
 
-def _vector(text: str) -> Any:
-    """Return the numbers of a list with commas, or of a file."""
-    if Path(text).suffix in FORMATS:
-        array = _read(text, Path(text).suffix, header=False, index=False).array
-        return array.ravel() if array.ndim == 2 and 1 in array.shape else array
-    try:
-        return [float(part.replace("_", "?")) for part in text.split(",")]
-    except ValueError:
-        raise InvalidParameterError(
-            f"{text!r} is neither numbers with commas between them nor a file"
-        ) from None
+@dataclass(frozen=True)
+class _Places:
+    """Where the matrix comes from, and where the release and its statement go."""
+
+    source: str
+    target: str
+    suffix: str
+    statement: Path
+    force: bool
+
+    @property
+    def source_name(self) -> str:
+        return "stdin" if self.source == STREAM else self.source
+
+    def check(self, bounds: Sequence[Path | None], *, as_json: bool) -> None:
+        """Refuse targets that cannot be written, or that would destroy what is read."""
+        read = [path for path in bounds if path is not None]
+        if self.source != STREAM:
+            read.append(Path(self.source))
+        written = [self.statement] if self.target == STREAM else [self.statement, Path(self.target)]
+        # First, because its message is the more helpful one where both checks fail.
+        check_inputs_survive(written, read)
+        for path in written:
+            check_target(path, force=self.force)
+        if self.target == STREAM:
+            check_stdout()
+            if as_json:
+                raise InvalidParameterError("--json and the released matrix cannot share stdout")
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a release promises, and what of it is public."""
+
+    guarantee: Guarantee
+    covariance: Covariance
+    shape: tuple[int, int]
+    column_labels: int = 0
+    row_labels: int = 0
 
 
 def _suffix(path: str, given: str | None, side: str) -> str:
-    if path == _STREAM and given is None:
+    if path == STREAM and given is None:
         raise InvalidParameterError(f"say --{side}-format npy, npz or csv for {side} {path!r}")
-    if path != _STREAM and given is not None:
+    if path != STREAM and given is not None:
         raise InvalidParameterError(
             f"--{side}-format is for standard streams: the name of {path!r} says its format"
         )
@@ -163,120 +208,126 @@ def _suffix(path: str, given: str | None, side: str) -> str:
 
 
 def _statement_target(target: str, sidecar: Path | None) -> Path:
-    if target != _STREAM:
+    if target != STREAM:
         if sidecar is not None:
-            raise InvalidParameterError("--sidecar is for stdout: beside a file it is OUT.json")
+            raise InvalidParameterError(
+                "--sidecar is for stdout: the statement of a file is OUT.json, beside it"
+            )
         return statement_path(Path(target))
-    if sidecar is None or str(sidecar) == _STREAM:
-        raise InvalidParameterError(
-            "with stdout, say with --sidecar in which file the statement goes"
-        )
+    if sidecar is None or str(sidecar) == STREAM:
+        raise InvalidParameterError("with stdout, name a file for the statement with --sidecar")
     return sidecar
 
 
-def _streamable(source: str, mechanism: IMGM) -> bool:
-    """Return whether a file can be read in parts: floats, with independent noise."""
-    if source == _STREAM or not isinstance(mechanism.covariance, Isotropic | Diagonal):
-        return False
+def _streamable_layout(
+    source: str, suffixes: tuple[str, str], target: str, mechanism: IMGM
+) -> NpyLayout | None:
+    """Return the layout of a file that can be released in parts, or None if it is read whole."""
+    if suffixes != (".npy", ".npy") or STREAM in (source, target):
+        return None
+    # Symmetric noise needs both triangles at once.
+    if not isinstance(mechanism.covariance, Isotropic | Diagonal):
+        return None
     try:
-        read_layout(Path(source))
+        return read_layout(Path(source))
     except (FileFormatError, OSError):
-        return False  # integers; or reading it as a whole says what is wrong
-    return True
+        return None  # it holds integers; if it is damaged, reading it whole says how
 
 
-def _read(source: str, suffix: str, *, header: bool, index: bool) -> MatrixFile:
-    if source == _STREAM:
-        if sys.stdin is None:
-            raise InvalidParameterError("stdin is closed: pass a file, or pipe a matrix in")
-        content = io.BytesIO(sys.stdin.buffer.read())
-        return read_matrix(content, suffix, "stdin", header=header, index=index)
-    try:
-        with Path(source).open("rb") as file:
-            return read_matrix(file, suffix, source, header=header, index=index)
-    except FileNotFoundError:
-        raise FileFormatError(f"{source} does not exist: name a file to release") from None
-    except IsADirectoryError:
-        raise FileFormatError(f"{source} is a folder: name a file in it") from None
+def _covering_decimals(
+    mechanism: IMGM, matrix: MatrixFile, largest: float | None, name: str
+) -> IMGM:
+    """Return a mechanism whose noise also covers the rounding of the file's decimals."""
+    rows, columns = matrix.array.shape
+    cover = cover_decimals(mechanism.sensitivity, (rows, columns), largest)
+    cover.check(matrix, name)
+    return IMGM(cover.sensitivity, mechanism.budget)
 
 
-def _check_labels(matrix: MatrixFile) -> None:
-    """Refuse labels that look like data: they are published as they are."""
-    if matrix.columns is not None and all(map(_is_number, matrix.columns)):
-        raise InvalidParameterError(
-            "--header would publish the first row of IN as labels, but all of it is numbers: leave "
-            "the option out, or give the columns names"
-        )
-    if matrix.index is not None and any(
-        _is_number(label) and not label.strip().lstrip("+-").isdigit() for label in matrix.index
-    ):
-        raise InvalidParameterError(
-            "--index would publish the first column of IN as labels, but it holds numbers that are "
-            "not whole: leave the option out, or give the rows names"
-        )
-
-
-def _is_number(label: str) -> bool:
-    try:
-        float(label)
-    except ValueError:
-        return False
-    return True
-
-
-def _release_in_memory(
-    mechanism: IMGM, matrix: MatrixFile, target: str, suffix: str, beside: Path, *, force: bool
-) -> Guarantee:
+def _released_in_memory(mechanism: IMGM, matrix: MatrixFile, places: _Places) -> _Outcome:
     released = mechanism.release(matrix)
-    if target != _STREAM:
-        released.save(target, force=force)
-        return released.guarantee
-    data, statement = encode_release(released, f"stdout{suffix}")
-    write_all([(beside, statement.encode())], force=force)
+    if places.target == STREAM:
+        _release_to_stdout(released, places)
+    else:
+        released.save(places.target, force=places.force)
+    # The other formats have no place for labels.
+    kept = matrix if places.suffix == ".csv" else MatrixFile(matrix.array)
+    return _Outcome(
+        released.guarantee,
+        released.covariance,
+        released.shape,
+        column_labels=len(kept.columns or ()),
+        row_labels=len(kept.index or ()),
+    )
+
+
+def _release_to_stdout(released: Release, places: _Places) -> None:
+    data, statement = encode_release(released, f"stdout{places.suffix}")
+    # The statement first: if it cannot be written, nothing is released.
+    write_all([(places.statement, statement.encode())], force=places.force)
     try:
-        _write_out(data)
-    except BaseException:
-        beside.unlink(missing_ok=True)  # it speaks of a matrix that never came out
+        write_stdout(data)
+    except OSError:
+        # Not a byte came out. After anything else the statement stays, to be on the safe side.
+        places.statement.unlink(missing_ok=True)
         raise
-    return released.guarantee
 
 
-def _write_out(data: bytes) -> None:
-    """Write everything to stdout, which may be unbuffered and take only a part at a time."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[sys.stdout.buffer.write(rest) :]
-    sys.stdout.buffer.flush()
+def _report(done: _Outcome, places: _Places, *, as_json: bool) -> None:
+    """Say what was released; from here on no failure may look as if nothing had happened."""
+    try:
+        if as_json:
+            print_json(_record(done, places))
+            sys.stdout.flush()  # or a failure would come later, outside this block
+        else:
+            for line in _lines(done, places):
+                typer.echo(line, err=True)
+    except (OSError, KeyboardInterrupt) as error:
+        raise ReleasedButCutShortError(
+            f"the release is out, its budget is spent and {places.statement} is its statement, but "
+            "the report of it could not be written"
+        ) from error
+
+
+def _record(done: _Outcome, places: _Places) -> dict[str, object]:
+    smallest, largest = _extreme_scales(done.covariance)
+    return {
+        "output": places.target,
+        "statement": str(places.statement),
+        "epsilon": done.guarantee.epsilon,
+        "delta": done.guarantee.delta,
+        "mu": done.guarantee.mu,
+        "neighbouring": done.guarantee.neighbouring,
+        "smallest_noise_scale": smallest,
+        "largest_noise_scale": largest,
+        "shape": list(done.shape),
+        "column_labels": done.column_labels,
+        "row_labels": done.row_labels,
+    }
+
+
+def _lines(done: _Outcome, places: _Places) -> list[str]:
+    smallest, largest = _extreme_scales(done.covariance)
+    scales = shown_up(smallest)
+    if largest > smallest:
+        scales += f" to {shown_up(largest)}"
+    labels = "no labels"
+    if done.column_labels or done.row_labels:
+        labels = (
+            f"labels published as they are: {done.column_labels} of columns, {done.row_labels} of "
+            "rows"
+        )
+    return [
+        str(done.guarantee),
+        f"a {done.shape[0]} by {done.shape[1]} matrix with noise; {labels}",
+        f"noise scale {scales}; wrote {places.target} and {places.statement}",
+    ]
 
 
 def _extreme_scales(covariance: Covariance) -> tuple[float, float]:
     """Return the smallest and the largest standard deviation of an entry."""
     if isinstance(covariance, SymmetricIsotropic):
+        # A pair of mirrored entries counts as one there, so singular values are not entry scales.
         scales = covariance.entry_scales((2, 2))
         return float(scales.min()), float(scales.max())
     return covariance.smallest_singular_value, covariance.largest_singular_value
-
-
-def _report(
-    guarantee: Guarantee, covariance: Covariance, target: str, beside: Path, *, as_json: bool
-) -> None:
-    smallest, largest = _extreme_scales(covariance)
-    if as_json:
-        print_json(
-            {
-                "output": target,
-                "statement": str(beside),
-                "epsilon": guarantee.epsilon,
-                "delta": guarantee.delta,
-                "mu": guarantee.mu,
-                "neighbouring": guarantee.neighbouring,
-                "smallest_noise_scale": smallest,
-                "largest_noise_scale": largest,
-            }
-        )
-        return
-    scales = shown_up(smallest)
-    if largest > smallest:
-        scales += f" to {shown_up(largest)}"
-    typer.echo(f"{guarantee}", err=True)
-    typer.echo(f"noise scale {scales}; wrote {target} and {beside}", err=True)

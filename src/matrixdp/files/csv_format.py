@@ -47,6 +47,7 @@ def read_csv(
         raise FileFormatError(f"{name} has no rows of numbers: add some")
     left = 1 if index else 0
     reader = READERS[decimals]
+    # The place of a bad cell is looked for afterwards, so that good files do not pay for it.
     try:
         array = np.array([[reader(cell) for cell in row[left:]] for row in body])
     except ValueError:
@@ -100,6 +101,7 @@ def _not_a_number(
         if not _readable(reader, rows[row][column])
     )
     place = f"{name}, row {row + 1}, column {column + 1}"
+    # The cell is a number, but rounding it is not allowed.
     if decimals == "exact" and _readable(READERS["nearest"], rows[row][column]):
         return FileFormatError(
             f"{place}: the number is not exactly one of float64, and must be; round it to fewer "
@@ -108,7 +110,8 @@ def _not_a_number(
     guesses = _guessed_options(rows, header=header, index=index)
     if guesses:
         return FileFormatError(
-            f"{place}: the cell is not a number; {' and '.join(guesses)} (matrixdp release only)"
+            f"{place}: the cell is not a number; {' and '.join(guesses)} (labels are for matrixdp "
+            "release alone)"
         )
     return FileFormatError(
         f"{place}: the cell is not a finite number; every cell must be one, with a point for the "

@@ -52,8 +52,10 @@ from matrixdp.sensitivity.sets import (
 
 __all__ = ["DecimalCover", "cover_decimals"]
 
+# The derivation needs a normal float; a smaller range would save nothing worth having.
 _SMALLEST_RANGE = sys.float_info.min
 _LARGEST_RANGE = Fraction(sys.float_info.max)
+# Large enough for most data, and 2**32 * 2**-52 = 2**-20 of the bound is too little to be noticed.
 _RANGE_PER_BOUND = 2**32
 # Two cells, each off by 2**-53 of the range.
 _ERROR_PER_RANGE = Fraction(1, 2**52)
@@ -94,9 +96,9 @@ class DecimalCover:
         row += 1 if matrix.columns is None else 2
         column += 1 if matrix.index is None else 2
         raise InvalidParameterError(
-            f"{name}, row {row}, column {column}: the number is larger than {limit!r}, up to which "
-            "the noise covers the rounding of decimals; pass a larger --range, chosen without "
-            "looking at the data"
+            f"{name}, row {row}, column {column}: the number is outside the range of {limit!r} "
+            "either way, in which the noise covers the rounding of decimals; pass a larger "
+            "--range, chosen without looking at the data"
         )
 
 
@@ -141,6 +143,7 @@ def cover_decimals(
     if given is not None:
         given = max(positive_number(given, "range"), _SMALLEST_RANGE)
     bounds, cells = _bounds_and_cells(sensitivity, shape)
+    # Rounded up, which enlarges the covered bound and shrinks the default limit: both are safe.
     root = Fraction(sqrt_up(Fraction(cells)))
     limits = [_default_limit(bound, root) if given is None else given for bound in bounds]
     covered = [

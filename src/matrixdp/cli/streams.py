@@ -1,0 +1,85 @@
+"""Matrices from files and standard input, and releases to standard output."""
+
+import io
+import sys
+from functools import partial
+from pathlib import Path
+
+from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
+from matrixdp.files.decimals import Decimals
+from matrixdp.files.matrices import read_matrix
+from matrixdp.mechanisms.labelled import MatrixFile
+
+__all__ = ["STREAM", "ReleasedButCutShortError", "check_stdout", "read_source", "write_stdout"]
+
+STREAM = "-"
+"""The name of standard input and standard output."""
+
+
+class ReleasedButCutShortError(MatrixDPError):
+    """A release is out, at least in part, but the command could not finish; its budget is spent."""
+
+
+def read_source(
+    source: str,
+    suffix: str,
+    *,
+    header: bool = False,
+    index: bool = False,
+    decimals: Decimals = "nearest",
+) -> MatrixFile:
+    """Read a matrix from a file or standard input; see `read_matrix` for the options."""
+    read = partial(read_matrix, suffix=suffix, header=header, index=index, decimals=decimals)
+    if source == STREAM:
+        if sys.stdin is None:
+            raise InvalidParameterError("stdin is closed: pass a file, or pipe a matrix in")
+        # A copy in memory: numpy seeks, which a pipe cannot.
+        return read(io.BytesIO(sys.stdin.buffer.read()), name="stdin")
+    try:
+        with Path(source).open("rb") as file:
+            return read(file, name=source)
+    except FileNotFoundError:
+        raise FileFormatError(f"{source} does not exist: name a file to read") from None
+    except IsADirectoryError:
+        raise FileFormatError(f"{source} is a folder: name a file in it") from None
+
+
+def check_stdout() -> None:
+    """Raise if standard output is closed, before anything is drawn."""
+    if sys.stdout is None:
+        raise InvalidParameterError("stdout is closed: name a file as OUT")
+
+
+def write_stdout(data: bytes) -> None:
+    """Write a release to standard output.
+
+    Raises
+    ------
+    OSError
+        If not a single byte was written: nothing was released.
+    ReleasedButCutShortError
+        If writing stopped later. What was written may have been read, so it counts as released.
+    """
+    # Below the buffer, where each write says how much of it left the process.
+    stream = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
+    rest = memoryview(data)
+    try:
+        while rest:
+            written = stream.write(rest)
+            if written is None:
+                raise BlockingIOError("stdout is not ready: connect it to a program that waits")
+            rest = rest[written:]
+    except OSError as error:
+        if len(rest) == len(data):
+            raise
+        raise _cut_short(error.strerror or "stdout was not ready") from error
+    except KeyboardInterrupt:
+        # The interrupt may hide how much the last write had done: assume that it did something.
+        raise _cut_short("interrupted") from None
+
+
+def _cut_short(reason: str) -> ReleasedButCutShortError:
+    return ReleasedButCutShortError(
+        f"standard output was cut short ({reason}): the release is out, at least in part, so its "
+        "budget is spent and its statement stays; releasing the matrix again costs another budget"
+    )
