@@ -28,6 +28,7 @@ from matrixdp import (
     SymmetricBall,
 )
 from matrixdp.errors import FileFormatError, ShapeError
+from matrixdp.files.noise_grid import can_be_released
 from matrixdp.files.streamed_release import release_npy
 from matrixdp.noise import simulation_generator
 from reference import dense
@@ -66,6 +67,13 @@ def test_numbers_that_are_not_on_the_grid_are_refused(mechanism: IMGM, tmp_path:
                 read(target)
         for path in tmp_path.iterdir():
             path.unlink()
+
+
+def test_tiny_numbers_are_not_on_a_coarse_grid() -> None:
+    # In steps of such a grid they would underflow to 0, which is on every grid.
+    for scale in (2.0**22, 1e30, 1e200):
+        assert can_be_released(np.zeros((1, 1)), Isotropic(scale))
+        assert not can_be_released(np.full((1, 1), 5e-324), Isotropic(scale))
 
 
 def test_an_asymmetric_matrix_has_no_symmetric_noise(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ _NO_HEADER = (
     *(ValueError, KeyError, TypeError, SyntaxError, TokenError),
     *(OverflowError, RecursionError, MemoryError),
 )
-"""What numpy's parser raises for damaged headers, many brackets within each other among them."""
+"""What numpy's parser raises for damaged headers, such as deeply nested brackets."""
 
 _MOST_AXES = 64
 _LONGEST_AXIS = 1 << 63
@@ -75,7 +75,7 @@ def read_layout(path: Path) -> NpyLayout:
 
 
 def _parse(file: BinaryIO, path: Path) -> NpyLayout:
-    """Read magic and header; refuse what this package does not release."""
+    """Read magic and header, or raise if it is not an array that can be released."""
     try:
         version = npy.read_magic(file)
         shape, fortran_order, dtype = _READERS[version](file)
@@ -83,6 +83,7 @@ def _parse(file: BinaryIO, path: Path) -> NpyLayout:
         raise FileFormatError(
             f"{path} is not a .npy file of numbers; write one with numpy.save"
         ) from error
+    # numpy reads any tuple of integers; products of huge or negative ones would mislead us below.
     if not _is_shape(shape):
         raise FileFormatError(
             f"the header of {path} gives a shape that no array has; write the file with numpy.save"
@@ -96,7 +97,7 @@ def _parse(file: BinaryIO, path: Path) -> NpyLayout:
 
 
 def _is_shape(shape: tuple[Any, ...]) -> bool:
-    """Return whether these are lengths that an array can have; a truth value is none."""
+    """Return whether these are lengths that an array can have; a truth value is not a length."""
     return len(shape) <= _MOST_AXES and all(
         type(length) is int and 0 <= length < _LONGEST_AXIS for length in shape
     )
