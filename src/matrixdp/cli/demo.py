@@ -30,12 +30,12 @@ __all__ = ["demo"]
 FloatArray = NDArray[np.float64]
 
 _NAMES = ("IBM", "AAPL", "MSFT", "XRX", "ADBE", "^GSPC", "^IXIC")
-# The largest norm of a month's returns. Typical ones are below; rarer, larger ones are scaled down.
+# The largest norm of a month's returns; larger ones are scaled down to it.
 _CLIP = 0.25
 # Forty years: an upper bound that is known without looking at the data, as MVG needs it.
 _MOST_MONTHS = 480
-# Rounding may let the float sum change by more than the square of the clip norm. With a few hundred
-# rows that is about 1e-13 of it; this allowance is far above, and too small to notice.
+# Rounding may let the float sum of a few hundred outer products change by slightly more than the
+# square of the clip norm. This allowance is far above that, and too small to notice.
 _ROUNDING_ALLOWANCE = 1.0 + 1e-9
 _SENSITIVITY = SymmetricBall(_CLIP**2 * _ROUNDING_ALLOWANCE, neighbouring="add-remove")
 _BUDGET = Budget(epsilon=1.0, delta=1e-5)

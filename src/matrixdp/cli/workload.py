@@ -46,6 +46,7 @@ def optimise(
     """Find the strategy with the least error, and prove how close to the best it is."""
     relation = checked_neighbouring(neighbouring)
     queries = read_workload(workload)
+    # The search may take minutes; a target that cannot be written is known at once.
     if output is not None:
         check_archive_target(output, force=force)
         check_distinct(output, workload_files(workload))
@@ -54,6 +55,7 @@ def optimise(
     if output is not None:
         save_strategy(found, output, force=force)
         typer.echo(f"wrote {output} and {output}.json", err=True)
+    # Errors are shown rounded up and bounds down, so that what is shown holds.
     bound = math.sqrt(found.certificate.lower_bound / queries.rows)
     if as_json:
         print_json(
@@ -99,6 +101,7 @@ def evaluate(
     if as_json:
         print_json({"workload": repr(queries), "neighbouring": relation, "rmse": errors})
         return
+    # Bounds are not strategies: nothing may have such an error.
     least = min(error for name, error in errors.items() if not name.endswith("bound"))
     print_table(
         ["strategy", "r.m.s. error per query at mu = 1", "over the least"],

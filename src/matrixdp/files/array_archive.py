@@ -25,6 +25,7 @@ def check_archive_target(target: Path, *, force: bool) -> None:
 
 def packed_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return the content of a ``.npz`` file with these arrays."""
+    # Not compressed: noise does not shrink, and readers need no time for it.
     content = io.BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type]
     return content.getvalue()
@@ -51,6 +52,7 @@ def unpacked_arrays(data: bytes, name: str) -> dict[str, NDArray[Any]]:
         If it is cut short, not such a file, or holds anything but numbers; ``name`` is the file's.
     """
     try:
+        # All members at once: they are read lazily, and damage shows only then.
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             return {member: archive[member] for member in archive.files}
     except Exception:  # noqa: BLE001 (numpy raises whatever zipfile, zlib and its parser raise)

@@ -25,6 +25,7 @@ __all__ = [
     "write_all",
 ]
 
+# No space on the disk, in the user's quota, or within the limit on the size of a file.
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # What systems answer that cannot do something, as opposed to having failed at it.
 _NO_FOLDER_SYNC = {errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
@@ -41,7 +42,7 @@ def check_target(path: Path, *, force: bool) -> None:
     """
     if path.is_file():
         if force:
-            return
+            return  # its folder exists, and it is replaced only when everything is written
         raise InvalidParameterError(
             f"{path} exists: choose another name, or force it (force=True, --force)"
         )
@@ -83,6 +84,7 @@ def write_all(contents: Sequence[tuple[Path, bytes | Path]], *, force: bool = Fa
         If a file cannot be written. In both cases all targets are as they were before.
     """
     hidden: list[tuple[Path, Path]] = []
+    # On the way out, what is to be undone on failure is undone before hidden files are removed.
     with ExitStack() as always, ExitStack() as on_failure:
         # All contents are on the disk before the first file gets its name: what is most likely to
         # fail, a full disk, then changes nothing.
@@ -131,10 +133,12 @@ def unfinished_file(hidden: Path, header: bytes) -> Iterator[BinaryIO]:
     file = hidden.open("xb")
     try:
         with file:
+            # Zeros are not the start of any format that a reader knows.
             file.write(bytes(len(header)))
             file.flush()  # a disk without space for the header is noticed before anything is drawn
             yield file
             _force(file)
+            # Without the first force the system might write the header to the disk before the rest.
             if header:
                 file.seek(0)
                 file.write(header)
@@ -168,6 +172,8 @@ def publish(hidden: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
+        # Without links there is a moment between the check and the rename. It is the best that
+        # such a file system offers.
         check_new_file(target)
         hidden.rename(target)
     try:
@@ -185,7 +191,7 @@ def storage_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except MatrixDPError:
-        raise
+        raise  # a StorageError is an OSError too, and has its own message
     except OSError as error:
         if error.errno in _FULL:
             raise StorageError(
@@ -241,6 +247,7 @@ def _set_aside(path: Path) -> Path | None:
     former = _hidden_name(path)
     try:
         try:
+            # If the path is a symbolic link, then the link itself is what will be replaced.
             os.link(path, former, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NO_LINKS:
@@ -257,7 +264,7 @@ def _set_aside(path: Path) -> Path | None:
 def _give_name(fresh: Path, path: Path, *, force: bool) -> None:
     try:
         if force:
-            fresh.replace(path)
+            fresh.replace(path)  # in one step: readers see the old file or the new one
         else:
             publish(fresh, path)
     except OSError as error:

@@ -15,6 +15,7 @@ from matrixdp.noise.scales import LARGEST_SCALE_EXPONENT
 
 __all__ = ["NpyLayout", "npy_header", "read_layout"]
 
+# Version 3 differs only for names of fields, which arrays of floats do not have.
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _NO_HEADER = (
     *(ValueError, KeyError, TypeError, SyntaxError, TokenError),
@@ -22,6 +23,7 @@ _NO_HEADER = (
 )
 """What numpy's parser raises for damaged headers, such as deeply nested brackets."""
 
+# The limits of numpy 2.
 _MOST_AXES = 64
 _LONGEST_AXIS = 1 << 63
 
@@ -66,6 +68,7 @@ def read_layout(path: Path) -> NpyLayout:
         layout = _parse(file, path)
     expected = layout.offset + layout.size * layout.dtype.itemsize
     found = path.stat().st_size
+    # Longer files are refused too: nobody could say what the rest is and whether it is private.
     if found != expected:
         raise FileFormatError(
             f"{path} has {found} bytes where its header promises {expected}; it is cut short or "
@@ -111,6 +114,7 @@ def npy_header(layout: NpyLayout) -> bytes:
     >>> npy_header(NpyLayout((2, 3), np.dtype("<f8"), False, 128))[1:6]
     b'NUMPY'
     """
+    # Version 1 holds headers of up to 65,535 bytes, more than 64 axes can need.
     header = BytesIO()
     described = {
         "descr": layout.dtype.str,

@@ -31,6 +31,7 @@ __all__ = ["Advance", "add_noise_to_npy", "write_noisy_npy"]
 Advance = Callable[[int], None]
 """Called with the number of elements that were just dealt with; each is dealt with twice."""
 
+# Eight megabytes of float64: large enough for full speed, small enough for any machine.
 _CHUNK_ELEMENTS = 1 << 20
 
 
@@ -117,17 +118,20 @@ def write_noisy_npy(
     layout = read_layout(source)
     scales = checked_scale(scale, layout.shape, layout.dtype)
     shape = layout.shape
+    # Elements are numbered in the order of the file, so that it can be read from front to back.
     if layout.fortran_order:
         scales, shape = scales.T, shape[::-1]
     context = NoiseContext.describe(shape=shape, dtype=layout.dtype, scale=scales)
     workers = checked_threads(threads)
     report: Advance = (lambda _: None) if advance is None else advance
     limit = value_limit(context.grid_exponents[0], layout.dtype)
+    # A whole pass before the key is spent: half a release of a bad matrix would help nobody.
     for _, values in _chunks(source, layout):
         check_finite(values, limit, workers)
         report(values.size)
     fastest_kernel()  # if it cannot be compiled or loaded, that is known before the key is spent
     header = npy_header(layout)
+    # Computed on the way, in the order of the bytes, although the header is written last.
     digest = hashlib.sha256(header)
     # In this order, so that a target that cannot be opened does not spend the key.
     with (

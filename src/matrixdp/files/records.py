@@ -46,10 +46,12 @@ __all__ = [
 Rows: TypeAlias = list[list[float]]
 
 
+# Unknown fields are refused: a reader that skips them might miss what they restrict.
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a statement."""
 
 
+# The names of kinds are those of the classes, and part of the format: they must not change.
 class _Kind(Record, frozen=True, tag_field="kind"):
     """One of several alternatives, which the field ``kind`` tells apart."""
 
@@ -153,6 +155,7 @@ def recorded_guarantee(guarantee: Guarantee) -> GuaranteeRecord:
 
 def guarantee_of(record: GuaranteeRecord) -> Guarantee:
     """Return the guarantee of a record; raise if its mu does not prove it."""
+    # The constructor computes what mu proves; nothing of the record is taken for granted.
     return Guarantee(**msgspec.structs.asdict(record))
 
 
@@ -167,6 +170,7 @@ def recorded_sensitivity(sensitivity: SensitivitySet) -> SensitivityRecord:
         case RowBounds():
             return RowBoundsRecord(relation, _numbers(sensitivity.bounds))
         case Box():
+            # Weights are written even if all are 1, so that the record does not rest on a default.
             bounds, weights = _numbers(sensitivity.bounds), _numbers(sensitivity.weights)
             return BoxRecord(relation, bounds, weights)
     raise InvalidParameterError(f"a {type(sensitivity).__name__} cannot be saved")
@@ -174,6 +178,7 @@ def recorded_sensitivity(sensitivity: SensitivitySet) -> SensitivityRecord:
 
 def sensitivity_of(record: SensitivityRecord) -> SensitivitySet:
     """Return the sensitivity set of a record."""
+    # No other case is left over: the type checker knows every kind of the union.
     match record:
         case FrobeniusBallRecord():
             return FrobeniusBall(record.bound, record.neighbouring)
@@ -219,4 +224,5 @@ def covariance_of(record: CovarianceRecord) -> Covariance:
 
 def _numbers(array: NDArray[Any]) -> Any:
     """Return an array as nested lists of floats."""
+    # Any, because the depth of the lists depends on the number of axes.
     return array.tolist()

@@ -58,10 +58,11 @@ class MatrixRecord(DigestRecord, frozen=True):
 class ReleaseStatement(Record, frozen=True, omit_defaults=True):
     """What is said of a saved release."""
 
+    # Both are read, and the second is written.
     schema: Literal["matrixdp-release/1", "matrixdp-release/2"]
     mechanism: str
     guarantee: GuaranteeRecord
-    in_words: str
+    in_words: str  # for people; checked against the numbers, since people believe it
     sensitivity: SensitivityRecord
     covariance: CovarianceRecord
     noise: str
@@ -74,6 +75,7 @@ def save_release(release: Release, path: str | PathLike[str], *, force: bool = F
     """Write a release and its statement; see `Release.save`."""
     target = _named(path)
     beside = statement_path(target)
+    # Before the work of encoding; `write_all` checks again when it gives the names.
     check_target(target, force=force)
     check_target(beside, force=force)
     data, statement = encode_release(release, target.name)
@@ -84,6 +86,7 @@ def save_release(release: Release, path: str | PathLike[str], *, force: bool = F
 def encode_release(release: Release, name: str) -> tuple[bytes, str]:
     """Return the contents of the two files that `save_release` would write under a name."""
     suffix = Path(name).suffix
+    # In memory: the statement, which is written first, needs the digest of the whole file.
     content = io.BytesIO()
     matrix = _as_file(release.value)
     write_matrix(content, matrix, suffix)
@@ -151,6 +154,7 @@ def verify_release(path: str | PathLike[str]) -> Guarantee:
         return load_release(source).guarantee
     statement = _statement_of(source)
     read_layout(source)  # raises unless it is a whole array of floats
+    # Mapped, not read: only the check of the numbers touches it, a few rows at a time.
     array = np.load(source, mmap_mode="r", allow_pickle=False)
     return _proven(array, statement, source).guarantee
 
@@ -202,6 +206,7 @@ def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> R
         raise FileFormatError(
             f"{beside} was altered: noise or in_words is not what the guarantee rests on"
         )
+    # Last, because it reads the whole matrix, which may be larger than memory.
     if not can_be_released(array, release.covariance):
         raise FileFormatError(
             f"{source} holds numbers that no release with the noise of its statement can have"
@@ -216,6 +221,7 @@ def _as_file(value: Any) -> MatrixFile:
     if isinstance(value, np.ndarray):
         return MatrixFile(value)
     columns = [_label(name) for name in value.columns]
+    # Frames are told apart by what they have, so that neither library need be imported.
     index = getattr(value, "index", None)
     if index is None:  # a polars frame
         return MatrixFile(value.to_numpy(), columns=columns)

@@ -17,6 +17,7 @@ __all__ = ["check_digest", "decoded", "encoded", "read_statement", "statement_pa
 R = TypeVar("R", bound=Record)
 
 
+# Unlike other records this one ignores fields that it does not know.
 class _Schema(msgspec.Struct):
     """The one field that every statement has, whatever else is in it."""
 
@@ -30,6 +31,7 @@ def statement_path(path: Path) -> Path:
 
 def encoded(statement: Record) -> bytes:
     """Return a statement as JSON text; its numbers read back to the same floats."""
+    # Indented, because people read statements. msgspec writes the shortest digits of each float.
     return msgspec.json.format(msgspec.json.encode(statement), indent=2) + b"\n"
 
 
@@ -50,6 +52,7 @@ def decoded(data: bytes, kind: type[R], name: str) -> R:
     FileFormatError
         If the text is not such a statement; the message names the field.
     """
+    # Each kind names its schemas once, in the type of the field.
     schemas = get_args(get_type_hints(kind)["schema"])
     try:
         # First the schema alone: a statement of another kind deserves a better message than the
@@ -59,6 +62,7 @@ def decoded(data: bytes, kind: type[R], name: str) -> R:
             return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileFormatError(f"{name} is not a statement of matrixdp: {error}") from error
+    # Earlier versions certified such files, so people have them and deserve to know why not now.
     if schema.startswith("matrixdp-answers/"):
         raise FileFormatError(
             f"{name} has schema {schema!r}: such files hold answers without the measurements that "

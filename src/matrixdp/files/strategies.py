@@ -34,6 +34,7 @@ __all__ = [
     "stated_gap",
 ]
 
+# Two schemas rather than one, so that versions that only know products refuse stacks.
 _PRODUCT: Literal["matrixdp-strategy/1"] = "matrixdp-strategy/1"
 _STACK: Literal["matrixdp-strategy/2"] = "matrixdp-strategy/2"
 
@@ -46,7 +47,7 @@ class StrategyStatement(Record, frozen=True):
     neighbouring: Neighbouring
     value: float
     lower_bound: float
-    gap: float | None
+    gap: float | None  # None if nothing is known of the best strategy
     file: DigestRecord
 
 
@@ -107,6 +108,7 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
     statement = read_statement(source, StrategyStatement, "a saved strategy")
     check_digest(hashlib.sha256(data).hexdigest(), statement.file.sha256, source)
     arrays = unpacked_arrays(data, str(source))
+    # By the schema and not by the names, so that the two must agree.
     rebuilt = stack_of_arrays if statement.schema == _STACK else product_of_arrays
     try:
         return SavedStrategy(
@@ -121,6 +123,7 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
 
 def _checked_layout(strategy: Strategy | StackedStrategy) -> Strategy | StackedStrategy:
     """Return the strategy, or raise if an attribute has more cells than a histogram can have."""
+    # A factor of one row may be very wide in a small file; its Gram matrix would not fit in memory.
     if not max(strategy.dimensions) <= LARGEST_HISTOGRAM:
         raise FileFormatError(
             f"its cells are laid out as {strategy.dimensions}, and no attribute has more than "
@@ -132,6 +135,7 @@ def _checked_layout(strategy: Strategy | StackedStrategy) -> Strategy | StackedS
 def _checked_certificate(statement: StrategyStatement) -> Certificate:
     """Return what is said of the error, or raise if it contradicts itself."""
     certificate = Certificate(statement.value, statement.lower_bound)
+    # The same division of the same floats, hence exactly equal on every machine.
     if statement.gap != stated_gap(certificate):
         raise FileFormatError(
             f"gap={statement.gap!r} is not the {stated_gap(certificate)!r} of value and "

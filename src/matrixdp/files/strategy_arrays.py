@@ -41,6 +41,7 @@ def product_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> Strategy:
     MatrixDPError
         If the arrays do not make a strategy.
     """
+    # Nothing may be left over: an array that is ignored might be one that mattered.
     count = sum(name.startswith("factor_") for name in arrays)
     names = [f"factor_{place}" for place in range(count)]
     if not set(names) <= set(arrays) <= {*names, "weights"}:
@@ -64,6 +65,7 @@ def stack_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> StackedStrategy:
     places = {(int(match[1]), int(match[2])) for match in matches if match is not None}
     parts = 1 + max((part for part, _ in places), default=-1)
     factors = 1 + max((factor for _, factor in places), default=-1)
+    # Distinct places within a rectangle, as many as it has: they fill it without gaps.
     if not len(arrays) == len(places) == parts * factors:
         raise FileFormatError(
             "its arrays are not part_0_factor_0, part_0_factor_1 and so on, as many for each part"

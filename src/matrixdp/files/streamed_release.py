@@ -60,12 +60,14 @@ def release_npy(
         If the disk fills up; the target is untouched.
     """
     origin, path = Path(source), Path(target)
+    # Everything is checked before the draw; see `write_noisy_npy` for the numbers themselves.
     scale = _independent_scale(mechanism)
     layout = _checked_layout(mechanism, origin, path)
     guarantee, beside = mechanism.guarantee, statement_path(path)
     for made in (path, beside):
         check_target(made, force=force)
     with hidden_beside(path) as hidden:
+        # Errors mention the target and not the hidden file, which means nothing to the user.
         digest = write_noisy_npy(
             origin, hidden, path, scale, ReleaseKey.generate(), advance=advance
         )
@@ -113,6 +115,7 @@ def _checked_layout(mechanism: Mechanism, source: Path, target: Path) -> NpyLayo
         raise InvalidParameterError(
             f"{source} has shape {layout.shape}: it must have two axes and not be empty"
         )
+    # The mechanism never sees the matrix, so what its release would check is checked here.
     shape = (layout.shape[0], layout.shape[1])
     mechanism.sensitivity.check_shape(shape)
     mechanism.covariance.check_shape(shape)

@@ -58,6 +58,7 @@ class RangesRecord(_FactorKind, frozen=True, tag="Ranges"):
 class DenseRecord(_FactorKind, frozen=True, tag="Dense"):
     """A `Dense` factor: the name of the array that holds its matrix."""
 
+    # A name and not the numbers: JSON would be several times larger, and slower to read.
     array: str
 
 
@@ -109,6 +110,7 @@ def workload_of(terms: list[list[FactorRecord]], arrays: Mapping[str, NDArray[An
     MatrixDPError
         If the factors do not make a workload.
     """
+    # Exactly the arrays that are used, each once: nothing that is not part of the workload.
     used = [factor.array for term in terms for factor in term if isinstance(factor, DenseRecord)]
     if sorted(used) != sorted(arrays):
         raise FileFormatError(
@@ -119,6 +121,7 @@ def workload_of(terms: list[list[FactorRecord]], arrays: Mapping[str, NDArray[An
 
 
 def _product(factors: list[Factor]) -> Workload:
+    # As it was made: a single factor is not wrapped, which its repr would not show anyway.
     return factors[0] if len(factors) == 1 else Product(factors)
 
 

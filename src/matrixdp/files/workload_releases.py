@@ -53,6 +53,7 @@ __all__ = [
     "save_workload_release",
 ]
 
+# Names of arrays; all others belong to the strategy.
 _MEASUREMENTS = "measurements"
 _QUERIES = "queries_"
 
@@ -78,6 +79,7 @@ def save_workload_release(
     """Write a workload release and its statement; see `WorkloadRelease.save`."""
     target = Path(path)
     check_archive_target(target, force=force)
+    # Raises for workloads that cannot be saved, before anything is written.
     terms, matrices = recorded_workload(release.workload)
     data = packed_arrays(
         {
@@ -114,6 +116,7 @@ def load_workload_release(path: str | PathLike[str]) -> WorkloadRelease:
         release = _proven(arrays, statement)
     except MatrixDPError as error:
         raise FileFormatError(f"{source} does not prove its guarantee ({error})") from error
+    # What people read must be what was proven.
     said = (statement.noise, statement.in_words, statement.workload_in_words)
     if said != (NOISE_VERSION, str(release.guarantee), repr(release.workload)):
         raise FileFormatError(
@@ -130,6 +133,7 @@ def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> Wo
     where `Release` and `WorkloadRelease` are made.
     """
     strategy, workload = _strategy_and_workload(arrays, statement)
+    # Only these kinds of sets and noise are made by the mechanism, and only these can be stated.
     covariance = Isotropic(statement.covariance.scale)
     ball = statement.sensitivity
     release = WorkloadRelease(
@@ -143,6 +147,7 @@ def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> Wo
         workload=workload,
         strategy=strategy,
     )
+    # Not a matter of privacy: without this, answers would be wrong without a word.
     workload.check_answerable()
     check_answers(workload, strategy)
     return release
@@ -168,6 +173,7 @@ def _checked_measurements(
 ) -> NDArray[np.float64]:
     """Return one column of numbers that exact noise of a covariance can have left."""
     values = arrays.get(_MEASUREMENTS)
+    # float64 exactly: other types have other grids, and integers would be converted silently.
     if values is None or values.dtype != np.float64 or values.ndim != 2:
         raise FileFormatError("its measurements are not a matrix of float64")
     if not can_be_released(values, covariance):

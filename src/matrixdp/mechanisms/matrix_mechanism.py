@@ -109,6 +109,7 @@ class MatrixMechanism:
             )
         check_budget(budget)
         relation = checked_neighbouring(neighbouring)
+        # Before the search, which may take minutes.
         workload.check_answerable()
         if strategy is None:
             strategy = optimal_strategy(workload, neighbouring=relation).strategy
@@ -177,6 +178,7 @@ class MatrixMechanism:
         InvalidParameterError, ShapeError
             Before anything is drawn.
         """
+        # `measure`, not `apply`: its products are compensated, which the sensitivity counts on.
         exact = self.strategy.measure(self._checked(histogram)).reshape(-1, 1)
         return WorkloadRelease(
             measurements=self._noise.release(exact, key=key),
@@ -196,6 +198,7 @@ class MatrixMechanism:
 
     def _checked(self, histogram: ArrayLike) -> FloatArray:
         counts: Any = self.workload.checked_cells(histogram)
+        # The bound on rounding holds for whole counts of at most 2**30 records, whose sum is exact.
         whole = bool(np.all((counts >= 0.0) & (counts == np.rint(counts))))
         if not whole or not float(np.sum(counts)) <= LARGEST_TOTAL:
             raise InvalidParameterError(

@@ -54,16 +54,20 @@ class WorkloadRelease:
     def __post_init__(self) -> None:
         """Raise if the measurements do not prove a guarantee for this strategy."""
         stated = self.sensitivity
+        # Least squares weighs all measurements alike, which is right for equal noise only.
         if not isinstance(self.measurements.covariance, Isotropic):
             raise InvalidParameterError(
                 f"measurements has {type(self.measurements.covariance).__name__} noise: measure "
                 "with a MatrixMechanism, whose noise is Isotropic"
             )
+        # The number of measurements says nothing about privacy, but everything about answers.
         if self.measurements.shape != (self.strategy.shape[0], 1):
             raise ShapeError(
                 f"measurements has shape {self.measurements.shape}: the strategy makes "
                 f"{self.strategy.shape[0]} measurements, in one column"
             )
+        # Computed here, never read: it is the one number that the whole guarantee rests on. The
+        # strategy remembers it, so a release in memory does not pay twice.
         needed = measured_sensitivity(self.strategy, stated.neighbouring)
         if not needed <= stated.bound:
             raise InvalidParameterError(
@@ -139,6 +143,7 @@ class WorkloadRelease:
         >>> again.guarantee == mechanism.guarantee
         True
         """
+        # Late: files/ is above mechanisms/, and imports this class.
         from matrixdp.files.workload_releases import save_workload_release  # noqa: PLC0415
 
         save_workload_release(self, path, force=force)
@@ -173,6 +178,8 @@ def measured_sensitivity(strategy: Strategy | StackedStrategy, neighbouring: Nei
     It covers the measurements as floats: what one record changes, and the rounding of both sides
     over at most 2**30 records.
     """
+    # Twice, because the measurements of both neighbours are rounded.
     rounding = 2.0 * strategy.measurement_error * LARGEST_TOTAL
     exact = strategy.sensitivity(neighbouring)
+    # The factor covers the rounding of this line, four operations of 2**-53 each.
     return (exact + rounding * strategy.rounded_norm) * (1.0 + 2.0**-50)

@@ -18,7 +18,7 @@ __all__ = ["nonnegative_estimate", "whole_counts"]
 
 FloatArray = NDArray[np.float64]
 
-# Beyond this the dense decompositions, of cubic cost, are slower than the search.
+# The exact solution takes dense decompositions, of cubic cost.
 _MOST_CELLS_SOLVED = 2048
 
 
@@ -59,6 +59,7 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
         solved = nearest_nonnegative(strategy.written_out(), release.estimate)
         if solved is not None:
             return solved
+        # Without full column rank the exchanges may not end; the search copes with that.
     noise = release.measurements.noise_scale
     return searched_nonnegative(strategy, release.estimate, noise)
 

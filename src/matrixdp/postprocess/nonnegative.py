@@ -18,7 +18,7 @@ __all__ = ["BoolArray", "Trial", "exchanged", "nearest_nonnegative"]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-# A few dozen are typical. More only happen without full column rank, where there may be no end.
+# Far fewer are usual. Without full column rank there may be no end.
 _MOST_EXCHANGES = 100
 # How many full exchanges in a row may fail to reduce the number of infeasible entries. After that
 # single entries are exchanged, which is slow but ends. Kim and Park recommend 3.

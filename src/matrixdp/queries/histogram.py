@@ -46,6 +46,7 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
     """
     members = members_of(dimensions, "dimensions", "the numbers of cells, such as [3, 2]")
     sizes = tuple(positive_integer(size, "dimensions") for size in members)
+    # Python integers, which do not overflow.
     if not sizes or not math.prod(sizes) <= LARGEST_HISTOGRAM:
         raise InvalidParameterError(
             f"dimensions={sizes} must have from 1 to {LARGEST_HISTOGRAM} cells: merge cells"
@@ -57,6 +58,7 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
         raise ShapeError(
             f"records has shape {array.shape}: pass one row per record and {len(sizes)} columns"
         )
+    # Column by column: unsigned integers become signed ones, which ravel_multi_index wants.
     columns = [np.asarray(array[:, place], dtype=np.int64) for place in range(len(sizes))]
     for place, (column, size) in enumerate(zip(columns, sizes, strict=True)):
         # Not even the place of the record is shown: the message may end up in a public log.
