@@ -23,7 +23,7 @@ from matrixdp import (
     SymmetricBall,
 )
 from matrixdp.baselines.classic import ClassicGaussian
-from matrixdp.covariance import Covariance
+from matrixdp.covariance import Covariance, Diagonal
 from matrixdp.errors import FileFormatError, ShapeError, StorageError
 from matrixdp.files import atomic
 from matrixdp.files.streamed_release import release_npy
@@ -344,6 +344,9 @@ def test_files_in_parts_refuse_first(tmp_path: Path) -> None:
         release_npy(MECHANISMS["directional"], source, target)
     with pytest.raises(ValueError, match="3 rows"):
         release_npy(MECHANISMS["rows"], source, target)
+    mirrored = IMGM(SymmetricBall(1.0, neighbouring="replace"), BUDGET, Diagonal([[9.0]]))
+    with pytest.raises(InvalidParameterError, match="SymmetricBall"):
+        release_npy(mirrored, source, target)
     np.save(source, np.zeros(3))
     with pytest.raises(InvalidParameterError, match="two axes"):
         release_npy(MECHANISMS["ball"], source, target)

@@ -337,6 +337,9 @@ def test_a_release_by_hand_proves_its_strategy() -> None:
         return WorkloadRelease(**(parts | changes))
 
     assert by_hand().guarantee == release.guarantee
+    for name in ("measurements", "workload", "strategy"):
+        with pytest.raises(InvalidParameterError, match=f"{name} is a str"):
+            by_hand(**{name: "x"})
     with pytest.raises(InvalidParameterError, match="states a sensitivity"):
         by_hand(strategy=Strategy([1.001 * release.strategy.factors[0]]))
     with pytest.raises(ShapeError, match="4 measurements"):

@@ -190,11 +190,12 @@ def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> R
     # Only directional noise has a floor.
     floor: dict[str, Any] = {} if statement.floor is None else {"floor": statement.floor}
     try:
+        claimed = guarantee_of(statement.guarantee)
         release = Release(
             value=array,
             sensitivity=sensitivity_of(statement.sensitivity),
             covariance=covariance_of(statement.covariance),
-            guarantee=guarantee_of(statement.guarantee),
+            guarantee=claimed,
             mechanism=statement.mechanism,
             **floor,
         )
@@ -202,7 +203,7 @@ def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> R
         raise FileFormatError(
             f"{beside} does not prove its guarantee, or was altered ({error})"
         ) from error
-    if (statement.noise, statement.in_words) != (NOISE_VERSION, str(release.guarantee)):
+    if (statement.noise, statement.in_words) != (NOISE_VERSION, str(claimed)):
         raise FileFormatError(
             f"{beside} was altered: noise or in_words is not what the guarantee rests on"
         )

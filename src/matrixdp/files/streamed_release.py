@@ -16,6 +16,7 @@ from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.proof import check_proven
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.sets import SymmetricBall
 
 __all__ = ["release_npy"]
 
@@ -106,6 +107,11 @@ def _independent_scale(mechanism: Mechanism) -> object:
 
 def _checked_layout(mechanism: Mechanism, source: Path, target: Path) -> NpyLayout:
     """Return the layout of a file that can be released in parts, or raise if it is not one."""
+    if isinstance(mechanism.sensitivity, SymmetricBall):
+        raise InvalidParameterError(
+            "a SymmetricBall is about symmetric matrices, which cannot be told in parts: load the "
+            "matrix and use mechanism.release"
+        )
     if target.suffix != ".npy":
         raise InvalidParameterError(f"{target} does not end in .npy: name such a file")
     if not source.is_file():

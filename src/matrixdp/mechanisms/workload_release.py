@@ -27,7 +27,8 @@ class WorkloadRelease:
 
     Made by `MatrixMechanism.release`. The measurements carry all of the privacy; the estimate and
     the answers are post-processing of them. The answers are consistent: they are those of one
-    histogram, the estimate. One whose measurements do not prove their guarantee cannot exist.
+    histogram, the estimate. One whose measurements do not prove their guarantee cannot exist; that
+    they really were made by this strategy and got that noise is what the mechanism vouches for.
 
     Attributes
     ----------
@@ -53,6 +54,15 @@ class WorkloadRelease:
 
     def __post_init__(self) -> None:
         """Raise if the measurements do not prove a guarantee for this strategy."""
+        for name, part, kind in (
+            ("measurements", self.measurements, Release),
+            ("workload", self.workload, Workload),
+            ("strategy", self.strategy, Strategy | StackedStrategy),
+        ):
+            if not isinstance(part, kind):
+                raise InvalidParameterError(
+                    f"{name} is a {type(part).__name__}: take it from MatrixMechanism.release"
+                )
         stated = self.sensitivity
         # Least squares weighs all measurements alike, which is right for equal noise only.
         if not isinstance(self.measurements.covariance, Isotropic):
