@@ -201,6 +201,8 @@ def nearly(values: Any) -> Any:
         (edit(workload=[[{"kind": "Prefix", "size": 0}]]), "size=0"),
         (edit(workload=[[{"kind": "Prefix", "size": "5"}]]), r"\$.workload"),
         (edit(workload=[[{"kind": "Prefix", "size": 5, "longest": 2}]]), "longest"),
+        (edit(workload=[[{"kind": "Prefix", "size": 8000}] * 3]), "merge their cells"),
+        (forge(factor_0=np.ones((1, 200_000))), "laid out as"),
         (edit(workload=[]), "empty"),
         (edit(workload=[[]]), "empty"),
         # another guarantee

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.covariance import Isotropic
-from matrixdp.errors import FileFormatError, MatrixDPError
+from matrixdp.errors import FileFormatError, MatrixDPError, ShapeError
 from matrixdp.files.array_archive import (
     check_archive_target,
     packed_arrays,
@@ -148,7 +148,6 @@ def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> Wo
         strategy=strategy,
     )
     # Not a matter of privacy: without this, answers would be wrong without a word.
-    workload.check_answerable()
     check_answers(workload, strategy)
     return release
 
@@ -165,7 +164,15 @@ def _strategy_and_workload(
     }
     stacked = any(name.startswith("part_") for name in others)
     strategy = stack_of_arrays(others) if stacked else product_of_arrays(others)
-    return strategy, workload_of(statement.workload, queries)
+    workload = workload_of(statement.workload, queries)
+    # Sizes first: the sensitivity of a strategy that nobody could have measured may take forever.
+    workload.check_answerable()
+    if strategy.dimensions not in (workload.dimensions, (workload.cells,)):
+        raise ShapeError(
+            f"its strategy is for cells laid out as {strategy.dimensions} and its workload for "
+            f"{workload.dimensions}"
+        )
+    return strategy, workload
 
 
 def _checked_measurements(
