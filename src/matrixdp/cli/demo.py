@@ -50,6 +50,7 @@ def demo(
     """Release a real matrix with exact noise, and show what exact calibration saves."""
     folder.mkdir(parents=True, exist_ok=True)
     target, figure = folder / "second_moments.csv", folder / "second_moments.png"
+    # Results of an earlier demo are replaced; anything else in their place is an error, now.
     for made in (target, statement_path(target), figure):
         check_target(made, force=True)
     truth = _second_moments(_monthly_returns())
@@ -66,6 +67,7 @@ def demo(
 
 def _monthly_returns() -> FloatArray:
     """Return the log returns of seven stocks and indices, one row a month, clipped to a norm."""
+    # Late, because matplotlib takes a second to load.
     from matplotlib import cbook  # noqa: PLC0415
 
     text = Path(str(cbook.get_sample_data("Stocks.csv", asfileobj=False))).read_text("utf-8")

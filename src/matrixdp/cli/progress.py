@@ -15,6 +15,7 @@ def progress_bar(total: int, description: str) -> Iterator[Callable[[int], None]
 
     Nothing is shown if standard error is not a terminal, so that logs stay readable.
     """
+    # Not on standard output, which belongs to the result.
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(description, total=total)

@@ -38,6 +38,7 @@ def check_distinct(target: Path, inputs: list[Path]) -> None:
     for path in inputs:
         if path.is_dir():
             raise InvalidParameterError(f"{path} is a folder: name a file in it")
+    # An input may come with a statement, and a target always does.
     read = [file for path in inputs for file in (path, statement_path(path))]
     check_inputs_survive([target, statement_path(target)], read)
 
@@ -45,6 +46,7 @@ def check_distinct(target: Path, inputs: list[Path]) -> None:
 @contextmanager
 def search_status() -> Iterator[Callable[[int, float], None]]:
     """Show on a terminal how the gap closes; the function that is yielded takes steps and gap."""
+    # On standard error, and only there, so that --json stays one JSON object.
     console = Console(stderr=True)
     with console.status("optimising") as status:
 

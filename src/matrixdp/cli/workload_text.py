@@ -26,6 +26,7 @@ WORKLOAD_HELP = (
     "prefix:N, ranges:N, ranges:N:LONGEST, identity:N, total:N or a matrix file, in double quotes "
     "if its name holds * or +; * between attributes, + between parts."
 )
+# Those that a size alone describes.
 _KINDS: dict[str, type[Identity | Total | Prefix]] = {
     "identity": Identity,
     "total": Total,
@@ -101,6 +102,7 @@ def _factor(text: str) -> Factor:
     if path is not None:
         try:
             with path.open("rb") as file:
+                # Queries are public, so rounding their decimals costs no privacy.
                 return Dense(read_matrix(file, path.suffix, str(path)).array)
         except FileNotFoundError:
             raise FileFormatError(f"{path} does not exist: name a file with a matrix") from None

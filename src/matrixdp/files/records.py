@@ -63,14 +63,14 @@ class GuaranteeRecord(Record, frozen=True):
     delta: float
     mu: float
     neighbouring: Neighbouring
-    records: int
+    records: int  # in how many records the data sets may differ: 1 for every release
 
 
 class DigestRecord(Record, frozen=True):
     """The name and the digest of the file that a statement belongs to."""
 
-    name: str
-    sha256: str
+    name: str  # when it was saved; files may be renamed, so it is not compared
+    sha256: str  # 64 hexadecimal digits
 
 
 class FrobeniusBallRecord(_Kind, frozen=True, tag="FrobeniusBall"):
@@ -117,12 +117,13 @@ class SymmetricIsotropicRecord(_Kind, frozen=True, tag="SymmetricIsotropic"):
 class DiagonalRecord(_Kind, frozen=True, tag="Diagonal"):
     """A `Diagonal` covariance."""
 
-    scales: Rows
+    scales: Rows  # of shape (m, n), (m, 1), (1, n) or (1, 1)
 
 
 class KroneckerRecord(_Kind, frozen=True, tag="Kronecker"):
     """A `Kronecker` covariance."""
 
+    # The covariances themselves, not factors of them: factors are not unique.
     row_covariance: Rows
     column_covariance: Rows
 

@@ -91,6 +91,7 @@ def save_strategy(
         gap=stated_gap(optimum.certificate),
         file=DigestRecord(target.name, hashlib.sha256(data).hexdigest()),
     )
+    # The statement first, as with releases: there are never matrices that nobody can check.
     write_all([(statement_path(target), encoded(statement)), (target, data)], force=force)
 
 

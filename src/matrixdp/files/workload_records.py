@@ -52,7 +52,7 @@ class RangesRecord(_FactorKind, frozen=True, tag="Ranges"):
     """`Ranges`."""
 
     size: int
-    longest: int
+    longest: int  # equal to the size if all ranges are asked
 
 
 class DenseRecord(_FactorKind, frozen=True, tag="Dense"):

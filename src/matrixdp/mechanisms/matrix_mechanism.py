@@ -120,12 +120,14 @@ class MatrixMechanism:
                 f"strategy is a {type(strategy).__name__}: pass a Strategy, for instance "
                 "optimal_strategy(..).strategy"
             )
+        # The dataclass is frozen: what was proven for a mechanism stays true of it.
         object.__setattr__(self, "workload", workload)
         object.__setattr__(self, "budget", budget)
         object.__setattr__(self, "neighbouring", relation)
         object.__setattr__(self, "strategy", strategy)
         _ = self.sensitivity  # raises here rather than at the first release
 
+    # Calibration and noise are those of IMGM; this class only chooses what is measured.
     @cached_property
     def _noise(self) -> IMGM:
         return IMGM(self.sensitivity, self.budget)
@@ -192,6 +194,7 @@ class MatrixMechanism:
         Nothing simulated can become a release.
         """
         exact = self.strategy.measure(self._checked(histogram))
+        # Float noise, which protects nothing; hence not a WorkloadRelease but a SimulatedValue.
         noisy = simulate_noise(exact.reshape(-1, 1), self.covariance.scale, generator).array
         answers = self.workload.apply(self.strategy.reconstruct(noisy))
         return SimulatedValue(array=answers, scale=self.standard_errors())

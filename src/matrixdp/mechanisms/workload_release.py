@@ -104,11 +104,13 @@ class WorkloadRelease:
     @cached_property
     def estimate(self) -> FloatArray:
         """The least-squares estimate of the histogram, one number for each cell."""
+        # All noise has one scale, so plain least squares has the least variance (Gauss, Markov).
         return self.strategy.reconstruct(np.asarray(self.measurements.value))
 
     @cached_property
     def answers(self) -> FloatArray:
         """The answer to each query, in the workload's order."""
+        # Through one histogram, so that sums of answers are the answers of sums.
         return self.workload.apply(self.estimate)
 
     def standard_errors(self) -> FloatArray:
