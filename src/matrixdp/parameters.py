@@ -161,7 +161,7 @@ def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
         raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
     if isinstance(value, bool | np.bool_):
         if not bools:
-            raise InvalidParameterError(f"{name} holds {value!r}: pass numbers, not truth values")
+            raise InvalidParameterError(f"{name} holds truth values: pass numbers")
     elif isinstance(value, int | np.integer):
         _check_exact(int(value), name)
     elif isinstance(value, list | tuple | range):

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from matrixdp import MatrixMechanism, WorkloadRelease
 from matrixdp.cli.main import main
 from matrixdp.cli.workload_text import read_workload
-from matrixdp.files.answers import load_answers
+from matrixdp.errors import CalibrationError
+from matrixdp.files.matrices import read_matrix
 from matrixdp.files.strategies import load_strategy, save_strategy
-from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
 from matrixdp.workloads import (
     Certificate,
     OptimalStrategy,
@@ -54,9 +55,9 @@ def test_optimise_saves_what_the_others_read(capsys: pytest.CaptureFixture[str])
     assert errors["optimal"] == pytest.approx(found["rmse"])
     assert errors["SVD bound"] < errors["lower bound"] <= errors["optimal"] < errors["wavelet"]
     assert set(errors) >= {"identity", "direct", "hierarchical", "wavelet"}
-    answer = ["workload", "answer", "counts.npy", "out.npy", *PREFIX, *BUDGET]
+    answer = ["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]
     assert main([*answer, "--strategy", "s.npz"]) == 0
-    assert np.load("out.npy").shape == (16, 1)
+    assert WorkloadRelease.load("out.npz").answers.shape == (16,)
 
 
 def test_where_no_bound_is_known_there_is_no_gap(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,26 +77,65 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hierarchical" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("target", ["out.npy", "out.npz", "out.csv"])
-def test_answers_and_their_statement(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["workload", "answer", "counts.npy", target, *PREFIX, *BUDGET, "--json"]) == 0
+def test_a_release_and_its_statement(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    statement = json.loads(Path(f"{target}.json").read_text())
-    assert load_answers(target).guarantee.epsilon == 1.0
+    statement = json.loads(Path("out.npz.json").read_text())
+    release = WorkloadRelease.load("out.npz")
+    assert release.guarantee.epsilon == 1.0
+    assert repr(release.workload) == "Prefix(16)"
     assert statement["guarantee"]["epsilon"] == said["epsilon"] == 1.0
-    assert statement["file"]["sha256"] == hashlib.sha256(Path(target).read_bytes()).hexdigest()
-    assert said["expected_rmse"] == statement["expected_rmse"] < 10
-    assert said["post_processing"] == statement["post_processing"] == []
-    rounded = ["workload", "answer", "counts.npy", target, *PREFIX, *BUDGET, "--whole"]
-    assert main([*rounded, "--force", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["post_processing"] == ["whole"]
+    assert statement["file"]["sha256"] == hashlib.sha256(Path("out.npz").read_bytes()).hexdigest()
+    assert said["expected_rmse"] < 10
+    assert said["expected_rmse"] == pytest.approx(
+        math.sqrt(float(np.mean(release.standard_errors() ** 2)))
+    )
+    again = ["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]
+    assert main(again) == 2
+    assert "exists" in capsys.readouterr().err
+    assert main([*again, "--force"]) == 0
+    told = capsys.readouterr().err
+    assert "wrote out.npz and out.npz.json" in told
+    assert "matrixdp workload export out.npz" in told
+
+
+def test_a_part_is_spent_exactly(capsys: pytest.CaptureFixture[str]) -> None:
+    mu = "0.123456789012345"
+    spend = [*PREFIX, "--mu", mu, "--delta", "1e-6", "--json"]
+    assert main(["workload", "answer", "counts.npy", "out.npz", *spend]) == 0
+    assert json.loads(capsys.readouterr().out)["mu"] <= float(mu)
+    assert WorkloadRelease.load("out.npz").guarantee.mu == pytest.approx(float(mu), rel=1e-12)
+    assert main(["workload", "answer", "counts.npy", "two.npz", *spend, "--epsilon", "1"]) == 2
+    assert "exactly one of --epsilon and --mu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["answers.csv", "answers.npy"])
+def test_an_export_is_plain_numbers(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
+    capsys.readouterr()
+    assert main(["workload", "export", "out.npz", target]) == 0
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "without a certificate" in output.err
+    assert "out.npz.json" in output.err
+    assert not Path(f"{target}.json").exists()
+    with Path(target).open("rb") as file:
+        written = read_matrix(file, Path(target).suffix, target).array
+    np.testing.assert_array_equal(written.ravel(), WorkloadRelease.load("out.npz").answers)
+    assert main(["workload", "export", "out.npz", target]) == 2
+    assert "exists" in capsys.readouterr().err
+    assert main(["workload", "export", "out.npz", target, "--whole", "--force", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["whole"], said["non_negative"], said["epsilon"]) == (True, False, 1.0)
 
 
 def test_a_matrix_of_queries_and_several_attributes() -> None:
     queries = ["--workload", "queries.npy", "--neighbouring", "replace"]
-    assert main(["workload", "answer", "counts.npy", "out.npy", *queries, *BUDGET]) == 0
+    assert main(["workload", "answer", "counts.npy", "out.npz", *queries, *BUDGET]) == 0
+    assert WorkloadRelease.load("out.npz").answers.shape == (16,)
     union = ["--workload", "prefix:4*total:4 + identity:4*ranges:4:2", "--neighbouring", "replace"]
-    assert main(["workload", "answer", "counts.csv", "two.csv", *union, *BUDGET]) == 0
+    assert main(["workload", "answer", "counts.csv", "two.npz", *union, *BUDGET]) == 0
+    assert main(["workload", "export", "two.npz", "two.csv"]) == 0
     assert len(Path("two.csv").read_text().splitlines()) == 4 + 4 * 7
 
 
@@ -105,12 +145,15 @@ def test_a_matrix_of_queries_and_several_attributes() -> None:
 def test_a_file_of_any_name_can_be_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(name, np.tril(np.ones((16, 16))))
     quoted = ["--workload", f'total:16 + "{name}"', "--neighbouring", "add-remove"]
-    assert main(["workload", "answer", "counts.npy", "out.npy", *quoted, *BUDGET]) == 0
-    assert np.load("out.npy").shape == (17, 1)
-    before = Path(name).read_bytes()
-    assert main(["workload", "answer", "counts.npy", name, *quoted, *BUDGET, "--force"]) == 2
+    assert main(["workload", "answer", "counts.npy", "out.npz", *quoted, *BUDGET]) == 0
+    assert WorkloadRelease.load("out.npz").answers.shape == (17,)
+    archive = name.replace(".npy", ".npz")
+    np.savez(archive, np.tril(np.ones((16, 16))))
+    quoted[1] = quoted[1].replace(name, archive)
+    before = Path(archive).read_bytes()
+    assert main(["workload", "answer", "counts.npy", archive, *quoted, *BUDGET, "--force"]) == 2
     assert "which is read" in capsys.readouterr().err
-    assert Path(name).read_bytes() == before
+    assert Path(archive).read_bytes() == before
 
 
 def test_the_error_is_known_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,22 +165,45 @@ def test_the_error_is_known_before_anything_is_drawn(monkeypatch: pytest.MonkeyP
         return draw(mechanism, counts)
 
     monkeypatch.setattr(MatrixMechanism, "release", release)
-    assert main(["workload", "answer", "counts.npy", "out.npy", *PREFIX, *BUDGET]) == 0
+    assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
     assert drawn == [True]
 
 
 @pytest.mark.parametrize(
-    ("source", "target"), [("counts.npy", "./counts.npy"), ("link.npy", "counts.npy")]
+    ("source", "target"),
+    [
+        ("counts.npz", "counts.npz"),
+        ("counts.npz", "./counts.npz"),
+        ("link.npz", "counts.npz"),
+        ("counts.npz", "link.npz"),
+        ("counts.npz", "hard.npz"),
+        ("linked/counts.npz", "counts.npz"),
+    ],
 )
-def test_the_input_is_never_replaced(source: str, target: str, folder: Path) -> None:
-    (folder / "link.npy").symlink_to("counts.npy")
-    before = Path("counts.npy").read_bytes()
+def test_the_input_is_never_replaced(
+    source: str, target: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez("counts.npz", np.full((16, 1), 20))
+    (folder / "link.npz").symlink_to("counts.npz")
+    (folder / "hard.npz").hardlink_to("counts.npz")
+    (folder / "linked").symlink_to(".")
+    before = Path("counts.npz").read_bytes()
     assert main(["workload", "answer", source, target, *PREFIX, *BUDGET, "--force"]) == 2
-    assert Path("counts.npy").read_bytes() == before
+    assert "which is read" in capsys.readouterr().err
+    assert Path("counts.npz").read_bytes() == before
+
+
+def test_strategies_and_releases_are_never_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workload", "optimise", *PREFIX, "--output", "s.npz"]) == 0
     saved = ["--strategy", "s.npz", "--force"]
     assert main(["workload", "answer", "counts.npy", "s.npz", *PREFIX, *BUDGET, *saved]) == 2
     assert load_strategy("s.npz").workload == "Prefix(16)"
+    assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
+    Path("answers.csv").symlink_to("out.npz")
+    capsys.readouterr()
+    assert main(["workload", "export", "out.npz", "answers.csv", "--force"]) == 2
+    assert "which is read" in capsys.readouterr().err
+    WorkloadRelease.load("out.npz")
 
 
 @pytest.mark.parametrize("target", ["queries.npz", "./queries.npz", "link.npz"])
@@ -155,13 +221,31 @@ def test_files_of_queries_are_never_replaced(
     assert Path("queries.npz").read_bytes() == before
 
 
-def test_post_processing() -> None:
-    options = [*PREFIX, *BUDGET, "--nonnegative", "--whole"]
-    assert main(["workload", "answer", "counts.npy", "out.npy", *options]) == 0
-    answers = np.load("out.npy").ravel()
-    np.testing.assert_array_equal(answers, np.rint(answers))
-    assert np.all(np.diff(answers) >= 0)
-    assert load_answers("out.npy").post_processing == ("non-negative", "whole")
+def test_post_processing_can_be_repeated() -> None:
+    assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
+    for options in (["--non-negative", "--whole"], ["--whole"], ["--non-negative"], []):
+        assert main(["workload", "export", "out.npz", "a.npy", *options, "--force"]) == 0
+        answers = np.load("a.npy").ravel()
+        if "--whole" in options:
+            np.testing.assert_array_equal(answers, np.rint(answers))
+        if "--non-negative" in options:
+            assert np.all(np.diff(answers) >= 0)
+        if not options:
+            np.testing.assert_array_equal(answers, WorkloadRelease.load("out.npz").answers)
+
+
+def test_post_processing_that_fails_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise CalibrationError("it did not converge")
+
+    assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr("matrixdp.postprocess.counts.nonnegative_estimate", fail)
+    assert main(["workload", "export", "out.npz", "a.csv", "--non-negative"]) == 2
+    assert "did not converge" in capsys.readouterr().err
+    assert not Path("a.csv").exists()
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
@@ -228,30 +312,31 @@ def test_large_unions_are_answered_by_stacks(capsys: pytest.CaptureFixture[str])
     errors = json.loads(capsys.readouterr().out)["rmse"]
     assert errors["s.npz"] == pytest.approx(expected)
     assert errors["s.npz"] < min(errors["direct"], errors["identity"])
-    options = [*LARGE, *BUDGET, "--strategy", "s.npz", "--nonnegative"]
-    assert main(["workload", "answer", "many.npy", "out.npy", *options]) == 0
-    assert "not" not in capsys.readouterr().err
-    saved = load_answers("out.npy")
-    assert saved.post_processing == ("non-negative",)
-    assert saved.answers[49] == pytest.approx(saved.answers[-1], abs=1e-6)
+    options = [*LARGE, *BUDGET, "--strategy", "s.npz"]
+    assert main(["workload", "answer", "many.npy", "out.npz", *options]) == 0
+    assert main(["workload", "export", "out.npz", "a.npy", "--non-negative"]) == 0
+    assert "not exact" not in capsys.readouterr().err
+    answers = np.load("a.npy").ravel()
+    assert answers[49] == pytest.approx(answers[-1], abs=1e-6)
     swapped = ["--workload", "total:50*prefix:60 + prefix:50*total:60"]
     options = [*swapped, "--neighbouring", "add-remove", *BUDGET, "--strategy", "s.npz"]
-    assert main(["workload", "answer", "many.npy", "other.npy", *options]) == 2
+    assert main(["workload", "answer", "many.npy", "other.npz", *options]) == 2
     assert "does not answer" in capsys.readouterr().err
 
 
-def test_answers_of_a_search_without_end_are_written_and_told(
+def test_answers_of_a_search_without_end_come_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save("many.npy", np.full((50, 60), 3))
     save_stack()
     monkeypatch.setattr("matrixdp.workloads.strategies.stacked._MOST_ITERATIONS", 3)
     options = [*LARGE, *BUDGET, "--strategy", "s.npz", "--json"]
-    assert main(["workload", "answer", "many.npy", "out.npy", *options]) == 0
+    assert main(["workload", "answer", "many.npy", "out.npz", *options]) == 0
+    assert main(["workload", "export", "out.npz", "a.npy", "--json"]) == 0
     told = capsys.readouterr().err
     assert "matrixdp: the least-squares estimate is not exact" in told
     assert told.count("\n") == 1
-    assert load_answers("out.npy").answers.shape == (110,)
+    assert np.load("a.npy").shape == (110, 1)
 
 
 @pytest.mark.parametrize(
@@ -276,11 +361,11 @@ def test_answers_of_a_search_without_end_are_written_and_told(
         (["optimise", *PREFIX, "--output", "s.txt"], "s.txt"),
         (["optimise", *PREFIX, "--output", "no/s.npz"], "no/s.npz"),
         (["evaluate", *PREFIX, "--strategy", "no.npz"], "no.npz"),
-        (["answer", "no.npy", "out.npy", *PREFIX, *BUDGET], "no.npy"),
-        (["answer", "counts.txt", "out.npy", *PREFIX, *BUDGET], "counts.txt"),
-        (["answer", "counts.npy", "out.txt", *PREFIX, *BUDGET], ".txt"),
-        (["answer", "counts.npy", "queries.npy", *PREFIX, *BUDGET], "exists"),
-        (["answer", "counts.npy", "counts.npy", *PREFIX, *BUDGET, "--force"], "which is read"),
+        (["answer", "no.npy", "out.npz", *PREFIX, *BUDGET], "no.npy"),
+        (["answer", "counts.txt", "out.npz", *PREFIX, *BUDGET], "counts.txt"),
+        (["answer", "counts.npy", "out.npy", *PREFIX, *BUDGET], "does not end in .npz"),
+        (["answer", "counts.npy", "objects.npz", *PREFIX, *BUDGET], "exists"),
+        (["answer", "counts.npy", "taken.npz", *PREFIX, *BUDGET], "taken.npz.json exists"),
         (["optimise", *MANY, "add-remove"], "leave out attributes"),
         (["optimise", *MANY, "replace"], "leave out attributes"),
         (["evaluate", *MANY, "add-remove"], "leave out attributes"),
@@ -294,23 +379,30 @@ def test_answers_of_a_search_without_end_are_written_and_told(
         ),
         (["optimise", *PREFIX, "--output", "taken.npz"], "taken.npz.json exists"),
         (["evaluate", "--workload", "total:4", "--neighbouring", "replace"], "subtract"),
-        (["answer", "counts.csv", "out.npy", *PREFIX, *BUDGET], "16 cells"),
-        (["answer", "halves.npy", "out.npy", *PREFIX, *BUDGET], "whole numbers"),
-        (["answer", "counts.npy", "out.npy", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
-        (["answer", "counts.npy", "out.npy", *PREFIX], "--epsilon"),
-        (["answer", ".", "out.npy", *PREFIX, *BUDGET], "no known format"),
-        (["answer", "counts.npy", ".", *PREFIX, *BUDGET], "no known format"),
-        (["answer", "counts.npy", "out.npy", *PREFIX, *BUDGET, "--strategy", "."], "folder"),
-        (["answer", "counts.npy", "out.npy", *PREFIX, *BUDGET, "--strategy", "/"], "folder"),
+        (["answer", "counts.csv", "out.npz", *PREFIX, *BUDGET], "16 cells"),
+        (["answer", "halves.npy", "out.npz", *PREFIX, *BUDGET], "whole numbers"),
+        (["answer", "counts.npy", "out.npz", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
+        (["answer", "counts.npy", "out.npz", *PREFIX, "--delta", "1e-5"], "--epsilon"),
+        (["answer", "counts.npy", "out.npz", *PREFIX, "--epsilon", "1"], "--delta"),
+        (["answer", ".", "out.npz", *PREFIX, *BUDGET], "unknown format"),
+        (["answer", "counts.npy", ".", *PREFIX, *BUDGET], ".npz"),
+        (["export", "no.npz", "a.csv"], "no.npz is missing"),
+        (["export", "objects.npz", "a.csv"], "objects.npz.json is missing"),
+        (["export", ".", "a.csv"], "folder"),
+        (["export", "objects.npz", "a.npz"], "unknown format"),
+        (["export", "objects.npz", "no/a.csv"], "folder"),
+        (["answer", "counts.npy", "out.npz", *PREFIX, *BUDGET, "--strategy", "."], "folder"),
+        (["answer", "counts.npy", "out.npz", *PREFIX, *BUDGET, "--strategy", "/"], "folder"),
         (["evaluate", *PREFIX, "--strategy", "."], "folder"),
         (["optimise", *PREFIX, "--output", "."], ".npz"),
-        (["answer", "counts.npy", "out.npy", *PLANES, *BUDGET], "17247043584 queries"),
-        (["answer", "counts.npy", "out.npy", *CUBE, *BUDGET], "merge their cells"),
-        (["answer", "labelled.csv", "out.npy", *PREFIX, *BUDGET], "for matrixdp release alone"),
-        (["answer", "junk.npy", "out.npy", *PREFIX, *BUDGET], "junk.npy cannot be read"),
-        (["answer", "folder.npy", "out.npy", *PREFIX, *BUDGET], "folder.npy is a folder"),
+        (["answer", "counts.npy", "out.npz", *PLANES, *BUDGET], "17247043584 queries"),
+        (["answer", "counts.npy", "out.npz", *CUBE, *BUDGET], "merge their cells"),
+        (["answer", "labelled.csv", "out.npz", *PREFIX, *BUDGET], "matrixdp release"),
+        (["answer", "inexact.csv", "out.npz", *PREFIX, *BUDGET], "row 3, column 1"),
+        (["answer", "junk.npy", "out.npz", *PREFIX, *BUDGET], "junk.npy cannot be read"),
+        (["answer", "folder.npy", "out.npz", *PREFIX, *BUDGET], "folder.npy is a folder"),
         (["optimise", "--workload", "folder.npy", *REPLACE], "folder.npy is a folder: name"),
-        (["optimise", "--workload", "labelled.csv", *REPLACE], "for matrixdp release alone"),
+        (["optimise", "--workload", "labelled.csv", *REPLACE], "matrixdp release"),
         (["optimise", "--workload", "junk.npy", *REPLACE], "junk.npy cannot be read"),
         (["optimise", "--workload", "objects.npy", *REPLACE], "objects.npy cannot be read"),
         (["optimise", "--workload", "objects.npz", *REPLACE], "objects.npz cannot be read"),
@@ -325,6 +417,7 @@ def test_bad_input_writes_nothing(
     np.savez("objects.npz", np.array([[None]]))
     Path("junk.npy").write_text("junk")
     Path("labelled.csv").write_text("a,b\n1,2\n")
+    Path("inexact.csv").write_text("3\n3\n3.00000000000000000001\n" + 13 * "3\n")
     Path("folder.npy").mkdir()
     Path("taken.npz.json").write_text("{}")
     before = sorted(path.name for path in folder.iterdir())

@@ -1,5 +1,8 @@
 """Several files appear together or not at all, and what they replaced is not lost."""
 
+import errno
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ import pytest
 from matrixdp import InvalidParameterError, MatrixDPError
 from matrixdp.errors import StorageError
 from matrixdp.files import atomic
-from matrixdp.files.atomic import write_all
+from matrixdp.files.atomic import check_target, write_all
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -67,3 +70,56 @@ def test_files_get_their_names_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(atomic, "_give_name", give)
     write_all([(tmp_path / name, b"new") for name in "cab"])
     assert named == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_an_old_file_keeps_its_place_until_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
+) -> None:
+    (tmp_path / "a").write_text("old a")
+    copied: list[str] = []
+    real_copy = shutil.copyfile
+
+    def copy(source: Path, target: Path) -> None:
+        copied.append(Path(source).name)
+        real_copy(source, target)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    seen: list[str] = []
+    real = atomic._give_name
+
+    def give(fresh: Path, path: Path, *, force: bool) -> None:
+        seen.append((tmp_path / "a").read_text())
+        if path.name == "b":
+            raise StorageError("no")
+        real(fresh, path, force=force)
+
+    monkeypatch.setattr(atomic, "_give_name", give)
+    with pytest.raises(StorageError):
+        write_all([(tmp_path / name, b"new") for name in "ab"], force=True)
+    assert seen == ["old a", "new"]
+    assert contents(tmp_path) == {"a": b"old a"}
+    assert copied == ([] if links else ["a"])  # nothing is copied where a link will do
+
+
+def test_a_link_that_is_replaced_comes_back_as_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "a").symlink_to("precious")
+    refuse_name(monkeypatch, "b")
+    with pytest.raises(StorageError):
+        write_all([(tmp_path / name, b"new") for name in "ab"], force=True)
+    assert (tmp_path / "a").is_symlink()
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_names_that_no_system_allows(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError, match="not a valid file name"):
+        check_target(tmp_path / name, force=False)

@@ -66,7 +66,7 @@ def test_other_files_are_refused(paths: tuple[Path, Path], kind: str) -> None:
     damaged(source, kind)
     key = ReleaseKey.generate()
     with pytest.raises(FileFormatError, match=r"value\.npy"):
-        add_noise_to_npy(source, target, 1.0, key, progress=False)
+        add_noise_to_npy(source, target, 1.0, key)
     assert repr(key) == "ReleaseKey(unbound)"
     assert list(source.parent.iterdir()) == [source]
 
@@ -75,4 +75,4 @@ def test_other_files_are_refused(paths: tuple[Path, Path], kind: str) -> None:
 def test_other_types_are_refused(paths: tuple[Path, Path], dtype: str) -> None:
     np.save(paths[0], np.zeros((2, 2), dtype=dtype))
     with pytest.raises(FileFormatError, match="must be float64"):
-        add_noise_to_npy(*paths, 1.0, ReleaseKey.generate(), progress=False)
+        add_noise_to_npy(*paths, 1.0, ReleaseKey.generate())

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ from matrixdp import (
     RowBounds,
     SymmetricBall,
 )
-from matrixdp.covariance import Covariance
+from matrixdp.baselines.classic import ClassicGaussian
+from matrixdp.covariance import Covariance, Diagonal
 from matrixdp.errors import FileFormatError, ShapeError, StorageError
 from matrixdp.files import atomic
 from matrixdp.files.streamed_release import release_npy
@@ -112,13 +114,19 @@ def altered(path: Path, *place: str, value: object) -> None:
         (("sensitivity", "kind"), "Magic", "Magic"),
         (("schema",), "matrixdp-release/99", "schema"),
         (("guarantee", "records"), 1000, "one record"),
+        (("guarantee", "epsilon"), "1", r"\$.guarantee.epsilon"),
+        (("guarantee", "delta"), None, r"\$.guarantee.delta"),
+        (("covariance", "scale"), float("nan"), "malformed"),
+        (("covariance", "scale"), True, r"\$.covariance.scale"),
+        (("covariance", "note"), "extra", "note"),
+        (("file", "shape"), [2, 2.0, 2], r"\$.file.shape"),
         (("sensitivity",), [], "not a statement"),
         (("sensitivity",), None, "not a statement"),
         (("in_words",), "(0, 0)-differential privacy", "altered"),
         (("noise",), "other-noise-7", "altered"),
         (("file", "shape"), [9, 9], "does not hold"),
-        (("file", "dtype"), "int8", "does not hold"),
-        (("file", "dtype"), "zzz", "does not hold"),
+        (("file", "dtype"), "int8", "file.dtype"),
+        (("file", "dtype"), "float32", "does not hold"),
         (("file", "sha256"), "0" * 64, "digest differs"),
     ],
 )
@@ -279,6 +287,56 @@ def test_files_are_released_in_parts(name: str, order: str, tmp_path: Path) -> N
     assert len(list(tmp_path.iterdir())) == 3
 
 
+class HalfNoise:
+    """A mechanism that promises what its noise does not give."""
+
+    sensitivity = BALL
+    budget = BUDGET
+    covariance = Isotropic(MECHANISMS["ball"].covariance.smallest_singular_value / 2)
+    guarantee = MECHANISMS["ball"].guarantee
+
+
+def test_any_mechanism_with_independent_noise_releases_files(tmp_path: Path) -> None:
+    np.save(tmp_path / "in.npy", np.zeros((3, 3)))
+    classic = ClassicGaussian(BALL, Budget(0.5, 1e-5))
+    guarantee = release_npy(classic, tmp_path / "in.npy", tmp_path / "out.npy")
+    release = Release.load(tmp_path / "out.npy")
+    assert release.guarantee == guarantee == classic.guarantee
+    assert release.mechanism == "ClassicGaussian"
+    false: Any = HalfNoise()
+    with pytest.raises(InvalidParameterError, match="the noise gives mu"):
+        release_npy(false, tmp_path / "in.npy", tmp_path / "false.npy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.npy", "out.npy", "out.npy.json"]
+
+
+def test_a_file_release_is_written_once_and_the_statement_is_named_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "in.npy", np.zeros((3, 3)))
+    (tmp_path / "out.npy").write_text("old")
+    opened: list[str] = []
+    replaced: list[str] = []
+    real_open, real_replace = Path.open, Path.replace
+
+    def counted_open(path: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
+        if "x" in mode or "w" in mode:
+            opened.append(path.name)
+        return real_open(path, mode, *rest, **options)
+
+    def counted_replace(path: Path, target: Path) -> Path:
+        replaced.append(target.name)
+        return real_replace(path, target)
+
+    monkeypatch.setattr(Path, "open", counted_open)
+    monkeypatch.setattr(Path, "replace", counted_replace)
+    release_npy(MECHANISMS["ball"], tmp_path / "in.npy", tmp_path / "out.npy", force=True)
+    assert len(opened) == 2
+    assert opened[0].startswith(".out.npy.")
+    assert opened[1].startswith(".out.npy.json.")
+    assert replaced == ["out.npy.json", "out.npy"]
+    assert Release.verify(tmp_path / "out.npy") == MECHANISMS["ball"].guarantee
+
+
 def test_files_in_parts_refuse_first(tmp_path: Path) -> None:
     source, target = tmp_path / "in.npy", tmp_path / "out.npy"
     np.save(source, np.zeros((4, 3)))
@@ -286,6 +344,9 @@ def test_files_in_parts_refuse_first(tmp_path: Path) -> None:
         release_npy(MECHANISMS["directional"], source, target)
     with pytest.raises(ValueError, match="3 rows"):
         release_npy(MECHANISMS["rows"], source, target)
+    mirrored = IMGM(SymmetricBall(1.0, neighbouring="replace"), BUDGET, Diagonal([[9.0]]))
+    with pytest.raises(InvalidParameterError, match="SymmetricBall"):
+        release_npy(mirrored, source, target)
     np.save(source, np.zeros(3))
     with pytest.raises(InvalidParameterError, match="two axes"):
         release_npy(MECHANISMS["ball"], source, target)

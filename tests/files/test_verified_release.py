@@ -28,6 +28,7 @@ from matrixdp import (
     SymmetricBall,
 )
 from matrixdp.errors import FileFormatError, ShapeError
+from matrixdp.files.noise_grid import can_be_released
 from matrixdp.files.streamed_release import release_npy
 from matrixdp.noise import simulation_generator
 from reference import dense
@@ -68,6 +69,13 @@ def test_numbers_that_are_not_on_the_grid_are_refused(mechanism: IMGM, tmp_path:
             path.unlink()
 
 
+def test_tiny_numbers_are_not_on_a_coarse_grid() -> None:
+    # In steps of such a grid they would underflow to 0, which is on every grid.
+    for scale in (2.0**22, 1e30, 1e200):
+        assert can_be_released(np.zeros((1, 1)), Isotropic(scale))
+        assert not can_be_released(np.full((1, 1), 5e-324), Isotropic(scale))
+
+
 def test_an_asymmetric_matrix_has_no_symmetric_noise(tmp_path: Path) -> None:
     value = INDEPENDENT["symmetric"].release(np.eye(3)).value.copy()
     value[0, 1] = value[0, 2]
@@ -91,9 +99,9 @@ def test_what_else_a_statement_says_is_refused(tmp_path: Path) -> None:
     beside = tmp_path / "out.npy.json"
     honest = json.loads(beside.read_text())
     for record, told in (
-        (honest | {"promise": "perfect secrecy"}, "no more"),
-        (honest | {"mechanism": 3}, "no more"),
-        (honest | {"file": honest["file"] | {"dtype": ["float64"]}}, "does not hold"),
+        (honest | {"promise": "perfect secrecy"}, "promise"),
+        (honest | {"mechanism": 3}, "mechanism"),
+        (honest | {"file": honest["file"] | {"dtype": ["float64"]}}, "file.dtype"),
     ):
         beside.write_text(json.dumps(record))
         for read in (Release.load, Release.verify):
@@ -214,9 +222,7 @@ def test_a_release_larger_than_memory_is_verified_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.save(tmp_path / "in.npy", np.zeros((500, 300)))
-    guarantee = release_npy(
-        INDEPENDENT["ball"], tmp_path / "in.npy", tmp_path / "out.npy", progress=False
-    )
+    guarantee = release_npy(INDEPENDENT["ball"], tmp_path / "in.npy", tmp_path / "out.npy")
 
     def whole(*_: object, **__: object) -> None:
         raise AssertionError("read as a whole")
@@ -231,19 +237,23 @@ def test_paths_that_name_no_file(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidParameterError, match="names no file"):
+    with pytest.raises(InvalidParameterError, match="does not name a file"):
         INDEPENDENT["ball"].release(np.eye(3)).save(path)
     for read in (Release.load, Release.verify):
-        with pytest.raises(InvalidParameterError, match="names no file"):
+        with pytest.raises(InvalidParameterError, match="does not name a file"):
             read(path)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_is_no_release(tmp_path: Path) -> None:
     (tmp_path / "out.npy").mkdir()
-    (tmp_path / "out.npy.json").write_text("{}")
-    with pytest.raises(FileFormatError, match="no file"):
+    INDEPENDENT["ball"].release(np.eye(3)).save(tmp_path / "other.npy")
+    (tmp_path / "other.npy.json").rename(tmp_path / "out.npy.json")
+    with pytest.raises(FileFormatError, match="not a file"):
         Release.load(tmp_path / "out.npy")
+    (tmp_path / "other.npy.json").mkdir()
+    with pytest.raises(FileFormatError, match="not a file"):
+        Release.load(tmp_path / "other.npy")
 
 
 def test_only_matrices_go_through_files(tmp_path: Path) -> None:

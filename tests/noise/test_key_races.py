@@ -166,9 +166,7 @@ def test_the_release_of_a_file_closes_its_stream(
     streams: list[NoiseStream], tmp_path: Path
 ) -> None:
     np.save(tmp_path / "value.npy", ZEROS)
-    add_noise_to_npy(
-        tmp_path / "value.npy", tmp_path / "noisy.npy", 2.0, test_key(136), progress=False
-    )
+    add_noise_to_npy(tmp_path / "value.npy", tmp_path / "noisy.npy", 2.0, test_key(136))
     assert_closed(streams)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from matrixdp.errors import InvalidParameterError, KeyStateError, MatrixDPError, StorageError
-from matrixdp.files import npy_stream, unfinished
+from matrixdp.files import atomic, npy_stream
 from matrixdp.files.npy_stream import add_noise_to_npy
 from matrixdp.noise import (
     ExactNoise,
@@ -178,7 +178,7 @@ def test_the_limit_follows_from_the_smallest_scale(tmp_path: Path) -> None:
     calls: list[Callable[[], object]] = [
         lambda: add_noise(value, scales, key),
         lambda: ExactNoise(test_key(123).bind(context), scales).add(value),
-        lambda: add_noise_to_npy(source, target, scales, key, progress=False),
+        lambda: add_noise_to_npy(source, target, scales, key),
     ]
     for call in calls:
         with pytest.raises(InvalidParameterError, match="smallest scale"):
@@ -214,7 +214,7 @@ def test_a_spent_key_is_refused_before_a_file_is_read(
 
     monkeypatch.setattr(npy_stream, "_chunks", never)
     with pytest.raises(KeyStateError, match="already bound"):
-        add_noise_to_npy(tmp_path / "value.npy", tmp_path / "noisy.npy", 1.0, spent, progress=False)
+        add_noise_to_npy(tmp_path / "value.npy", tmp_path / "noisy.npy", 1.0, spent)
 
 
 def test_a_source_that_vanishes_between_the_readings_is_named(
@@ -225,11 +225,11 @@ def test_a_source_that_vanishes_between_the_readings_is_named(
 
     def vanish(*arguments: Any) -> Any:
         source.unlink()
-        return unfinished.unfinished_file(*arguments)
+        return atomic.unfinished_file(*arguments)
 
     monkeypatch.setattr(npy_stream, "unfinished_file", vanish)
     with pytest.raises(StorageError, match=r"source=.*value\.npy.*can no longer be read") as caught:
-        add_noise_to_npy(source, tmp_path / "noisy.npy", 1.0, test_key(126), progress=False)
+        add_noise_to_npy(source, tmp_path / "noisy.npy", 1.0, test_key(126))
     assert "not made" in str(caught.value)
     assert "folder" not in str(caught.value)
     assert not list(tmp_path.iterdir())
@@ -241,9 +241,7 @@ def test_no_error_spends_a_key(tmp_path: Path) -> None:
     calls: list[Callable[[], object]] = [
         lambda: key.bind(anything),
         lambda: add_noise(np.full(SHAPE, np.nan), 1.0, key, threads=2),
-        lambda: add_noise_to_npy(
-            tmp_path / "value.npy", tmp_path / "noisy.npy", 1.0, key, progress=False
-        ),
+        lambda: add_noise_to_npy(tmp_path / "value.npy", tmp_path / "noisy.npy", 1.0, key),
     ]
     for call in calls:
         with pytest.raises(MatrixDPError):

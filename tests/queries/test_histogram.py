@@ -63,3 +63,35 @@ def test_bad_records_are_refused(records: Any, dimensions: Any, told: str) -> No
 def test_no_records_are_records() -> None:
     assert histogram([], [3]).tolist() == [0, 0, 0]
     assert histogram(np.zeros((0, 2)), (3, 2)).sum() == 0
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [[0, 8675309], [1, 1]],
+        [[0, -8675309], [1, 1]],
+        [[0, 8675309.5], [1, 1]],
+        [[0, "8675309"], [1, 1]],
+        [[0, 8675309], [1]],
+        [[0, 8675309 * 2**40]],
+        [[0, 8675309 + 1j]],
+        [8675309, 1],
+        8675309,
+        [[0, 8675309, 1]],
+        np.ma.array([[8675309, 1]], mask=[[False, True]]),
+        sparse.csr_array([[8675309, 1]]),
+    ],
+)
+def test_errors_hold_no_cell(records: Any) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError)) as refusal:
+        histogram(records, [2, 3])
+    assert "8675309" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("cell", [True, False, np.True_, np.False_])
+def test_errors_do_not_say_which_truth_value(cell: Any) -> None:
+    for records in ([[0, cell]], [[cell, 1], [0, 1]], np.array([[cell, cell]])):
+        with pytest.raises(InvalidParameterError, match="truth values") as refusal:
+            histogram(records, [2, 3])
+        assert "True" not in str(refusal.value)
+        assert "False" not in str(refusal.value)

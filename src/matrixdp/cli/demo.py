@@ -1,4 +1,4 @@
-"""``matrixdp demo``: the main job in seconds, on data that comes with matplotlib."""
+"""``matrixdp demo``: a release from beginning to end, on data that comes with matplotlib."""
 
 import csv
 import io
@@ -30,11 +30,12 @@ __all__ = ["demo"]
 FloatArray = NDArray[np.float64]
 
 _NAMES = ("IBM", "AAPL", "MSFT", "XRX", "ADBE", "^GSPC", "^IXIC")
+# The largest norm of a month's returns; larger ones are scaled down to it.
 _CLIP = 0.25
+# Forty years: an upper bound that is known without looking at the data, as MVG needs it.
 _MOST_MONTHS = 480
-"""Forty years: known without a look at the data, and all that MVG needs to know of it."""
-# The sum of a few hundred outer products of clipped float rows moves by at most this much more than
-# the square of the clip norm: far above its rounding, far below what anyone would notice.
+# Rounding may let the float sum of a few hundred outer products change by slightly more than the
+# square of the clip norm. This allowance is far above that, and too small to notice.
 _ROUNDING_ALLOWANCE = 1.0 + 1e-9
 _SENSITIVITY = SymmetricBall(_CLIP**2 * _ROUNDING_ALLOWANCE, neighbouring="add-remove")
 _BUDGET = Budget(epsilon=1.0, delta=1e-5)
@@ -49,6 +50,7 @@ def demo(
     """Release a real matrix with exact noise, and show what exact calibration saves."""
     folder.mkdir(parents=True, exist_ok=True)
     target, figure = folder / "second_moments.csv", folder / "second_moments.png"
+    # Results of an earlier demo are replaced; anything else in their place is an error, now.
     for made in (target, statement_path(target), figure):
         check_target(made, force=True)
     truth = _second_moments(_monthly_returns())
@@ -64,7 +66,8 @@ def demo(
 
 
 def _monthly_returns() -> FloatArray:
-    """Return the log returns of seven stocks and indices, one month a row, clipped to a norm."""
+    """Return the log returns of seven stocks and indices, one row a month, clipped to a norm."""
+    # Late, because matplotlib takes a second to load.
     from matplotlib import cbook  # noqa: PLC0415
 
     text = Path(str(cbook.get_sample_data("Stocks.csv", asfileobj=False))).read_text("utf-8")
@@ -73,17 +76,19 @@ def _monthly_returns() -> FloatArray:
     prices = [[row[name] for name in _NAMES] for row in table if all(row[name] for name in _NAMES)]
     returns = np.diff(np.log(np.array(prices, dtype=np.float64)), axis=0)
     norms = np.linalg.norm(returns, axis=1, keepdims=True)
+    # The factor is 1 for rows within the clip norm.
     return np.asarray(returns * (_CLIP / np.maximum(norms, _CLIP)))
 
 
 def _second_moments(rows: FloatArray) -> FloatArray:
     """Return the sum of outer products: one month more or less moves it by at most clip squared."""
     total = rows.T @ rows
+    # BLAS may sum the two triangles in different orders, but symmetric noise needs exact symmetry.
     return np.asarray((total + total.T) / 2)
 
 
 class _Noise(NamedTuple):
-    """What a mechanism would add to the matrix."""
+    """The noise that a mechanism would add to the matrix."""
 
     scale: float
     error: float
@@ -143,12 +148,11 @@ def _print_report(
     )
     typer.echo(
         f"Released with the noise of the last row; this time its error was {actual:.4g}.\n"
-        f"What is guaranteed: {release.guarantee}\n"
-        "In plain words: whoever sees the released matrix, and knows every month but one, learns\n"
-        "almost nothing about that month, not even whether it is in the data. The noise is drawn\n"
-        "exactly, so floating point gives nothing away either.\n"
-        f"Left behind: {target} (the release), {statement_path(target)} (what it guarantees), "
-        f"{figure}."
+        f"Guarantee: {release.guarantee}\n"
+        "In plain words: someone who sees the released matrix, and knows every month but one,\n"
+        "learns almost nothing about that month, not even whether it is in the data. The noise is\n"
+        "drawn exactly, so floating-point rounding reveals nothing either.\n"
+        f"Files: {target} (the release), {statement_path(target)} (what it guarantees), {figure}."
     )
 
 

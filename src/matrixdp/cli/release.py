@@ -20,6 +20,7 @@ from matrixdp.cli.options import (
 )
 from matrixdp.cli.output import print_json
 from matrixdp.cli.overwriting import check_inputs_survive
+from matrixdp.cli.progress import progress_bar
 from matrixdp.cli.streams import (
     STREAM,
     ReleasedButCutShortError,
@@ -134,7 +135,9 @@ def release(
     places.check([bounds_file(row_bounds), bounds_file(box)], as_json=as_json)
     layout = _streamable_layout(source, suffixes, target, mechanism)
     if layout is not None:
-        guarantee = release_npy(mechanism, source, target, force=force)
+        # Every element is counted twice: when it is checked and when it is written.
+        with progress_bar(2 * layout.size, "Adding noise") as advance:
+            guarantee = release_npy(mechanism, source, target, force=force, advance=advance)
         # Anything but two axes was refused just now.
         shape = cast("tuple[int, int]", layout.shape)
         done = _Outcome(guarantee, mechanism.covariance, shape)

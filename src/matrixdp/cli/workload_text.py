@@ -1,4 +1,7 @@
-"""Workloads in words: ``prefix:128``, ``ranges:64:8 * total:5``, ``identity:9 + total:9``."""
+"""Workloads as text: ``prefix:128``, ``ranges:64:8 * total:5``, ``identity:9 + total:9``.
+
+``*`` joins attributes and binds more tightly than ``+``, which joins parts, as in arithmetic.
+"""
 
 import re
 from pathlib import Path
@@ -23,6 +26,7 @@ WORKLOAD_HELP = (
     "prefix:N, ranges:N, ranges:N:LONGEST, identity:N, total:N or a matrix file, in double quotes "
     "if its name holds * or +; * between attributes, + between parts."
 )
+# Those that a size alone describes.
 _KINDS: dict[str, type[Identity | Total | Prefix]] = {
     "identity": Identity,
     "total": Total,
@@ -55,7 +59,7 @@ def workload_files(text: str) -> list[Path]:
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the names of the factors, part by part; signs in double quotes belong to a name."""
+    """Return the names of the factors, part by part; within double quotes, signs join nothing."""
     if text.count('"') % 2:
         raise InvalidParameterError(
             f"workload {text!r} has a double quote that is not closed: put one on either side of a "
@@ -66,6 +70,7 @@ def _names(text: str) -> list[list[str]]:
 
 def _divided(text: str, sign: str) -> list[str]:
     pieces = [""]
+    # A quoted name is one token, so that signs within it are never compared.
     for token in re.findall(r'"[^"]*"|[^"]', text):
         if token == sign:
             pieces.append("")
@@ -75,7 +80,7 @@ def _divided(text: str, sign: str) -> list[str]:
 
 
 def _file(name: str) -> Path | None:
-    """Return the file that a factor names, or None if it names none."""
+    """Return the file that a factor names, or None if it is not the name of a file."""
     if '"' not in name:
         return Path(name) if Path(name).suffix in FORMATS else None
     path = Path(name[1:-1])
@@ -97,6 +102,7 @@ def _factor(text: str) -> Factor:
     if path is not None:
         try:
             with path.open("rb") as file:
+                # Queries are public, so rounding their decimals costs no privacy.
                 return Dense(read_matrix(file, path.suffix, str(path)).array)
         except FileNotFoundError:
             raise FileFormatError(f"{path} does not exist: name a file with a matrix") from None
@@ -106,7 +112,7 @@ def _factor(text: str) -> Factor:
     try:
         sizes = [int(number) for number in numbers]
     except ValueError:
-        sizes = []
+        sizes = []  # no kind takes so few, so the error below is raised
     if kind in _KINDS and len(sizes) == 1:
         return _KINDS[kind](sizes[0])
     if kind == "ranges" and len(sizes) in {1, 2}:

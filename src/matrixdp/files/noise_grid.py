@@ -1,7 +1,8 @@
-"""Whether a matrix can be what a mechanism released: finite, on the noise's grid, symmetric.
+"""Whether a matrix can be what a mechanism released: finite, on the grid of its noise, symmetric.
 
-Exact noise leaves every entry on a grid that its scale alone determines. A value that is not on it,
-be it the private one or one with other noise, was not made by this library.
+Exact noise leaves every entry on a grid that depends on the scale alone. A value off the grid, such
+as a private one or one with other noise, was not released by this library. A value on the grid may
+still be forged: this check finds mistakes, not forgers.
 """
 
 from typing import Any
@@ -14,13 +15,15 @@ from matrixdp.noise.table import GRID_BITS
 
 __all__ = ["can_be_released"]
 
+# Eight megabytes at a time, so that a matrix larger than memory can be checked.
 _ENTRIES_TOGETHER = 1 << 20
 
 
 def can_be_released(value: NDArray[Any], covariance: Covariance) -> bool:
-    """Return whether a matrix may hold noise of a covariance; it is read a few rows at a time.
+    """Return whether a matrix may hold noise of a covariance, reading a few rows at a time.
 
-    The step of an entry is ``2**(floor(log2(scale)) - 20)``. Directional noise has no grid.
+    The step of an entry is ``2**(floor(log2(scale)) - 20)``. Directional noise has no grid, because
+    it is rotated.
     """
     rows, columns = value.shape
     together = max(1, _ENTRIES_TOGETHER // max(columns, 1))
@@ -41,7 +44,7 @@ def can_be_released(value: NDArray[Any], covariance: Covariance) -> bool:
 def _scales_of_rows(
     covariance: Covariance, shape: tuple[int, int], first: int, number: int
 ) -> NDArray[np.float64] | None:
-    """Return the scales of some rows, or None where noise is not independent."""
+    """Return the scales of some rows, or None if the noise is not independent."""
     match covariance:
         case Isotropic():
             return np.array([[covariance.scale]])
@@ -56,6 +59,8 @@ def _scales_of_rows(
 
 
 def _on_grid(part: NDArray[np.float64], scales: NDArray[np.float64]) -> bool:
+    # In units of the step every entry is whole. Scaling by a power of two rounds nothing, except
+    # that huge entries overflow, which are whole anyway, and tiny ones may underflow to 0.
     with np.errstate(over="ignore", under="ignore"):
         steps = np.ldexp(part, GRID_BITS + 1 - np.frexp(scales)[1])
-    return bool(np.array_equal(steps, np.rint(steps)))
+    return bool(np.array_equal(steps, np.rint(steps)) and np.all((steps != 0.0) | (part == 0.0)))

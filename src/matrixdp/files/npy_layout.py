@@ -15,13 +15,15 @@ from matrixdp.noise.scales import LARGEST_SCALE_EXPONENT
 
 __all__ = ["NpyLayout", "npy_header", "read_layout"]
 
+# Version 3 differs only for names of fields, which arrays of floats do not have.
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _NO_HEADER = (
     *(ValueError, KeyError, TypeError, SyntaxError, TokenError),
     *(OverflowError, RecursionError, MemoryError),
 )
-"""What numpy's parser raises for damaged headers, many brackets within each other among them."""
+"""What numpy's parser raises for damaged headers, such as deeply nested brackets."""
 
+# The limits of numpy 2.
 _MOST_AXES = 64
 _LONGEST_AXIS = 1 << 63
 
@@ -66,6 +68,7 @@ def read_layout(path: Path) -> NpyLayout:
         layout = _parse(file, path)
     expected = layout.offset + layout.size * layout.dtype.itemsize
     found = path.stat().st_size
+    # Longer files are refused too: nobody could say what the rest is and whether it is private.
     if found != expected:
         raise FileFormatError(
             f"{path} has {found} bytes where its header promises {expected}; it is cut short or "
@@ -75,7 +78,7 @@ def read_layout(path: Path) -> NpyLayout:
 
 
 def _parse(file: BinaryIO, path: Path) -> NpyLayout:
-    """Read magic and header; refuse what this package does not release."""
+    """Read magic and header, or raise if it is not an array that can be released."""
     try:
         version = npy.read_magic(file)
         shape, fortran_order, dtype = _READERS[version](file)
@@ -83,6 +86,7 @@ def _parse(file: BinaryIO, path: Path) -> NpyLayout:
         raise FileFormatError(
             f"{path} is not a .npy file of numbers; write one with numpy.save"
         ) from error
+    # numpy reads any tuple of integers; products of huge or negative ones would mislead us below.
     if not _is_shape(shape):
         raise FileFormatError(
             f"the header of {path} gives a shape that no array has; write the file with numpy.save"
@@ -96,7 +100,7 @@ def _parse(file: BinaryIO, path: Path) -> NpyLayout:
 
 
 def _is_shape(shape: tuple[Any, ...]) -> bool:
-    """Return whether these are lengths that an array can have; a truth value is none."""
+    """Return whether these are lengths that an array can have; a truth value is not a length."""
     return len(shape) <= _MOST_AXES and all(
         type(length) is int and 0 <= length < _LONGEST_AXIS for length in shape
     )
@@ -110,6 +114,7 @@ def npy_header(layout: NpyLayout) -> bytes:
     >>> npy_header(NpyLayout((2, 3), np.dtype("<f8"), False, 128))[1:6]
     b'NUMPY'
     """
+    # Version 1 holds headers of up to 65,535 bytes, more than 64 axes can need.
     header = BytesIO()
     described = {
         "descr": layout.dtype.str,

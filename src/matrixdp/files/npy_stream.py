@@ -1,19 +1,23 @@
 """Exact noise for ``.npy`` files larger than memory."""
 
+import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import Progress
 
 from matrixdp.errors import FileFormatError, StorageError
+from matrixdp.files.atomic import (
+    check_new_file,
+    hidden_beside,
+    publish,
+    storage_errors,
+    unfinished_file,
+)
 from matrixdp.files.npy_layout import NpyLayout, npy_header, read_layout
-from matrixdp.files.unfinished import check_new_file, storage_errors, unfinished_file
 from matrixdp.noise.apply import ExactNoise
 from matrixdp.noise.arrays import check_finite
 from matrixdp.noise.context import NoiseContext
@@ -22,8 +26,12 @@ from matrixdp.noise.keys import ReleaseKey, checked_key
 from matrixdp.noise.scales import checked_scale, value_limit
 from matrixdp.noise.threads import checked_threads
 
-__all__ = ["add_noise_to_npy"]
+__all__ = ["Advance", "add_noise_to_npy", "write_noisy_npy"]
 
+Advance = Callable[[int], None]
+"""Called with the number of elements that were just dealt with; each is dealt with twice."""
+
+# Eight megabytes of float64: large enough for full speed, small enough for any machine.
 _CHUNK_ELEMENTS = 1 << 20
 
 
@@ -34,32 +42,33 @@ def add_noise_to_npy(
     key: ReleaseKey,
     *,
     threads: int = 1,
-    progress: bool = True,
+    advance: Advance | None = None,
 ) -> None:
     """Release the matrix of a ``.npy`` file into another one, in bounded memory.
 
-    The file is read twice: once to see that every element is finite and within range, before
+    The file is read twice: once to check that every element is finite and within range, before
     anything is drawn, and once to add the noise. The target appears only when it is complete, and
-    is never overwritten; a run that is killed leaves at most a hidden file whose name ends in
-    ``.unfinished``, which is to be deleted: it holds noisy values, and all of them with a header
-    if the run was killed in its last moment.
+    is never overwritten. A run that is killed leaves at most a hidden file whose name ends in
+    ``.unfinished``; delete it. It holds noisy values, and it has a header only if the run was
+    killed in its last moment.
 
     Parameters
     ----------
     source : path
         A ``.npy`` file of float64 or float32, little-endian, in C or Fortran order. A file in
-        Fortran order is treated as its transpose in C order, so that its elements are numbered as
-        they lie in the file.
+        Fortran order is treated as its transpose in C order, so that its elements are numbered in
+        the order of the file.
     target : path
         The file to make, of the same type, shape and order.
     scale : float or array_like
         Standard deviations, by the shape of the matrix, as in ``add_noise``.
     key : ReleaseKey
         Unbound; it is spent.
-    threads : int
+    threads : int, optional
         How many threads; the result is the same.
-    progress : bool
-        Whether to show a progress bar on standard error, if that is a terminal.
+    advance : callable, optional
+        Called with the number of elements checked or written since the last call; the numbers add
+        up to twice the size of the matrix.
 
     Raises
     ------
@@ -77,36 +86,66 @@ def add_noise_to_npy(
     >>> with TemporaryDirectory() as folder:
     ...     source, target = Path(folder, "value.npy"), Path(folder, "noisy.npy")
     ...     np.save(source, np.zeros((3, 4)))
-    ...     add_noise_to_npy(source, target, 1.0, ReleaseKey.generate(), progress=False)
+    ...     add_noise_to_npy(source, target, 1.0, ReleaseKey.generate())
     ...     np.load(target).shape
     (3, 4)
     """
+    result, unbound = Path(target), checked_key(key)
+    check_new_file(result)
+    with hidden_beside(result) as hidden:
+        write_noisy_npy(
+            Path(source), hidden, result, scale, unbound, threads=threads, advance=advance
+        )
+        with storage_errors(result):
+            publish(hidden, result)
+
+
+def write_noisy_npy(
+    source: Path,
+    hidden: Path,
+    target: Path,
+    scale: Any,
+    key: ReleaseKey,
+    *,
+    threads: int = 1,
+    advance: Advance | None = None,
+) -> str:
+    """Write the noisy file under a hidden name, complete, and return its SHA-256 digest.
+
+    The caller gives it the target's name; errors mention the target. See `add_noise_to_npy`.
+    """
     unbound = checked_key(key)
-    path, result = Path(source), Path(target)
-    layout = read_layout(path)
+    layout = read_layout(source)
     scales = checked_scale(scale, layout.shape, layout.dtype)
     shape = layout.shape
+    # Elements are numbered in the order of the file, so that it can be read from front to back.
     if layout.fortran_order:
         scales, shape = scales.T, shape[::-1]
     context = NoiseContext.describe(shape=shape, dtype=layout.dtype, scale=scales)
     workers = checked_threads(threads)
-    check_new_file(result)
+    report: Advance = (lambda _: None) if advance is None else advance
     limit = value_limit(context.grid_exponents[0], layout.dtype)
-    with _progress_bar(2 * layout.size, shown=progress) as advance:
-        for _, values in _chunks(path, layout):
-            check_finite(values, limit, workers)
-            advance(values.size)
-        fastest_kernel()  # what fails to compile, or to open, does so before the key is spent
-        with (
-            storage_errors(result),
-            unfinished_file(result, npy_header(layout)) as file,
-            unbound.bind(context) as stream,
-        ):
-            noise = ExactNoise(stream, scales)
-            for start, values in _chunks(path, layout):
-                noise.add_range(values, start, out=values, threads=workers)
-                file.write(values.data)
-                advance(values.size)
+    # A whole pass before the key is spent: half a release of a bad matrix would help nobody.
+    for _, values in _chunks(source, layout):
+        check_finite(values, limit, workers)
+        report(values.size)
+    fastest_kernel()  # if it cannot be compiled or loaded, that is known before the key is spent
+    header = npy_header(layout)
+    # Computed on the way, in the order of the bytes, although the header is written last.
+    digest = hashlib.sha256(header)
+    # In this order, so that a target that cannot be opened does not spend the key.
+    with (
+        storage_errors(target),
+        unfinished_file(hidden, header) as file,
+        unbound.bind(context) as stream,
+    ):
+        noise = ExactNoise(stream, scales)
+        for start, values in _chunks(source, layout):
+            noise.add_range(values, start, out=values, threads=workers)
+            file.write(values.data)
+            digest.update(values.data)
+            report(values.size)
+    return digest.hexdigest()
 
 
 def _chunks(path: Path, layout: NpyLayout) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -117,6 +156,7 @@ def _chunks(path: Path, layout: NpyLayout) -> Iterator[tuple[int, NDArray[Any]]]
             file.seek(layout.offset)
             for start in range(0, layout.size, _CHUNK_ELEMENTS):
                 values = buffer[: layout.size - start]
+                # The header was checked against the length before, but the file may have changed.
                 if file.readinto(values.data.cast("B")) != values.nbytes:
                     raise FileFormatError(f"{path} was cut short while it was being read")
                 yield start, values
@@ -127,12 +167,3 @@ def _chunks(path: Path, layout: NpyLayout) -> Iterator[tuple[int, NDArray[Any]]]
             "released. Bring the source back; a key that was spent meanwhile is not to be used "
             "again"
         ) from error
-
-
-@contextmanager
-def _progress_bar(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal; the function that is yielded moves it on."""
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not (shown and console.is_terminal)) as bar:
-        task = bar.add_task("Adding noise", total=total)
-        yield lambda count: bar.update(task, advance=count)

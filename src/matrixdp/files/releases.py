@@ -4,57 +4,132 @@ import hashlib
 import io
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
+from matrixdp.covariance import Covariance
+from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.matrices import read_matrix, write_matrix
 from matrixdp.files.noise_grid import can_be_released
 from matrixdp.files.npy_layout import read_layout
-from matrixdp.files.statement import Statement, read_statement, statement_path
+from matrixdp.files.records import (
+    CovarianceRecord,
+    DigestRecord,
+    GuaranteeRecord,
+    Record,
+    SensitivityRecord,
+    covariance_of,
+    guarantee_of,
+    recorded_covariance,
+    recorded_guarantee,
+    recorded_sensitivity,
+    sensitivity_of,
+)
+from matrixdp.files.statement import check_digest, encoded, read_statement, statement_path
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.release import Release
+from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.sets import SensitivitySet
 
-__all__ = ["encode_release", "load_release", "save_release", "verify_release"]
+__all__ = [
+    "MatrixRecord",
+    "ReleaseStatement",
+    "encode_release",
+    "load_release",
+    "save_release",
+    "stated_release",
+    "verify_release",
+]
+
+
+class MatrixRecord(DigestRecord, frozen=True):
+    """The file of a matrix; a header and an index of labels exist in CSV only."""
+
+    shape: tuple[int, int]
+    dtype: Literal["float64", "float32"]
+    header: bool
+    index: bool
+
+
+class ReleaseStatement(Record, frozen=True, omit_defaults=True):
+    """What is said of a saved release."""
+
+    # Both are read, and the second is written.
+    schema: Literal["matrixdp-release/1", "matrixdp-release/2"]
+    mechanism: str
+    guarantee: GuaranteeRecord
+    in_words: str  # for people; checked against the numbers, since people believe it
+    sensitivity: SensitivityRecord
+    covariance: CovarianceRecord
+    noise: str
+    file: MatrixRecord
+    # Of the exact noise within directional noise. Schema 1 does not have it.
+    floor: float | None = None
 
 
 def save_release(release: Release, path: str | PathLike[str], *, force: bool = False) -> None:
     """Write a release and its statement; see `Release.save`."""
     target = _named(path)
     beside = statement_path(target)
+    # Before the work of encoding; `write_all` checks again when it gives the names.
     check_target(target, force=force)
     check_target(beside, force=force)
     data, statement = encode_release(release, target.name)
-    # The statement first: a matrix never lies there without what it guarantees.
+    # The statement first: there is never a matrix without a statement of what it guarantees.
     write_all([(beside, statement.encode()), (target, data)], force=force)
 
 
 def encode_release(release: Release, name: str) -> tuple[bytes, str]:
     """Return the contents of the two files that `save_release` would write under a name."""
     suffix = Path(name).suffix
+    # In memory: the statement, which is written first, needs the digest of the whole file.
     content = io.BytesIO()
     matrix = _as_file(release.value)
     write_matrix(content, matrix, suffix)
     data = content.getvalue()
-    statement = Statement(
+    statement = stated_release(
         mechanism=release.mechanism,
         sensitivity=release.sensitivity,
         covariance=release.covariance,
         guarantee=release.guarantee,
-        file={
-            "name": name,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "shape": list(release.shape),
-            "dtype": matrix.array.dtype.name,
-            "header": suffix == ".csv" and matrix.columns is not None,
-            "index": suffix == ".csv" and matrix.index is not None,
-        },
+        floor=getattr(release, "floor", None),
+        file=MatrixRecord(
+            name=name,
+            sha256=hashlib.sha256(data).hexdigest(),
+            shape=release.shape,
+            dtype="float32" if matrix.array.dtype == np.float32 else "float64",
+            header=suffix == ".csv" and matrix.columns is not None,
+            index=suffix == ".csv" and matrix.index is not None,
+        ),
     )
-    return data, statement.to_json()
+    return data, encoded(statement).decode()
+
+
+def stated_release(
+    *,
+    mechanism: str,
+    sensitivity: SensitivitySet,
+    covariance: Covariance,
+    guarantee: Guarantee,
+    file: MatrixRecord,
+    floor: float | None = None,
+) -> ReleaseStatement:
+    """Return the statement of a release."""
+    return ReleaseStatement(
+        schema="matrixdp-release/2",
+        mechanism=mechanism,
+        guarantee=recorded_guarantee(guarantee),
+        in_words=str(guarantee),
+        sensitivity=recorded_sensitivity(sensitivity),
+        covariance=recorded_covariance(covariance),
+        noise=NOISE_VERSION,
+        file=file,
+        floor=floor,
+    )
 
 
 def load_release(path: str | PathLike[str]) -> Release:
@@ -64,20 +139,12 @@ def load_release(path: str | PathLike[str]) -> Release:
     facts = statement.file
     with source.open("rb") as file:
         matrix = read_matrix(
-            file,
-            source.suffix,
-            source.name,
-            header=bool(facts.get("header")),
-            index=bool(facts.get("index")),
+            file, source.suffix, source.name, header=facts.header, index=facts.index
         )
-    _check_facts(matrix.array, statement, source)
-    return Release(
-        value=matrix.array.astype(str(facts["dtype"])),
-        sensitivity=statement.sensitivity,
-        covariance=statement.covariance,
-        guarantee=statement.guarantee,
-        mechanism=statement.mechanism,
-    )
+    array = matrix.array
+    if source.suffix == ".csv":
+        array = array.astype(facts.dtype)  # text does not say which type its numbers had
+    return _proven(array, statement, source)
 
 
 def verify_release(path: str | PathLike[str]) -> Guarantee:
@@ -87,60 +154,65 @@ def verify_release(path: str | PathLike[str]) -> Guarantee:
         return load_release(source).guarantee
     statement = _statement_of(source)
     read_layout(source)  # raises unless it is a whole array of floats
+    # Mapped, not read: only the check of the numbers touches it, a few rows at a time.
     array = np.load(source, mmap_mode="r", allow_pickle=False)
-    _check_facts(array, statement, source)
-    return statement.guarantee
+    return _proven(array, statement, source).guarantee
 
 
 def _named(path: str | PathLike[str]) -> Path:
     """Return a path that names a file."""
     named = Path(path)
     if not named.name or "\0" in str(path):
-        raise InvalidParameterError(f"path={str(path)!r} names no file")
+        raise InvalidParameterError(f"path={str(path)!r} does not name a file")
     return named
 
 
-def _statement_of(source: Path) -> Statement:
-    """Read the statement beside a file, and check that it speaks of this file."""
+def _statement_of(source: Path) -> ReleaseStatement:
+    """Read the statement beside a file, and check that it describes this file."""
+    statement = read_statement(source, ReleaseStatement, "a saved release")
     try:
-        text = statement_path(source).read_text(encoding="utf-8")
         with source.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise FileFormatError(
-            f"{error.filename} is missing or no file: a saved release is a file and its .json "
-            "statement"
+            f"{source} is missing or not a file: a saved release is a file with its .json "
+            "statement beside it"
         ) from error
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{source}.json is not a statement of a release") from None
-    statement = read_statement(text, statement_path(source).name)
-    if digest != statement.file.get("sha256"):
-        raise FileFormatError(
-            f"{source} is not the file that its statement speaks of: its digest differs"
-        )
+    check_digest(digest, statement.file.sha256, source)
     return statement
 
 
-def _check_facts(array: NDArray[Any], statement: Statement, source: Path) -> None:
-    """Refuse a matrix that is not what its statement says: its shape, its type, its numbers."""
-    facts = statement.file
-    own = "float64" if source.suffix == ".csv" else array.dtype.name
-    if (
-        array.ndim != 2
-        or list(array.shape) != facts.get("shape")
-        or facts.get("dtype") not in ("float64", "float32")
-        or (own != facts.get("dtype") and source.suffix != ".csv")
-    ):
-        raise FileFormatError(f"{source} does not hold the matrix that its statement speaks of")
+def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> Release:
+    """Return the release of a matrix and a statement, if they fit and prove the guarantee."""
+    facts, beside = statement.file, statement_path(source).name
+    if array.shape != facts.shape or array.dtype.name != facts.dtype:
+        raise FileFormatError(f"{source} does not hold the matrix that its statement describes")
+    # Only directional noise has a floor.
+    floor: dict[str, Any] = {} if statement.floor is None else {"floor": statement.floor}
     try:
-        for part in (statement.sensitivity, statement.covariance):
-            part.check_shape((array.shape[0], array.shape[1]))
-    except ShapeError as error:
-        raise FileFormatError(f"{source} does not fit its statement ({error})") from error
-    if not can_be_released(array, statement.covariance):
+        claimed = guarantee_of(statement.guarantee)
+        release = Release(
+            value=array,
+            sensitivity=sensitivity_of(statement.sensitivity),
+            covariance=covariance_of(statement.covariance),
+            guarantee=claimed,
+            mechanism=statement.mechanism,
+            **floor,
+        )
+    except MatrixDPError as error:
+        raise FileFormatError(
+            f"{beside} does not prove its guarantee, or was altered ({error})"
+        ) from error
+    if (statement.noise, statement.in_words) != (NOISE_VERSION, str(claimed)):
+        raise FileFormatError(
+            f"{beside} was altered: noise or in_words is not what the guarantee rests on"
+        )
+    # Last, because it reads the whole matrix, which may be larger than memory.
+    if not can_be_released(array, release.covariance):
         raise FileFormatError(
             f"{source} holds numbers that no release with the noise of its statement can have"
         )
+    return release
 
 
 def _as_file(value: Any) -> MatrixFile:
@@ -150,8 +222,9 @@ def _as_file(value: Any) -> MatrixFile:
     if isinstance(value, np.ndarray):
         return MatrixFile(value)
     columns = [_label(name) for name in value.columns]
+    # Frames are told apart by what they have, so that neither library need be imported.
     index = getattr(value, "index", None)
-    if index is None:
+    if index is None:  # a polars frame
         return MatrixFile(value.to_numpy(), columns=columns)
     return MatrixFile(
         value.to_numpy(),

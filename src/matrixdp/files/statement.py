@@ -1,195 +1,109 @@
-"""What a saved release says of itself: a JSON file beside it, with a versioned schema.
+"""The JSON statement beside a saved file: where it is, how it is written and how it is read.
 
-It states the guarantee, the noise and a digest of the file, and nothing of the input. Reading it
-back proves the guarantee again: the noise must give the mu, and the mu the epsilon.
+A statement says what the file guarantees and how its noise was made; it holds nothing of the input.
+Whoever reads it proves the guarantee again.
 """
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, get_args, get_type_hints
 
-from matrixdp.covariance import (
-    Covariance,
-    Diagonal,
-    Isotropic,
-    Kronecker,
-    OneSided,
-    SymmetricIsotropic,
-)
-from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
-from matrixdp.mechanisms.proof import check_proven
-from matrixdp.noise import NOISE_VERSION
-from matrixdp.privacy.guarantee import Guarantee
-from matrixdp.sensitivity.sets import (
-    Box,
-    FrobeniusBall,
-    RowBounds,
-    SensitivitySet,
-    SymmetricBall,
-)
+import msgspec
 
-__all__ = [
-    "SCHEMA",
-    "Statement",
-    "read_statement",
-    "read_with_statement",
-    "statement_path",
-]
+from matrixdp.errors import FileFormatError
+from matrixdp.files.records import Record
 
-SCHEMA = "matrixdp-release/1"
-_KEYS = {
-    *("schema", "mechanism", "guarantee", "in_words"),
-    *("sensitivity", "covariance", "noise", "file"),
-}
+__all__ = ["check_digest", "decoded", "encoded", "read_statement", "statement_path"]
+
+R = TypeVar("R", bound=Record)
+
+
+# Unlike other records this one ignores fields that it does not know.
+class _Schema(msgspec.Struct):
+    """The one field that every statement has, whatever else is in it."""
+
+    schema: str
 
 
 def statement_path(path: Path) -> Path:
-    """Return where the statement of a file lies: beside it, with ``.json`` added to its name."""
+    """Return the path of a file's statement: beside it, with ``.json`` added to its name."""
     return path.with_name(path.name + ".json")
 
 
-def read_with_statement(source: Path, what: str) -> tuple[bytes, str]:
-    """Return the content of a file and the text of the statement beside it.
+def encoded(statement: Record) -> bytes:
+    """Return a statement as JSON text; its numbers read back to the same floats."""
+    # Indented, because people read statements. msgspec writes the shortest digits of each float.
+    return msgspec.json.format(msgspec.json.encode(statement), indent=2) + b"\n"
+
+
+def decoded(data: bytes, kind: type[R], name: str) -> R:
+    """Return the statement of a kind that a JSON text holds.
+
+    Parameters
+    ----------
+    data : bytes
+        The text.
+    kind : type
+        A record whose field ``schema`` is a `Literal` of the names that it reads.
+    name : str
+        What to call the file in errors.
 
     Raises
     ------
     FileFormatError
-        If one of them is missing, or no file, or the statement is no text.
+        If the text is not such a statement; the message names the field.
     """
+    # Each kind names its schemas once, in the type of the field.
+    schemas = get_args(get_type_hints(kind)["schema"])
     try:
-        return source.read_bytes(), statement_path(source).read_text(encoding="utf-8")
+        # First the schema alone: a statement of another kind deserves a better message than the
+        # first field in which the two differ.
+        schema = msgspec.json.decode(data, type=_Schema).schema
+        if schema in schemas:
+            return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileFormatError(f"{name} is not a statement of matrixdp: {error}") from error
+    # Earlier versions certified such files, so people have them and deserve to know why not now.
+    if schema.startswith("matrixdp-answers/"):
+        raise FileFormatError(
+            f"{name} has schema {schema!r}: such files hold answers without the measurements that "
+            "they came from, so that nothing proves their guarantee. Read the numbers with numpy, "
+            "without a guarantee, or release again and use WorkloadRelease.save"
+        )
+    raise FileFormatError(f"{name} has schema {schema!r}, not {' or '.join(map(repr, schemas))}")
+
+
+def read_statement(source: Path, kind: type[R], what: str) -> R:
+    """Read the statement beside a file.
+
+    Parameters
+    ----------
+    source : path
+        The file that the statement belongs to.
+    kind : type
+        The kind of statement.
+    what : str
+        What the two files are together, for errors.
+
+    Raises
+    ------
+    FileFormatError
+        If the statement is missing or is not of that kind.
+    """
+    beside = statement_path(source)
+    try:
+        data = beside.read_bytes()
     except FileNotFoundError as error:
         raise FileFormatError(
-            f"{error.filename} is missing: {what} lies in a file with its .json statement beside it"
+            f"{beside} is missing: {what} is a file with its .json statement beside it"
         ) from error
-    except IsADirectoryError as error:
-        raise FileFormatError(f"{error.filename} is a folder: name a file in it") from error
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{source.name}.json is not a statement of {what}") from None
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise FileFormatError(f"{beside} is not a file") from error
+    return decoded(data, kind, beside.name)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Statement:
-    """What is said of a saved release.
-
-    ``file`` holds ``name``, ``sha256``, ``shape`` and ``dtype`` of the file that it speaks of, and
-    for CSV whether it has a ``header`` and an ``index``.
-    """
-
-    mechanism: str
-    sensitivity: SensitivitySet
-    covariance: Covariance
-    guarantee: Guarantee
-    file: Mapping[str, Any]
-
-    def to_json(self) -> str:
-        """Return the statement as JSON; numbers read back to the same floats."""
-        record = {
-            "schema": SCHEMA,
-            "mechanism": self.mechanism,
-            "guarantee": asdict(self.guarantee),
-            "in_words": str(self.guarantee),
-            "sensitivity": _sensitivity_record(self.sensitivity),
-            "covariance": _covariance_record(self.covariance),
-            "noise": NOISE_VERSION,
-            "file": dict(self.file),
-        }
-        return json.dumps(record, indent=2, allow_nan=False) + "\n"
-
-    def __post_init__(self) -> None:
-        """Refuse a guarantee that does not follow from the sensitivity and the covariance."""
-        check_proven(self.guarantee, self.sensitivity, self.covariance)
-
-
-def read_statement(text: str, name: str) -> Statement:
-    """Return a statement, or say what is wrong with it.
-
-    Raises
-    ------
-    FileFormatError
-        If the text is no such statement, or what it claims does not follow from what it says.
-    """
-    try:
-        record = json.loads(text)
-        schema = record["schema"]
-    except (KeyError, TypeError, ValueError, RecursionError):
-        raise FileFormatError(f"{name} is not a statement of a release") from None
-    if schema != SCHEMA:
-        raise FileFormatError(f"{name} has schema {schema!r}: this version reads {SCHEMA!r}")
-    if set(record) != _KEYS or not isinstance(record["mechanism"], str):
-        raise FileFormatError(f"{name} does not say what a statement says, no more and no less")
-    try:
-        statement = Statement(
-            mechanism=record["mechanism"],
-            sensitivity=_sensitivity_of(record["sensitivity"]),
-            covariance=_covariance_of(record["covariance"]),
-            guarantee=Guarantee(**record["guarantee"]),
-            file=dict(record["file"]),
-        )
-        said = (record["noise"], record["in_words"])
-    except (AttributeError, KeyError, TypeError, ValueError, MatrixDPError) as error:
+def check_digest(found: str, stated: str, source: Path) -> None:
+    """Raise if a file does not have the digest that its statement gives."""
+    if found != stated:
         raise FileFormatError(
-            f"{name} is not a statement of a release, or was altered ({error})"
-        ) from error
-    if said != (NOISE_VERSION, str(statement.guarantee)):
-        raise FileFormatError(f"{name} says other words or other noise than it proves: altered")
-    return statement
-
-
-def _sensitivity_record(sensitivity: SensitivitySet) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "kind": type(sensitivity).__name__,
-        "neighbouring": sensitivity.neighbouring,
-    }
-    if isinstance(sensitivity, FrobeniusBall | SymmetricBall):
-        return record | {"bound": sensitivity.bound}
-    record |= {"bounds": sensitivity.bounds.tolist()}
-    return (
-        record
-        if isinstance(sensitivity, RowBounds)
-        else record | {"weights": sensitivity.weights.tolist()}
-    )
-
-
-def _sensitivity_of(record: Mapping[str, Any]) -> SensitivitySet:
-    kinds = {kind.__name__: kind for kind in (FrobeniusBall, SymmetricBall, RowBounds, Box)}
-    arguments = {name: value for name, value in record.items() if name != "kind"}
-    return kinds[record["kind"]](**arguments)
-
-
-def _covariance_record(covariance: Covariance) -> dict[str, Any]:
-    match covariance:
-        case Isotropic() | SymmetricIsotropic():
-            return {"kind": type(covariance).__name__, "scale": covariance.scale}
-        case Diagonal():
-            return {"kind": "Diagonal", "scales": covariance.scales.tolist()}
-        case Kronecker():
-            return {
-                "kind": "Kronecker",
-                "row_covariance": covariance.row_covariance.tolist(),
-                "column_covariance": covariance.column_covariance.tolist(),
-            }
-        case OneSided():
-            return {
-                "kind": "OneSided",
-                "side": covariance.side,
-                "covariance": covariance.covariance.tolist(),
-            }
-    raise InvalidParameterError(f"a {type(covariance).__name__} cannot be saved")
-
-
-def _covariance_of(record: Mapping[str, Any]) -> Covariance:
-    match record["kind"]:
-        case "Isotropic":
-            return Isotropic(record["scale"])
-        case "SymmetricIsotropic":
-            return SymmetricIsotropic(record["scale"])
-        case "Diagonal":
-            return Diagonal(record["scales"])
-        case "Kronecker":
-            return Kronecker(record["row_covariance"], record["column_covariance"])
-        case "OneSided":
-            return OneSided(record["covariance"], record["side"])
-    raise FileFormatError(f"covariance of kind {record['kind']!r} is not known")
+            f"{source} is not the file that its statement describes: its digest differs"
+        )

@@ -1,45 +1,52 @@
 """Releases of ``.npy`` files larger than memory, read and written block by block."""
 
-import hashlib
 from os import PathLike
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from matrixdp.covariance import Diagonal, Isotropic
-from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
-from matrixdp.files.atomic import check_target, hidden_name, write_all
-from matrixdp.files.npy_layout import read_layout
-from matrixdp.files.npy_stream import add_noise_to_npy
-from matrixdp.files.statement import Statement, statement_path
-from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.files.atomic import check_target, hidden_beside, write_all
+from matrixdp.files.npy_layout import NpyLayout, read_layout
+from matrixdp.files.npy_stream import Advance, write_noisy_npy
+from matrixdp.files.releases import MatrixRecord, stated_release
+from matrixdp.files.statement import encoded, statement_path
+from matrixdp.mechanisms.mechanism import Mechanism
+from matrixdp.mechanisms.proof import check_proven
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.sets import SymmetricBall
 
 __all__ = ["release_npy"]
 
 
 def release_npy(
-    mechanism: IMGM,
+    mechanism: Mechanism,
     source: str | PathLike[str],
     target: str | PathLike[str],
     *,
     force: bool = False,
-    progress: bool = True,
+    advance: Advance | None = None,
 ) -> Guarantee:
     """Release the matrix of one ``.npy`` file into another, in bounded memory, with its statement.
 
+    The noisy matrix is written once, into a hidden file that gets its name at the end, after the
+    statement has got its own.
+
     Parameters
     ----------
-    mechanism : IMGM
-        With independent noise (`Isotropic` or `Diagonal`): nothing else can be drawn in parts.
+    mechanism : Mechanism
+        Any with independent noise (`Isotropic` or `Diagonal`): nothing else can be drawn in parts.
     source : path
         float64 or float32, two axes.
     target : path
-        The file to make; its statement goes beside it, as ``Release.save`` does it.
+        The file to make; its statement goes beside it, as with ``Release.save``.
     force : bool, optional
         Whether to replace existing files.
-    progress : bool, optional
-        Whether to show a progress bar on a terminal.
+    advance : callable, optional
+        Called with the number of elements dealt with since the last call, in all twice the size of
+        the matrix.
 
     Returns
     -------
@@ -53,51 +60,56 @@ def release_npy(
     StorageError
         If the disk fills up; the target is untouched.
     """
-    if not isinstance(mechanism, IMGM):
-        raise InvalidParameterError(f"mechanism is a {type(mechanism).__name__}: pass an IMGM")
-    path, beside = Path(target), statement_path(Path(target))
-    shape, dtype = _checked(mechanism, Path(source), path)
+    origin, path = Path(source), Path(target)
+    # Everything is checked before the draw; see `write_noisy_npy` for the numbers themselves.
+    scale = _independent_scale(mechanism)
+    layout = _checked_layout(mechanism, origin, path)
+    guarantee, beside = mechanism.guarantee, statement_path(path)
     for made in (path, beside):
         check_target(made, force=force)
-    guarantee, noise = mechanism.guarantee, mechanism.covariance
-    scale = noise.scale if isinstance(noise, Isotropic) else getattr(noise, "scales", None)
-    fresh = hidden_name(path)
-    try:
-        _add_noise(Path(source), fresh, scale, path, progress=progress)
-        statement = Statement(
+    with hidden_beside(path) as hidden:
+        # Errors mention the target and not the hidden file, which means nothing to the user.
+        digest = write_noisy_npy(
+            origin, hidden, path, scale, ReleaseKey.generate(), advance=advance
+        )
+        statement = stated_release(
             mechanism=type(mechanism).__name__,
             sensitivity=mechanism.sensitivity,
-            covariance=noise,
+            covariance=mechanism.covariance,
             guarantee=guarantee,
-            file={
-                "name": path.name,
-                "sha256": _digest(fresh),
-                "shape": list(shape),
-                "dtype": dtype,
-                "header": False,
-                "index": False,
-            },
+            file=MatrixRecord(
+                name=path.name,
+                sha256=digest,
+                shape=(layout.shape[0], layout.shape[1]),
+                dtype="float32" if layout.dtype == np.float32 else "float64",
+                header=False,
+                index=False,
+            ),
         )
-        # The statement first: a matrix never lies there without what it guarantees.
-        write_all([(beside, statement.to_json().encode()), (path, fresh)], force=force)
-    finally:
-        fresh.unlink(missing_ok=True)
+        # The statement first: there is never a matrix without a statement of what it guarantees.
+        write_all([(beside, encoded(statement)), (path, hidden)], force=force)
     return guarantee
 
 
-def _add_noise(source: Path, fresh: Path, scale: Any, path: Path, *, progress: bool) -> None:
-    """Stream into a hidden file; what goes wrong is told of the target."""
-    try:
-        add_noise_to_npy(source, fresh, scale, ReleaseKey.generate(), progress=progress)
-    except StorageError as error:
-        raise StorageError(str(error).replace(str(fresh), str(path))) from error
-
-
-def _checked(mechanism: IMGM, source: Path, target: Path) -> tuple[tuple[int, int], str]:
-    """Return shape and dtype of a file that can be released in parts, or refuse it."""
-    if not isinstance(mechanism.covariance, Isotropic | Diagonal):
+def _independent_scale(mechanism: Mechanism) -> object:
+    """Return the standard deviations of independent noise that proves the mechanism's guarantee."""
+    covariance = getattr(mechanism, "covariance", None)
+    if not isinstance(covariance, Isotropic | Diagonal):
         raise InvalidParameterError(
-            f"{type(mechanism.covariance).__name__} noise cannot be drawn in parts: load the "
+            f"mechanism is a {type(mechanism).__name__} without independent noise, and other noise "
+            "cannot be drawn in parts: pass one with Isotropic or Diagonal noise, or load the "
+            "matrix and use its release"
+        )
+    # A release that is held in memory proves this when it is made; here none is.
+    check_proven(mechanism.guarantee, mechanism.sensitivity, covariance)
+    return covariance.scale if isinstance(covariance, Isotropic) else covariance.scales
+
+
+def _checked_layout(mechanism: Mechanism, source: Path, target: Path) -> NpyLayout:
+    """Return the layout of a file that can be released in parts, or raise if it is not one."""
+    if isinstance(mechanism.sensitivity, SymmetricBall):
+        raise InvalidParameterError(
+            "a SymmetricBall is about symmetric matrices, which cannot be told in parts: load the "
             "matrix and use mechanism.release"
         )
     if target.suffix != ".npy":
@@ -109,12 +121,8 @@ def _checked(mechanism: IMGM, source: Path, target: Path) -> tuple[tuple[int, in
         raise InvalidParameterError(
             f"{source} has shape {layout.shape}: it must have two axes and not be empty"
         )
+    # The mechanism never sees the matrix, so what its release would check is checked here.
     shape = (layout.shape[0], layout.shape[1])
     mechanism.sensitivity.check_shape(shape)
     mechanism.covariance.check_shape(shape)
-    return shape, str(layout.dtype.name)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return layout

@@ -11,71 +11,24 @@ from numpy.typing import ArrayLike, NDArray
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.release import Release
+from matrixdp.mechanisms.workload_release import WorkloadRelease, measured_sensitivity
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
+from matrixdp.workloads import StackedStrategy, Strategy, Workload, optimal_strategy
 from matrixdp.workloads.accuracy import check_answers, query_variances, squared_error
-from matrixdp.workloads.operator import Workload
-from matrixdp.workloads.search.optimal import optimal_strategy
-from matrixdp.workloads.strategies.stacked import AnyStrategy, StackedStrategy
-from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL, Strategy
+from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
 
 FloatArray = NDArray[np.float64]
 
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class WorkloadRelease:
-    """Noisy answers, public from now on; they hold nothing of the input.
-
-    Made by `MatrixMechanism.release`. The measurements carry all of the privacy; the estimate and
-    the answers are post-processing of them. The answers are consistent: they are those of one
-    histogram, the estimate.
-
-    Attributes
-    ----------
-    measurements : Release
-        The strategy's measurements with their noise; to be saved and verified like any release.
-    workload : Workload
-        What was asked.
-    strategy : Strategy or StackedStrategy
-        What was measured.
-    """
-
-    measurements: Release
-    workload: Workload
-    strategy: AnyStrategy
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What is promised."""
-        return self.measurements.guarantee
-
-    @cached_property
-    def estimate(self) -> FloatArray:
-        """The least-squares estimate of the histogram, one number for each cell."""
-        return self.strategy.reconstruct(np.asarray(self.measurements.value))
-
-    @cached_property
-    def answers(self) -> FloatArray:
-        """The answer to each query, in the workload's order."""
-        return self.workload.apply(self.estimate)
-
-    def standard_errors(self) -> FloatArray:
-        """Return the standard deviation of the noise in each answer.
-
-        With a `StackedStrategy` they are upper bounds.
-        """
-        variances = query_variances(self.workload, self.strategy)
-        return np.asarray(self.measurements.noise_scale * np.sqrt(variances))
-
-    def __repr__(self) -> str:
-        """Say what it is and what it promises."""
-        return f"WorkloadRelease(queries={self.workload.rows}: {self.guarantee})"
+# What a mechanism states is larger than what it computes by this factor. Other processors sum in
+# another order and find a bound that differs in the last digits; they must be able to prove the
+# statement too.
+_PROVABLE_ELSEWHERE = 1.0 + 2.0**-32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,9 +65,11 @@ class MatrixMechanism:
     products are compensated. Since ``|| |A| x || <= (records) max_j ||a_j||``, two neighbours'
     measurements are at most ``s + 2 r 2**30 max_j ||a_j||`` apart, s the exact sensitivity rounded
     up and a_j without the measurements that are exact (`Strategy.rounded_norm`): some 1e-6 more
-    than s. What float64 rounds to zero is far below what that is rounded up by. The same holds for
-    the parts of a `StackedStrategy`, with the largest r and the columns of all parts together.
-    The noise is that of `IMGM` on the Frobenius ball; everything after it is post-processing.
+    than s. What float64 rounds to zero is far below what that is rounded up by. The stated
+    sensitivity is larger again by a factor of 1 + 2**-32, so that a processor that sums in another
+    order can prove it from the strategy. The same holds for the parts of a `StackedStrategy`, with
+    the largest r and the columns of all parts together. The noise is that of `IMGM` on the
+    Frobenius ball; everything after it is post-processing.
 
     References
     ----------
@@ -139,7 +94,7 @@ class MatrixMechanism:
     workload: Workload
     budget: Budget
     neighbouring: Neighbouring
-    strategy: AnyStrategy
+    strategy: Strategy | StackedStrategy
 
     def __init__(
         self,
@@ -147,7 +102,7 @@ class MatrixMechanism:
         budget: Budget,
         *,
         neighbouring: Neighbouring,
-        strategy: AnyStrategy | None = None,
+        strategy: Strategy | StackedStrategy | None = None,
     ) -> None:
         if not isinstance(workload, Workload):
             raise InvalidParameterError(
@@ -155,6 +110,7 @@ class MatrixMechanism:
             )
         check_budget(budget)
         relation = checked_neighbouring(neighbouring)
+        # Before the search, which may take minutes.
         workload.check_answerable()
         if strategy is None:
             strategy = optimal_strategy(workload, neighbouring=relation).strategy
@@ -165,22 +121,23 @@ class MatrixMechanism:
                 f"strategy is a {type(strategy).__name__}: pass a Strategy, for instance "
                 "optimal_strategy(..).strategy"
             )
+        # The dataclass is frozen: what was proven for a mechanism stays true of it.
         object.__setattr__(self, "workload", workload)
         object.__setattr__(self, "budget", budget)
         object.__setattr__(self, "neighbouring", relation)
         object.__setattr__(self, "strategy", strategy)
-        _ = self.sensitivity  # refused here rather than at the first release
+        _ = self.sensitivity  # raises here rather than at the first release
 
+    # Calibration and noise are those of IMGM; this class only chooses what is measured.
     @cached_property
     def _noise(self) -> IMGM:
         return IMGM(self.sensitivity, self.budget)
 
     @property
     def sensitivity(self) -> FrobeniusBall:
-        """How far neighbours' measurements may be apart, their rounding included."""
-        return FrobeniusBall(
-            measured_sensitivity(self.strategy, self.neighbouring), self.neighbouring
-        )
+        """How far apart neighbours' measurements may be, their rounding included."""
+        computed = measured_sensitivity(self.strategy, self.neighbouring)
+        return FrobeniusBall(computed * _PROVABLE_ELSEWHERE, self.neighbouring)
 
     @property
     def covariance(self) -> Isotropic:
@@ -234,6 +191,7 @@ class MatrixMechanism:
         BudgetExceededError
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
+        # `measure`, not `apply`: its products are compensated, which the sensitivity counts on.
         exact = self.strategy.measure(self._checked(histogram)).reshape(-1, 1)
         return WorkloadRelease(
             measurements=self._noise.release(exact, key=key, filter=filter),
@@ -247,12 +205,14 @@ class MatrixMechanism:
         Nothing simulated can become a release.
         """
         exact = self.strategy.measure(self._checked(histogram))
+        # Float noise, which protects nothing; hence not a WorkloadRelease but a SimulatedValue.
         noisy = simulate_noise(exact.reshape(-1, 1), self.covariance.scale, generator).array
         answers = self.workload.apply(self.strategy.reconstruct(noisy))
         return SimulatedValue(array=answers, scale=self.standard_errors())
 
     def _checked(self, histogram: ArrayLike) -> FloatArray:
         counts: Any = self.workload.checked_cells(histogram)
+        # The bound on rounding holds for whole counts of at most 2**30 records, whose sum is exact.
         whole = bool(np.all((counts >= 0.0) & (counts == np.rint(counts))))
         if not whole or not float(np.sum(counts)) <= LARGEST_TOTAL:
             raise InvalidParameterError(
@@ -267,10 +227,3 @@ class MatrixMechanism:
             f"MatrixMechanism({self.workload!r}, {self.budget!r}, "
             f"neighbouring={self.neighbouring!r})"
         )
-
-
-def measured_sensitivity(strategy: AnyStrategy, neighbouring: Neighbouring) -> float:
-    """Return how far apart the measurements of neighbours can be, as the floats that they are."""
-    rounding = 2.0 * strategy.measurement_error * LARGEST_TOTAL
-    exact = strategy.sensitivity(neighbouring)
-    return (exact + rounding * strategy.rounded_norm) * (1.0 + 2.0**-50)

@@ -1,4 +1,4 @@
-"""What may be done with a release for free."""
+"""Post-processing of releases, which costs no budget."""
 
 from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts
 

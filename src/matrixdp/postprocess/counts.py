@@ -1,14 +1,14 @@
 """Estimated histograms that look like histograms: non-negative, whole.
 
-Post-processing: it costs no budget, and it trades the estimate's lack of bias for fewer
-impossible numbers.
+This is post-processing and costs no budget. It removes impossible numbers, and in exchange the
+estimate is no longer unbiased.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.mechanisms.matrix_mechanism import WorkloadRelease
+from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.parameters import finite_array
 from matrixdp.postprocess.nonnegative import nearest_nonnegative
 from matrixdp.postprocess.nonnegative_search import searched_nonnegative
@@ -18,16 +18,16 @@ __all__ = ["nonnegative_estimate", "whole_counts"]
 
 FloatArray = NDArray[np.float64]
 
+# The exact solution takes dense decompositions, of cubic cost.
 _MOST_CELLS_SOLVED = 2048
 
 
 def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
     """Return the histogram of non-negative counts that is closest to the measurements.
 
-    It minimises ``||A x - y||`` over ``x >= 0``, the most likely such histogram; apply the
-    workload to it for consistent answers. Up to 2,048 cells it is solved exactly, by
-    `nearest_nonnegative`; beyond, and where that does not end, by `searched_nonnegative`, to far
-    less than the noise.
+    It minimises ``||A x - y||`` over ``x >= 0``: the most likely such histogram. Apply the workload
+    to it for consistent answers. Up to 2,048 cells it is solved exactly. Above that, or if that
+    does not end, it is found to far less than the noise.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
     Raises
     ------
     CalibrationError
-        If it did not converge, which only strategies of very many different weights can bring.
+        If it did not converge, which takes a strategy with very many different weights.
 
     Examples
     --------
@@ -50,7 +50,8 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
     """
     if not isinstance(release, WorkloadRelease):
         raise InvalidParameterError(
-            f"release is of type {type(release).__name__}: pass what MatrixMechanism.release gives"
+            f"release is of type {type(release).__name__}: pass the result of "
+            "MatrixMechanism.release"
         )
     strategy = release.strategy
     measurements, cells = strategy.shape
@@ -58,6 +59,7 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
         solved = nearest_nonnegative(strategy.written_out(), release.estimate)
         if solved is not None:
             return solved
+        # Without full column rank the exchanges may not end; the search copes with that.
     noise = release.measurements.noise_scale
     return searched_nonnegative(strategy, release.estimate, noise)
 
@@ -65,8 +67,13 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
 def whole_counts(estimate: FloatArray) -> NDArray[np.int64]:
     """Return whole numbers whose total is that of the estimate, rounded.
 
-    Every number is rounded down, and the largest remainders are rounded up instead until the total
-    fits: non-negative numbers stay so, and none moves by 1 or more.
+    Every number is rounded down, except that those with the largest remainders are rounded up until
+    the total is right. Non-negative numbers stay non-negative, and none moves by 1 or more.
+
+    Parameters
+    ----------
+    estimate : ndarray
+        Below 2**53 in size, so that whole numbers are exact.
 
     Examples
     --------
@@ -79,6 +86,7 @@ def whole_counts(estimate: FloatArray) -> NDArray[np.int64]:
     floors = np.floor(values)
     remainders = values - floors
     up = int(np.rint(np.sum(remainders)))
+    # Stable, so that ties are decided the same way on every machine.
     order = np.argsort(-remainders, axis=None, kind="stable")
     whole = floors.astype(np.int64).ravel()
     whole[order[:up]] += 1

@@ -1,4 +1,8 @@
-"""Least squares without negative numbers, solved by exchanging which of them are 0."""
+"""Non-negative least squares, solved by exchanging which entries are 0.
+
+Notation: A is the matrix, x0 the unconstrained least-squares solution, x the non-negative one. The
+unknown is ``x - x0``, which is as small as the noise, so that nothing cancels.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,15 +18,17 @@ __all__ = ["BoolArray", "Trial", "exchanged", "nearest_nonnegative"]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+# Far fewer are usual. Without full column rank there may be no end.
 _MOST_EXCHANGES = 100
-# Full exchanges that may fail to lower the number of infeasible entries, before single ones.
+# How many full exchanges in a row may fail to reduce the number of infeasible entries. After that
+# single entries are exchanged, which is slow but ends. Kim and Park recommend 3.
 _PATIENCE = 3
-# Of the rounding of a slope: what a decomposition leaves of one that it makes 0.
+# A decomposition makes slopes 0 up to this multiple of their own rounding.
 _LEFT = 16.0
 
 
 class Trial(NamedTuple):
-    """The best x that is 0 wherever it is not said to be positive.
+    """The best x for one guess of which entries are positive; the others are 0.
 
     Attributes
     ----------
@@ -31,9 +37,9 @@ class Trial(NamedTuple):
     slope : ndarray
         ``A^T A (x - x0)``.
     blur : ndarray
-        How far below 0 an entry of x may be without being negative.
+        How far below 0 an entry of x may be by rounding alone.
     slack : ndarray
-        The same of the slope.
+        How far below 0 an entry of the slope may be by rounding alone.
     """
 
     moved: FloatArray
@@ -46,8 +52,8 @@ def nearest_nonnegative(matrix: FloatArray, free: FloatArray) -> FloatArray | No
     """Return the ``x >= 0`` that minimises ``||A (x - x0)||``, or None if it was not found.
 
     With x0 the least-squares solution for measurements y this is the x that minimises
-    ``||A x - y||``, and what is solved for, ``x - x0``, is as small as the noise. What is returned
-    has been checked to be optimal, to the rounding of the slope.
+    ``||A x - y||``. What is returned has been checked to be optimal, up to the rounding of the
+    slope.
 
     Parameters
     ----------
@@ -61,8 +67,10 @@ def nearest_nonnegative(matrix: FloatArray, free: FloatArray) -> FloatArray | No
     if found is None:
         return None
     positive, trial = found
+    # The exchanges only look at signs. At an optimum the slope of positive entries is 0, too.
     if not bool(np.all(np.abs(trial.slope[positive]) <= _LEFT * trial.slack[positive])):
         return None
+    # Entries may be below 0 by their blur.
     return np.where(positive, np.maximum(free + trial.moved, 0.0), 0.0)
 
 
@@ -71,17 +79,17 @@ def exchanged(
 ) -> tuple[BoolArray, Trial] | None:
     """Return which entries of the nearest ``x >= 0`` are positive, and x; None if it did not end.
 
-    Optimal are x and the slope ``g = A^T A (x - x0)`` if ``x >= 0``, ``g >= 0`` and one of the two
-    is 0 in every entry. Block principal pivoting guesses which, solves for the others, and
-    exchanges those of the wrong sign; where that does not help it exchanges the last of them alone.
-    At full column rank that ends; otherwise it may not.
+    x and the slope ``g = A^T A (x - x0)`` are optimal if ``x >= 0``, ``g >= 0`` and one of the two
+    is 0 in every entry. Block principal pivoting guesses which one, solves for the other, and
+    exchanges the entries that have the wrong sign. Where that does not help, it exchanges only the
+    last of them. With full column rank this ends; without, it may not.
 
     References
     ----------
     Kim and Park, *Fast nonnegative matrix factorization: an active-set-like method and
     comparisons*, SIAM J. Sci. Comput. 33 (2011), section 3.
     """
-    positive = free > 0.0
+    positive = free > 0.0  # most entries of x0 have the right sign already
     fewest, patience = len(free) + 1, _PATIENCE
     for _ in range(_MOST_EXCHANGES):
         trial = attempt(positive)
@@ -109,9 +117,9 @@ def _solved(rows: FloatArray, free: FloatArray, positive: BoolArray) -> Trial:
 
 
 def _reduced(matrix: FloatArray) -> FloatArray:
-    """Return at most as many rows with the same Gram matrix, the heaviest first.
+    """Return rows with the same Gram matrix, the heaviest first, and no more of them than columns.
 
-    Householder's reflections keep light rows accurate below heavy ones, not above.
+    Householder reflections keep light rows accurate if they are below heavy ones, not above them.
     """
     order = np.argsort(-np.max(np.abs(matrix), axis=1), kind="stable")
     if matrix.shape[0] <= matrix.shape[1]:
@@ -120,11 +128,12 @@ def _reduced(matrix: FloatArray) -> FloatArray:
 
 
 def _moved(rows: FloatArray, free: FloatArray, positive: BoolArray) -> FloatArray:
-    """Return ``x - x0`` for the best x that is 0 wherever it is not said to be positive."""
+    """Return ``x - x0`` for the best x whose other entries are 0."""
     moved = np.where(positive, 0.0, -free)
     if positive.any() and not positive.all():
         target = -(rows[:, ~positive] @ moved[~positive])
         part = rows[:, positive]
+        # Pivoted QR: the part may have less than full rank.
         moved[positive] = linalg.lstsq(part, target, lapack_driver="gelsy", check_finite=False)[0]
     return moved
 

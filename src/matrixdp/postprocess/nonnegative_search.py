@@ -1,4 +1,4 @@
-"""Least squares without negative numbers where the matrix is too large to be written out."""
+"""Non-negative least squares where the matrix is too large to be written out."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,19 +13,22 @@ FloatArray = NDArray[np.float64]
 
 _PROBES = 16
 _MOST_STEPS = 5000
+# The progress of the last so many steps estimates the error that is left; see Strakoš and Tichý.
 _STEPS_SUMMED = 10
-# Of the noise: what the solutions are off by, where a slope counts as 0, and what is never passed.
+# All in units of the noise's standard deviation. Solutions are this far off, ...
 _SOLVED = 1e-4
+# ... a slope below this counts as 0, well above what solutions are off by, ...
 _LEVEL = 1e-3
+# ... and a result that is further from optimal than this is never returned.
 _NEGLIGIBLE = 1e-2
 
 
 def searched_nonnegative(strategy: AnyStrategy, free: FloatArray, noise: float) -> FloatArray:
-    """Return an ``x >= 0`` that minimises ``||A (x - x0)||`` as far as the noise lets it be known.
+    """Return an ``x >= 0`` that minimises ``||A (x - x0)||``, to far less than the noise.
 
     The exchanges are those of `exchanged`; conjugate gradients solve for the positive entries,
-    through the strategy's operators alone. They stop where ``||A (x - x*)||`` is about 1e-4 of the
-    noise, and no answer ``w x`` is further from its best, over its own standard error, than that.
+    using only the strategy's operators. They stop where ``||A (x - x*)||`` is about 1e-4 of the
+    noise. No answer ``w x`` is then further from the best one than 1e-4 of its own standard error.
 
     Parameters
     ----------
@@ -39,7 +42,7 @@ def searched_nonnegative(strategy: AnyStrategy, free: FloatArray, noise: float) 
     Raises
     ------
     CalibrationError
-        If it did not converge: the strategy's measurements are of too many different weights.
+        If it did not converge, because the measurements have too many different weights.
     """
     search = _Search(strategy, free, noise)
     found = exchanged(free, search.attempt)
@@ -50,7 +53,7 @@ def searched_nonnegative(strategy: AnyStrategy, free: FloatArray, noise: float) 
 
 
 class _Search:
-    """Trials one after the other, each from where the last one ended."""
+    """A sequence of trials, each starting where the last one ended."""
 
     def __init__(self, strategy: AnyStrategy, free: FloatArray, noise: float) -> None:
         self._strategy = strategy
@@ -62,13 +65,14 @@ class _Search:
         self._positive: BoolArray | None = None
 
     def attempt(self, positive: BoolArray) -> Trial:
-        """Return the best x for a guess, to an error in proportion to what the guess changed.
+        """Return the best x for a guess.
 
-        The slope is that of the residual that the conjugate gradients carry along: at a row of
-        great weight the residual of x itself would be nothing but rounding.
+        The slope is that of the residual that the conjugate gradients carry along. Computed from x
+        itself, the residual at a row of great weight would be nothing but rounding.
         """
         last = self._positive
         changed = len(positive) if last is None else int(np.count_nonzero(positive ^ last))
+        # Early guesses change much and need not be solved well.
         accuracy = _SOLVED * self._noise * max(changed, 1) ** 0.5
         start = np.where(positive, self._moved, -self._free)
         self._moved, self._image = _conjugate_gradients(
@@ -80,7 +84,7 @@ class _Search:
         return Trial(self._moved, slope, np.zeros(len(positive)), np.asarray(slack))
 
     def is_optimal(self, positive: BoolArray, trial: Trial) -> bool:
-        """Check the slope of the positive entries, and the residual that it was taken of."""
+        """Return whether positive entries have no slope, and the residual belongs to x."""
         slope = np.abs(trial.slope[positive]) / np.sqrt(self._squares[positive])
         lost = self._strategy.apply(trial.moved) - self._image
         least = max(float(np.max(slope, initial=0.0)), float(np.linalg.norm(lost)))
@@ -88,10 +92,11 @@ class _Search:
 
 
 def _squared_columns(strategy: AnyStrategy) -> FloatArray:
-    """Return estimates of the columns' squared norms: means of ``(A^T z)^2`` over random signs.
+    """Return estimates of the columns' squared norms: means of ``(A^T z)^2`` over random signs z.
 
-    They make the steps' scale, and measure the slope's noise; a third of accuracy is enough.
+    They precondition the steps and give the noise of the slope; an error of a third does no harm.
     """
+    # Seeded, so that a release always has the same estimate. No privacy rests on it.
     rng = np.random.default_rng(0)
     total = np.zeros(strategy.shape[1])
     for _ in range(_PROBES):
@@ -107,10 +112,10 @@ def _conjugate_gradients(
     scale: FloatArray,
     accuracy: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the m of least ``||A m||`` that differs in the positive entries alone, and ``A m``.
+    """Return the m of least ``||A m||`` that differs only in the positive entries, and ``A m``.
 
-    Every step lowers ``||A m||^2`` by a known amount, and ``||A (m - m*)||^2`` by the same: what
-    the last few lowered it by is about what is left.
+    Every step lowers ``||A m||^2`` by a known amount, and ``||A (m - m*)||^2`` by the same. The sum
+    over the last few steps is about as large as what is left.
 
     References
     ----------
@@ -126,7 +131,7 @@ def _conjugate_gradients(
         change = strategy.apply(direction)
         size = float(np.sum(np.square(change)))
         if not steepness > 0.0 or not size > 0.0:
-            return moved, image
+            return moved, image  # exactly solved, or no direction is left
         length = steepness / size
         moved = moved + length * direction
         image = image + length * change
@@ -142,6 +147,6 @@ def _conjugate_gradients(
 
 def _not_converged() -> CalibrationError:
     return CalibrationError(
-        "the non-negative estimate did not converge, because the strategy's measurements are of "
-        "too many different weights: use release.estimate"
+        "the non-negative estimate did not converge, because the strategy's measurements have too "
+        "many different weights: use release.estimate"
     )

@@ -1,4 +1,4 @@
-"""Queries: from records to a value whose change by one record is known."""
+"""Queries: from records to a value, with a known bound on what one record changes."""
 
 from matrixdp.queries.histogram import histogram
 

@@ -20,18 +20,24 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
     Parameters
     ----------
     records : array_like of int, shape (records, attributes) or (records,)
-        The number of the cell along each attribute, from 0.
+        The number of the cell along each attribute, counted from 0.
     dimensions : sequence of int
-        The number of cells along each attribute; fixed in advance, not read off the records.
+        The number of cells along each attribute. Choose it in advance, without looking at the
+        records.
 
     Returns
     -------
     ndarray of int64, of shape dimensions
 
+    Raises
+    ------
+    InvalidParameterError, ShapeError
+        If records are not whole numbers within the dimensions. Messages never show a record.
+
     Notes
     -----
-    *Guarantee:* one record more or less changes one count by one; a record replaced moves one count
-    from a cell to another. That is what `MatrixMechanism` takes for granted.
+    *Guarantee:* one record more or less changes one count by one. Replacing a record moves one
+    count from a cell to another. `MatrixMechanism` relies on this.
 
     Examples
     --------
@@ -40,6 +46,7 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
     """
     members = members_of(dimensions, "dimensions", "the numbers of cells, such as [3, 2]")
     sizes = tuple(positive_integer(size, "dimensions") for size in members)
+    # Python integers, which do not overflow.
     if not sizes or not math.prod(sizes) <= LARGEST_HISTOGRAM:
         raise InvalidParameterError(
             f"dimensions={sizes} must have from 1 to {LARGEST_HISTOGRAM} cells: merge cells"
@@ -51,8 +58,10 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
         raise ShapeError(
             f"records has shape {array.shape}: pass one row per record and {len(sizes)} columns"
         )
+    # Column by column: unsigned integers become signed ones, which ravel_multi_index wants.
     columns = [np.asarray(array[:, place], dtype=np.int64) for place in range(len(sizes))]
     for place, (column, size) in enumerate(zip(columns, sizes, strict=True)):
+        # Not even the place of the record is shown: the message may end up in a public log.
         if not bool(np.all((column >= 0) & (column < size))):
             raise InvalidParameterError(
                 f"records has a value outside 0 .. {size - 1} in column {place}: give every value "

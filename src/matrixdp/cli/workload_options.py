@@ -1,0 +1,56 @@
+"""What the ``matrixdp workload`` commands share: options, checks of files, the search's status."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.console import Console
+
+from matrixdp.cli.overwriting import check_inputs_survive
+from matrixdp.cli.workload_text import WORKLOAD_HELP
+from matrixdp.errors import InvalidParameterError
+from matrixdp.files.statement import statement_path
+
+__all__ = [
+    "NeighbouringOption",
+    "SavedStrategyOption",
+    "WorkloadOption",
+    "check_distinct",
+    "search_status",
+]
+
+WorkloadOption: TypeAlias = Annotated[str, typer.Option("--workload", help=WORKLOAD_HELP)]
+NeighbouringOption: TypeAlias = Annotated[
+    str, typer.Option("--neighbouring", help="What a record's change is: add-remove, replace.")
+]
+SavedStrategyOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--strategy", help="A strategy saved by workload optimise.")
+]
+
+
+def check_distinct(target: Path, inputs: list[Path]) -> None:
+    """Raise if a file to be written is one that is read, even if forced; or if one is a folder.
+
+    Every file counts together with its statement.
+    """
+    for path in inputs:
+        if path.is_dir():
+            raise InvalidParameterError(f"{path} is a folder: name a file in it")
+    # An input may come with a statement, and a target always does.
+    read = [file for path in inputs for file in (path, statement_path(path))]
+    check_inputs_survive([target, statement_path(target)], read)
+
+
+@contextmanager
+def search_status() -> Iterator[Callable[[int, float], None]]:
+    """Show on a terminal how the gap closes; the function that is yielded takes steps and gap."""
+    # On standard error, and only there, so that --json stays one JSON object.
+    console = Console(stderr=True)
+    with console.status("optimising") as status:
+
+        def show(steps: int, gap: float) -> None:
+            status.update(f"optimising: relative gap {gap:.1e} after {steps} steps")
+
+        yield show

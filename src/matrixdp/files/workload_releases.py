@@ -1,0 +1,188 @@
+"""Workload releases in files: what was measured, and what proves it.
+
+The ``.npz`` file holds the noisy measurements, the strategy and the matrices of dense queries. The
+statement beside it says which workload was asked and what is guaranteed. Answers are not saved:
+they are computed from the measurements, which alone can be checked.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.covariance import Isotropic
+from matrixdp.errors import FileFormatError, MatrixDPError, ShapeError
+from matrixdp.files.array_archive import (
+    check_archive_target,
+    packed_arrays,
+    read_archive,
+    unpacked_arrays,
+)
+from matrixdp.files.atomic import write_all
+from matrixdp.files.noise_grid import can_be_released
+from matrixdp.files.records import (
+    DigestRecord,
+    FrobeniusBallRecord,
+    GuaranteeRecord,
+    IsotropicRecord,
+    Record,
+    guarantee_of,
+    recorded_guarantee,
+)
+from matrixdp.files.statement import check_digest, encoded, read_statement, statement_path
+from matrixdp.files.strategy_arrays import (
+    arrays_of_strategy,
+    product_of_arrays,
+    stack_of_arrays,
+)
+from matrixdp.files.workload_records import FactorRecord, recorded_workload, workload_of
+from matrixdp.mechanisms.release import Release
+from matrixdp.mechanisms.workload_release import WorkloadRelease
+from matrixdp.noise import NOISE_VERSION
+from matrixdp.sensitivity.sets import FrobeniusBall
+from matrixdp.workloads import StackedStrategy, Strategy, Workload
+from matrixdp.workloads.accuracy import check_answers
+
+__all__ = [
+    "WorkloadStatement",
+    "load_workload_release",
+    "save_workload_release",
+]
+
+# Names of arrays; all others belong to the strategy.
+_MEASUREMENTS = "measurements"
+_QUERIES = "queries_"
+
+
+class WorkloadStatement(Record, frozen=True):
+    """What is said of a saved workload release."""
+
+    schema: Literal["matrixdp-workload-release/1"]
+    mechanism: str
+    guarantee: GuaranteeRecord
+    in_words: str
+    sensitivity: FrobeniusBallRecord
+    covariance: IsotropicRecord
+    noise: str
+    workload: list[list[FactorRecord]]
+    workload_in_words: str
+    file: DigestRecord
+
+
+def save_workload_release(
+    release: WorkloadRelease, path: str | PathLike[str], *, force: bool = False
+) -> None:
+    """Write a workload release and its statement; see `WorkloadRelease.save`."""
+    target = Path(path)
+    check_archive_target(target, force=force)
+    # Raises for workloads that cannot be saved, before anything is written.
+    terms, matrices = recorded_workload(release.workload)
+    data = packed_arrays(
+        {
+            _MEASUREMENTS: np.asarray(release.measurements.value),
+            **arrays_of_strategy(release.strategy),
+            **matrices,
+        }
+    )
+    sensitivity = release.sensitivity
+    statement = WorkloadStatement(
+        schema="matrixdp-workload-release/1",
+        mechanism=release.measurements.mechanism,
+        guarantee=recorded_guarantee(release.guarantee),
+        in_words=str(release.guarantee),
+        sensitivity=FrobeniusBallRecord(sensitivity.neighbouring, sensitivity.bound),
+        covariance=IsotropicRecord(release.measurements.noise_scale),
+        noise=NOISE_VERSION,
+        workload=terms,
+        workload_in_words=repr(release.workload),
+        file=DigestRecord(target.name, hashlib.sha256(data).hexdigest()),
+    )
+    # The statement first: there are never measurements without a statement of their guarantee.
+    write_all([(statement_path(target), encoded(statement)), (target, data)], force=force)
+
+
+def load_workload_release(path: str | PathLike[str]) -> WorkloadRelease:
+    """Read a saved workload release, and prove it on the way; see `WorkloadRelease.load`."""
+    source = Path(path)
+    data = read_archive(source, "a saved workload release")
+    statement = read_statement(source, WorkloadStatement, "a saved workload release")
+    check_digest(hashlib.sha256(data).hexdigest(), statement.file.sha256, source)
+    arrays = unpacked_arrays(data, str(source))
+    try:
+        release = _proven(arrays, statement)
+    except MatrixDPError as error:
+        raise FileFormatError(f"{source} does not prove its guarantee ({error})") from error
+    # What people read must be what was proven.
+    said = (statement.noise, statement.in_words, statement.workload_in_words)
+    if said != (NOISE_VERSION, str(release.guarantee), repr(release.workload)):
+        raise FileFormatError(
+            f"{statement_path(source)} was altered: noise, in_words or workload_in_words is not "
+            "what the file holds"
+        )
+    return release
+
+
+def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> WorkloadRelease:
+    """Return the release that arrays and a statement make, or raise if they prove nothing.
+
+    That the noise gives the guarantee, and that the strategy has the stated sensitivity, is proven
+    where `Release` and `WorkloadRelease` are made.
+    """
+    strategy, workload = _strategy_and_workload(arrays, statement)
+    # Only these kinds of sets and noise are made by the mechanism, and only these can be stated.
+    covariance = Isotropic(statement.covariance.scale)
+    ball = statement.sensitivity
+    release = WorkloadRelease(
+        measurements=Release(
+            value=_checked_measurements(arrays, covariance),
+            sensitivity=FrobeniusBall(ball.bound, ball.neighbouring),
+            covariance=covariance,
+            guarantee=guarantee_of(statement.guarantee),
+            mechanism=statement.mechanism,
+        ),
+        workload=workload,
+        strategy=strategy,
+    )
+    # Not a matter of privacy: without this, answers would be wrong without a word.
+    check_answers(workload, strategy)
+    return release
+
+
+def _strategy_and_workload(
+    arrays: Mapping[str, NDArray[Any]], statement: WorkloadStatement
+) -> tuple[Strategy | StackedStrategy, Workload]:
+    """Return what was measured and what was asked; no array may be left over."""
+    queries = {name: array for name, array in arrays.items() if name.startswith(_QUERIES)}
+    others = {
+        name: array
+        for name, array in arrays.items()
+        if name != _MEASUREMENTS and name not in queries
+    }
+    stacked = any(name.startswith("part_") for name in others)
+    strategy = stack_of_arrays(others) if stacked else product_of_arrays(others)
+    workload = workload_of(statement.workload, queries)
+    # Sizes first: the sensitivity of a strategy that nobody could have measured may take forever.
+    workload.check_answerable()
+    if strategy.dimensions not in (workload.dimensions, (workload.cells,)):
+        raise ShapeError(
+            f"its strategy is for cells laid out as {strategy.dimensions} and its workload for "
+            f"{workload.dimensions}"
+        )
+    return strategy, workload
+
+
+def _checked_measurements(
+    arrays: Mapping[str, NDArray[Any]], covariance: Isotropic
+) -> NDArray[np.float64]:
+    """Return one column of numbers that exact noise of a covariance can have left."""
+    values = arrays.get(_MEASUREMENTS)
+    # float64 exactly: other types have other grids, and integers would be converted silently.
+    if values is None or values.dtype != np.float64 or values.ndim != 2:
+        raise FileFormatError("its measurements are not a matrix of float64")
+    if not can_be_released(values, covariance):
+        raise FileFormatError("its measurements are not finite numbers on the grid of the noise")
+    return values

@@ -1,0 +1,197 @@
+"""What the Matrix Mechanism releases: noisy measurements, and the answers that follow from them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.covariance import Isotropic
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.release import Release
+from matrixdp.privacy.guarantee import Guarantee, Neighbouring
+from matrixdp.sensitivity.sets import FrobeniusBall
+from matrixdp.workloads import StackedStrategy, Strategy, Workload
+from matrixdp.workloads.accuracy import query_variances
+from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
+
+__all__ = ["WorkloadRelease", "measured_sensitivity"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class WorkloadRelease:
+    """Noisy answers, public from now on; they hold nothing of the input.
+
+    Made by `MatrixMechanism.release`. The measurements carry all of the privacy; the estimate and
+    the answers are post-processing of them. The answers are consistent: they are those of one
+    histogram, the estimate. One whose measurements do not prove their guarantee cannot exist; that
+    they really were made by this strategy and got that noise is what the mechanism vouches for.
+
+    Attributes
+    ----------
+    measurements : Release
+        The strategy's measurements with their noise, in one column.
+    workload : Workload
+        What was asked.
+    strategy : Strategy or StackedStrategy
+        What was measured.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the strategy's sensitivity is above the one that the measurements state, or their noise
+        is not that of a `MatrixMechanism`.
+    ShapeError
+        If there is not one measurement for each row of the strategy.
+    """
+
+    measurements: Release
+    workload: Workload
+    strategy: Strategy | StackedStrategy
+
+    def __post_init__(self) -> None:
+        """Raise if the measurements do not prove a guarantee for this strategy."""
+        for name, part, kind in (
+            ("measurements", self.measurements, Release),
+            ("workload", self.workload, Workload),
+            ("strategy", self.strategy, Strategy | StackedStrategy),
+        ):
+            if not isinstance(part, kind):
+                raise InvalidParameterError(
+                    f"{name} is a {type(part).__name__}: take it from MatrixMechanism.release"
+                )
+        stated = self.sensitivity
+        # Least squares weighs all measurements alike, which is right for equal noise only.
+        if not isinstance(self.measurements.covariance, Isotropic):
+            raise InvalidParameterError(
+                f"measurements has {type(self.measurements.covariance).__name__} noise: measure "
+                "with a MatrixMechanism, whose noise is Isotropic"
+            )
+        # The number of measurements says nothing about privacy, but everything about answers.
+        if self.measurements.shape != (self.strategy.shape[0], 1):
+            raise ShapeError(
+                f"measurements has shape {self.measurements.shape}: the strategy makes "
+                f"{self.strategy.shape[0]} measurements, in one column"
+            )
+        # Computed here, never read: it is the one number that the whole guarantee rests on. The
+        # strategy remembers it, so a release in memory does not pay twice.
+        needed = measured_sensitivity(self.strategy, stated.neighbouring)
+        if not needed <= stated.bound:
+            raise InvalidParameterError(
+                f"measurements states a sensitivity of {stated.bound!r}, but neighbours may be "
+                f"{needed!r} apart under the strategy: measure with a MatrixMechanism"
+            )
+
+    @property
+    def sensitivity(self) -> FrobeniusBall:
+        """How far apart neighbours' measurements may be, as was stated when they were made."""
+        stated = self.measurements.sensitivity
+        if not isinstance(stated, FrobeniusBall):
+            raise InvalidParameterError(
+                f"measurements states a {type(stated).__name__}: measure with a MatrixMechanism, "
+                "whose sensitivity is a FrobeniusBall"
+            )
+        return stated
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised."""
+        return self.measurements.guarantee
+
+    @cached_property
+    def estimate(self) -> FloatArray:
+        """The least-squares estimate of the histogram, one number for each cell."""
+        # All noise has one scale, so plain least squares has the least variance (Gauss, Markov).
+        return self.strategy.reconstruct(np.asarray(self.measurements.value))
+
+    @cached_property
+    def answers(self) -> FloatArray:
+        """The answer to each query, in the workload's order."""
+        # Through one histogram, so that sums of answers are the answers of sums.
+        return self.workload.apply(self.estimate)
+
+    def standard_errors(self) -> FloatArray:
+        """Return the standard deviation of the noise in each answer.
+
+        With a `StackedStrategy` they are upper bounds.
+        """
+        variances = query_variances(self.workload, self.strategy)
+        return np.asarray(self.measurements.noise_scale * np.sqrt(variances))
+
+    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+        """Write measurements, strategy and workload, and the statement ``<path>.json``.
+
+        Answers are not written: they follow from the measurements, and only these can be checked.
+
+        Parameters
+        ----------
+        path : path
+            Ending in ``.npz``.
+        force : bool, optional
+            Whether to replace existing files; by default they are refused.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a target exists or its folder does not, or if the workload has a factor of a kind
+            that is not part of the library; nothing is written.
+        StorageError
+            If the disk is full; no target is made.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> import matrixdp as mdp
+        >>> from matrixdp.workloads import Prefix
+        >>> budget = mdp.Budget(epsilon=1.0, delta=1e-5)
+        >>> mechanism = mdp.MatrixMechanism(Prefix(8), budget, neighbouring="replace")
+        >>> with TemporaryDirectory() as folder:
+        ...     mechanism.release([10] * 8).save(Path(folder, "ages.npz"))
+        ...     again = WorkloadRelease.load(Path(folder, "ages.npz"))
+        >>> again.guarantee == mechanism.guarantee
+        True
+        """
+        # Late: files/ is above mechanisms/, and imports this class.
+        from matrixdp.files.workload_releases import save_workload_release  # noqa: PLC0415
+
+        save_workload_release(self, path, force=force)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "WorkloadRelease":
+        """Read a saved release, and prove its guarantee again.
+
+        The strategy's sensitivity is computed and must be covered by the stated one; the noise must
+        give the mu, and the mu the guarantee; the measurements must be on the grid of the noise;
+        and the strategy must answer the workload. Answers are computed again, so that their last
+        digits may differ between machines.
+
+        Raises
+        ------
+        FileFormatError
+            If a file is missing, damaged or not the one that the statement describes, or if
+            anything in them does not prove the guarantee.
+        """
+        from matrixdp.files.workload_releases import load_workload_release  # noqa: PLC0415
+
+        return load_workload_release(path)
+
+    def __repr__(self) -> str:
+        """Say what it is and what it promises."""
+        return f"WorkloadRelease(queries={self.workload.rows}: {self.guarantee})"
+
+
+def measured_sensitivity(strategy: Strategy | StackedStrategy, neighbouring: Neighbouring) -> float:
+    """Return an upper bound on how far apart the measurements of neighbours are.
+
+    It covers the measurements as floats: what one record changes, and the rounding of both sides
+    over at most 2**30 records.
+    """
+    # Twice, because the measurements of both neighbours are rounded.
+    rounding = 2.0 * strategy.measurement_error * LARGEST_TOTAL
+    exact = strategy.sensitivity(neighbouring)
+    # The factor covers the rounding of this line, four operations of 2**-53 each.
+    return (exact + rounding * strategy.rounded_norm) * (1.0 + 2.0**-50)
