@@ -19,7 +19,7 @@ from matrixdp.workloads import (
     StackedStrategy,
 )
 from matrixdp.workloads.accuracy import squared_error
-from matrixdp.workloads.search import unions
+from matrixdp.workloads.unions import search as unions
 
 PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
 PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]

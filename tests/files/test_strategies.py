@@ -28,7 +28,7 @@ from matrixdp.workloads import (
     marginals,
     optimal_strategy,
 )
-from matrixdp.workloads.search import unions
+from matrixdp.workloads.unions import search as unions
 
 
 def arrays_of(strategy: Strategy | StackedStrategy) -> list[np.ndarray]:

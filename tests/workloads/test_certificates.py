@@ -20,17 +20,19 @@ from matrixdp.workloads import (
     Ranges,
     Strategy,
     Union,
+    optimal,
     optimal_strategy,
 )
 from matrixdp.workloads.accuracy import check_answers
-from matrixdp.workloads.bounds import replacement_bound, union_bound
-from matrixdp.workloads.bounds.certificate import certified_bound, certified_bound_from_queries
-from matrixdp.workloads.search import optimal, unions
-from matrixdp.workloads.search.dual import DualPoint, Problem, dual_point
-from matrixdp.workloads.search.explicit import Certified, Explicit
-from matrixdp.workloads.search.weighted import Weighted
+from matrixdp.workloads.solve import replacement_bound
+from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
+from matrixdp.workloads.solve.dual import DualPoint, Problem, dual_point
+from matrixdp.workloads.solve.explicit import Certified, Explicit
 from matrixdp.workloads.strategies.compensated import compensated_error
-from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
+from matrixdp.workloads.strategies.product import LARGEST_TOTAL
+from matrixdp.workloads.unions import bound as union_bound
+from matrixdp.workloads.unions import search as unions
+from matrixdp.workloads.unions.weighted import Weighted
 from reference import workloads as oracle
 
 FloatArray = NDArray[np.float64]
@@ -192,12 +194,12 @@ def exact_pair_bound(root_of: arb_mat, side: FloatArray) -> arb:
     values = acb_mat(root_of).eig(nonstop=True)
     roots = sum((oracle.root(value.real) for value in values), start=arb(0))
     rows = [[Fraction(entry) for entry in row] for row in side.tolist()]
-    reach = sum(
+    pair_weight = sum(
         max(-sum((a * b for a, b in zip(rows[j], rows[k], strict=True)), Fraction(0)), Fraction(0))
         for j in range(len(rows))
         for k in range(j)
     )
-    return roots**2 * reach.denominator / reach.numerator
+    return roots**2 * pair_weight.denominator / pair_weight.numerator
 
 
 def laplacian(pairs: FloatArray) -> FloatArray:
@@ -262,9 +264,9 @@ def test_weights_on_pairs_are_never_taken_for_less(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(replacement_bound, "_roots", lambda *_: 1.0)
     explicit = Explicit(np.eye(cells), 0.0, None)
     bound = replacement_bound.bound_from_pairs(explicit, np.eye(cells))
-    reach = cells * (cells - 1) // 2
-    assert Fraction(bound) <= Fraction(1, reach)
-    assert bound == pytest.approx(1 / reach, rel=1e-10)
+    pair_weight = cells * (cells - 1) // 2
+    assert Fraction(bound) <= Fraction(1, pair_weight)
+    assert bound == pytest.approx(1 / pair_weight, rel=1e-10)
 
 
 @pytest.mark.parametrize("stretch", [1.0 + 1e-6, 1.5])

@@ -19,7 +19,7 @@ from matrixdp.workloads import (
     optimal_strategy,
 )
 from matrixdp.workloads.comparison import compared_errors
-from matrixdp.workloads.strategies import strategy as strategy_module
+from matrixdp.workloads.strategies import product as strategy_module
 from matrixdp.workloads.strategies.diameters import product_diameter_squared, smallest_inner_product
 from matrixdp.workloads.strategies.stacked import AnyStrategy
 
@@ -80,16 +80,16 @@ def test_one_query_on_ten_thousand_cells_is_answered_as_well_as_directly() -> No
 
 
 @pytest.mark.parametrize(
-    ("workload", "apart"),
+    ("workload", "distance"),
     [
         (Product([Prefix(110), Total(80)]), 109.0),
         (Product([Identity(110), Total(80)]), 2.0),
         (Product([Prefix(100), Prefix(90)]), 8999.0),
     ],
 )
-def test_direct_answering_of_products(workload: Product, apart: float) -> None:
+def test_direct_answering_of_products(workload: Product, distance: float) -> None:
     found = compared_errors(workload, "replace")["direct"] ** 2
-    assert apart * (1 - 1e-12) <= found <= apart * 1.001
+    assert distance * (1 - 1e-12) <= found <= distance * 1.001
 
 
 def diameter_from_factors(strategy: AnyStrategy) -> float:

@@ -12,7 +12,7 @@ from matrixdp.mechanisms.matrix_mechanism import measured_sensitivity
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.rounding import sqrt_up
 from matrixdp.workloads import Prefix, Strategy, marginals, optimal_strategy
-from matrixdp.workloads.strategies import strategy as strategy_module
+from matrixdp.workloads.strategies import product as strategy_module
 from matrixdp.workloads.strategies.compensated import compensated_error
 from matrixdp.workloads.strategies.diameters import smallest_inner_product
 from reference import workloads as oracle

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from matrixdp.workloads.operator import FloatArray
-from matrixdp.workloads.search.interior_point import climb
+from matrixdp.workloads.solve.interior_point import maximise
 
 COSTS = np.array([1.0, 4.0, 0.01, 9.0])
 
@@ -23,7 +23,7 @@ class Separate(NamedTuple):
         return np.asarray(self.constraints.T @ self.weights)
 
     @property
-    def reached(self) -> FloatArray:
+    def constraint_values(self) -> FloatArray:
         return np.asarray(self.constraints @ np.sqrt(COSTS / self.pulled))
 
     @property
@@ -32,7 +32,7 @@ class Separate(NamedTuple):
 
     @property
     def value(self) -> float:
-        return float(np.sum(np.sqrt(COSTS * self.pulled)) * np.max(self.reached))
+        return float(np.sum(np.sqrt(COSTS * self.pulled)) * np.max(self.constraint_values))
 
     def curvature(self) -> Callable[[FloatArray], FloatArray]:
         slopes = np.sqrt(COSTS / self.pulled) / (2.0 * self.pulled)
@@ -46,7 +46,7 @@ class Separate(NamedTuple):
 
 def solved(constraints: FloatArray, start: FloatArray, target: float = 1e-10) -> Separate:
     told: list[float] = []
-    found = climb(
+    found = maximise(
         lambda weights: Separate(constraints, weights),
         start,
         target_gap=target,

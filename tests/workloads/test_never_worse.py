@@ -59,13 +59,13 @@ def assert_never_worse(workload: Workload, relation: Neighbouring) -> OptimalStr
     return best
 
 
-def assert_answers(matrix: np.ndarray, best: OptimalStrategy, reach: float) -> None:
+def assert_answers(matrix: np.ndarray, best: OptimalStrategy, sensitivity: float) -> None:
     """Check in dense arithmetic that the queries are answered, and with the error stated."""
     measured = oracle.dense_strategy(best.strategy)
     inverse = np.linalg.pinv(measured, rcond=1e-15)
     sizes = np.abs(matrix).sum(axis=1, keepdims=True)
     np.testing.assert_allclose((matrix @ inverse @ measured - matrix) / sizes, 0.0, atol=1e-7)
-    error = reach**2 * float(np.linalg.norm(matrix @ inverse)) ** 2
+    error = sensitivity**2 * float(np.linalg.norm(matrix @ inverse)) ** 2
     assert best.certificate.value == pytest.approx(error, rel=1e-6)
     assert best.certificate.lower_bound <= best.certificate.value * (1 + 1e-9)
 

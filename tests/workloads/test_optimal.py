@@ -23,9 +23,9 @@ from matrixdp.workloads import (
     optimal_strategy,
     svd_bound,
 )
-from matrixdp.workloads.bounds.certificate import certified_bound
 from matrixdp.workloads.comparison import compared_errors, haar_gram, hierarchy_gram
-from matrixdp.workloads.search.dual import Problem, ascend, dual_point
+from matrixdp.workloads.solve.certificate import certified_bound
+from matrixdp.workloads.solve.dual import Problem, dual_point, maximise_dual
 from reference import workloads as oracle
 
 
@@ -195,8 +195,8 @@ def test_compared_trees(name: str, relation: Neighbouring, size: int) -> None:
     }[name]
     assert np.linalg.matrix_rank(matrix) == size
     np.testing.assert_array_equal(gram, matrix.T @ matrix)
-    reach = (oracle.column_norm if relation == "add-remove" else oracle.diameter)(matrix)
-    expected = math.sqrt(oracle.total_error(oracle.dense(Prefix(size)), matrix, reach) / size)
+    sensitivity = (oracle.column_norm if relation == "add-remove" else oracle.diameter)(matrix)
+    expected = math.sqrt(oracle.total_error(oracle.dense(Prefix(size)), matrix, sensitivity) / size)
     assert compared_errors(Prefix(size), relation)[name] == pytest.approx(expected, rel=1e-9)
 
 
@@ -209,9 +209,9 @@ def test_progress_is_told() -> None:
     assert told[-1][1] < 1e-9 < told[0][1]
 
 
-@pytest.mark.parametrize("apart", [3e-8, 1e-12, 2.0**-52])
-def test_nearly_dependent_queries_are_answered(apart: float) -> None:
-    rows = np.array([[1.0, 1.0, 0.0], [1.0, 1.0 + apart, 0.0], [0.0, 0.0, 1.0]])
+@pytest.mark.parametrize("difference", [3e-8, 1e-12, 2.0**-52])
+def test_nearly_dependent_queries_are_answered(difference: float) -> None:
+    rows = np.array([[1.0, 1.0, 0.0], [1.0, 1.0 + difference, 0.0], [0.0, 0.0, 1.0]])
     best = optimal_strategy(Dense(rows), neighbouring="add-remove")
     assert best.certificate.gap < 1e-6
     measured = oracle.dense_strategy(best.strategy)
@@ -231,7 +231,7 @@ def test_what_is_no_workload_is_refused() -> None:
 
 def test_the_solver_climbs_from_the_svd_bound() -> None:
     problem = Problem.of(Prefix(64).gram())
-    assert ascend(problem).dual.bound > dual_point(problem, np.ones(64)).bound
+    assert maximise_dual(problem).dual.bound > dual_point(problem, np.ones(64)).bound
 
 
 def test_a_certificate_without_a_bound_says_so() -> None:

@@ -22,9 +22,9 @@ from matrixdp.workloads import (
     marginals,
     optimal_strategy,
 )
-from matrixdp.workloads.search.explicit import Explicit
-from matrixdp.workloads.search.pairs import search_pairs
-from matrixdp.workloads.search.replacement import _contrasts_of_queries
+from matrixdp.workloads.solve.explicit import Explicit
+from matrixdp.workloads.solve.pairs import search_pairs
+from matrixdp.workloads.solve.replacement import _contrasts_of_queries
 from reference import workloads as oracle
 
 RNG = np.random.default_rng(5)

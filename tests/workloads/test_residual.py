@@ -27,15 +27,15 @@ from matrixdp.workloads import (
     marginals,
     optimal_strategy,
 )
+from matrixdp.workloads import optimal as searched
 from matrixdp.workloads.accuracy import check_answers, squared_error
-from matrixdp.workloads.bounds.union_bound import cell_weights, union_bound
-from matrixdp.workloads.search import optimal as searched
-from matrixdp.workloads.search import unions
-from matrixdp.workloads.search.residual import _error, _needs, _split, residual_strategy
-from matrixdp.workloads.search.row_weights import row_weighted_strategy
-from matrixdp.workloads.search.unions import strategies_for_union
-from matrixdp.workloads.search.weighted import Weighted
 from matrixdp.workloads.strategies.stacked import AnyStrategy
+from matrixdp.workloads.unions import search as unions
+from matrixdp.workloads.unions.bound import cell_weights, union_bound
+from matrixdp.workloads.unions.residual import _error, _needs, _split, residual_strategy
+from matrixdp.workloads.unions.row_weights import row_weighted_strategy
+from matrixdp.workloads.unions.search import strategies_for_union
+from matrixdp.workloads.unions.weighted import Weighted
 from reference import workloads as oracle
 
 SMALL: list[Workload] = [

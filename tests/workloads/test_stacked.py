@@ -183,7 +183,7 @@ def test_distances_are_bounded_beyond_pairs(seed: int) -> None:
     parts.append(Strategy([np.full((1, 3), 5.0), np.full((1, 2), 0.3)]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{MODULE}.MOST_PAIRS", 0)
-        patch.setattr("matrixdp.workloads.strategies.strategy.MOST_PAIRS", 0)
+        patch.setattr("matrixdp.workloads.strategies.product.MOST_PAIRS", 0)
         stack = StackedStrategy(parts)
         claimed = stack.sensitivity("replace")
     assert Fraction(claimed) ** 2 >= truths(stack)["replace"]

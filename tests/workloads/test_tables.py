@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from matrixdp import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads import OptimalStrategy, marginals, optimal_strategy
-from matrixdp.workloads.search.explicit import Explicit, optimal_factor
-from matrixdp.workloads.search.replacement import replacement_factor
+from matrixdp.workloads.solve.explicit import Explicit, optimal_factor
+from matrixdp.workloads.solve.replacement import replacement_factor
 from reference import workloads as oracle
 
 RELATIONS: list[Neighbouring] = ["add-remove", "replace"]
@@ -32,8 +32,8 @@ def dense_error(found: OptimalStrategy) -> float:
     inverse = np.linalg.pinv(measured, rcond=1e-12)
     queries = found.workload.written_out()
     np.testing.assert_allclose(queries @ inverse @ measured, queries, atol=1e-9)
-    reach = oracle.column_norm if found.neighbouring == "add-remove" else oracle.diameter
-    return float(reach(measured) ** 2 * np.linalg.norm(queries @ inverse) ** 2)
+    sensitivity = oracle.column_norm if found.neighbouring == "add-remove" else oracle.diameter
+    return float(sensitivity(measured) ** 2 * np.linalg.norm(queries @ inverse) ** 2)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

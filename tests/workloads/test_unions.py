@@ -27,9 +27,9 @@ from matrixdp.workloads import (
 )
 from matrixdp.workloads.accuracy import query_variances, squared_error
 from matrixdp.workloads.comparison import compared_errors
-from matrixdp.workloads.search import unions
-from matrixdp.workloads.search.explicit import optimal_factor
+from matrixdp.workloads.solve.explicit import optimal_factor
 from matrixdp.workloads.strategies.plain import direct_strategy
+from matrixdp.workloads.unions import search as unions
 from reference import workloads as oracle
 
 WORKLOADS = "matrixdp.workloads"
@@ -41,16 +41,16 @@ MARGIN = 1.0 + 1e-9
 def taken_for_large(*, pairs: bool = True) -> Iterator[None]:
     """Take the path of large unions, with every pair of cells looked at or not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{WORKLOADS}.search.optimal._MOST_CELLS_OF_A_UNION", 0)
-        patch.setattr(f"{WORKLOADS}.search.optimal.MOST_CELLS_SEARCHED", 0)
+        patch.setattr(f"{WORKLOADS}.optimal._MOST_CELLS_OF_A_UNION", 0)
+        patch.setattr(f"{WORKLOADS}.optimal.MOST_CELLS_SEARCHED", 0)
         patch.setattr(Union, "writable", False)
         if not pairs:
             for module in (
-                "search.optimal",
+                "optimal",
                 "strategies.plain",
                 "strategies.stacked",
-                "strategies.strategy",
-                "bounds.replacement_bound",
+                "strategies.product",
+                "solve.replacement_bound",
             ):
                 patch.setattr(f"{WORKLOADS}.{module}.MOST_PAIRS", 0)
         yield
@@ -92,12 +92,12 @@ def assert_never_worse(workload: Workload, relation: Neighbouring) -> None:
     response = queries @ np.linalg.pinv(measured, rcond=1e-12)
     sizes = np.abs(queries).sum(axis=1, keepdims=True)
     np.testing.assert_allclose((response @ measured - queries) / sizes, 0.0, atol=1e-7)
-    reach = best.strategy.sensitivity(relation)
+    sensitivity = best.strategy.sensitivity(relation)
     true = (oracle.column_norm if relation == "add-remove" else oracle.diameter)(measured)
-    assert reach >= true * (1 - 1e-14)
+    assert sensitivity >= true * (1 - 1e-14)
     variances = np.sum(np.square(response), axis=1)
     assert np.all(variances <= query_variances(workload, best.strategy) * (1 + 1e-6))
-    assert reach**2 * variances.sum() <= best.certificate.value * (1 + 1e-6)
+    assert sensitivity**2 * variances.sum() <= best.certificate.value * (1 + 1e-6)
     if relation == "add-remove":
         assert best.certificate.gap <= len(workload.terms()) - 1 + 1e-6
 
@@ -199,15 +199,15 @@ def test_equal_factors_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         solved.append(explicit)
         return optimal_factor(explicit, progress)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(f"{WORKLOADS}.search.explicit.optimal_factor", counted)
-    monkeypatch.setattr(f"{WORKLOADS}.search.unions._MOST_ROUNDS", 1)
+    monkeypatch.setattr(f"{WORKLOADS}.solve.explicit.optimal_factor", counted)
+    monkeypatch.setattr(f"{WORKLOADS}.unions.search._MOST_ROUNDS", 1)
     terms = [Product([Prefix(5), Prefix(5)]), Product([Prefix(5), Ranges(5)])] * 2
     unions.strategies_for_union(Union(terms), "add-remove")
     assert len(solved) == 2
 
 
 def test_stacks_too_large_for_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("search.unions", "strategies.plain"):
+    for module in ("unions.search", "strategies.plain"):
         monkeypatch.setattr(f"{WORKLOADS}.{module}.MOST_ANSWERS", 14)
     found = unions.strategies_for_union(APART, "add-remove").strategies
     assert not any(isinstance(strategy, StackedStrategy) for strategy in found)
@@ -237,7 +237,7 @@ def test_few_queries_on_many_cells(relation: Neighbouring) -> None:
 
 def test_too_many_entries_to_be_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        f"{WORKLOADS}.search.unions._MOST_ROUNDS", 1
+        f"{WORKLOADS}.unions.search._MOST_ROUNDS", 1
     )  # a single product has no chance
     workload = Union([Product([Prefix(400), Total(400)]), Product([Total(400), Prefix(400)])])
     assert not workload.writable

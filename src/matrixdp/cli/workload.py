@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from matrixdp.workloads.search.interior_point import Progress
+    from matrixdp.workloads.solve.interior_point import Progress
 
 __all__ = ["app"]
 

@@ -17,11 +17,11 @@ from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPErro
 from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.statement import read_with_statement, statement_path
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
-from matrixdp.workloads.bounds.certificate import Certificate
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
-from matrixdp.workloads.search.optimal import OptimalStrategy
+from matrixdp.workloads.optimal import OptimalStrategy
+from matrixdp.workloads.solve.certificate import Certificate
+from matrixdp.workloads.strategies.product import Strategy
 from matrixdp.workloads.strategies.stacked import AnyStrategy, StackedStrategy
-from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = [
     "SCHEMA",

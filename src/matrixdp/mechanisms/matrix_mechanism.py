@@ -18,9 +18,9 @@ from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbou
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads.accuracy import check_answers, query_variances, squared_error
 from matrixdp.workloads.operator import Workload
-from matrixdp.workloads.search.optimal import optimal_strategy
+from matrixdp.workloads.optimal import optimal_strategy
+from matrixdp.workloads.strategies.product import LARGEST_TOTAL, Strategy
 from matrixdp.workloads.strategies.stacked import AnyStrategy, StackedStrategy
-from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL, Strategy
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
 

@@ -12,8 +12,8 @@ from matrixdp.workloads.composed import Product
 from matrixdp.workloads.dense import Dense
 from matrixdp.workloads.operator import Factor, FloatArray, Workload, along_axes
 from matrixdp.workloads.ranges import Ranges
+from matrixdp.workloads.strategies.product import Strategy
 from matrixdp.workloads.strategies.stacked import AnyStrategy, StackedStrategy
-from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = ["check_answers", "query_variances", "squared_error"]
 

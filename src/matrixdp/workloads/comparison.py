@@ -8,8 +8,12 @@ from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
-from matrixdp.workloads.search.replacement import check_contrasts
-from matrixdp.workloads.strategies.plain import direct_reach_squared, identity_error, reach_squared
+from matrixdp.workloads.solve.replacement import check_contrasts
+from matrixdp.workloads.strategies.plain import (
+    direct_sensitivity_squared,
+    identity_error,
+    sensitivity_squared,
+)
 
 __all__ = ["compared_errors", "haar_gram", "hierarchy_gram"]
 
@@ -70,7 +74,7 @@ def compared_errors(workload: Workload, neighbouring: Neighbouring) -> dict[str,
         check_contrasts(workload)
     return {
         "identity": math.sqrt(identity_error(workload, neighbouring) / workload.rows),
-        "direct": math.sqrt(direct_reach_squared(workload, neighbouring)),
+        "direct": math.sqrt(direct_sensitivity_squared(workload, neighbouring)),
         "hierarchical": _tree_error(workload, neighbouring, hierarchy_gram),
         "wavelet": _tree_error(workload, neighbouring, haar_gram),
     }
@@ -89,4 +93,4 @@ def _tree_error(
         )
         for term in workload.terms()
     )
-    return math.sqrt(reach_squared(grams, neighbouring) * total / workload.rows)
+    return math.sqrt(sensitivity_squared(grams, neighbouring) * total / workload.rows)

@@ -141,7 +141,7 @@ def _boxes(factor: FloatArray, starts: NDArray[np.intp]) -> FloatArray:
     for rows in np.split(factor, starts[1:]):
         gram = rows.T @ rows
         norms = np.diagonal(gram)
-        apart = gram[others] if others.any() else norms
-        ends.append([_ends(part, float(norms.max())) for part in (norms, apart)])
+        products = gram[others] if others.any() else norms
+        ends.append([_ends(part, float(norms.max())) for part in (norms, products)])
     corners = [corner for box in zip(*ends, strict=True) for corner in product(*box)]
     return np.unique(np.array(corners), axis=0)

@@ -16,16 +16,16 @@ from matrixdp.workloads.operator import (
     Workload,
 )
 from matrixdp.workloads.strategies.diameters import product_diameter_squared
+from matrixdp.workloads.strategies.product import MOST_PAIRS, Strategy
 from matrixdp.workloads.strategies.stacked import AnyStrategy, StackedStrategy, scaled
-from matrixdp.workloads.strategies.strategy import MOST_PAIRS, Strategy
 
 __all__ = [
     "direct_measurements",
-    "direct_reach_squared",
+    "direct_sensitivity_squared",
     "direct_strategy",
     "identity_error",
     "identity_strategy",
-    "reach_squared",
+    "sensitivity_squared",
 ]
 
 _SMALLEST_LOG_SCALE = -28.0
@@ -44,7 +44,7 @@ def identity_strategy(workload: Workload) -> Strategy:
     return Strategy([np.eye(size) for size in workload.dimensions])
 
 
-def reach_squared(grams: Sequence[FloatArray], neighbouring: Neighbouring) -> float:
+def sensitivity_squared(grams: Sequence[FloatArray], neighbouring: Neighbouring) -> float:
     """Return the square of how far neighbours are apart, from Gram matrices of the factors.
 
     The largest entry of the diagonal, or ``G_jj + G_kk - 2 G_jk`` over all pairs.
@@ -54,7 +54,7 @@ def reach_squared(grams: Sequence[FloatArray], neighbouring: Neighbouring) -> fl
     return math.prod(float(np.max(np.diagonal(gram))) for gram in grams)
 
 
-def direct_reach_squared(workload: Workload, neighbouring: Neighbouring) -> float:
+def direct_sensitivity_squared(workload: Workload, neighbouring: Neighbouring) -> float:
     """Return the same for the queries themselves.
 
     It is the variance of every answer if each query is measured by itself. For replacing a record
@@ -66,7 +66,9 @@ def direct_reach_squared(workload: Workload, neighbouring: Neighbouring) -> floa
     terms = workload.terms()
     if neighbouring == "add-remove" and len(terms) > 1:
         return float(workload.column_norms_squared().max())
-    parts = [reach_squared([factor.gram() for factor in term], neighbouring) for term in terms]
+    parts = [
+        sensitivity_squared([factor.gram() for factor in term], neighbouring) for term in terms
+    ]
     if len(terms) == 1:
         return parts[0]
     return min(sum(parts), 4.0 * float(workload.column_norms_squared().max()))

@@ -17,7 +17,7 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, MOST_ANSWERS, FloatArray
-from matrixdp.workloads.strategies.strategy import (
+from matrixdp.workloads.strategies.product import (
     MOST_PAIRS,
     Strategy,
     checked_diameter,

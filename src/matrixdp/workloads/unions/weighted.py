@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from matrixdp.workloads.bounds.union_bound import cell_weights, union_bound
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
-from matrixdp.workloads.search.interior_point import Progress
-from matrixdp.workloads.search.residual import residual_strategy
-from matrixdp.workloads.search.row_weights import row_weighted_strategy
-from matrixdp.workloads.strategies.strategy import Strategy
+from matrixdp.workloads.solve.interior_point import Progress
+from matrixdp.workloads.strategies.product import Strategy
+from matrixdp.workloads.unions.bound import cell_weights, union_bound
+from matrixdp.workloads.unions.residual import residual_strategy
+from matrixdp.workloads.unions.row_weights import row_weighted_strategy
 
 __all__ = ["Weighted", "weighted_strategies"]
 

@@ -15,16 +15,16 @@ import numpy as np
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import MOST_ANSWERS, FloatArray, Workload
-from matrixdp.workloads.search.explicit import Explicit, certified_factor, optimal_factor
-from matrixdp.workloads.search.interior_point import Progress
-from matrixdp.workloads.search.weighted import weighted_strategies
+from matrixdp.workloads.solve.explicit import Explicit, certified_factor, optimal_factor
+from matrixdp.workloads.solve.interior_point import Progress
+from matrixdp.workloads.strategies.product import Strategy
 from matrixdp.workloads.strategies.stacked import (
     AnyStrategy,
     StackedStrategy,
     scaled,
     squared_diameter,
 )
-from matrixdp.workloads.strategies.strategy import Strategy
+from matrixdp.workloads.unions.weighted import weighted_strategies
 
 __all__ = ["ForUnion", "strategies_for_union"]
 
@@ -80,7 +80,7 @@ def _balanced(
 ) -> StackedStrategy | None:
     """Return a stack in which every product has the share that it is worth; none if too large.
 
-    With norms s_t, reaches d_t and the errors ``e_t / s_t^2`` at unit noise, the product
+    With norms s_t, distances d_t and the errors ``e_t / s_t^2`` at unit noise, the product
     ``(sum c_t^2 d_t^2) (sum e_t / (s_t c_t)^2)`` is least where ``c_t^2 = sqrt(e_t) / (s_t d_t)``.
     """
     if not sum(product.shape[0] for product in products) <= MOST_ANSWERS:
@@ -88,10 +88,10 @@ def _balanced(
     squares = []
     for product, optimum in zip(products, optima, strict=True):
         norm = product.sensitivity("add-remove")
-        reach = norm
+        distance = norm
         if neighbouring == "replace":
-            reach = max(math.sqrt(squared_diameter([product])), norm / _LARGEST_FAVOUR)
-        squares.append(math.sqrt(max(optimum, _SMALLEST_ERROR)) / (norm * reach))
+            distance = max(math.sqrt(squared_diameter([product])), norm / _LARGEST_FAVOUR)
+        squares.append(math.sqrt(max(optimum, _SMALLEST_ERROR)) / (norm * distance))
     scales = [max(math.sqrt(square / max(squares)), _SMALLEST_SCALE) for square in squares]
     return StackedStrategy([scaled(*pair) for pair in zip(products, scales, strict=True)])
 

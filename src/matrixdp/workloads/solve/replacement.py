@@ -11,12 +11,12 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.workloads.bounds.replacement_bound import bound_from_pairs
 from matrixdp.workloads.operator import FloatArray, Workload
-from matrixdp.workloads.search.bases import column_basis, gram_basis
-from matrixdp.workloads.search.explicit import Certified, Explicit
-from matrixdp.workloads.search.interior_point import Progress
-from matrixdp.workloads.search.pairs import laplacian, search_pairs, squared_distances
+from matrixdp.workloads.solve.bases import column_basis, gram_basis
+from matrixdp.workloads.solve.explicit import Certified, Explicit
+from matrixdp.workloads.solve.interior_point import Progress
+from matrixdp.workloads.solve.pairs import laplacian, search_pairs, squared_distances
+from matrixdp.workloads.solve.replacement_bound import bound_from_pairs
 
 __all__ = ["check_contrasts", "replacement_factor"]
 

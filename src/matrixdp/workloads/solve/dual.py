@@ -23,16 +23,16 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.workloads.operator import FloatArray
-from matrixdp.workloads.search.bases import (
+from matrixdp.workloads.solve.bases import (
     SMALLEST_ROOT,
     column_basis,
     eigenvectors,
     gram_basis,
     right_singular_vectors,
 )
-from matrixdp.workloads.search.interior_point import Climb, Progress, climb
+from matrixdp.workloads.solve.interior_point import BestIterates, Progress, maximise
 
-__all__ = ["Candidate", "DualPoint", "Problem", "ascend", "dual_point", "primal_value"]
+__all__ = ["Candidate", "DualPoint", "Problem", "dual_point", "maximise_dual", "primal_value"]
 
 _TARGET_GAP = 1e-10
 # Below this share of the largest a weight has vanished.
@@ -127,7 +127,7 @@ class Candidate(NamedTuple):
         return self.point.weights
 
     @property
-    def reached(self) -> FloatArray:
+    def constraint_values(self) -> FloatArray:
         """Q."""
         return self.point.diagonal
 
@@ -148,7 +148,7 @@ class Candidate(NamedTuple):
         return image
 
 
-def ascend(problem: Problem, progress: Progress | None = None) -> Climb[Candidate]:
+def maximise_dual(problem: Problem, progress: Progress | None = None) -> BestIterates[Candidate]:
     """Return the best strategy and the best bound.
 
     Parameters
@@ -158,7 +158,7 @@ def ascend(problem: Problem, progress: Progress | None = None) -> Climb[Candidat
     progress : callable, optional
         Told of every step.
     """
-    return climb(
+    return maximise(
         lambda weights: _candidate(problem, dual_point(problem, weights)),
         np.ones(len(problem.gram)),
         target_gap=_TARGET_GAP,

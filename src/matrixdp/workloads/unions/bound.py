@@ -25,8 +25,8 @@ from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import semidefinite_root
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
-from matrixdp.workloads.search.bases import differing_directions
-from matrixdp.workloads.strategies.strategy import Strategy
+from matrixdp.workloads.solve.bases import differing_directions
+from matrixdp.workloads.strategies.product import Strategy
 
 __all__ = ["cell_weights", "union_bound", "weights_of_optimum"]
 
@@ -109,8 +109,8 @@ def _traces(
     """
     roots = {factor: _root(factor, sides) for factor in factors}
     asked = [root for factor, (root, _) in roots.items() if not isinstance(factor, Total)]
-    apart = len(asked) < len(roots)
-    vectors = _directions(sides, asked, apart=apart)
+    total_first = len(asked) < len(roots)
+    vectors = _directions(sides, asked, total_first=total_first)
     count = len(sides)
     rounding = 4 * (count + 4) ** 2 * UNIT_ROUNDOFF
     defect = float(np.linalg.norm(vectors.T @ vectors - np.eye(count))) + rounding
@@ -118,7 +118,7 @@ def _traces(
     for factor, (root, distance) in roots.items():
         traces = np.maximum(np.einsum("ij,ij->j", vectors, root @ vectors), 0.0)
         if not finely or len(asked) < _TO_DIFFER:
-            traces = np.array([*traces[:apart], np.sum(traces[apart:])])
+            traces = np.array([*traces[:total_first], np.sum(traces[total_first:])])
         # What V is not orthonormal by, and the rounding of the products, in sum over the vectors.
         off = 3.0 * math.sqrt(count) * defect + rounding
         found[factor] = traces
@@ -142,10 +142,10 @@ def _root(factor: Factor, sides: FloatArray) -> tuple[FloatArray, float]:
     return semidefinite_root((scaled + scaled.T) / 2, error)
 
 
-def _directions(sides: FloatArray, roots: Sequence[FloatArray], *, apart: bool) -> FloatArray:
-    """Return V: the sides first if they are taken apart, then where the roots differ most."""
+def _directions(sides: FloatArray, roots: Sequence[FloatArray], *, total_first: bool) -> FloatArray:
+    """Return V: the sides first if the total comes first, then where the roots differ most."""
     first = np.asarray(linalg.qr(sides[:, None])[0])
-    kept = first[:, 1:] if apart else np.eye(len(sides))
+    kept = first[:, 1:] if total_first else np.eye(len(sides))
     if len(roots) >= _TO_DIFFER and kept.shape[1] > 0:
         kept = kept @ differing_directions([kept.T @ root @ kept for root in roots])
-    return np.concatenate([first[:, :1], kept], axis=1) if apart else kept
+    return np.concatenate([first[:, :1], kept], axis=1) if total_first else kept

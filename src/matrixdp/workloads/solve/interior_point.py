@@ -1,8 +1,8 @@
 r"""The interior-point method that finds strategies.
 
 All strategy problems have a dual of the form: maximise a concave ``2 tr K(w)^(1/2) - sum(w)`` over
-``w >= 0``, with gradient ``r(w) - 1``. What is *reached*, r, is the diagonal of Q, or the squared
-distances of its columns. Optimal is w if ``r = 1`` wherever ``w > 0`` and ``r <= 1`` elsewhere.
+``w >= 0``, with gradient ``r(w) - 1``. The *constraint values* r are the diagonal of Q, or
+the squared distances of its columns. Optimal is w if ``r = 1`` wherever ``w > 0`` and ``r <= 1`` elsewhere.
 With slacks z for ``1 - r`` the central path is ``w z = t``, and with ``r(w + w x) = r - M (w x)``
 Newton's equation on it reads
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from matrixdp.workloads.operator import FloatArray
 
-__all__ = ["Climb", "Point", "Progress", "climb"]
+__all__ = ["BestIterates", "Point", "Progress", "maximise"]
 
 Progress = Callable[[int, float], None]
 """Told the number of steps and the relative gap after each."""
@@ -45,7 +45,7 @@ class Point(Protocol):
         """Return w: positive, or 0 for what takes no part."""
 
     @property
-    def reached(self) -> FloatArray:
+    def constraint_values(self) -> FloatArray:
         """Return r."""
 
     @property
@@ -63,7 +63,7 @@ class Point(Protocol):
 P = TypeVar("P", bound=Point)
 
 
-class Climb(NamedTuple, Generic[P]):
+class BestIterates(NamedTuple, Generic[P]):
     """The point with the least error, and the one with the highest bound."""
 
     primal: P
@@ -74,22 +74,22 @@ class Climb(NamedTuple, Generic[P]):
         """How far the best strategy is above the best bound, relatively."""
         return self.primal.value / self.dual.bound - 1.0
 
-    def with_point(self, point: P) -> "Climb[P]":
+    def with_point(self, point: P) -> "BestIterates[P]":
         """Return what is best once a point has been looked at as well."""
-        return Climb(
+        return BestIterates(
             min(self.primal, point, key=lambda found: found.value),
             max(self.dual, point, key=lambda found: found.bound),
         )
 
 
-def climb(
+def maximise(
     evaluate: Callable[[FloatArray], P],
     start: FloatArray,
     *,
     target_gap: float,
     smallest_weight: float,
     progress: Progress | None = None,
-) -> Climb[P]:
+) -> BestIterates[P]:
     """Return the points at which the gap is closed, or the best that were found.
 
     Parameters
@@ -106,8 +106,8 @@ def climb(
         Told of every step.
     """
     point = evaluate(start)
-    best = Climb(point, point)
-    slacks, length = np.maximum(1.0 - point.reached, _SMALLEST_SLACK), 0.0
+    best = BestIterates(point, point)
+    slacks, length = np.maximum(1.0 - point.constraint_values, _SMALLEST_SLACK), 0.0
     for step in range(_MOST_STEPS):
         if progress is not None:
             progress(step, best.gap)
@@ -129,16 +129,20 @@ def _central_step(
     The path is aimed at closer to its end than before: the more so if the last step went all the
     way.
     """
-    weights, reached, curvature = point.weights, point.reached, point.curvature()
+    weights, constraint_values, curvature = (
+        point.weights,
+        point.constraint_values,
+        point.curvature(),
+    )
     part = weights > 0.0
     products = weights * slacks
     centring = _AFTER_A_FULL_STEP if last >= _BOUNDARY else _AFTER_A_SHORT_STEP
     aim = centring * float(np.sum(products)) / np.count_nonzero(part)
     step = _conjugate_gradients(
         lambda x: curvature(x) + products * x,
-        np.where(part, weights * (reached - 1.0) + aim, 0.0),
+        np.where(part, weights * (values - 1.0) + aim, 0.0),
         # w M w applied to ones is w r / 2, which stands for its diagonal.
-        _inverse(0.5 * weights * reached + products, part),
+        _inverse(0.5 * weights * values + products, part),
         tolerance,
     )
     slack_step = np.where(part, aim * _inverse(products, part) - 1.0 - step, 0.0)

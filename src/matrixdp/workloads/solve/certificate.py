@@ -10,7 +10,7 @@ from matrixdp.errors import CalibrationError
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
 from matrixdp.workloads.operator import FloatArray, Workload
-from matrixdp.workloads.search.dual import DualPoint
+from matrixdp.workloads.solve.dual import DualPoint
 
 __all__ = ["Certificate", "certified_bound", "certified_bound_from_queries", "svd_bound"]
 

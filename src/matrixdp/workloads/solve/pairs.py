@@ -22,8 +22,8 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.workloads.operator import FloatArray
-from matrixdp.workloads.search.bases import right_singular_vectors
-from matrixdp.workloads.search.interior_point import Climb, Progress, climb
+from matrixdp.workloads.solve.bases import right_singular_vectors
+from matrixdp.workloads.solve.interior_point import BestIterates, Progress, maximise
 
 __all__ = ["MOST_CELLS_SEARCHED", "PairPoint", "laplacian", "search_pairs", "squared_distances"]
 
@@ -47,7 +47,7 @@ class PairPoint(NamedTuple):
     weights: FloatArray  # y, a symmetric matrix with a diagonal of zeros
     sides: FloatArray  # E
     roots: FloatArray  # s
-    reached: FloatArray  # D
+    constraint_values: FloatArray  # D
 
     @property
     def bound(self) -> float:
@@ -57,7 +57,7 @@ class PairPoint(NamedTuple):
     @property
     def value(self) -> float:
         """The error of the strategy, once its largest distance is brought to 1."""
-        return float(np.sum(self.roots)) * float(np.max(self.reached))
+        return float(np.sum(self.roots)) * float(np.max(self.constraint_values))
 
     @property
     def contrasts(self) -> FloatArray:
@@ -85,7 +85,7 @@ class PairPoint(NamedTuple):
         return image
 
 
-def search_pairs(root: FloatArray, progress: Progress | None = None) -> Climb[PairPoint]:
+def search_pairs(root: FloatArray, progress: Progress | None = None) -> BestIterates[PairPoint]:
     """Return the best strategy and the best bound.
 
     Parameters
@@ -102,9 +102,9 @@ def search_pairs(root: FloatArray, progress: Progress | None = None) -> Climb[Pa
         point = pair_point(root, start)
         if progress is not None:
             progress(step, point.value / point.bound - 1.0)
-        start = point.weights * np.square(point.reached)
+        start = point.weights * np.square(point.constraint_values)
         start = np.maximum(start / np.max(start), _SMALLEST_FIRST_WEIGHT * others)
-    return climb(
+    return maximise(
         # Averaged, or else rounding, which is not symmetric, would grow.
         lambda weights: pair_point(root, (weights + weights.T) / 2.0),
         start,

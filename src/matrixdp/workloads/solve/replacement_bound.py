@@ -14,10 +14,10 @@ from scipy import linalg
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
-from matrixdp.workloads.search.bases import eigenvectors
-from matrixdp.workloads.search.explicit import Explicit
-from matrixdp.workloads.strategies.plain import direct_reach_squared
-from matrixdp.workloads.strategies.strategy import MOST_PAIRS
+from matrixdp.workloads.solve.bases import eigenvectors
+from matrixdp.workloads.solve.explicit import Explicit
+from matrixdp.workloads.strategies.plain import direct_sensitivity_squared
+from matrixdp.workloads.strategies.product import MOST_PAIRS
 
 __all__ = ["bound_from_pairs", "bound_from_spectra"]
 
@@ -48,8 +48,8 @@ def bound_from_pairs(explicit: Explicit, laplacian: FloatArray) -> float:
         * (1.0 + count * UNIT_ROUNDOFF)
     )
     weights = np.triu(np.maximum(rounding - product, 0.0), 1)
-    reach = math.fsum(np.sum(weights, axis=1).tolist()) * (1.0 + (len(side) + 4) * UNIT_ROUNDOFF)
-    return roots**2 / reach * (1.0 - 8 * UNIT_ROUNDOFF) if reach > 0.0 else 0.0
+    total = math.fsum(np.sum(weights, axis=1).tolist()) * (1.0 + (len(side) + 4) * UNIT_ROUNDOFF)
+    return roots**2 / total * (1.0 - 8 * UNIT_ROUNDOFF) if total > 0.0 else 0.0
 
 
 def bound_from_spectra(workload: Workload) -> float:
@@ -75,7 +75,7 @@ def _largest_distance_squared(workload: Workload) -> float:
     if workload.cells > MOST_PAIRS:
         return 0.0
     error = 4.0 * (workload.gram_error + 4 * UNIT_ROUNDOFF) * workload.frobenius_squared()
-    return max(direct_reach_squared(workload, "replace") - error * (1.0 + 2.0**-40), 0.0)
+    return max(direct_sensitivity_squared(workload, "replace") - error * (1.0 + 2.0**-40), 0.0)
 
 
 def _balanced(side: FloatArray) -> FloatArray:

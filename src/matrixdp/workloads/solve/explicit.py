@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from matrixdp.workloads.bounds.certificate import certified_bound, certified_bound_from_queries
 from matrixdp.workloads.dense import Dense
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Identity, Total
-from matrixdp.workloads.search.dual import Problem, ascend
-from matrixdp.workloads.search.interior_point import Progress
+from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
+from matrixdp.workloads.solve.dual import Problem, maximise_dual
+from matrixdp.workloads.solve.interior_point import Progress
 
 __all__ = ["Certified", "Explicit", "certified_factor", "optimal_factor"]
 
@@ -72,7 +72,7 @@ def optimal_factor(explicit: Explicit, progress: Progress | None = None) -> Cert
     # In units of the scale, so that the basis that is made of them is that of the part.
     asking = None if queries is None else lambda: queries()[:, asked] / math.sqrt(scale)
     problem = Problem.of(part, asking)
-    found = ascend(problem, progress)
+    found = maximise_dual(problem, progress)
     best = found.primal
     matrix = np.zeros((len(best.point.roots), len(gram)))
     measured = best.point.measurements(rescaled=best.rescaled)

@@ -24,12 +24,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from matrixdp.workloads.bounds.union_bound import cell_weights, weights_of_optimum
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
-from matrixdp.workloads.search.explicit import Explicit, optimal_factor
-from matrixdp.workloads.search.interior_point import Progress
-from matrixdp.workloads.strategies.strategy import Strategy
+from matrixdp.workloads.solve.explicit import Explicit, optimal_factor
+from matrixdp.workloads.solve.interior_point import Progress
+from matrixdp.workloads.strategies.product import Strategy
+from matrixdp.workloads.unions.bound import cell_weights, weights_of_optimum
 
 __all__ = ["Residual", "residual_strategy"]
 
@@ -197,7 +197,7 @@ def _split(matrix: FloatArray, factors: Sequence[Factor]) -> _Split:
     measured = np.concatenate(rows)
     basis = np.concatenate([measured, linalg.qr(measured.T)[0].T[rank:]])
     blocks = [len(row) for row in rows]
-    costs = _costs(basis, blocks, factors, apart=share > 0.0)
+    costs = _costs(basis, blocks, factors, total_first=share > 0.0)
     if rank < size:
         blocks.append(size - rank)
         costs = np.pad(costs, ((0, 0), (0, 1)))
@@ -205,14 +205,14 @@ def _split(matrix: FloatArray, factors: Sequence[Factor]) -> _Split:
 
 
 def _costs(
-    basis: FloatArray, blocks: Sequence[int], factors: Sequence[Factor], *, apart: bool
+    basis: FloatArray, blocks: Sequence[int], factors: Sequence[Factor], *, total_first: bool
 ) -> FloatArray:
     """Return ``tr(G U U^T)`` for every term and block; a total costs 1 on the total alone."""
     inverse = Strategy([basis]).inverses[0]
     ends = np.cumsum(blocks)
     costs = np.zeros((len(factors), len(blocks)))
     for row, factor in zip(costs, factors, strict=True):
-        if apart and isinstance(factor, Total):
+        if total_first and isinstance(factor, Total):
             row[0] = 1.0
             continue
         gram = factor.gram()

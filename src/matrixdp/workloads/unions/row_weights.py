@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from matrixdp.workloads.operator import Factor, FloatArray, Workload, along_axes
 from matrixdp.workloads.ranges import Total
-from matrixdp.workloads.search.bases import differing_directions
-from matrixdp.workloads.strategies.strategy import Strategy
+from matrixdp.workloads.solve.bases import differing_directions
+from matrixdp.workloads.strategies.product import Strategy
 
 __all__ = ["row_weighted_strategy"]
 
@@ -82,8 +82,8 @@ def _turned(
     basis: FloatArray, measured: NDArray[np.bool_], factors: Sequence[Factor]
 ) -> tuple[FloatArray, FloatArray]:
     """Return the basis, its rows but the total's turned, and what each term costs on each row."""
-    apart = bool(np.all(basis[0] == 1.0))
-    rest = np.flatnonzero(measured)[int(apart) :]
+    total_first = bool(np.all(basis[0] == 1.0))
+    rest = np.flatnonzero(measured)[int(total_first) :]
     inverse = np.array(Strategy([basis]).inverses[0])
     kinds = _kinds(factors)
     if len(kinds) > 1 and len(rest) > 1:
@@ -94,7 +94,7 @@ def _turned(
         inverse[:, rest] = columns @ turn
     costs: dict[Factor, FloatArray] = {}
     for factor in dict.fromkeys(factors):
-        if apart and isinstance(factor, Total):
+        if total_first and isinstance(factor, Total):
             costs[factor] = np.eye(1, len(basis))[0]
         else:
             squares = np.einsum("ij,ij->j", inverse, factor.gram() @ inverse)

@@ -9,26 +9,26 @@ import numpy as np
 from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.accuracy import check_answers, squared_error
-from matrixdp.workloads.bounds.certificate import Certificate
-from matrixdp.workloads.bounds.replacement_bound import bound_from_spectra
 from matrixdp.workloads.composed import Union
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, FloatArray, Workload
 from matrixdp.workloads.ranges import Total
-from matrixdp.workloads.search.explicit import Explicit, certified_factor, optimal_factor
-from matrixdp.workloads.search.interior_point import Progress
-from matrixdp.workloads.search.pairs import MOST_CELLS_SEARCHED
-from matrixdp.workloads.search.replacement import check_contrasts, replacement_factor
-from matrixdp.workloads.search.tables import has_optimal_tables, optimal_tables
-from matrixdp.workloads.search.unions import strategies_for_union
+from matrixdp.workloads.solve.certificate import Certificate
+from matrixdp.workloads.solve.explicit import Explicit, certified_factor, optimal_factor
+from matrixdp.workloads.solve.interior_point import Progress
+from matrixdp.workloads.solve.pairs import MOST_CELLS_SEARCHED
+from matrixdp.workloads.solve.replacement import check_contrasts, replacement_factor
+from matrixdp.workloads.solve.replacement_bound import bound_from_spectra
+from matrixdp.workloads.solve.tables import has_optimal_tables, optimal_tables
 from matrixdp.workloads.strategies.plain import (
     direct_measurements,
-    direct_reach_squared,
+    direct_sensitivity_squared,
     direct_strategy,
     identity_error,
     identity_strategy,
 )
+from matrixdp.workloads.strategies.product import MOST_PAIRS, Strategy
 from matrixdp.workloads.strategies.stacked import AnyStrategy
-from matrixdp.workloads.strategies.strategy import MOST_PAIRS, Strategy
+from matrixdp.workloads.unions.search import strategies_for_union
 
 __all__ = ["OptimalStrategy", "optimal_strategy"]
 
@@ -159,22 +159,22 @@ def _best(workload: Workload, found: _Found, relation: Neighbouring) -> tuple[An
 
 
 def _direct_may_win(workload: Workload, value: float, relation: Neighbouring) -> bool:
-    """Tell whether the rank times the queries' own reach, as far as these are known, is less."""
+    """Tell whether the rank times the squared sensitivity of the queries, if known, is less."""
     known = LARGEST_HISTOGRAM if relation == "add-remove" else MOST_PAIRS
     if len(workload.terms()) > 1 and workload.cells > known:
         return True
-    reach = direct_reach_squared(workload, relation)
-    return direct_measurements(workload) * reach < value * (1.0 - _CLOSE)
+    sensitivity_squared = direct_sensitivity_squared(workload, relation)
+    return direct_measurements(workload) * sensitivity_squared < value * (1.0 - _CLOSE)
 
 
 def _error(workload: Workload, strategy: AnyStrategy, relation: Neighbouring) -> float:
     """Return the total squared error at unit noise; without limit if something is not answered."""
     try:
         check_answers(workload, strategy)
-        reach = strategy.sensitivity(relation)
+        sensitivity = strategy.sensitivity(relation)
     except InvalidParameterError:
         return math.inf
-    return reach**2 * squared_error(workload, strategy)
+    return sensitivity**2 * squared_error(workload, strategy)
 
 
 def _search(workload: Workload, relation: Neighbouring, progress: Progress | None) -> _Found:

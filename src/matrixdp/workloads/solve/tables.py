@@ -30,8 +30,8 @@ from scipy import linalg
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
 from matrixdp.workloads.ranges import Identity, Total
-from matrixdp.workloads.search.interior_point import climb
-from matrixdp.workloads.strategies.strategy import Strategy
+from matrixdp.workloads.solve.interior_point import maximise
+from matrixdp.workloads.strategies.product import Strategy
 
 __all__ = ["has_optimal_tables", "optimal_tables"]
 
@@ -130,7 +130,7 @@ class _TablePoint(NamedTuple):
         return np.sqrt(self.costs / self.pulled)
 
     @property
-    def reached(self) -> FloatArray:
+    def constraint_values(self) -> FloatArray:
         """The squared distances."""
         return np.asarray(self.distances @ self.levels)
 
@@ -143,7 +143,7 @@ class _TablePoint(NamedTuple):
     @property
     def value(self) -> float:
         """The error of the strategy, once its largest distance is brought to 1."""
-        return float(np.sum(self.costs / self.levels)) * float(np.max(self.reached))
+        return float(np.sum(self.costs / self.levels)) * float(np.max(self.constraint_values))
 
     def curvature(self) -> Callable[[FloatArray], FloatArray]:
         """Return the map ``x -> y E diag(l / (2 E^T y)) E^T y x``."""
@@ -168,14 +168,14 @@ def _for_replacement(sizes: tuple[int, ...], costs: FloatArray) -> tuple[FloatAr
     asked[0] = False
     distances = _squared_distances(sizes)
     own = costs.ravel()[asked]
-    found = climb(
+    found = maximise(
         lambda weights: _table_point(distances[:, asked], own, weights),
         np.ones(len(distances)),
         target_gap=_TARGET_GAP,
         smallest_weight=_SMALLEST_WEIGHT,
     )
     levels = np.zeros(costs.size)
-    levels[asked] = found.primal.levels / np.max(found.primal.reached)
+    levels[asked] = found.primal.levels / np.max(found.primal.constraint_values)
     levels[0] = costs.flat[0] / (_SHARE_OF_THE_TOTAL * found.primal.value)
     return levels.reshape(costs.shape), found.dual.bound * _ROUNDED
 
