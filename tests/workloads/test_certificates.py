@@ -17,22 +17,21 @@ from matrixdp.workloads import (
     Identity,
     Prefix,
     Product,
+    ProductStrategy,
     Ranges,
-    Strategy,
     Union,
     optimal,
     optimal_strategy,
 )
-from matrixdp.workloads.accuracy import check_answers
 from matrixdp.workloads.solve import replacement_bound
 from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
 from matrixdp.workloads.solve.dual import DualPoint, Problem, dual_point
-from matrixdp.workloads.solve.explicit import Certified, Explicit
+from matrixdp.workloads.solve.explicit import ExplicitQueries
+from matrixdp.workloads.solve.results import AttributeOptimum, Candidates
 from matrixdp.workloads.strategies.compensated import compensated_error
-from matrixdp.workloads.strategies.product import LARGEST_TOTAL
+from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 from matrixdp.workloads.unions import bound as union_bound
 from matrixdp.workloads.unions import search as unions
-from matrixdp.workloads.unions.weighted import Weighted
 from reference import workloads as oracle
 
 FloatArray = NDArray[np.float64]
@@ -112,7 +111,7 @@ def test_compensated_errors_are_those_of_ogita_rump_and_oishi(terms: int) -> Non
 def test_measured_sensitivities_are_rounded_up(neighbouring: str) -> None:
     rng = np.random.default_rng(7)
     for _ in range(40):
-        strategy = Strategy([rng.standard_normal((3, 3)), rng.standard_normal((2, 3))])
+        strategy = ProductStrategy([rng.standard_normal((3, 3)), rng.standard_normal((2, 3))])
         relation = "replace" if neighbouring == "replace" else "add-remove"
         sensitivity = Fraction(strategy.sensitivity(relation))  # type: ignore[arg-type]
         error = 2 * Fraction(strategy.measurement_error) * LARGEST_TOTAL
@@ -123,13 +122,13 @@ def test_measured_sensitivities_are_rounded_up(neighbouring: str) -> None:
 
 @pytest.mark.parametrize("lost", [1e-8, 1e-6, 1e-4])
 def test_a_little_that_is_not_measured_is_seen(lost: float) -> None:
-    workload, strategy = Dense([[1.0, 0.0]]), Strategy([[[1.0, lost]]])
+    workload, strategy = Dense([[1.0, 0.0]]), ProductStrategy([[[1.0, lost]]])
     with pytest.raises(InvalidParameterError, match="does not answer"):
-        check_answers(workload, strategy)
-    weighted = Strategy([np.array([[1.0, lost], [0.0, 1.0]])], np.array([1.0, 0.0]))
+        strategy.check_supports(workload)
+    weighted = ProductStrategy([np.array([[1.0, lost], [0.0, 1.0]])], np.array([1.0, 0.0]))
     with pytest.raises(InvalidParameterError, match="leave out measurements"):
-        check_answers(workload, weighted)
-    check_answers(workload, Strategy([np.eye(2)]))
+        weighted.check_supports(workload)
+    ProductStrategy([np.eye(2)]).check_supports(workload)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -138,8 +137,8 @@ def test_products_of_bounds_are_rounded_down(seed: int, monkeypatch: pytest.Monk
     rng = np.random.default_rng(seed)
     bounds = {size: 1.0 + rng.random() for size in (2, 3, 4, 5)}
 
-    def exact(factor: Prefix, _: object) -> Certified:
-        return Certified(np.eye(factor.cells), bounds[factor.cells])
+    def exact(factor: Prefix, _: object) -> AttributeOptimum:
+        return AttributeOptimum(np.eye(factor.cells), bounds[factor.cells])
 
     monkeypatch.setattr(optimal, "certified_factor", exact)
     monkeypatch.setattr(unions, "certified_factor", exact)
@@ -148,7 +147,7 @@ def test_products_of_bounds_are_rounded_down(seed: int, monkeypatch: pytest.Monk
     found = optimal_strategy(product, neighbouring="add-remove").certificate.lower_bound
     assert truth * (1 - Fraction(1, 2**47)) <= Fraction(found) <= truth
     monkeypatch.setattr(optimal, "_MOST_CELLS_OF_A_UNION", 1)
-    monkeypatch.setattr(unions, "weighted_strategies", lambda *_: Weighted((), 0.0))
+    monkeypatch.setattr(unions, "weighted_strategies", lambda *_: Candidates((), 0.0))
     union = Union([product, Product([Prefix(2), Prefix(3), Ranges(4), Prefix(5)])])
     found = optimal_strategy(union, neighbouring="add-remove").certificate.lower_bound
     assert 2 * truth * (1 - Fraction(1, 2**47)) <= Fraction(found) <= 2 * truth
@@ -214,7 +213,7 @@ def test_what_all_cells_share_is_lost_in_rounding_and_allowed_for(
     rng = np.random.default_rng(seed)
     gram = 2.0**36 * np.ones((5, 5)) + np.diag([1.0, 2.0, 3.0, 4.0, 5.0])
     bound = replacement_bound.bound_from_pairs(
-        Explicit(gram, 0.0, None), laplacian(rng.uniform(0.1, 1.0, (5, 5)))
+        ExplicitQueries(gram, 0.0, None), laplacian(rng.uniform(0.1, 1.0, (5, 5)))
     )
     saved, ctx.prec = ctx.prec, 600
     try:
@@ -232,7 +231,7 @@ def test_answers_that_cancel_are_allowed_for(seed: int, sides: list[FloatArray])
     pairs = rng.uniform(0.1, 1.0, (6, 6))
     pairs[:3, 3:] = 0.0  # two halves that no pair joins
     queries = np.vstack([np.eye(6), [[0.0] * 3 + [2.0**40 / 3.0] * 3]])
-    explicit = Explicit(queries.T @ queries, 0.0, lambda: queries)
+    explicit = ExplicitQueries(queries.T @ queries, 0.0, lambda: queries)
     bound = replacement_bound.bound_from_pairs(explicit, laplacian(pairs))
     saved, ctx.prec = ctx.prec, 600
     try:
@@ -262,7 +261,7 @@ def test_weights_on_pairs_are_never_taken_for_less(monkeypatch: pytest.MonkeyPat
     assert np.array_equal(side @ side.T, cells * np.eye(cells) - 1.0)
     monkeypatch.setattr(replacement_bound, "_balanced", lambda _: side.view(Adverse))
     monkeypatch.setattr(replacement_bound, "_roots", lambda *_: 1.0)
-    explicit = Explicit(np.eye(cells), 0.0, None)
+    explicit = ExplicitQueries(np.eye(cells), 0.0, None)
     bound = replacement_bound.bound_from_pairs(explicit, np.eye(cells))
     pair_weight = cells * (cells - 1) // 2
     assert Fraction(bound) <= Fraction(1, pair_weight)

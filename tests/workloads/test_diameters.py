@@ -13,6 +13,7 @@ from matrixdp.workloads import (
     Identity,
     Prefix,
     Product,
+    ProductStrategy,
     Strategy,
     Total,
     marginals,
@@ -21,7 +22,6 @@ from matrixdp.workloads import (
 from matrixdp.workloads.comparison import compared_errors
 from matrixdp.workloads.strategies import product as strategy_module
 from matrixdp.workloads.strategies.diameters import product_diameter_squared, smallest_inner_product
-from matrixdp.workloads.strategies.stacked import AnyStrategy
 
 
 def factors(most: int = 3) -> st.SearchStrategy[list[np.ndarray]]:
@@ -92,7 +92,7 @@ def test_direct_answering_of_products(workload: Product, distance: float) -> Non
     assert distance * (1 - 1e-12) <= found <= distance * 1.001
 
 
-def diameter_from_factors(strategy: AnyStrategy) -> float:
+def diameter_from_factors(strategy: Strategy) -> float:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(strategy_module, "MOST_PAIRS", 0)
         return strategy.sensitivity("replace")
@@ -111,7 +111,7 @@ def test_strategies_know_their_diameter_from_the_factors(parts: list[np.ndarray]
     exact = largest_squared_distance(written_out(parts))
     if exact == 0.0:
         return
-    found = diameter_from_factors(Strategy(parts))
+    found = diameter_from_factors(ProductStrategy(parts))
     assert Fraction(found) ** 2 >= Fraction(exact)
     assert found**2 <= exact * (1 + 1e-10)
 
@@ -124,7 +124,9 @@ def test_weighted_strategies_bound_their_diameter(parts: list[np.ndarray], weigh
     matrix = weights.reshape(-1, 1) * written_out(square)
     exact = largest_squared_distance(matrix)
     if exact > 0.0:
-        assert Fraction(diameter_from_factors(Strategy(square, weights))) ** 2 >= Fraction(exact)
+        assert Fraction(diameter_from_factors(ProductStrategy(square, weights))) ** 2 >= Fraction(
+            exact
+        )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -140,5 +142,5 @@ def test_joint_norms_beyond_all_levels_are_rounded_up(seed: int) -> None:
 def test_norms_that_differ_by_little_are_told_apart() -> None:
     """One factor's norms differ in the eleventh digit, and the other's columns are opposite."""
     factors = [np.diag([1.0, 1.0 + 1e-11]), np.array([[1.0, -1.0], [1e-3, 1e-3]])]
-    found = diameter_from_factors(Strategy(factors, np.array([[1.0, 0.0], [1.0, 0.0]])))
+    found = diameter_from_factors(ProductStrategy(factors, np.array([[1.0, 0.0], [1.0, 0.0]])))
     assert Fraction(found) ** 2 >= (2 * Fraction(1.0 + 1e-11)) ** 2

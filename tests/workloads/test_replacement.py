@@ -14,15 +14,15 @@ from matrixdp.workloads import (
     Identity,
     Prefix,
     Product,
+    ProductStrategy,
     Ranges,
-    Strategy,
     Total,
     Union,
     Workload,
     marginals,
     optimal_strategy,
 )
-from matrixdp.workloads.solve.explicit import Explicit
+from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.pairs import search_pairs
 from matrixdp.workloads.solve.replacement import _contrasts_of_queries
 from reference import workloads as oracle
@@ -55,7 +55,7 @@ def dual_value(queries: np.ndarray, pairs: np.ndarray) -> float:
 def test_optimality_conditions(workload: Workload) -> None:
     """Weights on pairs are none below 0, and lie where the columns are farthest apart."""
     queries = oracle.dense(workload)
-    found = search_pairs(_contrasts_of_queries(Explicit.of(workload)))
+    found = search_pairs(_contrasts_of_queries(ExplicitQueries.of(workload)))
     pairs = found.dual.weights
     assert pairs.min() >= 0.0
     np.testing.assert_array_equal(pairs, pairs.T)
@@ -90,7 +90,7 @@ def test_gaps_are_closed(matrix: np.ndarray) -> None:
 
 def test_every_cell_has_a_closed_form() -> None:
     for size in (2, 5, 40):
-        found = search_pairs(_contrasts_of_queries(Explicit.of(Identity(size))))
+        found = search_pairs(_contrasts_of_queries(ExplicitQueries.of(Identity(size))))
         assert found.dual.bound == pytest.approx(2.0 * size - 2.0, rel=1e-9)
 
 
@@ -108,7 +108,7 @@ def test_queries_on_one_attribute_are_solved_there(relation: str, place: int) ->
     workload = Union([Product([*totals[:place], part, *totals[place + 1 :]]) for part in parts])
     best = optimal_strategy(workload, neighbouring=relation)  # type: ignore[arg-type]
     alone = optimal_strategy(Union(parts), neighbouring=relation)  # type: ignore[arg-type]
-    assert isinstance(best.strategy, Strategy)
+    assert isinstance(best.strategy, ProductStrategy)
     assert best.strategy.dimensions == (30, 40, 50)
     assert best.certificate.value == pytest.approx(alone.certificate.value, rel=1e-7)
     assert best.certificate.lower_bound == alone.certificate.lower_bound

@@ -17,6 +17,7 @@ from matrixdp.workloads import (
     Identity,
     Prefix,
     Product,
+    ProductStrategy,
     Ranges,
     StackedStrategy,
     Strategy,
@@ -25,9 +26,8 @@ from matrixdp.workloads import (
     Workload,
     optimal_strategy,
 )
-from matrixdp.workloads.accuracy import query_variances, squared_error
 from matrixdp.workloads.comparison import compared_errors
-from matrixdp.workloads.solve.explicit import optimal_factor
+from matrixdp.workloads.solve.addition import optimal_factor
 from matrixdp.workloads.strategies.plain import direct_strategy
 from matrixdp.workloads.unions import search as unions
 from reference import workloads as oracle
@@ -96,7 +96,7 @@ def assert_never_worse(workload: Workload, relation: Neighbouring) -> None:
     true = (oracle.column_norm if relation == "add-remove" else oracle.diameter)(measured)
     assert sensitivity >= true * (1 - 1e-14)
     variances = np.sum(np.square(response), axis=1)
-    assert np.all(variances <= query_variances(workload, best.strategy) * (1 + 1e-6))
+    assert np.all(variances <= best.strategy.query_variances(workload) * (1 + 1e-6))
     assert sensitivity**2 * variances.sum() <= best.certificate.value * (1 + 1e-6)
     if relation == "add-remove":
         assert best.certificate.gap <= len(workload.terms()) - 1 + 1e-6
@@ -134,13 +134,13 @@ def single_and_stack(
 ) -> tuple[Strategy, StackedStrategy]:
     found = unions.strategies_for_union(workload, relation).strategies
     single, stack = found[0], found[-1]
-    assert isinstance(single, Strategy)
+    assert isinstance(single, ProductStrategy)
     assert isinstance(stack, StackedStrategy)
     return single, stack
 
 
-def error_of(workload: Workload, strategy: Strategy | StackedStrategy) -> float:
-    return strategy.sensitivity("add-remove") ** 2 * squared_error(workload, strategy)
+def error_of(workload: Workload, strategy: Strategy) -> float:
+    return strategy.sensitivity("add-remove") ** 2 * strategy.squared_error(workload)
 
 
 def test_either_strategy_may_be_the_better() -> None:
@@ -185,7 +185,7 @@ def test_direct_measurements_keep_the_proportions_of_the_queries() -> None:
 def test_a_public_total_takes_nothing_from_the_others() -> None:
     both = Union([*APART.parts, Product([Total(9), Total(6)])])
     errors = [
-        stack.sensitivity("replace") ** 2 * squared_error(workload, stack)
+        stack.sensitivity("replace") ** 2 * stack.squared_error(workload)
         for workload in (APART, both)
         for stack in single_and_stack(workload, "replace")[1:]
     ]
@@ -199,7 +199,7 @@ def test_equal_factors_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         solved.append(explicit)
         return optimal_factor(explicit, progress)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(f"{WORKLOADS}.solve.explicit.optimal_factor", counted)
+    monkeypatch.setattr(f"{WORKLOADS}.solve.addition.optimal_factor", counted)
     monkeypatch.setattr(f"{WORKLOADS}.unions.search._MOST_ROUNDS", 1)
     terms = [Product([Prefix(5), Prefix(5)]), Product([Prefix(5), Ranges(5)])] * 2
     unions.strategies_for_union(Union(terms), "add-remove")

@@ -6,8 +6,9 @@ from matrixdp.workloads.operator import Factor, Workload
 from matrixdp.workloads.optimal import OptimalStrategy, optimal_strategy
 from matrixdp.workloads.ranges import Identity, Prefix, Ranges, Total
 from matrixdp.workloads.solve.certificate import Certificate, svd_bound
-from matrixdp.workloads.strategies.product import Strategy
+from matrixdp.workloads.strategies.product import ProductStrategy
 from matrixdp.workloads.strategies.stacked import StackedStrategy
+from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = [
     "Certificate",
@@ -17,6 +18,7 @@ __all__ = [
     "OptimalStrategy",
     "Prefix",
     "Product",
+    "ProductStrategy",
     "Ranges",
     "StackedStrategy",
     "Strategy",

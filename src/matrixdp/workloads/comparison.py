@@ -1,4 +1,4 @@
-"""What strategies that do not look at the workload would have cost."""
+"""The errors of well-known strategies that do not depend on the workload."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def hierarchy_gram(size: int) -> FloatArray:
     """Return ``A^T A`` of the binary tree over cells: the sum of every node, down to single cells.
 
     Hay, Rastogi, Miklau and Suciu (2010). A node of odd size has the larger half on the left. Entry
-    (i, j) counts the nodes that hold both cells.
+    (i, j) counts the nodes that contain both cells.
     """
     gram = np.zeros((size, size))
     for start, _, stop in _nodes(size):
@@ -61,7 +61,7 @@ def compared_errors(workload: Workload, neighbouring: Neighbouring) -> dict[str,
     """Return the root mean squared error per query at unit noise of well-known strategies.
 
     "identity" measures every cell, "direct" every query by itself, "hierarchical" and "wavelet" the
-    trees above on each attribute.
+    trees of `hierarchy_gram` and `haar_gram` on each attribute.
 
     Examples
     --------
@@ -85,6 +85,7 @@ def _tree_error(
 ) -> float:
     """Return the error of a tree on each attribute: ``s^2 sum over terms prod tr(G_i Q_i^-1)``."""
     grams = [tree(size) for size in workload.dimensions]
+    # Both trees contain every cell or every difference, so that their Gram matrices are regular.
     inverses = [linalg.inv(gram, assume_a="pos", check_finite=False) for gram in grams]
     total = sum(
         math.prod(

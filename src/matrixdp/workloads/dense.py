@@ -11,7 +11,7 @@ from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray, pr
 
 __all__ = ["Dense"]
 
-# Squares of such entries, and their sums, stay far within the range of a float.
+# Within these limits squares of entries, and their sums, neither overflow nor underflow.
 _SMALLEST_SIZE = 2.0**-100
 _LARGEST_SIZE = 2.0**100
 
@@ -50,7 +50,7 @@ class Dense(Factor):
         empty = ~np.any(array, axis=1)
         if empty.any():
             raise InvalidParameterError(
-                f"matrix has a row of zeros at index {int(np.argmax(empty))}: it asks nothing; "
+                f"matrix has a row of zeros at index {int(np.argmax(empty))}, which asks nothing: "
                 "leave it out"
             )
         object.__setattr__(self, "matrix", array)
@@ -78,6 +78,11 @@ class Dense(Factor):
         """Return the product with the transpose over the first axis."""
         return np.tensordot(self.matrix.T, array, axes=1)
 
+    @property
+    def sums_cells(self) -> bool:
+        """No: entries may be of any size."""
+        return False
+
     def magnitudes_along(self, array: FloatArray) -> FloatArray:
         """Return the product with the sizes of the entries."""
         return np.tensordot(np.abs(self.matrix), array, axes=1)
@@ -89,11 +94,12 @@ class Dense(Factor):
     def gram(self) -> FloatArray:
         """Return ``M^T M``; exact for whole numbers."""
         product = self.matrix.T @ self.matrix
+        # BLAS need not round the two triangles alike, and decompositions read only one of them.
         return np.asarray((product + product.T) / 2)
 
     @property
     def gram_error(self) -> float:
-        """Of the float product; nothing for whole numbers."""
+        """The rounding error of the product over its trace; none for whole numbers."""
         whole = bool(np.array_equal(self.matrix, np.rint(self.matrix)))
         squares = float(np.sum(np.square(self.matrix)))
         return product_rounding(self.rows, squares, whole=whole)

@@ -1,23 +1,25 @@
 """The best strategy for a workload, by the structure that the workload has."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
-from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.composed import Union
-from matrixdp.workloads.operator import LARGEST_HISTOGRAM, FloatArray, Workload
-from matrixdp.workloads.ranges import Total
+from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
+from matrixdp.workloads.solve.addition import certified_factor, optimal_factor
 from matrixdp.workloads.solve.certificate import Certificate
-from matrixdp.workloads.solve.explicit import Explicit, certified_factor, optimal_factor
+from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.interior_point import Progress
 from matrixdp.workloads.solve.pairs import MOST_CELLS_SEARCHED
 from matrixdp.workloads.solve.replacement import check_contrasts, replacement_factor
 from matrixdp.workloads.solve.replacement_bound import bound_from_spectra
+from matrixdp.workloads.solve.results import Candidates
 from matrixdp.workloads.solve.tables import has_optimal_tables, optimal_tables
 from matrixdp.workloads.strategies.plain import (
     direct_measurements,
@@ -26,18 +28,21 @@ from matrixdp.workloads.strategies.plain import (
     identity_error,
     identity_strategy,
 )
-from matrixdp.workloads.strategies.product import MOST_PAIRS, Strategy
-from matrixdp.workloads.strategies.stacked import AnyStrategy
+from matrixdp.workloads.strategies.product import ProductStrategy
+from matrixdp.workloads.strategies.strategy import MOST_PAIRS, Strategy
 from matrixdp.workloads.unions.search import strategies_for_union
 
 __all__ = ["OptimalStrategy", "optimal_strategy"]
 
 _MOST_CELLS_OF_A_UNION = 2048
-# Closer to its bound a strategy cannot be worse than another by more than nothing.
+# A strategy this close to its bound cannot be worse than another by more than rounding.
 _CLOSE = 1e-9
 # Measuring every cell is preferred where it is as good: it needs no arithmetic.
 _AS_GOOD = 5e-7
+# A product of a few bounds rounds by far less.
 _ROUNDED = 1.0 - 2.0**-48
+# Up to this many cells one BLAS thread is at least as fast as two; see docs/workloads.md.
+_FEW_CELLS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +53,16 @@ class OptimalStrategy:
     ----------
     workload : Workload
         What is asked.
-    strategy : Strategy or StackedStrategy
+    strategy : Strategy
         What is measured.
     neighbouring : {"add-remove", "replace"}
-        The relation that it is the best for.
+        The relation that it is optimised for.
     certificate : Certificate
-        Its error and the bound below every strategy's.
+        Its error, and a lower bound of every strategy's error.
     """
 
     workload: Workload
-    strategy: AnyStrategy
+    strategy: Strategy
     neighbouring: Neighbouring
     certificate: Certificate
 
@@ -124,21 +129,41 @@ def optimal_strategy(
             f"workload is a {type(workload).__name__}: pass a workload; a matrix is a Dense"
         )
     relation = checked_neighbouring(neighbouring)
-    found = _search(workload, relation, progress)
-    strategy, value = _best(workload, found, relation)
+    with _chosen_threads(workload, relation):
+        found = _search(workload, relation, progress)
+        strategy, value = _best(workload, found, relation)
     return OptimalStrategy(workload, strategy, relation, Certificate(value, found.lower_bound))
 
 
-class _Found(NamedTuple):
-    strategies: tuple[AnyStrategy, ...]
-    lower_bound: float
+@contextmanager
+def _chosen_threads(workload: Workload, relation: Neighbouring) -> Iterator[None]:
+    """Use one BLAS thread within, unless matrices are large enough for more to pay.
+
+    It acts on the whole process while it is active: other threads' products are limited as well.
+    """
+    # A decomposition of a small matrix is many short products. Threads wait for each other after
+    # every one of them, and where cores are shared with other processes they wait for those too.
+    if _largest_matrix(workload, relation) > _FEW_CELLS:
+        yield
+        return
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
-def _best(workload: Workload, found: _Found, relation: Neighbouring) -> tuple[AnyStrategy, float]:
+def _largest_matrix(workload: Workload, relation: Neighbouring) -> int:
+    """Return the most rows of a matrix that the search decomposes."""
+    whole = MOST_CELLS_SEARCHED if relation == "replace" else _MOST_CELLS_OF_A_UNION
+    several = relation == "replace" or len(workload.terms()) > 1
+    if several and workload.cells <= whole:
+        return workload.cells
+    return max(workload.dimensions)
+
+
+def _best(workload: Workload, found: Candidates, relation: Neighbouring) -> tuple[Strategy, float]:
     """Return the best strategy with its error, or a plain one that is better.
 
-    It is not certain to be better than measuring every cell, or every query, where it is not
-    optimal; and where float64 cannot tell the rank of the workload it does not answer it.
+    Where a strategy is not optimal, measuring every cell or every query may be better. Where
+    float64 cannot decide the rank of the workload, only these may answer it.
     """
     if identity_error(workload, relation) <= found.lower_bound * (1.0 + _AS_GOOD):
         plain = identity_strategy(workload)
@@ -159,41 +184,44 @@ def _best(workload: Workload, found: _Found, relation: Neighbouring) -> tuple[An
 
 
 def _direct_may_win(workload: Workload, value: float, relation: Neighbouring) -> bool:
-    """Tell whether the rank times the squared sensitivity of the queries, if known, is less."""
+    """Tell whether measuring the queries may have less error; it is costly to find out."""
     known = LARGEST_HISTOGRAM if relation == "add-remove" else MOST_PAIRS
     if len(workload.terms()) > 1 and workload.cells > known:
         return True
+    # The rank times the squared sensitivity is the least error that measuring the queries has.
     sensitivity_squared = direct_sensitivity_squared(workload, relation)
     return direct_measurements(workload) * sensitivity_squared < value * (1.0 - _CLOSE)
 
 
-def _error(workload: Workload, strategy: AnyStrategy, relation: Neighbouring) -> float:
-    """Return the total squared error at unit noise; without limit if something is not answered."""
+def _error(workload: Workload, strategy: Strategy, relation: Neighbouring) -> float:
+    """Return the total squared error at unit noise; infinity if some query is not answered."""
     try:
-        check_answers(workload, strategy)
+        strategy.check_supports(workload)
         sensitivity = strategy.sensitivity(relation)
     except InvalidParameterError:
         return math.inf
-    return sensitivity**2 * squared_error(workload, strategy)
+    return sensitivity**2 * strategy.squared_error(workload)
 
 
-def _search(workload: Workload, relation: Neighbouring, progress: Progress | None) -> _Found:
+def _search(workload: Workload, relation: Neighbouring, progress: Progress | None) -> Candidates:
+    """Return candidates and a bound by the first structure that applies, the best one first."""
     if relation == "replace":
         check_contrasts(workload)
     place = _only_attribute(workload)
     if place is not None:
         return _from_one_attribute(workload, place, relation, progress)
-    alone = relation == "add-remove" and len(workload.terms()) == 1  # solved factor by factor
+    # A single table is a product, which is solved factor by factor for adding or removing.
+    alone = relation == "add-remove" and len(workload.terms()) == 1
     if has_optimal_tables(workload, relation) and not alone:
-        strategy, bound = optimal_tables(workload, relation)
-        return _Found((strategy,), bound)
+        return optimal_tables(workload, relation)
     if relation == "add-remove":
         return _for_addition(workload, relation, progress)
     if workload.cells <= MOST_CELLS_SEARCHED:
-        part = replacement_factor(Explicit.of(workload), progress)
-        return _Found((Strategy([part.matrix]),), part.lower_bound)
+        part = replacement_factor(ExplicitQueries.of(workload), progress)
+        return Candidates((ProductStrategy([part.matrix]),), part.lower_bound)
     found = _for_addition(workload, relation, progress)
-    return _Found(found.strategies, bound_from_spectra(workload))
+    # Bounds for adding or removing a record do not hold here: the public total is free.
+    return Candidates(found.strategies, bound_from_spectra(workload))
 
 
 def _only_attribute(workload: Workload) -> int | None:
@@ -202,15 +230,15 @@ def _only_attribute(workload: Workload) -> int | None:
     asked = [
         place
         for place, column in enumerate(columns)
-        if not all(isinstance(factor, Total) for factor in column)
+        if not all(factor.is_total for factor in column)
     ]
     return asked[0] if len(columns) > 1 and len(asked) == 1 else None
 
 
 def _from_one_attribute(
     workload: Workload, place: int, relation: Neighbouring, progress: Progress | None
-) -> _Found:
-    """Return what is best on one attribute, with totals over the others.
+) -> Candidates:
+    """Return the best on one attribute, with totals over the others.
 
     Cells that differ in these alone have equal columns. Any strategy restricted to one cell of each
     kind answers the queries on the one attribute, so that none can be better.
@@ -218,31 +246,26 @@ def _from_one_attribute(
     factors = [term[place] for term in workload.terms()]
     found = _search(factors[0] if len(factors) == 1 else Union(factors), relation, progress)
     totals = [np.ones((1, size)) for size in workload.dimensions]
-    whole = [
-        Strategy([*totals[:place], _measured_rows(strategy), *totals[place + 1 :]])
-        for strategy in found.strategies
-        if isinstance(strategy, Strategy)  # on one attribute there are no stacks
-    ]
-    return _Found(tuple(whole), found.lower_bound)
+    whole = []
+    for strategy in found.strategies:
+        rows = strategy.written_out()
+        # Rows without weight are not measured; with totals beside it the strategy has no weights.
+        measured = rows[np.any(rows, axis=1)]
+        whole.append(ProductStrategy([*totals[:place], measured, *totals[place + 1 :]]))
+    return Candidates(tuple(whole), found.lower_bound)
 
 
-def _measured_rows(strategy: Strategy) -> FloatArray:
-    """Return the matrix of a strategy on one attribute, without what has no weight."""
-    (matrix,) = strategy.factors
-    if strategy.weights is None:
-        return matrix
-    return (strategy.weights[:, None] * matrix)[strategy.weights > 0.0]
-
-
-def _for_addition(workload: Workload, relation: Neighbouring, progress: Progress | None) -> _Found:
-    """Return what is best for adding a record; the relation only changes the scales in a stack."""
+def _for_addition(
+    workload: Workload, relation: Neighbouring, progress: Progress | None
+) -> Candidates:
+    """Return the best for adding a record; the relation only changes the scales in a stack."""
     terms = workload.terms()
     if len(terms) == 1:
         known = {factor: certified_factor(factor, progress) for factor in dict.fromkeys(terms[0])}
         parts = [known[factor] for factor in terms[0]]
         bound = math.prod(part.lower_bound for part in parts)
-        return _Found((Strategy([part.matrix for part in parts]),), bound * _ROUNDED)
+        return Candidates((ProductStrategy([part.matrix for part in parts]),), bound * _ROUNDED)
     if len(workload.dimensions) == 1 or workload.cells <= _MOST_CELLS_OF_A_UNION:
-        whole = optimal_factor(Explicit.of(workload), progress)
-        return _Found((Strategy([whole.matrix]),), whole.lower_bound)
-    return _Found(*strategies_for_union(workload, relation, progress))
+        whole = optimal_factor(ExplicitQueries.of(workload), progress)
+        return Candidates((ProductStrategy([whole.matrix]),), whole.lower_bound)
+    return strategies_for_union(workload, relation, progress)
