@@ -28,7 +28,6 @@ from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.rounding import shown_down, shown_up
 from matrixdp.workloads import optimal_strategy, svd_bound
-from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.comparison import compared_errors
 
 if TYPE_CHECKING:
@@ -121,8 +120,8 @@ def evaluate(
         errors["lower bound"] = math.sqrt(best.certificate.lower_bound / queries.rows)
     else:
         saved = load_strategy(strategy).strategy
-        check_answers(queries, saved)
-        total = squared_error(queries, saved) / queries.rows
+        saved.check_supports(queries)
+        total = saved.squared_error(queries) / queries.rows
         errors[strategy.name] = saved.sensitivity(relation) * math.sqrt(total)
     if relation == "add-remove":
         errors["SVD bound"] = math.sqrt(svd_bound(queries) / queries.rows)

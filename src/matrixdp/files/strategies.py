@@ -20,8 +20,9 @@ from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 from matrixdp.workloads.optimal import OptimalStrategy
 from matrixdp.workloads.solve.certificate import Certificate
-from matrixdp.workloads.strategies.product import Strategy
-from matrixdp.workloads.strategies.stacked import AnyStrategy, StackedStrategy
+from matrixdp.workloads.strategies.product import ProductStrategy
+from matrixdp.workloads.strategies.stacked import StackedStrategy
+from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = [
     "SCHEMA",
@@ -50,7 +51,7 @@ class SavedStrategy:
     the word of whoever saved it.
     """
 
-    strategy: AnyStrategy
+    strategy: Strategy
     workload: str
     neighbouring: Neighbouring
     certificate: Certificate
@@ -73,10 +74,10 @@ def save_strategy(
     target = Path(path)
     check_strategy_target(target, force=force)
     content = io.BytesIO()
-    np.savez(content, **_arrays(optimum.strategy))  # type: ignore[arg-type]
+    np.savez(content, **optimum.strategy.named_arrays())  # type: ignore[arg-type]
     data = content.getvalue()
     record = {
-        "schema": STACK_SCHEMA if isinstance(optimum.strategy, StackedStrategy) else SCHEMA,
+        "schema": STACK_SCHEMA if optimum.strategy.kind == "stack" else SCHEMA,
         "workload": repr(optimum.workload),
         "neighbouring": optimum.neighbouring,
         "value": optimum.certificate.value,
@@ -86,18 +87,6 @@ def save_strategy(
     }
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
     write_all([(statement_path(target), text.encode()), (target, data)], force=force)
-
-
-def _arrays(strategy: AnyStrategy) -> dict[str, NDArray[np.float64]]:
-    """Return what is saved of a strategy, by name."""
-    if isinstance(strategy, StackedStrategy):
-        return {
-            f"part_{place}_{name}": array
-            for place, part in enumerate(strategy.parts)
-            for name, array in _arrays(part).items()
-        }
-    arrays = {f"factor_{place}": factor for place, factor in enumerate(strategy.factors)}
-    return arrays if strategy.weights is None else arrays | {"weights": strategy.weights}
 
 
 def check_strategy_target(target: Path, *, force: bool) -> None:
@@ -137,7 +126,7 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
         raise FileFormatError(f"{source} is not a saved strategy ({error})") from error
 
 
-def _checked_layout(strategy: AnyStrategy) -> AnyStrategy:
+def _checked_layout(strategy: Strategy) -> Strategy:
     """Return the strategy, on attributes of no more cells than a histogram can have."""
     if not max(strategy.dimensions) <= LARGEST_HISTOGRAM:
         raise FileFormatError(
@@ -199,11 +188,11 @@ def _read_arrays(data: bytes, name: str) -> dict[str, NDArray[Any]]:
         ) from None
 
 
-def _product_of(arrays: dict[str, NDArray[Any]]) -> Strategy:
+def _product_of(arrays: dict[str, NDArray[Any]]) -> ProductStrategy:
     names = [f"factor_{n}" for n in range(sum(name.startswith("factor_") for name in arrays))]
     if not set(names) <= set(arrays):
         raise FileFormatError("its arrays are damaged: they are not factor_0, factor_1 and so on")
-    return Strategy([arrays[name] for name in names], arrays.get("weights"))
+    return ProductStrategy([arrays[name] for name in names], arrays.get("weights"))
 
 
 def _stack_of(arrays: dict[str, NDArray[Any]]) -> StackedStrategy:
@@ -218,7 +207,7 @@ def _stack_of(arrays: dict[str, NDArray[Any]]) -> StackedStrategy:
         )
     return StackedStrategy(
         [
-            Strategy([arrays[f"part_{part}_factor_{place}"] for place in range(factors)])
+            ProductStrategy([arrays[f"part_{part}_factor_{place}"] for place in range(factors)])
             for part in range(parts)
         ]
     )

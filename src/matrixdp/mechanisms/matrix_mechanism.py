@@ -16,11 +16,9 @@ from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads.accuracy import check_answers, query_variances, squared_error
 from matrixdp.workloads.operator import Workload
 from matrixdp.workloads.optimal import optimal_strategy
-from matrixdp.workloads.strategies.product import LARGEST_TOTAL, Strategy
-from matrixdp.workloads.strategies.stacked import AnyStrategy, StackedStrategy
+from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL, Strategy
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
 
@@ -41,13 +39,13 @@ class WorkloadRelease:
         The strategy's measurements with their noise; to be saved and verified like any release.
     workload : Workload
         What was asked.
-    strategy : Strategy or StackedStrategy
+    strategy : Strategy
         What was measured.
     """
 
     measurements: Release
     workload: Workload
-    strategy: AnyStrategy
+    strategy: Strategy
 
     @property
     def guarantee(self) -> Guarantee:
@@ -69,7 +67,7 @@ class WorkloadRelease:
 
         With a `StackedStrategy` they are upper bounds.
         """
-        variances = query_variances(self.workload, self.strategy)
+        variances = self.strategy.query_variances(self.workload)
         return np.asarray(self.measurements.noise_scale * np.sqrt(variances))
 
     def __repr__(self) -> str:
@@ -93,7 +91,7 @@ class MatrixMechanism:
     neighbouring : {"add-remove", "replace"}
         Whether a neighbouring histogram has one record more or less, or one in another cell. With
         "replace" the number of records is public.
-    strategy : Strategy or StackedStrategy, optional
+    strategy : Strategy, optional
         The measurements A; by default those of `optimal_strategy`.
 
     Raises
@@ -138,7 +136,7 @@ class MatrixMechanism:
     workload: Workload
     budget: Budget
     neighbouring: Neighbouring
-    strategy: AnyStrategy
+    strategy: Strategy
 
     def __init__(
         self,
@@ -146,7 +144,7 @@ class MatrixMechanism:
         budget: Budget,
         *,
         neighbouring: Neighbouring,
-        strategy: AnyStrategy | None = None,
+        strategy: Strategy | None = None,
     ) -> None:
         if not isinstance(workload, Workload):
             raise InvalidParameterError(
@@ -157,8 +155,8 @@ class MatrixMechanism:
         workload.check_answerable()
         if strategy is None:
             strategy = optimal_strategy(workload, neighbouring=relation).strategy
-        elif isinstance(strategy, Strategy | StackedStrategy):
-            check_answers(workload, strategy)
+        elif isinstance(strategy, Strategy):
+            strategy.check_supports(workload)
         else:
             raise InvalidParameterError(
                 f"strategy is a {type(strategy).__name__}: pass a Strategy, for instance "
@@ -197,7 +195,7 @@ class MatrixMechanism:
 
         With a `StackedStrategy` it is an upper bound.
         """
-        total = squared_error(self.workload, self.strategy)
+        total = self.strategy.squared_error(self.workload)
         return self.covariance.scale * math.sqrt(total / self.workload.rows)
 
     def standard_errors(self) -> FloatArray:
@@ -205,7 +203,7 @@ class MatrixMechanism:
 
         With a `StackedStrategy` they are upper bounds.
         """
-        variances = query_variances(self.workload, self.strategy)
+        variances = self.strategy.query_variances(self.workload)
         return np.asarray(self.covariance.scale * np.sqrt(variances))
 
     def release(self, histogram: ArrayLike, *, key: ReleaseKey | None = None) -> WorkloadRelease:
@@ -258,7 +256,7 @@ class MatrixMechanism:
         )
 
 
-def measured_sensitivity(strategy: AnyStrategy, neighbouring: Neighbouring) -> float:
+def measured_sensitivity(strategy: Strategy, neighbouring: Neighbouring) -> float:
     """Return how far apart the measurements of neighbours can be, as the floats that they are."""
     rounding = 2.0 * strategy.measurement_error * LARGEST_TOTAL
     exact = strategy.sensitivity(neighbouring)

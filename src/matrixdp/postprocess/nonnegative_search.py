@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import CalibrationError
 from matrixdp.postprocess.nonnegative import BoolArray, Trial, exchanged
-from matrixdp.workloads.strategies.stacked import AnyStrategy
+from matrixdp.workloads import Strategy
 
 __all__ = ["searched_nonnegative"]
 
@@ -20,7 +20,7 @@ _LEVEL = 1e-3
 _NEGLIGIBLE = 1e-2
 
 
-def searched_nonnegative(strategy: AnyStrategy, free: FloatArray, noise: float) -> FloatArray:
+def searched_nonnegative(strategy: Strategy, free: FloatArray, noise: float) -> FloatArray:
     """Return an ``x >= 0`` that minimises ``||A (x - x0)||`` as far as the noise lets it be known.
 
     The exchanges are those of `exchanged`; conjugate gradients solve for the positive entries,
@@ -29,7 +29,7 @@ def searched_nonnegative(strategy: AnyStrategy, free: FloatArray, noise: float) 
 
     Parameters
     ----------
-    strategy : Strategy or StackedStrategy
+    strategy : Strategy
         A.
     free : ndarray, shape (cells,)
         x0, the least-squares estimate.
@@ -52,7 +52,7 @@ def searched_nonnegative(strategy: AnyStrategy, free: FloatArray, noise: float) 
 class _Search:
     """Trials one after the other, each from where the last one ended."""
 
-    def __init__(self, strategy: AnyStrategy, free: FloatArray, noise: float) -> None:
+    def __init__(self, strategy: Strategy, free: FloatArray, noise: float) -> None:
         self._strategy = strategy
         self._free = free
         self._noise = noise
@@ -87,7 +87,7 @@ class _Search:
         return least <= _NEGLIGIBLE * self._noise
 
 
-def _squared_columns(strategy: AnyStrategy) -> FloatArray:
+def _squared_columns(strategy: Strategy) -> FloatArray:
     """Return estimates of the columns' squared norms: means of ``(A^T z)^2`` over random signs.
 
     They make the steps' scale, and measure the slope's noise; a third of accuracy is enough.
@@ -101,7 +101,7 @@ def _squared_columns(strategy: AnyStrategy) -> FloatArray:
 
 
 def _conjugate_gradients(
-    strategy: AnyStrategy,
+    strategy: Strategy,
     moved: FloatArray,
     positive: BoolArray,
     scale: FloatArray,
