@@ -10,7 +10,13 @@ WORKLOAD_BENCH := .venv-jax/.installed
 SAVE ?=
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test core-test lint types format figures benchmark benchmark-noise \
+# Tests share the cores by processes; workers that are done take over what others have left.
+PYTEST := -m pytest --numprocesses auto --dist worksteal
+# What rests on the digits of BLAS and of numpy's own loops.
+SENSITIVE := tests/baselines tests/covariance tests/files tests/mechanisms tests/postprocess \
+	tests/sensitivity tests/workloads
+
+.PHONY: demo test test-thorough test-processors core-test lint types format figures benchmark benchmark-noise \
 	benchmark-workloads benchmark-sizes noise-statistics clean
 .DELETE_ON_ERROR:
 
@@ -18,11 +24,23 @@ demo: $(CORE)
 	.venv/bin/python -m matrixdp demo
 
 test: $(DEV)
-	.venv/bin/python -m pytest
+	.venv/bin/python $(PYTEST)
+
+# What takes longer and mostly finds the same faults.
+test-thorough: $(DEV)
+	.venv/bin/python $(PYTEST) -m thorough
+
+# The last digits differ between processors: once as on an old one without fused multiply-add, once
+# as on another one with threads in BLAS. Nothing may rest on them.
+test-processors: $(DEV)
+	OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4" \
+		.venv/bin/python $(PYTEST) $(SENSITIVE)
+	OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=2 \
+		.venv/bin/python $(PYTEST) $(SENSITIVE)
 
 # The core must work without a single extra: the same tests, those that need an extra skip.
 core-test: $(BARE)
-	.venv-core/bin/python -m pytest
+	.venv-core/bin/python $(PYTEST)
 
 lint: $(DEV)
 	.venv/bin/python -m ruff check .
@@ -73,7 +91,7 @@ $(DEV): .venv/bin/python pyproject.toml constraints.txt
 
 $(BARE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-core
-	.venv-core/bin/python $(INSTALL) --editable . hypothesis pytest python-flint
+	.venv-core/bin/python $(INSTALL) --editable . hypothesis pytest pytest-xdist python-flint
 	@touch $@
 
 $(BENCH): pyproject.toml constraints.txt benchmarks/requirements-accounting.txt
