@@ -41,8 +41,8 @@ _CLOSE = 1e-9
 _AS_GOOD = 5e-7
 # A product of a few bounds rounds by far less.
 _ROUNDED = 1.0 - 2.0**-48
-# Up to this many cells one BLAS thread is at least as fast as two; see docs/workloads.md.
-_FEW_CELLS = 512
+# The largest matrix for which BLAS gets one thread. Searches up to here take a few seconds at most.
+_FEW_ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,20 +96,24 @@ def optimal_strategy(
     *Adding or removing a record.* On one attribute, for unions of up to 2,048 cells and for single
     products the strategy is optimal, to the gap that the certificate states. So it is for marginals
     of any size (see `tables`), and for queries about one attribute that sum over the others. For
-    other unions of T products a single product of strategies is sought, factor by factor, then
-    better weights for its measurements (see `residual` and `row_weights`), and a stack of the
-    optima of the T products (see `StackedStrategy`), whose gap is at most T - 1; the best is taken.
-    The bound is that of all parts together, from each attribute alone (see `union_bound`); the gap
-    is a few per cent for prefixes, ranges and cells, and may be tens for other matrices. The value
-    of a stack is an upper bound of its error, which least squares on all measurements stays below.
+    other unions of T products there are several candidates, of which the best is returned: a single
+    product of strategies, optimised factor by factor; the same with better weights for its
+    measurements (see `residual` and `row_weights`); and a stack of the optima of the T products
+    (see `StackedStrategy`), whose gap is at most T - 1. The bound is for all parts together, from
+    each attribute alone (see `union_bound`). The gap is a few per cent for prefixes, ranges and
+    cells, and may be tens of per cent for other matrices. The value of a stack is an upper bound of
+    its error, because least squares on all measurements is never worse.
 
     *Replacing a record.* Up to 4,096 cells every pair of cells is given a weight (see `pairs`),
     which closes the gap to 1e-6, or to 1e-3 with more than 1,024 cells. Marginals of up to ten
     attributes are optimal at any size. Beyond, the strategies for adding and removing are used with
-    their sensitivity for replacing, which may be far from the best, as the gap says.
+    their sensitivity for replacing, which may be far from the best; the gap states how far.
 
     Where the strategy is not proven optimal, it is never worse than measuring every cell, or than
     measuring every query, as a stack of products where the queries cannot be written out.
+
+    *Threads.* BLAS gets one thread if no matrix of more than 256 rows is decomposed, in the whole
+    process and while the search runs. Larger searches use the caller's setting.
 
     References
     ----------
@@ -137,13 +141,15 @@ def optimal_strategy(
 
 @contextmanager
 def _chosen_threads(workload: Workload, relation: Neighbouring) -> Iterator[None]:
-    """Use one BLAS thread within, unless matrices are large enough for more to pay.
+    """Use one BLAS thread for small matrices, and as many as the caller has set for large ones.
 
-    It acts on the whole process while it is active: other threads' products are limited as well.
+    The limit holds for the whole process while it is active.
     """
     # A decomposition of a small matrix is many short products. Threads wait for each other after
-    # every one of them, and where cores are shared with other processes they wait for those too.
-    if _largest_matrix(workload, relation) > _FEW_CELLS:
+    # every one, and where cores are shared they also wait for other processes: 128 prefixes took
+    # 0.03 s with one thread and 1.1 s with two on two busy cores. Larger searches take minutes,
+    # which idle cores can shorten, and only the caller knows whether they are idle.
+    if _largest_matrix(workload, relation) > _FEW_ROWS:
         yield
         return
     with threadpool_limits(limits=1, user_api="blas"):
