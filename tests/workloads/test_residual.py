@@ -300,7 +300,7 @@ FACTORS = st.integers(1, 4).flatmap(
 
 
 @given(st.lists(FACTORS, min_size=2, max_size=3), st.integers(2, 3))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_random_unions(columns: list[list[Factor]], terms: int) -> None:
     workload = Union([Product(list(term)) for term in zip(*columns, strict=True)][:terms])
     strategy, bound = best_for_union(workload)

@@ -102,11 +102,22 @@ def assert_never_worse(workload: Workload, relation: Neighbouring) -> None:
         assert best.certificate.gap <= len(workload.terms()) - 1 + 1e-6
 
 
-@given(any_union())
-@settings(max_examples=150)
-def test_adding_and_removing(workload: Union) -> None:
+def assert_adding_never_worse(workload: Union) -> None:
     with taken_for_large():
         assert_never_worse(workload, "add-remove")
+
+
+@given(any_union())
+@settings(max_examples=30)
+def test_adding_and_removing(workload: Union) -> None:
+    assert_adding_never_worse(workload)
+
+
+@pytest.mark.thorough
+@given(any_union())
+@settings(max_examples=200)
+def test_adding_and_removing_with_more_unions(workload: Union) -> None:
+    assert_adding_never_worse(workload)
 
 
 def varies(workload: Workload) -> bool:
@@ -115,8 +126,19 @@ def varies(workload: Workload) -> bool:
 
 
 @given(any_union(), st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=30)
 def test_replacing(workload: Union, pairs: bool) -> None:  # noqa: FBT001 (drawn)
+    assert_replacing_never_worse(workload, pairs=pairs)
+
+
+@pytest.mark.thorough
+@given(any_union(), st.booleans())
+@settings(max_examples=200)
+def test_replacing_with_more_unions(workload: Union, pairs: bool) -> None:  # noqa: FBT001 (drawn)
+    assert_replacing_never_worse(workload, pairs=pairs)
+
+
+def assert_replacing_never_worse(workload: Union, *, pairs: bool) -> None:
     with taken_for_large(pairs=pairs):
         if not varies(workload):
             with pytest.raises(InvalidParameterError, match="subtract"):
@@ -235,22 +257,25 @@ def test_few_queries_on_many_cells(relation: Neighbouring) -> None:
     assert best.rmse <= min(errors["identity"], errors["direct"]) * MARGIN
 
 
-def test_too_many_entries_to_be_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        f"{WORKLOADS}.unions.search._MOST_ROUNDS", 1
-    )  # a single product has no chance
-    workload = Union([Product([Prefix(400), Total(400)]), Product([Total(400), Prefix(400)])])
-    assert not workload.writable
+@pytest.mark.parametrize("size", [60, pytest.param(400, marks=pytest.mark.thorough)])
+def test_too_many_entries_to_be_written_out(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A single product has no chance, so that one round of its search is enough.
+    monkeypatch.setattr(f"{WORKLOADS}.unions.search._MOST_ROUNDS", 1)
+    workload = Union([Product([Prefix(size), Total(size)]), Product([Total(size), Prefix(size)])])
+    if size == 400:
+        assert not workload.writable
+    else:
+        monkeypatch.setattr(Union, "writable", False)
     best = optimal_strategy(workload, neighbouring="add-remove")
     errors = compared_errors(workload, "add-remove")
-    assert best.rmse < errors["direct"] / 5 < errors["identity"] / 25
-    assert best.certificate.gap < 1.0 + 1e-6
+    assert best.rmse < errors["direct"] / 3 < errors["identity"] / 10
+    assert best.certificate.gap < 0.1
     mechanism = MatrixMechanism(
         workload, Budget(1.0, 1e-5), neighbouring="add-remove", strategy=best.strategy
     )
-    counts = np.random.default_rng(1).poisson(3.0, (400, 400))
+    counts = np.random.default_rng(1).poisson(3.0, (size, size))
     release = mechanism.release(counts, key=ReleaseKey.from_bytes(bytes(32)))
     off = (release.answers - workload.apply(counts)) / mechanism.standard_errors()
     assert 0.3 < np.sqrt(np.mean(np.square(off))) < 2.0  # strongly correlated, and two totals
-    answers = release.answers.reshape(2, 400)
+    answers = release.answers.reshape(2, size)
     assert answers[0, -1] == pytest.approx(answers[1, -1], abs=1e-3)  # one total, not two
