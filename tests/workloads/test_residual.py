@@ -28,6 +28,7 @@ from matrixdp.workloads import (
     optimal_strategy,
 )
 from matrixdp.workloads import optimal as searched
+from matrixdp.workloads.solve.bases import differing_directions
 from matrixdp.workloads.solve.results import Candidates
 from matrixdp.workloads.unions import search as unions
 from matrixdp.workloads.unions.bound import cell_weights, union_bound
@@ -347,6 +348,32 @@ def test_a_bound_of_one_product_loses_nothing() -> None:
     assert isinstance(best.strategy, ProductStrategy)
     bound = union_bound(workload, cell_weights(workload, best.strategy))
     assert best.certificate.value * (1 - 1e-5) < bound < best.certificate.value
+
+
+@pytest.mark.parametrize("nothing", [0.0, 1e-17, -1e-17])
+def test_directions_are_found_beside_matrices_of_nothing_but_rounding(nothing: float) -> None:
+    # A term that asks for the total alone leaves nothing, or rounding, of its contrasts.
+    one = np.array([[2.0, 1.0], [1.0, 2.0]])
+    found = differing_directions([one, nothing * np.eye(2)])
+    np.testing.assert_allclose(np.abs(found), np.full((2, 2), 0.5**0.5), rtol=1e-12)
+    all_nothing = differing_directions([nothing * np.eye(2)] * 2)
+    np.testing.assert_allclose(all_nothing.T @ all_nothing, np.eye(2), atol=1e-12)
+
+
+def test_unions_may_ask_for_a_total_in_disguise() -> None:
+    totals = Dense([[200.0, 200.0], [200.0, 200.0]])
+    workload = Union(
+        [
+            Product([Dense([[-2.0, 0.0, 3.0, 2.0, 2.0]]), Total(2)]),
+            Product([Prefix(5), Ranges(2)]),
+            Product([Ranges(5, longest=2), Dense([[-1.0, 2.0]])]),
+            Product([Dense([[-1.0, 2.0, 0.0, 1.0, -2.0]]), totals]),
+        ]
+    )
+    strategy, bound = best_for_union(workload)
+    truth = optimal_strategy(Dense(oracle.dense(workload)), neighbouring="add-remove").certificate
+    assert 0.0 < bound <= truth.value * (1 + 1e-9)
+    assert value(workload, strategy) >= truth.lower_bound * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("rank", [6, 3])

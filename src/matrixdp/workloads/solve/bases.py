@@ -23,6 +23,8 @@ SMALLEST_ROOT = 2.0**-50
 _SMALLEST_SQUARE = 2.0**-26
 # Eigenvalues of a Gram matrix below this share of the largest, per cell, are rounding errors.
 _RANK_TOLERANCE = 2.0**-48
+# Beside a matrix of trace 1, one of less than this consists of rounding errors.
+_SMALLEST_TRACE = 2.0**-40
 
 
 def column_basis(matrix: FloatArray) -> FloatArray:
@@ -73,7 +75,16 @@ def differing_directions(matrices: Sequence[FloatArray]) -> FloatArray:
     They are the eigenvectors of the first principal component of the matrices, all scaled to trace
     1. Of two matrices that is their difference.
     """
-    parts = np.array([matrix / float(np.trace(matrix)) for matrix in matrices])
+    traces = [float(np.trace(matrix)) for matrix in matrices]
+    # A matrix of nothing but rounding errors has no directions: scaled up to trace 1 it would
+    # decide by them, or divide by 0.
+    least = _SMALLEST_TRACE * max(traces)
+    parts = np.array(
+        [
+            matrix / trace if trace > least else np.zeros_like(matrix)
+            for matrix, trace in zip(matrices, traces, strict=True)
+        ]
+    )
     spread = (parts - parts.mean(axis=0)).reshape(len(parts), -1)
     component = eigenvectors(spread @ spread.T)[1][:, -1]
     difference = (component @ spread).reshape(parts[0].shape)
