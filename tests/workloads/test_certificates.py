@@ -46,7 +46,7 @@ def test_a_gram_matrix_may_be_as_far_off_as_it_says(share: float, seed: int) -> 
     vectors = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     given = vectors @ np.diag([1.0, 2.0, 3.0, 4.0]) @ vectors.T
     given = (given + given.T) / 2
-    # The worst error lies at the cell of the largest weight.
+    # The worst error is at the cell of the largest weight.
     cell = int(np.argmax(weights))
     true = given.copy()
     true[cell, cell] -= share * np.trace(given) * 0.999

@@ -131,7 +131,7 @@ def test_weighted_strategies_bound_their_diameter(parts: list[np.ndarray], weigh
 
 @pytest.mark.parametrize("seed", range(4))
 def test_joint_norms_beyond_all_levels_are_rounded_up(seed: int) -> None:
-    """Two factors of thirty columns have more norms together than are told apart."""
+    """Two factors of thirty columns have more norms together than are distinguished."""
     rng = np.random.default_rng(seed)
     parts = [rng.uniform(0.5, 2.0, (2, 30)) for _ in range(2)]
     exact = largest_squared_distance(written_out(parts))
@@ -139,7 +139,7 @@ def test_joint_norms_beyond_all_levels_are_rounded_up(seed: int) -> None:
     assert exact * (1 - 1e-12) <= found <= exact * 1.1
 
 
-def test_norms_that_differ_by_little_are_told_apart() -> None:
+def test_norms_that_differ_by_little_are_distinguished() -> None:
     """One factor's norms differ in the eleventh digit, and the other's columns are opposite."""
     factors = [np.diag([1.0, 1.0 + 1e-11]), np.array([[1.0, -1.0], [1e-3, 1e-3]])]
     found = diameter_from_factors(ProductStrategy(factors, np.array([[1.0, 0.0], [1.0, 0.0]])))

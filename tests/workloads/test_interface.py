@@ -41,7 +41,7 @@ def test_named_arrays_are_the_whole_strategy(name: str) -> None:
         assert again.sensitivity(relation) == strategy.sensitivity(relation)
 
 
-def test_kinds_and_exactness_tell_the_implementations_apart() -> None:
+def test_kinds_and_exactness_differ_between_implementations() -> None:
     assert {name: strategy.kind for name, strategy in STRATEGIES.items()} == {
         "product": "product",
         "weighted": "product",

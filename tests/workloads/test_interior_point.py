@@ -45,15 +45,15 @@ class Separate(NamedTuple):
 
 
 def solved(constraints: FloatArray, start: FloatArray, target: float = 1e-10) -> Separate:
-    told: list[float] = []
+    reported: list[float] = []
     found = maximise(
         lambda weights: Separate(constraints, weights),
         start,
         target_gap=target,
         smallest_weight=1e-25,
-        progress=lambda _, gap: told.append(gap),
+        progress=lambda _, gap: reported.append(gap),
     )
-    assert told == sorted(told, reverse=True)
+    assert reported == sorted(reported, reverse=True)
     assert 0.0 <= found.gap <= target
     return found.primal
 

@@ -211,12 +211,12 @@ def test_compared_trees(name: str, relation: Neighbouring, size: int) -> None:
 
 
 def test_progress_is_reported_after_every_step() -> None:
-    told: list[tuple[int, float]] = []
+    reported: list[tuple[int, float]] = []
     optimal_strategy(
-        Prefix(30), neighbouring="add-remove", progress=lambda *step: told.append(step)
+        Prefix(30), neighbouring="add-remove", progress=lambda *step: reported.append(step)
     )
-    assert [step for step, _ in told] == list(range(len(told)))
-    assert told[-1][1] < 1e-9 < told[0][1]
+    assert [step for step, _ in reported] == list(range(len(reported)))
+    assert reported[-1][1] < 1e-9 < reported[0][1]
 
 
 @pytest.mark.parametrize("difference", [3e-8, 1e-12, 2.0**-52])

@@ -114,7 +114,7 @@ def test_the_closed_form_is_the_error(workload: Workload, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("kept", [[(0,), (1, 2)], [(0, 1), (1, 2), (0, 2)], [(), (2,)]])
-def test_marginals_are_optimal_without_being_told(kept: list[tuple[int, ...]]) -> None:
+def test_marginals_are_optimal_even_as_general_unions(kept: list[tuple[int, ...]]) -> None:
     workload = marginals([4, 5, 3], kept)
     best = optimal_strategy(workload, neighbouring="add-remove")
     strategy, bound = best_for_union(workload)
@@ -308,7 +308,7 @@ def test_random_unions(columns: list[list[Factor]], terms: int) -> None:
     try:
         strategy.check_supports(workload)
     except InvalidParameterError:
-        return  # float64 does not tell the rank; what is returned then is a plain strategy
+        return  # float64 cannot decide the rank; a plain strategy is returned then
     assert value(workload, strategy) == pytest.approx(dense_value(workload, strategy), rel=1e-6)
     matrix, measured = oracle.dense(workload), oracle.dense_strategy(strategy)
     np.testing.assert_allclose(
@@ -381,7 +381,7 @@ def test_roots_are_off_by_less_than_they_say(rank: int) -> None:
     rng = np.random.default_rng(rank)
     half = rng.integers(-2, 3, (6, rank)).astype(float)
     exact = half @ half.T
-    # A perturbed matrix stands for one that is known only so far.
+    # A perturbed matrix represents one that is known only to that accuracy.
     wrong = rng.standard_normal((6, 6)) * 1e-9
     wrong = wrong + wrong.T
     root, distance = semidefinite_root(exact + wrong, float(np.linalg.norm(wrong)))

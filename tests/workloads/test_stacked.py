@@ -130,7 +130,9 @@ def test_reconstruction_is_exact_beside_many_records() -> None:
     np.testing.assert_allclose(moved, expected, atol=1e-5)
 
 
-def test_an_estimate_that_is_not_exact_is_told_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_estimate_that_is_not_exact_is_kept_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(f"{MODULE}._MOST_ITERATIONS", 2)
     stack = STACKS["two attributes"]
     measured = stack.apply(np.ones(12)) + RNG.standard_normal(stack.shape[0])
@@ -277,7 +279,7 @@ def test_a_stack_must_fit_the_union() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "message"),
     [
         ([], "empty"),
         ([np.eye(2)], "ndarray"),
@@ -285,8 +287,8 @@ def test_a_stack_must_fit_the_union() -> None:
         ([ProductStrategy([np.eye(2)]), ProductStrategy([np.eye(3)])], "one layout"),
     ],
 )
-def test_bad_stacks_are_refused(parts: list[ProductStrategy], told: str) -> None:
-    with pytest.raises((InvalidParameterError, ShapeError), match=told):
+def test_bad_stacks_are_refused(parts: list[ProductStrategy], message: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=message):
         StackedStrategy(parts)
 
 

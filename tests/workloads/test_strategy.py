@@ -135,7 +135,7 @@ def test_measurements_and_reconstruction(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("factors", "weights", "told"),
+    ("factors", "weights", "message"),
     [
         ([], None, "empty"),
         ([np.zeros((0, 2))], None, "not empty"),
@@ -147,8 +147,8 @@ def test_measurements_and_reconstruction(name: str) -> None:
         ([np.eye(2)], [1.0, np.nan], "NaN"),
     ],
 )
-def test_bad_strategies_are_refused(factors: list[object], weights: object, told: str) -> None:
-    with pytest.raises((InvalidParameterError, ShapeError), match=told):
+def test_bad_strategies_are_refused(factors: list[object], weights: object, message: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=message):
         ProductStrategy(factors, weights)  # type: ignore[arg-type]
 
 

@@ -47,6 +47,7 @@ class _Flat(Factor):
         return False
 
     def along(self, array: FloatArray) -> FloatArray:
+        # A workload takes one histogram at a time.
         columns = array.reshape(self.cells, -1)
         answers = [self.whole.apply(columns[:, place]) for place in range(columns.shape[1])]
         return np.stack(answers, axis=1).reshape(self.rows, *array.shape[1:])
@@ -147,6 +148,7 @@ def _terms(workload: Workload, inverses: Sequence[FloatArray]) -> tuple[tuple[Fa
     if dimensions == workload.dimensions:
         return workload.terms()
     if dimensions == (workload.cells,):
+        # Strategies for unions that were solved as a whole do not know the attributes.
         return ((_Flat(workload),),)
     raise ShapeError(
         f"the strategy is for cells laid out as {dimensions} and the workload for "

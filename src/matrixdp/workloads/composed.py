@@ -40,6 +40,8 @@ class Product(Workload):
         if not parts:
             raise InvalidParameterError("factors=() is empty: pass one workload per attribute")
         for part in parts:
+            # A product of unions would have terms of its own; as a union of products it has one
+            # factor per attribute, which is what everything else relies on.
             if not isinstance(part, Factor):
                 raise InvalidParameterError(
                     f"factors holds a {type(part).__name__}: pass workloads on one attribute "
@@ -126,6 +128,7 @@ def marginals(dimensions: Sequence[int], kept: Iterable[Sequence[int]]) -> Union
     groups = members_of(kept, "kept", "the attributes of each table, such as [(0,), (0, 1)]")
     if not groups:
         raise InvalidParameterError("kept=() is empty: pass at least one table, such as [(0,)]")
+    # A table keeps the cells of its attributes and sums over those of the others.
     tables = []
     for group in groups:
         wanted = _attributes(group, len(sizes))

@@ -41,12 +41,14 @@ class Dense(Factor):
                 f"matrix has {array.shape[1]} columns, more than the {LARGEST_EXPLICIT} cells that "
                 "one attribute may have: merge cells, or make it a Product of smaller attributes"
             )
+        # Zeros stay zeros; any other entry could overflow or underflow when it is squared.
         sizes = np.abs(array[array != 0.0])
         if sizes.size and not (sizes.min() >= _SMALLEST_SIZE and sizes.max() <= _LARGEST_SIZE):
             raise InvalidParameterError(
                 f"matrix has entries from {sizes.min():.3g} to {sizes.max():.3g} in size: scale "
                 f"them into {_SMALLEST_SIZE:.3g} to {_LARGEST_SIZE:.3g}, or leave tiny ones out"
             )
+        # Its answer is 0 without any noise; such a row is more likely a mistake than a question.
         empty = ~np.any(array, axis=1)
         if empty.any():
             raise InvalidParameterError(

@@ -92,6 +92,7 @@ class Workload(abc.ABC):
             Finite numbers.
         """
         array = self.checked_cells(values)
+        # Axes that sum cells up come first, so that the others work on smaller arrays.
         answers = [
             along_axes([factor.along for factor in term], array, _shrinking_first(term)).ravel()
             for term in self.terms()
@@ -173,6 +174,7 @@ class Workload(abc.ABC):
                 f"the workload has {self.cells} cells, and W.T @ W is written out for at most "
                 f"{LARGEST_EXPLICIT}: merge cells, or make it a Product of smaller attributes"
             )
+        # The Gram matrix of a product is the product of the factors', and that of a union the sum.
         total = np.zeros((self.cells, self.cells))
         for term in self.terms():
             product: FloatArray = np.ones((1, 1))
@@ -215,6 +217,7 @@ class Workload(abc.ABC):
         numbers are whole and below 2**53 nothing is lost.
         """
         terms = self.terms()
+        # Relative errors e compound to prod(1 + e) - 1, and the worst term bounds the union.
         worst = max(math.prod(1.0 + factor.gram_error for factor in term) for term in terms) - 1.0
         # The trace bounds every entry and every partial sum.
         if worst == 0.0 and self.frobenius_squared() < _LARGEST_EXACT:
@@ -230,6 +233,7 @@ class Workload(abc.ABC):
             If there are more than 2**26 cells.
         """
         self.check_histogram()
+        # The diagonal of a Kronecker product is that of the diagonals: no Gram matrix is needed.
         total = np.zeros(self.dimensions)
         for term in self.terms():
             product = np.ones(())
@@ -384,6 +388,7 @@ def along_axes(
 
 def _shrinking_first(term: Sequence["Factor"]) -> list[int]:
     """Return the axes in the order in which arrays stay the smallest."""
+    # Every axis multiplies the size by rows / cells, so that the smallest ratios come first.
     return sorted(range(len(term)), key=lambda axis: term[axis].rows / term[axis].cells)
 
 

@@ -34,6 +34,7 @@ from matrixdp.workloads.unions.search import strategies_for_union
 
 __all__ = ["OptimalStrategy", "optimal_strategy"]
 
+# Larger unions are not solved as a whole for adding or removing a record: it would take minutes.
 _MOST_CELLS_OF_A_UNION = 2048
 # A strategy this close to its bound cannot be worse than another by more than rounding.
 _CLOSE = 1e-9
@@ -158,6 +159,7 @@ def _chosen_threads(workload: Workload, relation: Neighbouring) -> Iterator[None
 
 def _largest_matrix(workload: Workload, relation: Neighbouring) -> int:
     """Return the most rows of a matrix that the search decomposes."""
+    # A union or a replacement is solved as a whole up to its limit, and otherwise by attributes.
     whole = MOST_CELLS_SEARCHED if relation == "replace" else _MOST_CELLS_OF_A_UNION
     several = relation == "replace" or len(workload.terms()) > 1
     if several and workload.cells <= whole:
@@ -174,6 +176,7 @@ def _best(workload: Workload, found: Candidates, relation: Neighbouring) -> tupl
     if identity_error(workload, relation) <= found.lower_bound * (1.0 + _AS_GOOD):
         plain = identity_strategy(workload)
         return plain, _error(workload, plain, relation)
+    # Candidates are compared by the errors they really have, not by what the searches expected.
     errors = [_error(workload, strategy, relation) for strategy in found.strategies]
     value = min(errors)
     strategy = found.strategies[errors.index(value)]
@@ -182,6 +185,7 @@ def _best(workload: Workload, found: Candidates, relation: Neighbouring) -> tupl
     if identity_error(workload, relation) < value * (1.0 - _CLOSE):
         plain = identity_strategy(workload)
         strategy, value = plain, _error(workload, plain, relation)
+    # Measuring the queries is tried last: writing them out can take longer than the search.
     direct = direct_strategy(workload) if _direct_may_win(workload, value, relation) else None
     error = math.inf if direct is None else _error(workload, direct, relation)
     if direct is not None and error < value:
@@ -255,7 +259,8 @@ def _from_one_attribute(
     whole = []
     for strategy in found.strategies:
         rows = strategy.written_out()
-        # Rows without weight are not measured; with totals beside it the strategy has no weights.
+        # Weights need square factors, which totals are not: they are multiplied into the rows, and
+        # rows without weight are left out.
         measured = rows[np.any(rows, axis=1)]
         whole.append(ProductStrategy([*totals[:place], measured, *totals[place + 1 :]]))
     return Candidates(tuple(whole), found.lower_bound)

@@ -155,9 +155,11 @@ class Ranges(_Ordered):
 
     longest: int
 
+    # Written by hand, because `longest` depends on `size` if it is left out.
     def __init__(self, size: int, longest: int | None = None) -> None:
         object.__setattr__(self, "size", size)
         self.__post_init__()
+        # A width of the size is the same as none, so that equal workloads compare equal.
         width = self.size if longest is None else positive_integer(longest, "longest")
         if not width <= self.size:
             raise InvalidParameterError(
@@ -218,9 +220,9 @@ class Ranges(_Ordered):
         )
 
     def gram(self) -> FloatArray:
-        """Return how many runs hold both cells i and j.
+        """Return how many runs contain both cells i and j.
 
-        A run from a holds both if ``a <= min(i, j)`` and it ends at ``max(i, j)`` or later: with
+        A run from a contains both if ``a <= min(i, j)`` and it ends at ``max(i, j)`` or later: with
         h = max(i, j) and width w there are ``min(n, a + w) - h`` of them for each a from
         ``max(0, h - w + 1)`` on.
         """
@@ -231,7 +233,9 @@ class Ranges(_Ordered):
         # Runs that start up to here are limited by the width, later ones by the last cell.
         turn = self.size - self.longest
         before = np.maximum(np.minimum(low, turn) - first + 1, 0)
+        # The sum of the starts from `first` on, an arithmetic series in whole numbers.
         starts = before * (2 * first + before - 1) // 2
+        # Later starts: the run may end anywhere from h to the last cell.
         beyond = np.maximum(low - np.maximum(first, turn + 1) + 1, 0)
         counts = starts + before * (self.longest - high) + beyond * (self.size - high)
         return np.asarray(counts, dtype=np.float64)

@@ -17,13 +17,13 @@ __all__ = [
 ]
 
 SMALLEST_ROOT = 2.0**-50
-"""The share of the largest singular value below which float64 cannot tell one from 0."""
+"""The share of the largest singular value below which float64 cannot distinguish one from 0."""
 
 # Squares of singular values are accurate down to this share of the largest.
 _SMALLEST_SQUARE = 2.0**-26
 # Eigenvalues of a Gram matrix below this share of the largest, per cell, are rounding errors.
 _RANK_TOLERANCE = 2.0**-48
-# Beside a matrix of trace 1, one of less than this consists of rounding errors.
+# Compared with a matrix of trace 1, one of a smaller trace consists of rounding errors.
 _SMALLEST_TRACE = 2.0**-40
 
 

@@ -73,6 +73,7 @@ def certified_bound(gram: FloatArray, gram_error: float, point: DualPoint) -> fl
     # The two roundings of every entry of K are allowed for where its decomposition is verified.
     error = gram_error * float(np.max(point.weights)) * float(np.trace(gram)) * (1.0 + 1e-12)
     bounds = semidefinite_eigenvalue_bounds(scaled, np.square(point.roots), point.vectors, error)
+    # Summed without rounding; the roots themselves and the final product are rounded down for.
     roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * UNIT_ROUNDOFF)
     return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * UNIT_ROUNDOFF)
 
@@ -127,5 +128,6 @@ def svd_bound(workload: Workload) -> float:
 
 def _factor_bound(gram: FloatArray) -> float:
     values = linalg.eigvalsh(gram)
+    # Leaving eigenvalues out lowers the bound, which then still holds.
     certain = values[values > len(values) * _RANK_TOLERANCE * values[-1]]
     return float(np.sum(np.sqrt(certain))) ** 2 / len(gram)

@@ -107,7 +107,7 @@ def dual_point(problem: Problem, weights: FloatArray) -> DualPoint:
     sides = np.sqrt(weights)
     if problem.basis is None:
         values, vectors = eigenvectors(sides[:, None] * problem.gram * sides)
-        # Rounding may leave eigenvalues at or below 0, of which no root could be divided by.
+        # Rounding may leave eigenvalues at or below 0, and later steps divide by their roots.
         roots = np.sqrt(np.maximum(values, SMALLEST_ROOT**2 * values[-1]))
     else:
         half = sides[:, None] * problem.basis

@@ -22,7 +22,7 @@ class ExplicitQueries(NamedTuple):
 
     @classmethod
     def of(cls, workload: Workload) -> "ExplicitQueries":
-        """Return what a workload says of itself."""
+        """Return the Gram matrix of a workload, and its queries if they are needed."""
         # Sums of cells have an exact Gram matrix, which is all that is needed. Where entries are
         # of any size their squares hide small ones, and the queries themselves are better.
         exact = all(factor.sums_cells for term in workload.terms() for factor in term)

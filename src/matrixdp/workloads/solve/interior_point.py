@@ -25,7 +25,7 @@ __all__ = ["BestIterates", "Iterate", "Progress", "maximise"]
 Progress = Callable[[int, float], None]
 """Called with the number of steps and the relative gap after each."""
 
-# Twenty to thirty steps close the gap; what does not close by then is held up by rounding.
+# Five to thirty steps close the gap; one that is still open after sixty is due to rounding.
 _MOST_STEPS = 60
 # Slacks start at no less than this: a constraint that seems tight at first may become loose.
 _SMALLEST_SLACK = 0.1

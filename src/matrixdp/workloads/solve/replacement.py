@@ -2,7 +2,7 @@
 
 Neighbours differ by ``e_j - e_k``, so the constraint is ``Q_jj + Q_kk - 2 Q_jk <= 1`` for every
 pair, and adding ``c 1 1^T`` to Q costs nothing: the number of records is public. The contrasts come
-from `search_pairs`; the total is measured beside them.
+from `search_pairs`; the total is measured in addition.
 """
 
 import math
@@ -48,9 +48,9 @@ def check_contrasts(workload: Workload) -> None:
     if not kept > _SMALLEST_CONTRAST * workload.frobenius_squared():
         raise InvalidParameterError(
             "neighbouring='replace' with a workload whose answers hardly change, or not at all, "
-            "when a record is replaced, beside what they owe to the number of records: subtract a "
-            "multiple of that public number from each query first, and leave out queries that are "
-            "then zero"
+            "when a record is replaced, compared with the part that depends on the number of "
+            "records: subtract a multiple of that public number from each query first, and leave "
+            "out queries that are then zero"
         )
 
 

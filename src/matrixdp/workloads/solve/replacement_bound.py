@@ -69,6 +69,7 @@ def bound_from_spectra(workload: Workload) -> float:
         spectra = [_sum_and_largest(factor) for factor in term]
         roots = math.prod(lower for lower, _ in spectra)
         largest = math.prod(upper for _, upper in spectra)
+        # Rounded against the bound: the sum from below, the largest from above.
         rest = max(roots - largest * (1.0 + 4 * len(term) * UNIT_ROUNDOFF), 0.0)
         total += 2.0 * rest**2 / (workload.cells - 1)
     return max(total * (1.0 - 2.0**-44), _largest_distance_squared(workload))
@@ -78,6 +79,7 @@ def _largest_distance_squared(workload: Workload) -> float:
     """Return a lower bound of the largest squared distance of two columns of W."""
     if workload.cells > MOST_PAIRS:
         return 0.0
+    # A distance is made of four entries of the Gram matrix.
     error = 4.0 * (workload.gram_error + 4 * UNIT_ROUNDOFF) * workload.frobenius_squared()
     return max(direct_sensitivity_squared(workload, "replace") - error * (1.0 + 2.0**-40), 0.0)
 

@@ -50,6 +50,7 @@ def measured_blocks(
             if not np.any(weights[(*chosen, run)]):
                 continue  # nothing below this choice is measured
             if run.stop - run.start == 1:
+                # A single row sums the axis up at once, for all choices along the later axes.
                 row = factors[axis][run]
                 summed = compensated_product(row, np.ascontiguousarray(np.moveaxis(array, axis, 0)))
                 measure(np.moveaxis(summed, 0, axis), (*chosen, run))
@@ -68,6 +69,7 @@ def _applied(
         lambda part, m=factor[run]: compensated_product(m, np.ascontiguousarray(part))
         for factor, run in zip(factors, chosen, strict=True)
     ]
+    # Single rows have been applied already, on the way down.
     several = [axis for axis, run in enumerate(chosen) if run.stop - run.start > 1]
     return along_axes(maps, array, several)
 

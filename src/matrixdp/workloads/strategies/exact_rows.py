@@ -27,6 +27,7 @@ def bits_of_rows(matrix: FloatArray) -> FloatArray:
     >>> bits_of_rows(np.array([[1.0, 0.0], [0.5, 0.75], [0.1, 0.2]])).tolist()
     [1.0, 2.0, inf]
     """
+    # Relative to the largest entry of the row: which power of two it is does not matter.
     _, exponents = np.frexp(np.max(np.abs(matrix), axis=1, keepdims=True))
     bits = np.full(len(matrix), math.inf)
     # From many bits to few, so that the smallest number that does is the last to be entered.
@@ -38,5 +39,6 @@ def bits_of_rows(matrix: FloatArray) -> FloatArray:
 
 def bits_of_weights(weights: FloatArray) -> FloatArray:
     """Return 1 for powers of two, 0 where nothing is measured, and infinity for the rest."""
+    # Any other weight may have 53 bits, which is more than a product can have left over.
     mantissas, _ = np.frexp(weights)
     return np.where(weights == 0.0, 0.0, np.where(mantissas == 0.5, 1.0, math.inf))

@@ -63,6 +63,7 @@ def direct_sensitivity_squared(workload: Workload, neighbouring: Neighbouring) -
     and a union of more than 8,192 cells it is an upper bound: the sum of its parts' own, or four
     times the largest squared norm.
     """
+    # The bounds below are not tight for unions, so that every pair is compared while that is cheap.
     if neighbouring == "replace" and workload.cells <= MOST_PAIRS:
         return _largest_distance(workload.gram())
     terms = workload.terms()

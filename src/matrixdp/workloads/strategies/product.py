@@ -75,6 +75,7 @@ class ProductStrategy(Strategy):
                 f"the factors have largest entries of 2**{min(sizes):.0f} to 2**{max(sizes):.0f}: "
                 "scale them towards 1, which changes nothing about the strategy"
             )
+        # The class is frozen, which is how dataclasses set fields in an __init__ of their own.
         object.__setattr__(self, "factors", matrices)
         object.__setattr__(self, "weights", None)
         if weights is not None:
@@ -132,7 +133,9 @@ class ProductStrategy(Strategy):
         """Return ``A x`` with an error of at most `measurement_error` over ``|A| x``."""
         counts = histogram.reshape(self.dimensions)
         if self.weights is not None:
+            # Weights come last, so that they add one rounding to each measurement.
             return self.weights * measured_blocks(self.factors, self.weights, counts)
+        # The default argument binds each factor; a closure would see the last one only.
         maps = [
             lambda array, m=factor: compensated_product(m, np.ascontiguousarray(array))
             for factor in self.factors
@@ -158,11 +161,13 @@ class ProductStrategy(Strategy):
         """
         bits = [bits_of_rows(factor) for factor in self.factors]
         if self.weights is not None:
+            # Bits of rows along each axis, broadcast over the layout of the measurements.
             total = bits_of_weights(self.weights)
             for axis, own in enumerate(bits):
                 total = total + own.reshape([-1 if axis == at else 1 for at in range(len(bits))])
             kept = np.where(total > MOST_BITS, self.weights, 0.0)
             return self._norm_of(self.factors, kept)
+        # All rows of the other factors are taken to have their factor's most bits.
         worst = max(range(len(bits)), key=lambda place: float(np.max(bits[place])))
         others = sum(float(np.max(own)) for place, own in enumerate(bits) if place != worst)
         rounded = bits[worst] + others > MOST_BITS
@@ -205,6 +210,7 @@ class ProductStrategy(Strategy):
         else:
             maps = [lambda array, m=part: np.tensordot(m.T, array, 1) for part in squares]
             square = float(along_axes(maps, np.square(weights)).max())
+        # Squares below the smallest normal float lose up to the smallest float each.
         underflow = 4 * math.prod(self.layout) * _SMALLEST_FLOAT
         return math.sqrt(square * slack + underflow) * (1.0 + 2 * UNIT_ROUNDOFF)
 
@@ -238,6 +244,7 @@ class ProductStrategy(Strategy):
         the diagonal.
         """
         if self.weights is not None:
+            # |a_j - a_k|^2 = |a_j|^2 + |a_k|^2 - 2 a_j . a_k, each part at its worst.
             largest = self.largest_norm**2 * (1.0 + 4 * UNIT_ROUNDOFF)
             smallest = smallest_inner_product(self.factors, self.weights)
             return 2.0 * (largest - max(smallest, -largest)) * (1.0 + 4 * UNIT_ROUNDOFF)
@@ -274,6 +281,7 @@ class ProductStrategy(Strategy):
 
     def _check_weights_support(self, workload: Workload) -> None:
         """Raise if the queries need measurements of weight 0, which no single factor shows."""
+        # The seed is fixed, so that the same strategy is always accepted or always refused.
         tried = np.random.default_rng(0).standard_normal(self.dimensions)
         estimate = self.reconstruct(self.apply(tried)).reshape(self.dimensions)
         lost = workload.apply((tried - estimate).ravel())
@@ -325,5 +333,6 @@ def _checked_weights(weights: ArrayLike, layout: tuple[int, ...]) -> FloatArray:
         raise InvalidParameterError(
             f"weights must be 0 or from {_SMALLEST_FACTOR:.3g} to {_LARGEST_ENTRY:g}, not all 0"
         )
+    # Sensitivities are cached, so that weights must not change after they were computed.
     array.setflags(write=False)
     return array

@@ -85,6 +85,7 @@ class StackedStrategy(Strategy):
                 raise InvalidParameterError(
                     f"parts holds a {type(member).__name__}: pass products, each a ProductStrategy"
                 )
+            # The bounds below multiply factors, and weights would need a product written out.
             if member.weights is not None:
                 raise InvalidParameterError(
                     "parts holds a strategy with weights: pass products without; scale their "
@@ -119,6 +120,7 @@ class StackedStrategy(Strategy):
 
     def apply_transpose(self, values: FloatArray) -> FloatArray:
         """Return ``A^T y``, laid out along the attributes."""
+        # Measurements of the parts follow each other, and A^T sums over them.
         ends = np.cumsum([0, *(part.shape[0] for part in self.parts)]).tolist()
         flat = values.ravel()
         total = np.zeros(self.dimensions)
@@ -172,6 +174,8 @@ class StackedStrategy(Strategy):
             )
             estimate += found
             if reason == _UNFINISHED:
+                # A warning, not an error: the release is made, and its privacy does not depend on
+                # how well it is post-processed.
                 warnings.warn(
                     "the least-squares estimate is not exact: the search ended at a slope of "
                     f"{slope / (size * distance):.1e}, relatively; its answers are consistent, but "
@@ -264,6 +268,7 @@ def _largest_square(parts: Sequence[ProductStrategy]) -> float:
         # One number per cell would not fit in memory; the parts' own largest ones bound the sum.
         squares = math.fsum(part.sensitivity("add-remove") ** 2 for part in parts)
         return squares * (1.0 + 4 * UNIT_ROUNDOFF)
+    # Summed cell by cell, because the parts may have their largest columns at different cells.
     total = np.zeros(parts[0].dimensions)
     for part in parts:
         product = np.ones(())
@@ -286,6 +291,8 @@ def squared_diameter(parts: Sequence[ProductStrategy]) -> float:
         return 0.0
     if varied[0].shape[1] <= MOST_PAIRS:
         return _largest_squared_distance(varied)
+    # Either is a bound: the parts' largest distances may belong to different pairs, and the
+    # distance of two columns is at most the sum of their norms.
     alone = math.fsum(part.sensitivity("replace") ** 2 for part in varied)
     return min(alone, 4.0 * _largest_square(varied)) * (1.0 + 4 * UNIT_ROUNDOFF)
 
@@ -296,6 +303,7 @@ def _largest_squared_distance(parts: Sequence[ProductStrategy]) -> float:
     ``|a_j - a_k|^2 = G_jj + G_kk - 2 G_jk`` with G a product of the factors' for each part, whose
     entries are off by no more than the roundings times the largest square of a norm.
     """
+    # The factors' Gram matrices are small; that of a part is never written out as a whole.
     grams = [[factor.T @ factor for factor in part.factors] for part in parts]
     squares = [_products([np.diagonal(gram)[None, :] for gram in row])[0] for row in grams]
     dimensions, cells = parts[0].dimensions, parts[0].shape[1]
@@ -308,6 +316,7 @@ def _largest_squared_distance(parts: Sequence[ProductStrategy]) -> float:
             inner = _products([gram[place] for gram, place in zip(row, places, strict=True)])
             distances += square[block, None] + square - 2.0 * inner
         largest = max(largest, float(distances.max()))
+    # Every part is off by a few roundings of its largest squared norm, and the errors add up.
     norms = math.fsum(float(square.max()) for square in squares)
     margin = 8 * (_roundings(parts) + 8) * UNIT_ROUNDOFF * norms
     return (largest + margin) * (1.0 + 4 * UNIT_ROUNDOFF)

@@ -13,11 +13,13 @@ from matrixdp.workloads.operator import FloatArray, Workload
 
 __all__ = ["LARGEST_TOTAL", "MOST_PAIRS", "Strategy", "checked_diameter", "checked_norm"]
 
+# The rounding of measurements grows with the number of records, and the noise has to cover it: at
+# 2**30 records that is some 1e-6 of the sensitivity.
 LARGEST_TOTAL = 2**30
 """The most records that a measured histogram may hold."""
 
 MOST_PAIRS = 8192
-"""The most cells of which every pair is looked at."""
+"""The most cells for which the columns of every pair are compared."""
 
 # Squares of anything larger stay far above the smallest float, so that no bound underflows.
 _SMALLEST_NORM = 2.0**-100
@@ -30,6 +32,7 @@ class Strategy(abc.ABC):
     Everything that a release needs is asked through this interface.
     """
 
+    # For files, which must name what they hold; nothing else should depend on it.
     kind: ClassVar[Literal["product", "stack"]]
     """What implements it, as files name it."""
 
@@ -105,6 +108,7 @@ class Strategy(abc.ABC):
         InvalidParameterError
             If it is 0, or too small for its square to be a float.
         """
+        # A record adds a column of A to the measurements; replacing it swaps two columns.
         if checked_neighbouring(neighbouring) == "add-remove":
             return self.largest_norm
         return self.diameter

@@ -133,7 +133,7 @@ def _traces(
 def _root(factor: Factor, sides: FloatArray) -> tuple[FloatArray, float]:
     """Return ``K^(1/2)`` and a bound of its error in Frobenius norm."""
     if factor.is_total:
-        # In closed form: the root of a matrix of rank one loses half the digits of the others.
+        # In closed form: rounding of the zero eigenvalues would cost half the digits of a root.
         length = float(np.linalg.norm(sides))
         return np.outer(sides, sides) / length, 2 * (len(sides) + 8) * UNIT_ROUNDOFF * length
     gram = factor.gram()

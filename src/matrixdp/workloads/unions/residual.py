@@ -87,7 +87,8 @@ def residual_strategy(
     for round_number in range(_MOST_ROUNDS):
         before = error
         known: list[_Solved] = []
-        # All of one round, so that attributes in the same position are solved alike and once.
+        # Before any attribute changes, so that equal attributes have equal prices, and are solved
+        # once.
         prices = [_prices(splits, place) for place in range(len(splits))]
         for place, search in enumerate(searches):
             solved = search.next_optimum(splits[place], prices[place], known, progress)
