@@ -130,7 +130,7 @@ def test_reconstruction_is_exact_beside_many_records() -> None:
     np.testing.assert_allclose(moved, expected, atol=1e-5)
 
 
-def test_an_estimate_that_is_not_exact_is_kept_with_a_warning(
+def test_an_inexact_estimate_is_kept_with_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(f"{MODULE}._MOST_ITERATIONS", 2)
