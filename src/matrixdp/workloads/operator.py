@@ -27,7 +27,6 @@ __all__ = [
     "FloatArray",
     "Workload",
     "along_axes",
-    "product_rounding",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -390,12 +389,3 @@ def _shrinking_first(term: Sequence["Factor"]) -> list[int]:
     """Return the axes in the order in which arrays stay the smallest."""
     # Every axis multiplies the size by rows / cells, so that the smallest ratios come first.
     return sorted(range(len(term)), key=lambda axis: term[axis].rows / term[axis].cells)
-
-
-def product_rounding(rows: int, squares: float, *, whole: bool) -> float:
-    """Return a bound of the rounding error of ``W^T W`` over its trace, for W with so many rows.
-
-    Entry (i, j) is off by at most ``(rows + 2) u |w_i|^T |w_j|``, and the Frobenius norm of
-    ``|W|^T |W|`` is at most the trace. Whole numbers below 2**53 have no error.
-    """
-    return 0.0 if whole and squares < _LARGEST_EXACT else (rows + 2) * UNIT_ROUNDOFF
