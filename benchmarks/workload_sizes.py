@@ -1,8 +1,8 @@
 """How long a certified optimum takes, in eigendecompositions of a matrix of that size.
 
 Run with ``make benchmark-sizes``. The peer is LAPACK: one decomposition, by the same library in the
-same run, is the least that any method could do that looks at a spectrum. The time includes the
-proof of the lower bound. Seconds are told as well; only the ratios are kept.
+same run, is the least that any method based on a spectrum could do. The time includes the proof of
+the lower bound. Seconds are printed as well; only the ratios are kept.
 """
 
 import time

@@ -2,12 +2,12 @@
 
 Run with ``make benchmark-workloads``. jax-privacy and matrixdp optimise the mean squared error of
 prefix sums under one participation, in float64, in one run; the error of either is evaluated by the
-same dense formula. Times are the least of three calls, so that what compiles on the first and what
-else the machine does count for neither; only ratios mean anything. Ours also proves its lower bound
-within its time.
+same dense formula. Times are the least of three calls, so that neither compilation on the first
+call nor other work on the machine counts; only ratios mean anything. Ours includes the proof of its
+lower bound.
 
-HDMM (McKenna, Miklau, Hay and Machanavajjhala, PVLDB 2018 and its journal version) is no package;
-what its authors published for Gaussian noise is compared with instead, as root mean squared errors
+HDMM (McKenna, Miklau, Hay and Machanavajjhala, PVLDB 2018 and its journal version) is not a
+package, so its authors' published figures for Gaussian noise are used, as root mean squared errors
 per query at unit noise. One attribute: the table ``experiments/journal/oned.csv`` of their
 repository dpcomp-org/hdmm at commit 08c1ba4 (columns Identity, YuanConvex, their optimiser for this
 noise, and SVDB). Five attributes, all ranges on each: the column OPT_X_rangeRMSE of

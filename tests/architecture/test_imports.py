@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,8 +36,8 @@ def part_of(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imported_parts(tree: ast.AST) -> set[str]:
-    """Return the parts of matrixdp that a module imports, anywhere in it."""
+def imported_names(tree: ast.AST) -> set[str]:
+    """Return the dotted names of matrixdp that a module imports, anywhere in it."""
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -44,7 +45,39 @@ def imported_parts(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             names += [f"{node.module}.{alias.name}" for alias in node.names]
-    return {name.split(".")[1] for name in names if name.startswith("matrixdp.")}
+    return {name for name in names if name.startswith("matrixdp.")}
+
+
+def imported_parts(tree: ast.AST) -> set[str]:
+    """Return the parts of matrixdp that a module imports, anywhere in it."""
+    return {name.split(".")[1] for name in imported_names(tree)}
+
+
+def imports_between_pieces(part: str) -> dict[str, set[str]]:
+    """Return, for each subfolder or top-level module of a part, the others that it imports.
+
+    A name that is neither comes from the part's ``__init__``, which imports the pieces in turn.
+    """
+    folder = SOURCE / part
+    graph: dict[str, set[str]] = {}
+    for path in sorted(folder.rglob("*.py")):
+        piece = path.relative_to(folder).parts[0].removesuffix(".py")
+        imported = imported_names(ast.parse(path.read_text()))
+        own = {name.split(".")[2] for name in imported if name.startswith(f"matrixdp.{part}.")}
+        graph.setdefault(piece, set()).update(own - {piece})
+    return {
+        piece: {name if name in graph else "__init__" for name in others}
+        for piece, others in graph.items()
+    }
+
+
+def cycle_in(graph: dict[str, set[str]]) -> list[str]:
+    """Return pieces that import each other in a circle, or nothing."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def violations(part: str, imported: set[str]) -> set[str]:
@@ -73,6 +106,22 @@ def test_the_check_above_can_fail() -> None:
     sideways = ast.parse("import matrixdp.noise.keys")
     assert violations("privacy", imported_parts(sideways)) == {"noise"}
     assert violations("mechanisms", {"errors", "privacy", "mechanisms"}) == set()
+
+
+PARTS = sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists())
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_pieces_of_a_part_import_each_other_in_one_direction(part: str) -> None:
+    assert cycle_in(imports_between_pieces(part)) == []
+
+
+def test_circles_of_subfolders_are_found() -> None:
+    assert cycle_in({"solve": {"strategies"}, "strategies": set(), "unions": {"solve"}}) == []
+    circle = cycle_in({"search": {"bounds"}, "bounds": {"search"}, "optimal": {"search"}})
+    assert set(circle) == {"search", "bounds"}
+    # A real edge, so that a reader of imports which saw nothing would be noticed.
+    assert "strategies" in imports_between_pieces("workloads")["solve"]
 
 
 def test_every_part_has_a_tier() -> None:

@@ -19,8 +19,7 @@ from matrixdp.workloads import (
     OptimalStrategy,
     StackedStrategy,
 )
-from matrixdp.workloads.accuracy import squared_error
-from matrixdp.workloads.search import unions
+from matrixdp.workloads.unions import search as unions
 
 PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
 PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]
@@ -295,7 +294,7 @@ def save_stack() -> float:
     """Save a stack for the union in s.npz, and return its error."""
     workload = read_workload(STACKED)
     stack = unions.strategies_for_union(workload, "add-remove").strategies[-1]
-    value = stack.sensitivity("add-remove") ** 2 * squared_error(workload, stack)
+    value = stack.sensitivity("add-remove") ** 2 * stack.squared_error(workload)
     save_strategy(OptimalStrategy(workload, stack, "add-remove", Certificate(value, 1.0)), "s.npz")
     return math.sqrt(value / workload.rows)
 

@@ -22,7 +22,7 @@ from matrixdp import (
 )
 from matrixdp.covariance import Diagonal, SymmetricIsotropic
 from matrixdp.files.strategies import load_strategy
-from matrixdp.workloads import StackedStrategy, Strategy
+from matrixdp.workloads import ProductStrategy, StackedStrategy
 
 OLD = Path(__file__).parent / "old"
 RELEASES: dict[str, tuple[Any, Any, tuple[int, int]]] = {
@@ -88,9 +88,9 @@ def test_old_numbers_are_the_same_floats() -> None:
 )
 def test_old_strategies_are_read(name: str, dimensions: tuple[int, ...], neighbouring: str) -> None:
     saved = load_strategy(OLD / name)
-    assert isinstance(saved.strategy, StackedStrategy if name == "stacked.npz" else Strategy)
+    assert isinstance(saved.strategy, StackedStrategy if name == "stacked.npz" else ProductStrategy)
     assert saved.strategy.dimensions == dimensions
     assert saved.neighbouring == neighbouring
-    weighted = isinstance(saved.strategy, Strategy) and saved.strategy.weights is not None
+    weighted = isinstance(saved.strategy, ProductStrategy) and saved.strategy.weights is not None
     assert weighted == (name == "weighted.npz")
     assert saved.certificate.value > saved.certificate.lower_bound > 0.0

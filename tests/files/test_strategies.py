@@ -20,6 +20,7 @@ from matrixdp.workloads import (
     OptimalStrategy,
     Prefix,
     Product,
+    ProductStrategy,
     Ranges,
     StackedStrategy,
     Strategy,
@@ -28,12 +29,13 @@ from matrixdp.workloads import (
     marginals,
     optimal_strategy,
 )
-from matrixdp.workloads.search import unions
+from matrixdp.workloads.unions import search as unions
 
 
-def arrays_of(strategy: Strategy | StackedStrategy) -> list[np.ndarray]:
+def arrays_of(strategy: Strategy) -> list[np.ndarray]:
     if isinstance(strategy, StackedStrategy):
         return [array for part in strategy.parts for array in arrays_of(part)]
+    assert isinstance(strategy, ProductStrategy)
     return [*strategy.factors, *([] if strategy.weights is None else [strategy.weights])]
 
 

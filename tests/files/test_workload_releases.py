@@ -31,9 +31,9 @@ from matrixdp.workloads import (
     Identity,
     Prefix,
     Product,
+    ProductStrategy,
     Ranges,
     StackedStrategy,
-    Strategy,
     Total,
     Union,
     Workload,
@@ -62,7 +62,7 @@ def stack_for(union: Union) -> StackedStrategy:
         optimal_strategy(Product(term), neighbouring="add-remove").strategy
         for term in union.terms()
     ]
-    return StackedStrategy([part for part in parts if isinstance(part, Strategy)])
+    return StackedStrategy([part for part in parts if isinstance(part, ProductStrategy)])
 
 
 def released(workload: Workload, relation: Any, strategy: Any = None) -> WorkloadRelease:
@@ -101,8 +101,8 @@ def test_stacks_are_read_back(relation: str, tmp_path: Path) -> None:
 def test_weights_are_read_back(tmp_path: Path) -> None:
     release = released(WORKLOADS["weighted"], "add-remove")
     again = assert_read_back(release, tmp_path / "out.npz").strategy
-    assert isinstance(release.strategy, Strategy)
-    assert isinstance(again, Strategy)
+    assert isinstance(release.strategy, ProductStrategy)
+    assert isinstance(again, ProductStrategy)
     assert release.strategy.weights is not None
     np.testing.assert_array_equal(again.weights, release.strategy.weights)
 
@@ -328,7 +328,7 @@ def test_workloads_of_other_kinds_are_not_saved(tmp_path: Path) -> None:
 
 def test_a_release_by_hand_proves_its_strategy() -> None:
     release = released(Prefix(5), "replace")
-    assert isinstance(release.strategy, Strategy)
+    assert isinstance(release.strategy, ProductStrategy)
 
     def by_hand(**changes: Any) -> WorkloadRelease:
         parts: dict[str, Any] = {
@@ -343,9 +343,9 @@ def test_a_release_by_hand_proves_its_strategy() -> None:
         with pytest.raises(InvalidParameterError, match=f"{name} is a str"):
             by_hand(**{name: "x"})
     with pytest.raises(InvalidParameterError, match="states a sensitivity"):
-        by_hand(strategy=Strategy([1.001 * release.strategy.factors[0]]))
+        by_hand(strategy=ProductStrategy([1.001 * release.strategy.factors[0]]))
     with pytest.raises(ShapeError, match="4 measurements"):
-        by_hand(strategy=Strategy([release.strategy.factors[0][:4]]))
+        by_hand(strategy=ProductStrategy([release.strategy.factors[0][:4]]))
     box = IMGM(Box([5.0], neighbouring="replace"), BUDGET).release(np.zeros((5, 1)))
     with pytest.raises(InvalidParameterError, match="states a Box"):
         by_hand(measurements=box)

@@ -17,9 +17,9 @@ from matrixdp.workloads import (
     Identity,
     Prefix,
     Product,
+    ProductStrategy,
     Ranges,
     StackedStrategy,
-    Strategy,
     Total,
     Union,
     Workload,
@@ -133,7 +133,10 @@ def test_a_common_offset_costs_nothing_where_the_total_is_public(offset: float) 
 
 STACKED = Union([Product([Prefix(4), Total(3)]), Product([Total(4), Prefix(3)])])
 STACK = StackedStrategy(
-    [Strategy([np.eye(4) * 0.7, np.ones((1, 3))]), Strategy([np.full((1, 4), 1.3), np.tri(3)])]
+    [
+        ProductStrategy([np.eye(4) * 0.7, np.ones((1, 3))]),
+        ProductStrategy([np.full((1, 4), 1.3), np.tri(3)]),
+    ]
 )
 
 
@@ -167,7 +170,7 @@ def test_answers_of_stacks_are_consistent() -> None:
     np.testing.assert_allclose(STACKED.apply(release.estimate), release.answers, rtol=1e-12)
     assert release.answers[3] == pytest.approx(release.answers[-1], abs=1e-6)  # the total, twice
     assert release.guarantee.epsilon == 1.0
-    alone = Strategy([np.eye(4), np.ones((1, 3))])
+    alone = ProductStrategy([np.eye(4), np.ones((1, 3))])
     with pytest.raises(InvalidParameterError, match="does not answer"):
         MatrixMechanism(STACKED, BUDGET, neighbouring="replace", strategy=alone)
     with pytest.raises(ShapeError, match="one part for each product"):
@@ -214,19 +217,19 @@ def test_simulations_follow_their_seed_and_are_no_releases() -> None:
 
 
 def test_a_given_strategy_is_used_if_it_answers_the_workload() -> None:
-    identity = Strategy([np.eye(6)])
+    identity = ProductStrategy([np.eye(6)])
     mechanism = MatrixMechanism(Prefix(6), BUDGET, neighbouring="add-remove", strategy=identity)
     assert mechanism.expected_error == pytest.approx(
         math.sqrt(3.5) * mechanism.covariance.scale, rel=1e-12
     )
-    twice = Strategy([np.ones((2, 2))])  # singular, but the total is in it
+    twice = ProductStrategy([np.ones((2, 2))])  # singular, but the total is in it
     total = MatrixMechanism(Total(2), BUDGET, neighbouring="add-remove", strategy=twice)
     assert total.expected_error == pytest.approx(total.covariance.scale / math.sqrt(2), rel=1e-9)
     with pytest.raises(InvalidParameterError, match="does not answer"):
         MatrixMechanism(Prefix(2), BUDGET, neighbouring="add-remove", strategy=twice)
     with pytest.raises(InvalidParameterError, match="does not answer"):
         MatrixMechanism(
-            Prefix(6), BUDGET, neighbouring="add-remove", strategy=Strategy([np.eye(6)[:5]])
+            Prefix(6), BUDGET, neighbouring="add-remove", strategy=ProductStrategy([np.eye(6)[:5]])
         )
     with pytest.raises(ShapeError, match="make the strategy for this workload"):
         MatrixMechanism(Prefix(5), BUDGET, neighbouring="add-remove", strategy=identity)

@@ -15,8 +15,8 @@ from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts
 from matrixdp.workloads import (
     Prefix,
     Product,
+    ProductStrategy,
     StackedStrategy,
-    Strategy,
     Total,
     Union,
     Workload,
@@ -48,7 +48,10 @@ def test_stacks_have_nonnegative_estimates(
 ) -> None:
     workload = Union([Product([Prefix(4), Total(5)]), Product([Total(4), Prefix(5)])])
     stack = StackedStrategy(
-        [Strategy([np.eye(4), np.ones((1, 5))]), Strategy([np.ones((1, 4)), np.tri(5) / 2])]
+        [
+            ProductStrategy([np.eye(4), np.ones((1, 5))]),
+            ProductStrategy([np.ones((1, 4)), np.tri(5) / 2]),
+        ]
     )
     monkeypatch.setattr("matrixdp.postprocess.counts._MOST_CELLS_SOLVED", most_solved)
     mechanism = MatrixMechanism(

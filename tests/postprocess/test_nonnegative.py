@@ -12,6 +12,7 @@ from matrixdp.workloads import (
     Dense,
     Identity,
     Prefix,
+    ProductStrategy,
     Ranges,
     Strategy,
     Total,
@@ -22,7 +23,7 @@ from matrixdp.workloads import (
 )
 from reference import workloads as oracle
 
-HEAVY = Strategy([np.concatenate([np.eye(64), np.full((1, 64), 2.0**20)])])
+HEAVY = ProductStrategy([np.concatenate([np.eye(64), np.full((1, 64), 2.0**20)])])
 CASES: dict[str, tuple[Workload, Neighbouring, Strategy | None]] = {
     "prefixes": (Prefix(64), "replace", None),
     "cells and total": (Union([Total(64), Identity(64)]), "replace", None),

@@ -12,6 +12,7 @@ from matrixdp.workloads import (
     Factor,
     Identity,
     Prefix,
+    ProductStrategy,
     Ranges,
     StackedStrategy,
     Strategy,
@@ -56,21 +57,23 @@ def dense(workload: Workload) -> FloatArray:
     return np.concatenate(blocks)
 
 
-def dense_strategy(strategy: Strategy | StackedStrategy) -> FloatArray:
+def dense_strategy(strategy: Strategy) -> FloatArray:
     """Return the whole matrix of a strategy."""
     if isinstance(strategy, StackedStrategy):
         return np.concatenate([dense_strategy(part) for part in strategy.parts])
+    assert isinstance(strategy, ProductStrategy)
     matrix: FloatArray = np.ones((1, 1))
     for factor in strategy.factors:
         matrix = np.asarray(np.kron(matrix, factor), dtype=np.float64)
     return matrix if strategy.weights is None else strategy.weights.reshape(-1, 1) * matrix
 
 
-def exact_columns(strategy: Strategy | StackedStrategy) -> list[list[Fraction]]:
+def exact_columns(strategy: Strategy) -> list[list[Fraction]]:
     """Return the columns of a strategy without any rounding."""
     if isinstance(strategy, StackedStrategy):
         parts = [exact_columns(part) for part in strategy.parts]
         return [[entry for part in column for entry in part] for column in zip(*parts, strict=True)]
+    assert isinstance(strategy, ProductStrategy)
     rows = [[Fraction(1)]]
     for factor in strategy.factors:
         rows = [

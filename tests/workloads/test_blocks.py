@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from matrixdp.workloads import Strategy, marginals, optimal_strategy
+from matrixdp.workloads import ProductStrategy, marginals, optimal_strategy
 from matrixdp.workloads.strategies import blocks
 from matrixdp.workloads.strategies.blocks import measured_blocks, run_starts
 from matrixdp.workloads.strategies.compensated import compensated_product
@@ -29,7 +29,7 @@ def test_blocks_are_those_of_the_whole(sizes: list[int], data: st.DataObject) ->
 
 def test_blocks_without_weight_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     strategy = optimal_strategy(marginals([40, 50], [(0,), (1,)]), neighbouring="replace").strategy
-    assert isinstance(strategy, Strategy)
+    assert isinstance(strategy, ProductStrategy)
     work = []
 
     def counted(matrix: np.ndarray, array: np.ndarray) -> np.ndarray:

@@ -10,17 +10,17 @@ from scipy import linalg
 
 from matrixdp.spectra import nuclear_norm_lower_bound
 from matrixdp.workloads import Dense, Identity, Prefix, Product, Ranges, Total, Union, Workload
-from matrixdp.workloads.bounds.certificate import certified_bound, certified_bound_from_queries
-from matrixdp.workloads.bounds.replacement_bound import (
+from matrixdp.workloads.optimal import optimal_strategy
+from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
+from matrixdp.workloads.solve.dual import Problem, dual_point
+from matrixdp.workloads.solve.explicit import ExplicitQueries
+from matrixdp.workloads.solve.replacement_bound import (
     _balanced,
     _image,
     _largest_distance_squared,
     bound_from_pairs,
     bound_from_spectra,
 )
-from matrixdp.workloads.search.dual import Problem, dual_point
-from matrixdp.workloads.search.explicit import Explicit
-from matrixdp.workloads.search.optimal import optimal_strategy
 from reference import workloads as oracle
 
 
@@ -75,15 +75,15 @@ def test_bounds_from_pairs(workload: Workload) -> None:
     pairs += pairs.T
     laplacian = np.diag(pairs.sum(axis=1)) - pairs
     truth = oracle.replacement_dual_value(oracle.dense(workload), pairs)
-    bound = bound_from_pairs(Explicit.of(workload), laplacian)
+    bound = bound_from_pairs(ExplicitQueries.of(workload), laplacian)
     # The weights are rounded to a grid, so that it is the bound at a point next to the one given.
     assert bool(truth * (1 + 1e-10) > bound)
     assert bool(truth * (1 - 1e-6) < bound)
     # Weights that were wrong would give another bound, still a true one.
     best = optimal_strategy(workload, neighbouring="replace").certificate
     assert bound <= best.value
-    assert bound_from_pairs(Explicit.of(workload), 3.0 * laplacian) == pytest.approx(bound)
-    assert bound_from_pairs(Explicit.of(workload), laplacian + np.eye(cells)) <= best.value
+    assert bound_from_pairs(ExplicitQueries.of(workload), 3.0 * laplacian) == pytest.approx(bound)
+    assert bound_from_pairs(ExplicitQueries.of(workload), laplacian + np.eye(cells)) <= best.value
 
 
 @pytest.mark.parametrize("workload", [*REPLACED, Identity(7), SUMS, Product([Total(3), Prefix(3)])])

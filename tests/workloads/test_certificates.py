@@ -17,20 +17,21 @@ from matrixdp.workloads import (
     Identity,
     Prefix,
     Product,
+    ProductStrategy,
     Ranges,
-    Strategy,
     Union,
+    optimal,
     optimal_strategy,
 )
-from matrixdp.workloads.accuracy import check_answers
-from matrixdp.workloads.bounds import replacement_bound, union_bound
-from matrixdp.workloads.bounds.certificate import certified_bound, certified_bound_from_queries
-from matrixdp.workloads.search import optimal, unions
-from matrixdp.workloads.search.dual import DualPoint, Problem, dual_point
-from matrixdp.workloads.search.explicit import Certified, Explicit
-from matrixdp.workloads.search.weighted import Weighted
+from matrixdp.workloads.solve import replacement_bound
+from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
+from matrixdp.workloads.solve.dual import DualPoint, Problem, dual_point
+from matrixdp.workloads.solve.explicit import ExplicitQueries
+from matrixdp.workloads.solve.results import AttributeOptimum, Candidates
 from matrixdp.workloads.strategies.compensated import compensated_error
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
+from matrixdp.workloads.unions import bound as union_bound
+from matrixdp.workloads.unions import search as unions
 from reference import workloads as oracle
 
 FloatArray = NDArray[np.float64]
@@ -45,7 +46,7 @@ def test_a_gram_matrix_may_be_as_far_off_as_it_says(share: float, seed: int) -> 
     vectors = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     given = vectors @ np.diag([1.0, 2.0, 3.0, 4.0]) @ vectors.T
     given = (given + given.T) / 2
-    # The worst error lies at the cell of the largest weight.
+    # The worst error is at the cell of the largest weight.
     cell = int(np.argmax(weights))
     true = given.copy()
     true[cell, cell] -= share * np.trace(given) * 0.999
@@ -110,7 +111,7 @@ def test_compensated_errors_are_those_of_ogita_rump_and_oishi(terms: int) -> Non
 def test_measured_sensitivities_are_rounded_up(neighbouring: str) -> None:
     rng = np.random.default_rng(7)
     for _ in range(40):
-        strategy = Strategy([rng.standard_normal((3, 3)), rng.standard_normal((2, 3))])
+        strategy = ProductStrategy([rng.standard_normal((3, 3)), rng.standard_normal((2, 3))])
         relation = "replace" if neighbouring == "replace" else "add-remove"
         sensitivity = Fraction(strategy.sensitivity(relation))  # type: ignore[arg-type]
         error = 2 * Fraction(strategy.measurement_error) * LARGEST_TOTAL
@@ -121,13 +122,13 @@ def test_measured_sensitivities_are_rounded_up(neighbouring: str) -> None:
 
 @pytest.mark.parametrize("lost", [1e-8, 1e-6, 1e-4])
 def test_a_little_that_is_not_measured_is_seen(lost: float) -> None:
-    workload, strategy = Dense([[1.0, 0.0]]), Strategy([[[1.0, lost]]])
+    workload, strategy = Dense([[1.0, 0.0]]), ProductStrategy([[[1.0, lost]]])
     with pytest.raises(InvalidParameterError, match="does not answer"):
-        check_answers(workload, strategy)
-    weighted = Strategy([np.array([[1.0, lost], [0.0, 1.0]])], np.array([1.0, 0.0]))
+        strategy.check_supports(workload)
+    weighted = ProductStrategy([np.array([[1.0, lost], [0.0, 1.0]])], np.array([1.0, 0.0]))
     with pytest.raises(InvalidParameterError, match="leave out measurements"):
-        check_answers(workload, weighted)
-    check_answers(workload, Strategy([np.eye(2)]))
+        weighted.check_supports(workload)
+    ProductStrategy([np.eye(2)]).check_supports(workload)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -136,8 +137,8 @@ def test_products_of_bounds_are_rounded_down(seed: int, monkeypatch: pytest.Monk
     rng = np.random.default_rng(seed)
     bounds = {size: 1.0 + rng.random() for size in (2, 3, 4, 5)}
 
-    def exact(factor: Prefix, _: object) -> Certified:
-        return Certified(np.eye(factor.cells), bounds[factor.cells])
+    def exact(factor: Prefix, _: object) -> AttributeOptimum:
+        return AttributeOptimum(np.eye(factor.cells), bounds[factor.cells])
 
     monkeypatch.setattr(optimal, "certified_factor", exact)
     monkeypatch.setattr(unions, "certified_factor", exact)
@@ -146,7 +147,7 @@ def test_products_of_bounds_are_rounded_down(seed: int, monkeypatch: pytest.Monk
     found = optimal_strategy(product, neighbouring="add-remove").certificate.lower_bound
     assert truth * (1 - Fraction(1, 2**47)) <= Fraction(found) <= truth
     monkeypatch.setattr(optimal, "_MOST_CELLS_OF_A_UNION", 1)
-    monkeypatch.setattr(unions, "weighted_strategies", lambda *_: Weighted((), 0.0))
+    monkeypatch.setattr(unions, "weighted_strategies", lambda *_: Candidates((), 0.0))
     union = Union([product, Product([Prefix(2), Prefix(3), Ranges(4), Prefix(5)])])
     found = optimal_strategy(union, neighbouring="add-remove").certificate.lower_bound
     assert 2 * truth * (1 - Fraction(1, 2**47)) <= Fraction(found) <= 2 * truth
@@ -192,12 +193,12 @@ def exact_pair_bound(root_of: arb_mat, side: FloatArray) -> arb:
     values = acb_mat(root_of).eig(nonstop=True)
     roots = sum((oracle.root(value.real) for value in values), start=arb(0))
     rows = [[Fraction(entry) for entry in row] for row in side.tolist()]
-    reach = sum(
+    pair_weight = sum(
         max(-sum((a * b for a, b in zip(rows[j], rows[k], strict=True)), Fraction(0)), Fraction(0))
         for j in range(len(rows))
         for k in range(j)
     )
-    return roots**2 * reach.denominator / reach.numerator
+    return roots**2 * pair_weight.denominator / pair_weight.numerator
 
 
 def laplacian(pairs: FloatArray) -> FloatArray:
@@ -212,7 +213,7 @@ def test_what_all_cells_share_is_lost_in_rounding_and_allowed_for(
     rng = np.random.default_rng(seed)
     gram = 2.0**36 * np.ones((5, 5)) + np.diag([1.0, 2.0, 3.0, 4.0, 5.0])
     bound = replacement_bound.bound_from_pairs(
-        Explicit(gram, 0.0, None), laplacian(rng.uniform(0.1, 1.0, (5, 5)))
+        ExplicitQueries(gram, 0.0, None), laplacian(rng.uniform(0.1, 1.0, (5, 5)))
     )
     saved, ctx.prec = ctx.prec, 600
     try:
@@ -230,7 +231,7 @@ def test_answers_that_cancel_are_allowed_for(seed: int, sides: list[FloatArray])
     pairs = rng.uniform(0.1, 1.0, (6, 6))
     pairs[:3, 3:] = 0.0  # two halves that no pair joins
     queries = np.vstack([np.eye(6), [[0.0] * 3 + [2.0**40 / 3.0] * 3]])
-    explicit = Explicit(queries.T @ queries, 0.0, lambda: queries)
+    explicit = ExplicitQueries(queries.T @ queries, 0.0, lambda: queries)
     bound = replacement_bound.bound_from_pairs(explicit, laplacian(pairs))
     saved, ctx.prec = ctx.prec, 600
     try:
@@ -260,11 +261,11 @@ def test_weights_on_pairs_are_never_taken_for_less(monkeypatch: pytest.MonkeyPat
     assert np.array_equal(side @ side.T, cells * np.eye(cells) - 1.0)
     monkeypatch.setattr(replacement_bound, "_balanced", lambda _: side.view(Adverse))
     monkeypatch.setattr(replacement_bound, "_roots", lambda *_: 1.0)
-    explicit = Explicit(np.eye(cells), 0.0, None)
+    explicit = ExplicitQueries(np.eye(cells), 0.0, None)
     bound = replacement_bound.bound_from_pairs(explicit, np.eye(cells))
-    reach = cells * (cells - 1) // 2
-    assert Fraction(bound) <= Fraction(1, reach)
-    assert bound == pytest.approx(1 / reach, rel=1e-10)
+    pair_weight = cells * (cells - 1) // 2
+    assert Fraction(bound) <= Fraction(1, pair_weight)
+    assert bound == pytest.approx(1 / pair_weight, rel=1e-10)
 
 
 @pytest.mark.parametrize("stretch", [1.0 + 1e-6, 1.5])

@@ -13,15 +13,15 @@ from matrixdp.workloads import (
     Identity,
     Prefix,
     Product,
+    ProductStrategy,
     Strategy,
     Total,
     marginals,
     optimal_strategy,
 )
 from matrixdp.workloads.comparison import compared_errors
-from matrixdp.workloads.strategies import strategy as strategy_module
+from matrixdp.workloads.strategies import product as strategy_module
 from matrixdp.workloads.strategies.diameters import product_diameter_squared, smallest_inner_product
-from matrixdp.workloads.strategies.stacked import AnyStrategy
 
 
 def factors(most: int = 3) -> st.SearchStrategy[list[np.ndarray]]:
@@ -80,19 +80,19 @@ def test_one_query_on_ten_thousand_cells_is_answered_as_well_as_directly() -> No
 
 
 @pytest.mark.parametrize(
-    ("workload", "apart"),
+    ("workload", "distance"),
     [
         (Product([Prefix(110), Total(80)]), 109.0),
         (Product([Identity(110), Total(80)]), 2.0),
         (Product([Prefix(100), Prefix(90)]), 8999.0),
     ],
 )
-def test_direct_answering_of_products(workload: Product, apart: float) -> None:
+def test_direct_answering_of_products(workload: Product, distance: float) -> None:
     found = compared_errors(workload, "replace")["direct"] ** 2
-    assert apart * (1 - 1e-12) <= found <= apart * 1.001
+    assert distance * (1 - 1e-12) <= found <= distance * 1.001
 
 
-def diameter_from_factors(strategy: AnyStrategy) -> float:
+def diameter_from_factors(strategy: Strategy) -> float:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(strategy_module, "MOST_PAIRS", 0)
         return strategy.sensitivity("replace")
@@ -111,7 +111,7 @@ def test_strategies_know_their_diameter_from_the_factors(parts: list[np.ndarray]
     exact = largest_squared_distance(written_out(parts))
     if exact == 0.0:
         return
-    found = diameter_from_factors(Strategy(parts))
+    found = diameter_from_factors(ProductStrategy(parts))
     assert Fraction(found) ** 2 >= Fraction(exact)
     assert found**2 <= exact * (1 + 1e-10)
 
@@ -124,12 +124,14 @@ def test_weighted_strategies_bound_their_diameter(parts: list[np.ndarray], weigh
     matrix = weights.reshape(-1, 1) * written_out(square)
     exact = largest_squared_distance(matrix)
     if exact > 0.0:
-        assert Fraction(diameter_from_factors(Strategy(square, weights))) ** 2 >= Fraction(exact)
+        assert Fraction(diameter_from_factors(ProductStrategy(square, weights))) ** 2 >= Fraction(
+            exact
+        )
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_joint_norms_beyond_all_levels_are_rounded_up(seed: int) -> None:
-    """Two factors of thirty columns have more norms together than are told apart."""
+    """Two factors of thirty columns have more norms together than are distinguished."""
     rng = np.random.default_rng(seed)
     parts = [rng.uniform(0.5, 2.0, (2, 30)) for _ in range(2)]
     exact = largest_squared_distance(written_out(parts))
@@ -137,8 +139,8 @@ def test_joint_norms_beyond_all_levels_are_rounded_up(seed: int) -> None:
     assert exact * (1 - 1e-12) <= found <= exact * 1.1
 
 
-def test_norms_that_differ_by_little_are_told_apart() -> None:
+def test_norms_that_differ_by_little_are_distinguished() -> None:
     """One factor's norms differ in the eleventh digit, and the other's columns are opposite."""
     factors = [np.diag([1.0, 1.0 + 1e-11]), np.array([[1.0, -1.0], [1e-3, 1e-3]])]
-    found = diameter_from_factors(Strategy(factors, np.array([[1.0, 0.0], [1.0, 0.0]])))
+    found = diameter_from_factors(ProductStrategy(factors, np.array([[1.0, 0.0], [1.0, 0.0]])))
     assert Fraction(found) ** 2 >= (2 * Fraction(1.0 + 1e-11)) ** 2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from matrixdp.workloads.operator import FloatArray
-from matrixdp.workloads.search.interior_point import climb
+from matrixdp.workloads.solve.interior_point import maximise
 
 COSTS = np.array([1.0, 4.0, 0.01, 9.0])
 
@@ -23,7 +23,7 @@ class Separate(NamedTuple):
         return np.asarray(self.constraints.T @ self.weights)
 
     @property
-    def reached(self) -> FloatArray:
+    def constraint_values(self) -> FloatArray:
         return np.asarray(self.constraints @ np.sqrt(COSTS / self.pulled))
 
     @property
@@ -32,7 +32,7 @@ class Separate(NamedTuple):
 
     @property
     def value(self) -> float:
-        return float(np.sum(np.sqrt(COSTS * self.pulled)) * np.max(self.reached))
+        return float(np.sum(np.sqrt(COSTS * self.pulled)) * np.max(self.constraint_values))
 
     def curvature(self) -> Callable[[FloatArray], FloatArray]:
         slopes = np.sqrt(COSTS / self.pulled) / (2.0 * self.pulled)
@@ -45,15 +45,15 @@ class Separate(NamedTuple):
 
 
 def solved(constraints: FloatArray, start: FloatArray, target: float = 1e-10) -> Separate:
-    told: list[float] = []
-    found = climb(
+    reported: list[float] = []
+    found = maximise(
         lambda weights: Separate(constraints, weights),
         start,
         target_gap=target,
         smallest_weight=1e-25,
-        progress=lambda _, gap: told.append(gap),
+        progress=lambda _, gap: reported.append(gap),
     )
-    assert told == sorted(told, reverse=True)
+    assert reported == sorted(reported, reverse=True)
     assert 0.0 <= found.gap <= target
     return found.primal
 

@@ -106,7 +106,7 @@ def anything(value: object) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: Dense(np.zeros((0, 3))), "not empty"),
         (lambda: Dense([[1.0, np.nan]]), "NaN"),
@@ -159,13 +159,13 @@ def anything(value: object) -> Any:
         (lambda: marginals([2, 3], [(-1,)]), "numbered from 0 to 1"),
     ],
 )
-def test_bad_workloads_are_refused_with_the_remedy(make: object, told: str) -> None:
-    with pytest.raises((InvalidParameterError, ShapeError), match=told):
+def test_bad_workloads_are_refused_with_the_remedy(make: object, message: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=message):
         make()  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "message"),
     [
         (np.ma.array([1, 2, 3], mask=[False, True, False]), "masked array"),
         (["1", "2", "3"], "dtype <U1"),
@@ -178,10 +178,10 @@ def test_bad_workloads_are_refused_with_the_remedy(make: object, told: str) -> N
         (sparse.csr_array([[1, 2, 3]]), r"\.toarray"),
     ],
 )
-def test_operators_refuse_what_is_no_number(bad: Any, told: str) -> None:
-    with pytest.raises((InvalidParameterError, ShapeError), match=f"values.*{told}"):
+def test_operators_refuse_anything_but_numbers(bad: Any, message: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=f"values.*{message}"):
         Prefix(3).apply(bad)
-    with pytest.raises((InvalidParameterError, ShapeError), match=f"answers.*{told}"):
+    with pytest.raises((InvalidParameterError, ShapeError), match=f"answers.*{message}"):
         Prefix(3).apply_transpose(bad)
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from matrixdp import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads import OptimalStrategy, marginals, optimal_strategy
-from matrixdp.workloads.search.explicit import Explicit, optimal_factor
-from matrixdp.workloads.search.replacement import replacement_factor
+from matrixdp.workloads.solve.addition import optimal_factor
+from matrixdp.workloads.solve.explicit import ExplicitQueries
+from matrixdp.workloads.solve.replacement import replacement_factor
 from reference import workloads as oracle
 
 RELATIONS: list[Neighbouring] = ["add-remove", "replace"]
@@ -32,8 +33,8 @@ def dense_error(found: OptimalStrategy) -> float:
     inverse = np.linalg.pinv(measured, rcond=1e-12)
     queries = found.workload.written_out()
     np.testing.assert_allclose(queries @ inverse @ measured, queries, atol=1e-9)
-    reach = oracle.column_norm if found.neighbouring == "add-remove" else oracle.diameter
-    return float(reach(measured) ** 2 * np.linalg.norm(queries @ inverse) ** 2)
+    sensitivity = oracle.column_norm if found.neighbouring == "add-remove" else oracle.diameter
+    return float(sensitivity(measured) ** 2 * np.linalg.norm(queries @ inverse) ** 2)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -51,7 +52,7 @@ def test_the_optimum_is_that_of_the_general_problem(
         assert max(factor.rows for term in workload.terms() for factor in term) == 1
         return
     solve = optimal_factor if relation == "add-remove" else replacement_factor
-    general = solve(Explicit.of(workload))
+    general = solve(ExplicitQueries.of(workload))
     assert found.certificate.gap < 5e-7
     assert found.certificate.lower_bound == pytest.approx(general.lower_bound, rel=1e-6)
     assert found.certificate.value == pytest.approx(dense_error(found), rel=1e-8)

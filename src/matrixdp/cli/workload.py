@@ -23,7 +23,6 @@ from matrixdp.files.strategies import load_strategy, save_strategy, stated_gap
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.rounding import shown_down, shown_up
 from matrixdp.workloads import Workload, optimal_strategy, svd_bound
-from matrixdp.workloads.accuracy import check_answers, squared_error
 from matrixdp.workloads.comparison import compared_errors
 
 __all__ = ["app"]
@@ -125,8 +124,8 @@ def _own_errors(queries: Workload, relation: Neighbouring, saved: Path | None) -
         errors["lower bound"] = math.sqrt(best.certificate.lower_bound / queries.rows)
     else:
         strategy = load_strategy(saved).strategy
-        check_answers(queries, strategy)
-        total = squared_error(queries, strategy) / queries.rows
+        strategy.check_supports(queries)
+        total = strategy.squared_error(queries) / queries.rows
         errors[saved.name] = strategy.sensitivity(relation) * math.sqrt(total)
     # The SVD bound holds for adding and removing records only.
     if relation == "add-remove":

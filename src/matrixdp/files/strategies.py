@@ -17,13 +17,14 @@ from matrixdp.files.array_archive import (
 from matrixdp.files.atomic import write_all
 from matrixdp.files.records import DigestRecord, Record
 from matrixdp.files.statement import check_digest, encoded, read_statement, statement_path
-from matrixdp.files.strategy_arrays import (
-    arrays_of_strategy,
-    product_of_arrays,
-    stack_of_arrays,
-)
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.workloads import Certificate, OptimalStrategy, StackedStrategy, Strategy
+from matrixdp.workloads import (
+    Certificate,
+    OptimalStrategy,
+    ProductStrategy,
+    StackedStrategy,
+    Strategy,
+)
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = [
@@ -59,7 +60,7 @@ class SavedStrategy:
     the claim of whoever saved it.
     """
 
-    strategy: Strategy | StackedStrategy
+    strategy: Strategy
     workload: str
     neighbouring: Neighbouring
     certificate: Certificate
@@ -81,9 +82,9 @@ def save_strategy(
     """
     target = Path(path)
     check_archive_target(target, force=force)
-    data = packed_arrays(arrays_of_strategy(optimum.strategy))
+    data = packed_arrays(optimum.strategy.named_arrays())
     statement = StrategyStatement(
-        schema=_STACK if isinstance(optimum.strategy, StackedStrategy) else _PRODUCT,
+        schema=_STACK if optimum.strategy.kind == "stack" else _PRODUCT,
         workload=repr(optimum.workload),
         neighbouring=optimum.neighbouring,
         value=optimum.certificate.value,
@@ -110,10 +111,10 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
     check_digest(hashlib.sha256(data).hexdigest(), statement.file.sha256, source)
     arrays = unpacked_arrays(data, str(source))
     # By the schema and not by the names, so that the two must agree.
-    rebuilt = stack_of_arrays if statement.schema == _STACK else product_of_arrays
+    kind: type[Strategy] = StackedStrategy if statement.schema == _STACK else ProductStrategy
     try:
         return SavedStrategy(
-            _checked_layout(rebuilt(arrays)),
+            _checked_layout(kind.from_named_arrays(arrays)),
             statement.workload,
             statement.neighbouring,
             _checked_certificate(statement),
@@ -122,7 +123,7 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
         raise FileFormatError(f"{source} is not a saved strategy ({error})") from error
 
 
-def _checked_layout(strategy: Strategy | StackedStrategy) -> Strategy | StackedStrategy:
+def _checked_layout(strategy: Strategy) -> Strategy:
     """Return the strategy, or raise if an attribute has more cells than a histogram can have."""
     # A factor of one row may be very wide in a small file; its Gram matrix would not fit in memory.
     if not max(strategy.dimensions) <= LARGEST_HISTOGRAM:

@@ -34,18 +34,12 @@ from matrixdp.files.records import (
     recorded_guarantee,
 )
 from matrixdp.files.statement import check_digest, encoded, read_statement, statement_path
-from matrixdp.files.strategy_arrays import (
-    arrays_of_strategy,
-    product_of_arrays,
-    stack_of_arrays,
-)
 from matrixdp.files.workload_records import FactorRecord, recorded_workload, workload_of
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import StackedStrategy, Strategy, Workload
-from matrixdp.workloads.accuracy import check_answers
+from matrixdp.workloads import ProductStrategy, StackedStrategy, Strategy, Workload
 
 __all__ = [
     "WorkloadStatement",
@@ -84,7 +78,7 @@ def save_workload_release(
     data = packed_arrays(
         {
             _MEASUREMENTS: np.asarray(release.measurements.value),
-            **arrays_of_strategy(release.strategy),
+            **release.strategy.named_arrays(),
             **matrices,
         }
     )
@@ -148,13 +142,13 @@ def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> Wo
         strategy=strategy,
     )
     # Not a matter of privacy: without this, answers would be wrong without a word.
-    check_answers(workload, strategy)
+    strategy.check_supports(workload)
     return release
 
 
 def _strategy_and_workload(
     arrays: Mapping[str, NDArray[Any]], statement: WorkloadStatement
-) -> tuple[Strategy | StackedStrategy, Workload]:
+) -> tuple[Strategy, Workload]:
     """Return what was measured and what was asked; no array may be left over."""
     queries = {name: array for name, array in arrays.items() if name.startswith(_QUERIES)}
     others = {
@@ -163,7 +157,8 @@ def _strategy_and_workload(
         if name != _MEASUREMENTS and name not in queries
     }
     stacked = any(name.startswith("part_") for name in others)
-    strategy = stack_of_arrays(others) if stacked else product_of_arrays(others)
+    kind: type[Strategy] = StackedStrategy if stacked else ProductStrategy
+    strategy = kind.from_named_arrays(others)
     workload = workload_of(statement.workload, queries)
     # Sizes first: the sensitivity of a strategy that nobody could have measured may take forever.
     workload.check_answerable()

@@ -17,8 +17,7 @@ from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import StackedStrategy, Strategy, Workload, optimal_strategy
-from matrixdp.workloads.accuracy import check_answers, query_variances, squared_error
+from matrixdp.workloads import Strategy, Workload, optimal_strategy
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
@@ -47,7 +46,7 @@ class MatrixMechanism:
     neighbouring : {"add-remove", "replace"}
         Whether a neighbouring histogram has one record more or less, or one in another cell. With
         "replace" the number of records is public.
-    strategy : Strategy or StackedStrategy, optional
+    strategy : Strategy, optional
         The measurements A; by default those of `optimal_strategy`.
 
     Raises
@@ -94,7 +93,7 @@ class MatrixMechanism:
     workload: Workload
     budget: Budget
     neighbouring: Neighbouring
-    strategy: Strategy | StackedStrategy
+    strategy: Strategy
 
     def __init__(
         self,
@@ -102,7 +101,7 @@ class MatrixMechanism:
         budget: Budget,
         *,
         neighbouring: Neighbouring,
-        strategy: Strategy | StackedStrategy | None = None,
+        strategy: Strategy | None = None,
     ) -> None:
         if not isinstance(workload, Workload):
             raise InvalidParameterError(
@@ -114,8 +113,8 @@ class MatrixMechanism:
         workload.check_answerable()
         if strategy is None:
             strategy = optimal_strategy(workload, neighbouring=relation).strategy
-        elif isinstance(strategy, Strategy | StackedStrategy):
-            check_answers(workload, strategy)
+        elif isinstance(strategy, Strategy):
+            strategy.check_supports(workload)
         else:
             raise InvalidParameterError(
                 f"strategy is a {type(strategy).__name__}: pass a Strategy, for instance "
@@ -155,7 +154,7 @@ class MatrixMechanism:
 
         With a `StackedStrategy` it is an upper bound.
         """
-        total = squared_error(self.workload, self.strategy)
+        total = self.strategy.squared_error(self.workload)
         return self.covariance.scale * math.sqrt(total / self.workload.rows)
 
     def standard_errors(self) -> FloatArray:
@@ -163,7 +162,7 @@ class MatrixMechanism:
 
         With a `StackedStrategy` they are upper bounds.
         """
-        variances = query_variances(self.workload, self.strategy)
+        variances = self.strategy.query_variances(self.workload)
         return np.asarray(self.covariance.scale * np.sqrt(variances))
 
     def release(

@@ -12,8 +12,7 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.release import Release
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import StackedStrategy, Strategy, Workload
-from matrixdp.workloads.accuracy import query_variances
+from matrixdp.workloads import Strategy, Workload
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
 __all__ = ["WorkloadRelease", "measured_sensitivity"]
@@ -36,7 +35,7 @@ class WorkloadRelease:
         The strategy's measurements with their noise, in one column.
     workload : Workload
         What was asked.
-    strategy : Strategy or StackedStrategy
+    strategy : Strategy
         What was measured.
 
     Raises
@@ -50,14 +49,14 @@ class WorkloadRelease:
 
     measurements: Release
     workload: Workload
-    strategy: Strategy | StackedStrategy
+    strategy: Strategy
 
     def __post_init__(self) -> None:
         """Raise if the measurements do not prove a guarantee for this strategy."""
         for name, part, kind in (
             ("measurements", self.measurements, Release),
             ("workload", self.workload, Workload),
-            ("strategy", self.strategy, Strategy | StackedStrategy),
+            ("strategy", self.strategy, Strategy),
         ):
             if not isinstance(part, kind):
                 raise InvalidParameterError(
@@ -118,7 +117,7 @@ class WorkloadRelease:
 
         With a `StackedStrategy` they are upper bounds.
         """
-        variances = query_variances(self.workload, self.strategy)
+        variances = self.strategy.query_variances(self.workload)
         return np.asarray(self.measurements.noise_scale * np.sqrt(variances))
 
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
@@ -184,7 +183,7 @@ class WorkloadRelease:
         return f"WorkloadRelease(queries={self.workload.rows}: {self.guarantee})"
 
 
-def measured_sensitivity(strategy: Strategy | StackedStrategy, neighbouring: Neighbouring) -> float:
+def measured_sensitivity(strategy: Strategy, neighbouring: Neighbouring) -> float:
     """Return an upper bound on how far apart the measurements of neighbours are.
 
     It covers the measurements as floats: what one record changes, and the rounding of both sides

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import CalibrationError
 from matrixdp.postprocess.nonnegative import BoolArray, Trial, exchanged
-from matrixdp.workloads.strategies.stacked import AnyStrategy
+from matrixdp.workloads import Strategy
 
 __all__ = ["searched_nonnegative"]
 
@@ -23,7 +23,7 @@ _LEVEL = 1e-3
 _NEGLIGIBLE = 1e-2
 
 
-def searched_nonnegative(strategy: AnyStrategy, free: FloatArray, noise: float) -> FloatArray:
+def searched_nonnegative(strategy: Strategy, free: FloatArray, noise: float) -> FloatArray:
     """Return an ``x >= 0`` that minimises ``||A (x - x0)||``, to far less than the noise.
 
     The exchanges are those of `exchanged`; conjugate gradients solve for the positive entries,
@@ -32,7 +32,7 @@ def searched_nonnegative(strategy: AnyStrategy, free: FloatArray, noise: float) 
 
     Parameters
     ----------
-    strategy : Strategy or StackedStrategy
+    strategy : Strategy
         A.
     free : ndarray, shape (cells,)
         x0, the least-squares estimate.
@@ -55,7 +55,7 @@ def searched_nonnegative(strategy: AnyStrategy, free: FloatArray, noise: float) 
 class _Search:
     """A sequence of trials, each starting where the last one ended."""
 
-    def __init__(self, strategy: AnyStrategy, free: FloatArray, noise: float) -> None:
+    def __init__(self, strategy: Strategy, free: FloatArray, noise: float) -> None:
         self._strategy = strategy
         self._free = free
         self._noise = noise
@@ -91,7 +91,7 @@ class _Search:
         return least <= _NEGLIGIBLE * self._noise
 
 
-def _squared_columns(strategy: AnyStrategy) -> FloatArray:
+def _squared_columns(strategy: Strategy) -> FloatArray:
     """Return estimates of the columns' squared norms: means of ``(A^T z)^2`` over random signs z.
 
     They precondition the steps and give the noise of the slope; an error of a third does no harm.
@@ -106,7 +106,7 @@ def _squared_columns(strategy: AnyStrategy) -> FloatArray:
 
 
 def _conjugate_gradients(
-    strategy: AnyStrategy,
+    strategy: Strategy,
     moved: FloatArray,
     positive: BoolArray,
     scale: FloatArray,

@@ -1,11 +1,12 @@
 """Linear queries on histograms, and the best strategies for answering them with Gaussian noise."""
 
-from matrixdp.workloads.bounds.certificate import Certificate, svd_bound
 from matrixdp.workloads.composed import Product, Union, marginals
 from matrixdp.workloads.dense import Dense
 from matrixdp.workloads.operator import Factor, Workload
+from matrixdp.workloads.optimal import OptimalStrategy, optimal_strategy
 from matrixdp.workloads.ranges import Identity, Prefix, Ranges, Total
-from matrixdp.workloads.search.optimal import OptimalStrategy, optimal_strategy
+from matrixdp.workloads.solve.certificate import Certificate, svd_bound
+from matrixdp.workloads.strategies.product import ProductStrategy
 from matrixdp.workloads.strategies.stacked import StackedStrategy
 from matrixdp.workloads.strategies.strategy import Strategy
 
@@ -17,6 +18,7 @@ __all__ = [
     "OptimalStrategy",
     "Prefix",
     "Product",
+    "ProductStrategy",
     "Ranges",
     "StackedStrategy",
     "Strategy",

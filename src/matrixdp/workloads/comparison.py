@@ -1,4 +1,4 @@
-"""What strategies that do not look at the workload would have cost."""
+"""The errors of well-known strategies that do not depend on the workload."""
 
 import math
 from collections.abc import Callable
@@ -8,8 +8,12 @@ from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
-from matrixdp.workloads.search.replacement import check_contrasts
-from matrixdp.workloads.strategies.plain import direct_reach_squared, identity_error, reach_squared
+from matrixdp.workloads.solve.replacement import check_contrasts
+from matrixdp.workloads.strategies.plain import (
+    direct_sensitivity_squared,
+    identity_error,
+    sensitivity_squared,
+)
 
 __all__ = ["compared_errors", "haar_gram", "hierarchy_gram"]
 
@@ -18,7 +22,7 @@ def hierarchy_gram(size: int) -> FloatArray:
     """Return ``A^T A`` of the binary tree over cells: the sum of every node, down to single cells.
 
     Hay, Rastogi, Miklau and Suciu (2010). A node of odd size has the larger half on the left. Entry
-    (i, j) counts the nodes that hold both cells.
+    (i, j) counts the nodes that contain both cells.
     """
     gram = np.zeros((size, size))
     for start, _, stop in _nodes(size):
@@ -43,6 +47,7 @@ def haar_gram(size: int) -> FloatArray:
 
 def _nodes(size: int) -> list[tuple[int, int, int]]:
     """Return where each node of the tree starts, is divided and stops."""
+    # A list of what is waiting instead of recursion: trees of 8,192 cells are no problem then.
     nodes, waiting = [], [(0, size)]
     while waiting:
         start, stop = waiting.pop()
@@ -57,7 +62,7 @@ def compared_errors(workload: Workload, neighbouring: Neighbouring) -> dict[str,
     """Return the root mean squared error per query at unit noise of well-known strategies.
 
     "identity" measures every cell, "direct" every query by itself, "hierarchical" and "wavelet" the
-    trees above on each attribute.
+    trees of `hierarchy_gram` and `haar_gram` on each attribute.
 
     Examples
     --------
@@ -66,11 +71,12 @@ def compared_errors(workload: Workload, neighbouring: Neighbouring) -> dict[str,
     >>> {name: round(error, 3) for name, error in found.items()}
     {'identity': 8.031, 'direct': 11.314, 'hierarchical': 2.81, 'wavelet': 2.794}
     """
+    # Errors of 0 would be no comparison: such a workload needs no noise at all.
     if neighbouring == "replace":
         check_contrasts(workload)
     return {
         "identity": math.sqrt(identity_error(workload, neighbouring) / workload.rows),
-        "direct": math.sqrt(direct_reach_squared(workload, neighbouring)),
+        "direct": math.sqrt(direct_sensitivity_squared(workload, neighbouring)),
         "hierarchical": _tree_error(workload, neighbouring, hierarchy_gram),
         "wavelet": _tree_error(workload, neighbouring, haar_gram),
     }
@@ -81,6 +87,7 @@ def _tree_error(
 ) -> float:
     """Return the error of a tree on each attribute: ``s^2 sum over terms prod tr(G_i Q_i^-1)``."""
     grams = [tree(size) for size in workload.dimensions]
+    # Both trees contain every cell or every difference, so that their Gram matrices are regular.
     inverses = [linalg.inv(gram, assume_a="pos", check_finite=False) for gram in grams]
     total = sum(
         math.prod(
@@ -89,4 +96,4 @@ def _tree_error(
         )
         for term in workload.terms()
     )
-    return math.sqrt(reach_squared(grams, neighbouring) * total / workload.rows)
+    return math.sqrt(sensitivity_squared(grams, neighbouring) * total / workload.rows)

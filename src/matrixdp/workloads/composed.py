@@ -13,7 +13,7 @@ from matrixdp.workloads.ranges import Identity, Total
 
 __all__ = ["Product", "Union", "marginals"]
 
-# Sums and products of so many squares are far from the largest float.
+# Errors are sums of squares over this many queries; their squares must stay finite in float64.
 _LARGEST_SIZE = 2**256
 
 
@@ -40,6 +40,8 @@ class Product(Workload):
         if not parts:
             raise InvalidParameterError("factors=() is empty: pass one workload per attribute")
         for part in parts:
+            # A product of unions would have terms of its own; as a union of products it has one
+            # factor per attribute, which is what everything else relies on.
             if not isinstance(part, Factor):
                 raise InvalidParameterError(
                     f"factors holds a {type(part).__name__}: pass workloads on one attribute "
@@ -50,7 +52,7 @@ class Product(Workload):
         if not max(self.shape) <= _LARGEST_SIZE:
             raise InvalidParameterError(
                 f"factors has {len(parts)} attributes with more than 2**256 cells or queries in "
-                "all, of which float64 cannot tell the errors: leave out attributes"
+                "all, whose errors float64 cannot represent: leave out attributes"
             )
 
     @property
@@ -86,7 +88,7 @@ class Union(Workload):
                 )
             if member.dimensions != members[0].dimensions:
                 raise ShapeError(
-                    f"parts are about cells laid out as {members[0].dimensions} and as "
+                    f"parts are for cells laid out as {members[0].dimensions} and as "
                     f"{member.dimensions}: use one layout; Total or Identity stand for an "
                     "attribute that a part sums over or keeps"
                 )
@@ -126,6 +128,7 @@ def marginals(dimensions: Sequence[int], kept: Iterable[Sequence[int]]) -> Union
     groups = members_of(kept, "kept", "the attributes of each table, such as [(0,), (0, 1)]")
     if not groups:
         raise InvalidParameterError("kept=() is empty: pass at least one table, such as [(0,)]")
+    # A table keeps the cells of its attributes and sums over those of the others.
     tables = []
     for group in groups:
         wanted = _attributes(group, len(sizes))
@@ -141,10 +144,12 @@ def marginals(dimensions: Sequence[int], kept: Iterable[Sequence[int]]) -> Union
 
 
 def _attributes(group: Any, count: int) -> set[int]:
-    """Return the attributes of one table, or refuse what does not name each of them once."""
+    """Return the attributes of one table, or raise if it does not name each of them once."""
+    # members_of accepts sequences only, because elsewhere the order matters; here it does not.
     members = tuple(group) if isinstance(group, set | frozenset) else group
     wanted = members_of(members, "a table in kept", "its attributes, such as (0,) for the first")
     for number in wanted:
+        # True and False are integers in Python, but nobody means attributes 1 and 0 by them.
         whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
         if not whole or not 0 <= number < count:
             raise InvalidParameterError(

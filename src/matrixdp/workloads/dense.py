@@ -6,14 +6,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import checked_matrix
-from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray, product_rounding
+from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray
 
 __all__ = ["Dense"]
 
-# Squares of such entries, and their sums, stay far within the range of a float.
+# Within these limits squares of entries, and their sums, neither overflow nor underflow.
 _SMALLEST_SIZE = 2.0**-100
 _LARGEST_SIZE = 2.0**100
+# Sums of whole numbers below this round nothing.
+_LARGEST_EXACT = 2.0**53
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,16 +44,18 @@ class Dense(Factor):
                 f"matrix has {array.shape[1]} columns, more than the {LARGEST_EXPLICIT} cells that "
                 "one attribute may have: merge cells, or make it a Product of smaller attributes"
             )
+        # Zeros stay zeros; any other entry could overflow or underflow when it is squared.
         sizes = np.abs(array[array != 0.0])
         if sizes.size and not (sizes.min() >= _SMALLEST_SIZE and sizes.max() <= _LARGEST_SIZE):
             raise InvalidParameterError(
                 f"matrix has entries from {sizes.min():.3g} to {sizes.max():.3g} in size: scale "
                 f"them into {_SMALLEST_SIZE:.3g} to {_LARGEST_SIZE:.3g}, or leave tiny ones out"
             )
+        # Its answer is 0 without any noise; such a row is more likely a mistake than a question.
         empty = ~np.any(array, axis=1)
         if empty.any():
             raise InvalidParameterError(
-                f"matrix has a row of zeros at index {int(np.argmax(empty))}: it asks nothing; "
+                f"matrix has a row of zeros at index {int(np.argmax(empty))}, which asks nothing: "
                 "leave it out"
             )
         object.__setattr__(self, "matrix", array)
@@ -78,6 +83,11 @@ class Dense(Factor):
         """Return the product with the transpose over the first axis."""
         return np.tensordot(self.matrix.T, array, axes=1)
 
+    @property
+    def sums_cells(self) -> bool:
+        """No: entries may be of any size."""
+        return False
+
     def magnitudes_along(self, array: FloatArray) -> FloatArray:
         """Return the product with the sizes of the entries."""
         return np.tensordot(np.abs(self.matrix), array, axes=1)
@@ -89,11 +99,15 @@ class Dense(Factor):
     def gram(self) -> FloatArray:
         """Return ``M^T M``; exact for whole numbers."""
         product = self.matrix.T @ self.matrix
+        # BLAS need not round the two triangles alike, and decompositions read only one of them.
         return np.asarray((product + product.T) / 2)
 
     @property
     def gram_error(self) -> float:
-        """Of the float product; nothing for whole numbers."""
+        """The rounding error of the product over its trace; none for whole numbers."""
         whole = bool(np.array_equal(self.matrix, np.rint(self.matrix)))
-        squares = float(np.sum(np.square(self.matrix)))
-        return product_rounding(self.rows, squares, whole=whole)
+        if whole and float(np.sum(np.square(self.matrix))) < _LARGEST_EXACT:
+            return 0.0
+        # Entry (i, j) is off by at most (rows + 2) u |w_i|^T |w_j|, and the Frobenius norm of
+        # |W|^T |W| is at most the trace.
+        return (self.rows + 2) * UNIT_ROUNDOFF

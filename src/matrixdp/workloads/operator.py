@@ -7,7 +7,7 @@ product of one `Factor` per attribute, and everything here is computed through t
 
 import abc
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -27,7 +27,6 @@ __all__ = [
     "FloatArray",
     "Workload",
     "along_axes",
-    "product_rounding",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -47,7 +46,10 @@ MOST_ANSWERS = 2**28
 MOST_ATTRIBUTES = 64
 """The most axes of an array in numpy."""
 
+# Up to here every whole number is a float, so that sums of whole numbers round nothing.
 _LARGEST_EXACT = 2.0**53
+# The most answers computed together where all of them would not fit in memory: 32 megabytes.
+_ENTRIES_TOGETHER = 2**22
 
 
 class Workload(abc.ABC):
@@ -89,6 +91,7 @@ class Workload(abc.ABC):
             Finite numbers.
         """
         array = self.checked_cells(values)
+        # Axes that sum cells up come first, so that the others work on smaller arrays.
         answers = [
             along_axes([factor.along for factor in term], array, _shrinking_first(term)).ravel()
             for term in self.terms()
@@ -96,7 +99,7 @@ class Workload(abc.ABC):
         return np.concatenate(answers)
 
     def check_answerable(self) -> None:
-        """Refuse more cells or more answers than are held in memory.
+        """Raise if there are more cells or more answers than fit in memory.
 
         Raises
         ------
@@ -107,16 +110,16 @@ class Workload(abc.ABC):
         if not self.rows <= MOST_ANSWERS:
             raise InvalidParameterError(
                 f"the workload has {self.rows} queries, more than the {MOST_ANSWERS} answers that "
-                "are held in memory: ask fewer, for instance Prefix instead of Ranges, or ranges "
+                "fit in memory: ask fewer, for instance Prefix instead of Ranges, or ranges "
                 "with a longest; the estimated histogram answers the others"
             )
 
     def check_histogram(self) -> None:
-        """Refuse more than the 2**26 cells of a histogram in memory, or than 64 attributes."""
+        """Raise if there are more than 2**26 cells, which fit in memory, or 64 attributes."""
         if not len(self.dimensions) <= MOST_ATTRIBUTES:
             raise InvalidParameterError(
                 f"the workload has {len(self.dimensions)} attributes, more than the "
-                f"{MOST_ATTRIBUTES} axes of an array: leave out those of one cell, or join some"
+                f"{MOST_ATTRIBUTES} axes of an array: leave out those of one cell, or merge some"
             )
         if not self.cells <= LARGEST_HISTOGRAM:
             raise InvalidParameterError(
@@ -129,6 +132,7 @@ class Workload(abc.ABC):
         array = finite_array(answers, "answers")
         if array.shape != (self.rows,):
             raise ShapeError(f"answers has shape {array.shape}: pass {self.rows} numbers")
+        # The answers of the terms follow each other; W^T sums what each term makes of its own.
         sizes = [math.prod(factor.rows for factor in term) for term in self.terms()]
         ends = np.cumsum([0, *sizes])
         total = np.zeros(self.dimensions)
@@ -138,7 +142,7 @@ class Workload(abc.ABC):
         return total.ravel()
 
     def magnitudes(self) -> FloatArray:
-        """Return for each query the sum of the sizes of its entries: how large answers can be.
+        """Return the sum of the absolute entries of each query: how large its answer can be.
 
         Raises
         ------
@@ -169,6 +173,7 @@ class Workload(abc.ABC):
                 f"the workload has {self.cells} cells, and W.T @ W is written out for at most "
                 f"{LARGEST_EXPLICIT}: merge cells, or make it a Product of smaller attributes"
             )
+        # The Gram matrix of a product is the product of the factors', and that of a union the sum.
         total = np.zeros((self.cells, self.cells))
         for term in self.terms():
             product: FloatArray = np.ones((1, 1))
@@ -179,7 +184,7 @@ class Workload(abc.ABC):
 
     @property
     def writable(self) -> bool:
-        """Whether the queries are few enough to be written out: 2**26 entries."""
+        """Whether the matrix of the queries is small enough to be written out: 2**26 entries."""
         return self.rows * self.cells <= LARGEST_WRITTEN
 
     def written_out(self) -> FloatArray:
@@ -207,17 +212,19 @@ class Workload(abc.ABC):
     def gram_error(self) -> float:
         """A bound on the rounding error of the Gram matrix in Frobenius norm, over its trace.
 
-        The factors' errors compound, and every product and sum of entries rounds once; where all is
-        whole and below 2**53 nothing is lost.
+        The factors' errors compound, and every product and sum of entries rounds once. Where all
+        numbers are whole and below 2**53 nothing is lost.
         """
         terms = self.terms()
+        # Relative errors e compound to prod(1 + e) - 1, and the worst term bounds the union.
         worst = max(math.prod(1.0 + factor.gram_error for factor in term) for term in terms) - 1.0
+        # The trace bounds every entry and every partial sum.
         if worst == 0.0 and self.frobenius_squared() < _LARGEST_EXACT:
             return 0.0
         return worst + (len(terms) + len(self.dimensions) + 2) * UNIT_ROUNDOFF
 
     def column_norms_squared(self) -> FloatArray:
-        """Return the squared norm of every column of W: what one record changes, squared.
+        """Return the squared norm of every column of W: how far one record moves the answers.
 
         Raises
         ------
@@ -225,6 +232,7 @@ class Workload(abc.ABC):
             If there are more than 2**26 cells.
         """
         self.check_histogram()
+        # The diagonal of a Kronecker product is that of the diagonals: no Gram matrix is needed.
         total = np.zeros(self.dimensions)
         for term in self.terms():
             product = np.ones(())
@@ -247,7 +255,7 @@ class Workload(abc.ABC):
         array = finite_array(values, "values")
         if array.shape not in ((self.cells,), self.dimensions):
             raise ShapeError(
-                f"values has shape {array.shape}: the workload is about {self.cells} cells, "
+                f"values has shape {array.shape}: the workload has {self.cells} cells, "
                 f"laid out as {self.dimensions}"
             )
         return array.reshape(self.dimensions)
@@ -258,7 +266,7 @@ class Workload(abc.ABC):
 
 
 class Factor(Workload):
-    """A workload on one attribute; what products are made of."""
+    """A workload on one attribute; products consist of these."""
 
     @property
     @abc.abstractmethod
@@ -282,18 +290,78 @@ class Factor(Workload):
     def gram(self) -> FloatArray:
         """Return ``W^T W``."""
 
+    @property
+    def sums_cells(self) -> bool:
+        """Whether every query is a sum of cells: its entries are 0 and 1."""
+        return True
+
+    @property
+    def is_total(self) -> bool:
+        """Whether it asks for the number of records and nothing else."""
+        return False
+
+    @property
+    def symmetric_eigenvalues(self) -> tuple[float, float] | None:
+        """The eigenvalues of the Gram matrix if it treats all cells alike, or None.
+
+        The first belongs to the vector of ones, the second to every contrast of the cells.
+        """
+        return None
+
+    def known_optimum(self) -> tuple[FloatArray, float] | None:
+        """Return the best strategy and its squared error where no search is needed, or None.
+
+        The error is that for adding or removing a record, at sensitivity 1.
+        """
+        return None
+
     def magnitudes_along(self, array: FloatArray) -> FloatArray:
-        """Return ``|W| X``; the entries below are 0 or 1."""
+        """Return ``|W| X``, which is ``W X`` where the entries are 0 and 1."""
         return self.along(array)
 
     def matrix_of_queries(self) -> FloatArray:
-        """Return the factor's matrix: what it makes of every single cell."""
+        """Return the factor's matrix: its answers on every single cell."""
         return self.along(np.eye(self.cells))
 
     @property
     def gram_error(self) -> float:
-        """Nothing, unless a factor says otherwise: the counts below are whole and small."""
+        """The error of the Gram matrix over its trace: none for whole and small counts."""
         return 0.0
+
+    def variances(self, inverse: FloatArray) -> FloatArray:
+        """Return each answer's variance if the cells are estimated by ``inverse`` times unit noise.
+
+        Parameters
+        ----------
+        inverse : ndarray, shape (cells, measurements)
+        """
+        return self.squared_response(inverse, np.ones(inverse.shape[1]))
+
+    def squared_response(self, inverse: FloatArray, array: FloatArray) -> FloatArray:
+        """Return ``(W F^+)^2 X``, squared entry by entry, a few columns of ``F^+`` at a time."""
+        total = np.zeros((self.rows, *array.shape[1:]))
+        for block in self._blocks(inverse.shape[1]):
+            # A copy in memory order, because running sums over strided columns are slow.
+            columns = np.ascontiguousarray(inverse[:, block])
+            total += np.tensordot(np.square(self.along(columns)), array[block], 1)
+        return total
+
+    def squared_norms(self, columns: FloatArray) -> FloatArray:
+        """Return ``||W x||^2`` for each column x."""
+        if self.sums_cells:
+            # The Gram matrix is exact here, and much smaller than the answers.
+            return np.asarray(np.einsum("ij,ij->j", columns, self.gram() @ columns))
+        # With entries of any size the squares in a Gram matrix would hide small ones.
+        norms = [
+            np.sum(np.square(self.along(columns[:, block])), axis=0)
+            for block in self._blocks(columns.shape[1])
+        ]
+        return np.concatenate(norms)
+
+    def _blocks(self, columns: int) -> Iterator[slice]:
+        """Return runs of columns whose answers fit in memory together."""
+        step = max(1, _ENTRIES_TOGETHER // self.rows)
+        return (slice(start, start + step) for start in range(0, columns, step))
 
     def terms(self) -> tuple[tuple["Factor", ...], ...]:
         """Return the factor itself."""
@@ -311,6 +379,7 @@ def along_axes(
     order: Iterable[int] | None = None,
 ) -> FloatArray:
     """Return a Kronecker product applied to an array: each map along its own axis, in any order."""
+    # Maps along different axes commute, so the caller may choose the cheapest order.
     for axis in range(len(maps)) if order is None else order:
         array = np.moveaxis(maps[axis](np.moveaxis(array, axis, 0)), 0, axis)
     return array
@@ -318,13 +387,5 @@ def along_axes(
 
 def _shrinking_first(term: Sequence["Factor"]) -> list[int]:
     """Return the axes in the order in which arrays stay the smallest."""
+    # Every axis multiplies the size by rows / cells, so that the smallest ratios come first.
     return sorted(range(len(term)), key=lambda axis: term[axis].rows / term[axis].cells)
-
-
-def product_rounding(rows: int, squares: float, *, whole: bool) -> float:
-    """Return a bound of the rounding of ``W^T W`` over its trace, for W with so many rows.
-
-    Entry (i, j) is off by at most ``(rows + 2) u |w_i|^T |w_j|``, and the Frobenius norm of
-    ``|W|^T |W|`` is at most the trace. Whole numbers below 2**53 have no error.
-    """
-    return 0.0 if whole and squares < _LARGEST_EXACT else (rows + 2) * UNIT_ROUNDOFF

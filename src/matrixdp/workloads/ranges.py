@@ -18,7 +18,7 @@ class _Ordered(Factor):
     size: int
 
     def __post_init__(self) -> None:
-        """Refuse a number of cells that is none, or too large to optimise."""
+        """Raise if the size is not a number of cells, or too large to optimise."""
         object.__setattr__(self, "size", positive_integer(self.size, "size"))
         if not self.size <= LARGEST_EXPLICIT:
             raise InvalidParameterError(
@@ -57,6 +57,15 @@ class Identity(_Ordered):
         """Return the identity."""
         return np.eye(self.size)
 
+    @property
+    def symmetric_eigenvalues(self) -> tuple[float, float]:
+        """One, for the vector of ones and for contrasts."""
+        return (1.0, 1.0)
+
+    def known_optimum(self) -> tuple[FloatArray, float]:
+        """Return the cells themselves; each has an error of 1."""
+        return np.eye(self.size), float(self.size)
+
 
 class Total(_Ordered):
     """All cells together: one query."""
@@ -77,6 +86,20 @@ class Total(_Ordered):
     def gram(self) -> FloatArray:
         """Return ones."""
         return np.ones((self.size, self.size))
+
+    @property
+    def is_total(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def symmetric_eigenvalues(self) -> tuple[float, float]:
+        """The size for the vector of ones; no contrast changes the total."""
+        return (float(self.size), 0.0)
+
+    def known_optimum(self) -> tuple[FloatArray, float]:
+        """Return the total itself, with an error of 1."""
+        return np.ones((1, self.size)), 1.0
 
 
 class Prefix(_Ordered):
@@ -132,9 +155,11 @@ class Ranges(_Ordered):
 
     longest: int
 
+    # Written by hand, because `longest` depends on `size` if it is left out.
     def __init__(self, size: int, longest: int | None = None) -> None:
         object.__setattr__(self, "size", size)
         self.__post_init__()
+        # A width of the size is the same as none, so that equal workloads compare equal.
         width = self.size if longest is None else positive_integer(longest, "longest")
         if not width <= self.size:
             raise InvalidParameterError(
@@ -155,13 +180,16 @@ class Ranges(_Ordered):
 
     def along(self, array: FloatArray) -> FloatArray:
         """Return differences of the running sums."""
+        # A zero in front, so that runs from the first cell are differences as well.
         sums = np.zeros((self.size + 1, *array.shape[1:]))
         np.cumsum(array, axis=0, out=sums[1:])
         runs = [sums[length:] - sums[:-length] for length in range(1, self.longest + 1)]
         return np.concatenate(runs)
 
     def transpose_along(self, array: FloatArray) -> FloatArray:
-        """Return for every cell the sum over the runs that it lies in."""
+        """Return for every cell the sum over the runs that contain it."""
+        # A run adds its number where it starts and takes it away where it ends; running sums over
+        # these steps give the cells, without a pass over every run's cells.
         steps = np.zeros((self.size + 1, *array.shape[1:]))
         start = 0
         for length in range(1, self.longest + 1):
@@ -171,11 +199,13 @@ class Ranges(_Ordered):
             start += len(part)
         return np.cumsum(steps[:-1], axis=0)
 
-    def variances(self, covariance: FloatArray) -> FloatArray:
-        """Return each answer's variance, from the covariance of the cells.
+    def variances(self, inverse: FloatArray) -> FloatArray:
+        """Return each answer's variance if the cells are estimated by ``inverse`` times unit noise.
 
-        It is the sum over a square on the diagonal, which running sums give at once.
+        It is the sum of the cells' covariances over a square on the diagonal, and four running
+        sums give that at once: there are too many ranges to look at each of its cells.
         """
+        covariance = inverse @ inverse.T
         sums = np.zeros((self.size + 1, self.size + 1))
         np.cumsum(np.cumsum(covariance, axis=0), axis=1, out=sums[1:, 1:])
         ends = np.diagonal(sums)
@@ -190,9 +220,9 @@ class Ranges(_Ordered):
         )
 
     def gram(self) -> FloatArray:
-        """Return how many runs hold both cells i and j.
+        """Return how many runs contain both cells i and j.
 
-        A run from a holds both if ``a <= min(i, j)`` and it ends at ``max(i, j)`` or later: with
+        A run from a contains both if ``a <= min(i, j)`` and it ends at ``max(i, j)`` or later: with
         h = max(i, j) and width w there are ``min(n, a + w) - h`` of them for each a from
         ``max(0, h - w + 1)`` on.
         """
@@ -200,9 +230,12 @@ class Ranges(_Ordered):
         low = np.minimum.outer(position, position)
         high = np.maximum.outer(position, position)
         first = np.maximum(0, high - self.longest + 1)
-        turn = self.size - self.longest  # up to here the width ends a run, beyond it the last cell
+        # Runs that start up to here are limited by the width, later ones by the last cell.
+        turn = self.size - self.longest
         before = np.maximum(np.minimum(low, turn) - first + 1, 0)
+        # The sum of the starts from `first` on, an arithmetic series in whole numbers.
         starts = before * (2 * first + before - 1) // 2
+        # Later starts: the run may end anywhere from h to the last cell.
         beyond = np.maximum(low - np.maximum(first, turn + 1) + 1, 0)
         counts = starts + before * (self.longest - high) + beyond * (self.size - high)
         return np.asarray(counts, dtype=np.float64)

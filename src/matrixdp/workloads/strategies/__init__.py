@@ -1,1 +1,1 @@
-"""What is measured: products and stacks of them, their sensitivity, and plain ones."""
+"""What is measured with noise: the interface, products of matrices, and stacks of products."""

@@ -1,4 +1,4 @@
-"""Measuring only what has weight, where weights leave whole blocks of a product out."""
+"""Measuring only blocks that have weight, where weights leave others out of a product."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -11,6 +11,7 @@ from matrixdp.workloads.strategies.compensated import compensated_product
 
 __all__ = ["measured_blocks", "run_starts"]
 
+# With more runs per axis the choices of one for each are too many to be worth separating.
 _MOST_RUNS = 4
 
 
@@ -33,9 +34,9 @@ def measured_blocks(
     """Return ``(F_1 x .. x F_k) x`` where there is weight, and 0 elsewhere.
 
     Along each axis the rows fall into runs of the same weights. For every choice of one run for
-    each axis the single rows, which sum an axis up, are applied first, and what they leave is
-    shared by all choices that agree so far; the other rows follow when little is left. Every axis
-    is one compensated product in any order.
+    each axis the single rows, which sum an axis up, are applied first, and the result is shared by
+    all choices that agree so far; the other rows follow when the array is small. Whatever the
+    order, every axis is one compensated product, so that the error bound is the same.
     """
     result = np.zeros(weights.shape)
     runs = [list(_runs(weights, axis)) for axis in range(weights.ndim)]
@@ -47,8 +48,9 @@ def measured_blocks(
             return
         for run in runs[axis]:
             if not np.any(weights[(*chosen, run)]):
-                continue
+                continue  # nothing below this choice is measured
             if run.stop - run.start == 1:
+                # A single row sums the axis up at once, for all choices along the later axes.
                 row = factors[axis][run]
                 summed = compensated_product(row, np.ascontiguousarray(np.moveaxis(array, axis, 0)))
                 measure(np.moveaxis(summed, 0, axis), (*chosen, run))
@@ -62,11 +64,12 @@ def measured_blocks(
 def _applied(
     factors: Sequence[FloatArray], chosen: tuple[slice, ...], array: FloatArray
 ) -> FloatArray:
-    """Return what the runs of several rows make of an array that single rows have summed up."""
+    """Return the products with runs of several rows, once single rows have been applied."""
     maps = [
         lambda part, m=factor[run]: compensated_product(m, np.ascontiguousarray(part))
         for factor, run in zip(factors, chosen, strict=True)
     ]
+    # Single rows have been applied already, on the way down.
     several = [axis for axis, run in enumerate(chosen) if run.stop - run.start > 1]
     return along_axes(maps, array, several)
 

@@ -1,4 +1,4 @@
-"""Matrix products whose rounding error is next to nothing, so that privacy can afford it."""
+"""Matrix products with a rounding error so small that the noise can cover it at no cost."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ __all__ = ["compensated_error", "compensated_product"]
 
 FloatArray = NDArray[np.float64]
 
+# Veltkamp's constant for 53 bits: it splits a float into halves whose products are exact.
 _SPLITTER = 2.0**27 + 1.0
 
 
@@ -16,8 +17,8 @@ def compensated_product(matrix: FloatArray, array: FloatArray) -> FloatArray:
     """Return the product over the first axis of an array, as if in twice the precision.
 
     Every rounding error of a product (Veltkamp, Dekker) and of a sum (Knuth) is itself a float; the
-    errors are summed along and added at the end: algorithm Dot2 of Ogita, Rump and Oishi (2005).
-    Zeros above and below the entries of a column of the matrix add nothing, and are passed over.
+    errors are summed alongside and added at the end: algorithm Dot2 of Ogita, Rump and Oishi
+    (2005). Zeros above and below the entries of a column of the matrix are skipped.
     """
     columns = array.reshape(len(array), 1, -1)
     total = np.zeros((len(matrix), columns.shape[2]))
@@ -28,14 +29,17 @@ def compensated_product(matrix: FloatArray, array: FloatArray) -> FloatArray:
         places = np.flatnonzero(matrix[:, term])
         if not places.size:
             continue
+        # A slice, not the places themselves: indexing by a list would copy in every step.
         rows = slice(places[0], places[-1] + 1)
         left, right = matrix[rows, term, None], columns[term]
         product = left * right
+        # Dekker: the halves multiply exactly, in this order, so that `lost` is the exact error.
         high, low = left_high[rows, term, None], left_low[rows, term, None]
         lost = ((high * right_high[term] - product) + high * right_low[term]) + low * right_high[
             term
         ]
         lost += low * right_low[term]
+        # Knuth: the exact error of the sum, whichever of the two numbers is larger.
         before = total[rows]
         grown = before + product
         part = grown - before

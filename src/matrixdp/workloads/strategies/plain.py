@@ -1,4 +1,4 @@
-"""Strategies that need no search: every cell, or every query, by itself."""
+"""Strategies that need no search: measuring every cell, or every query, by itself."""
 
 import math
 from collections.abc import Sequence
@@ -16,18 +16,20 @@ from matrixdp.workloads.operator import (
     Workload,
 )
 from matrixdp.workloads.strategies.diameters import product_diameter_squared
-from matrixdp.workloads.strategies.stacked import AnyStrategy, StackedStrategy, scaled
+from matrixdp.workloads.strategies.product import ProductStrategy
+from matrixdp.workloads.strategies.stacked import StackedStrategy
 from matrixdp.workloads.strategies.strategy import MOST_PAIRS, Strategy
 
 __all__ = [
     "direct_measurements",
-    "direct_reach_squared",
+    "direct_sensitivity_squared",
     "direct_strategy",
     "identity_error",
     "identity_strategy",
-    "reach_squared",
+    "sensitivity_squared",
 ]
 
+# Parts of a stack are scaled by no less than 2**-28 of the largest: factors stop at 2**-30.
 _SMALLEST_LOG_SCALE = -28.0
 
 
@@ -39,13 +41,13 @@ def identity_error(workload: Workload, neighbouring: Neighbouring) -> float:
     return (1.0 if neighbouring == "add-remove" else 2.0) * workload.frobenius_squared()
 
 
-def identity_strategy(workload: Workload) -> Strategy:
+def identity_strategy(workload: Workload) -> ProductStrategy:
     """Return the measurement of every cell."""
-    return Strategy([np.eye(size) for size in workload.dimensions])
+    return ProductStrategy([np.eye(size) for size in workload.dimensions])
 
 
-def reach_squared(grams: Sequence[FloatArray], neighbouring: Neighbouring) -> float:
-    """Return the square of how far neighbours are apart, from Gram matrices of the factors.
+def sensitivity_squared(grams: Sequence[FloatArray], neighbouring: Neighbouring) -> float:
+    """Return the squared sensitivity of a product, from the Gram matrices of its factors.
 
     The largest entry of the diagonal, or ``G_jj + G_kk - 2 G_jk`` over all pairs.
     """
@@ -54,19 +56,22 @@ def reach_squared(grams: Sequence[FloatArray], neighbouring: Neighbouring) -> fl
     return math.prod(float(np.max(np.diagonal(gram))) for gram in grams)
 
 
-def direct_reach_squared(workload: Workload, neighbouring: Neighbouring) -> float:
-    """Return the same for the queries themselves.
+def direct_sensitivity_squared(workload: Workload, neighbouring: Neighbouring) -> float:
+    """Return the squared sensitivity of the queries themselves.
 
     It is the variance of every answer if each query is measured by itself. For replacing a record
-    and a union of more than 8,192 cells it is a bound: the sum of its parts' own, or four times the
-    largest norm.
+    and a union of more than 8,192 cells it is an upper bound: the sum of its parts' own, or four
+    times the largest squared norm.
     """
+    # The bounds below are not tight for unions, so that every pair is compared while that is cheap.
     if neighbouring == "replace" and workload.cells <= MOST_PAIRS:
         return _largest_distance(workload.gram())
     terms = workload.terms()
     if neighbouring == "add-remove" and len(terms) > 1:
         return float(workload.column_norms_squared().max())
-    parts = [reach_squared([factor.gram() for factor in term], neighbouring) for term in terms]
+    parts = [
+        sensitivity_squared([factor.gram() for factor in term], neighbouring) for term in terms
+    ]
     if len(terms) == 1:
         return parts[0]
     return min(sum(parts), 4.0 * float(workload.column_norms_squared().max()))
@@ -86,18 +91,18 @@ def direct_measurements(workload: Workload) -> int:
     return sum(math.prod(min(factor.shape) for factor in term) for term in workload.terms())
 
 
-def direct_strategy(workload: Workload) -> AnyStrategy | None:
-    """Return measurements with the Gram matrix of the queries, as good as these themselves.
+def direct_strategy(workload: Workload) -> Strategy | None:
+    """Return measurements with the Gram matrix of the queries, as good as the queries themselves.
 
     A product is measured by its factors; a union as a whole, where its queries can be written out
-    and have at most 8,192 cells, and otherwise as a stack of its products. There is none with more
-    than 2**28 measurements.
+    and have at most 8,192 cells, and otherwise as a stack of its products. None is returned if
+    that would take more than 2**28 measurements.
     """
     terms = workload.terms()
     if len(terms) == 1:
-        return Strategy([_measurements(factor).matrix for factor in terms[0]])
+        return ProductStrategy([_measurements(factor).matrix for factor in terms[0]])
     if _measured_whole(workload):
-        return Strategy([_compressed(workload.written_out()).matrix])
+        return ProductStrategy([_compressed(workload.written_out()).matrix])
     return _direct_stack(terms) if direct_measurements(workload) <= MOST_ANSWERS else None
 
 
@@ -106,17 +111,15 @@ def _measured_whole(workload: Workload) -> bool:
 
 
 def _direct_stack(terms: Sequence[Sequence[Factor]]) -> StackedStrategy:
-    """Return the products' own measurements, in the proportions that the queries have.
-
-    What is 2**-28 of the largest, or less, is measured at that: it is hardly felt there.
-    """
+    """Return the products' own measurements, in the proportions that the queries have."""
+    # Sizes are added as logarithms, because the products of many could overflow.
     factors = dict.fromkeys(factor for term in terms for factor in term)
     known = {factor: _measurements(factor) for factor in factors}
     logs = [math.fsum(math.log2(known[factor].size) for factor in term) for term in terms]
     parts = []
     for term, log in zip(terms, logs, strict=True):
-        product = Strategy([known[factor].matrix for factor in term])
-        parts.append(scaled(product, 2.0 ** max(log - max(logs), _SMALLEST_LOG_SCALE)))
+        product = ProductStrategy([known[factor].matrix for factor in term])
+        parts.append(product.scaled(2.0 ** max(log - max(logs), _SMALLEST_LOG_SCALE)))
     return StackedStrategy(parts)
 
 
@@ -128,8 +131,8 @@ class _Measured(NamedTuple):
 def _measurements(factor: Factor) -> _Measured:
     if factor.writable:
         return _compressed(factor.matrix_of_queries())
-    # Only ranges are too many to be written out, and their Gram matrix is positive definite; the
-    # same holds for a matrix with so many rows, or else it is refused where its answers are tried.
+    # Only ranges are too many to be written out, and their Gram matrix is positive definite. A
+    # matrix with so many rows may be singular; then the check of its support refuses the result.
     gram = factor.gram()
     ridge = np.finfo(np.float64).eps * float(np.trace(gram))
     return _compressed(linalg.cholesky(gram + ridge * np.eye(len(gram))))
@@ -138,6 +141,7 @@ def _measurements(factor: Factor) -> _Measured:
 def _compressed(queries: FloatArray) -> _Measured:
     """Return at most as many rows as columns with the same Gram matrix, up to a factor."""
     if queries.shape[0] > queries.shape[1]:
+        # R of a QR decomposition has the Gram matrix of the queries, and fewer rows.
         queries = linalg.qr(queries, mode="r", check_finite=False)[0][: queries.shape[1]]
     size = float(np.max(np.abs(queries)))
     return _Measured(np.asarray(queries / size), size)

@@ -10,12 +10,15 @@ from matrixdp.errors import CalibrationError
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
 from matrixdp.workloads.operator import FloatArray, Workload
-from matrixdp.workloads.search.dual import DualPoint
+from matrixdp.workloads.solve.dual import DualPoint
 
 __all__ = ["Certificate", "certified_bound", "certified_bound_from_queries", "svd_bound"]
 
+# Eigenvalues below this share of the largest, per cell, are taken to be rounding errors of 0.
 _RANK_TOLERANCE = 2.0**-48
+# Values are computed in float64 without error bounds; bounds are proven.
 _ROUNDING_OF_VALUES = 1e-9
+# The most cells of a union whose Gram matrix is decomposed for the SVD bound.
 _WRITTEN_OUT = 2048
 
 
@@ -23,17 +26,17 @@ _WRITTEN_OUT = 2048
 class Certificate:
     """The total squared error of a strategy and a bound that no strategy is below.
 
-    Both are at unit noise: the sum over all queries of the variances that a release with mu = 1
-    has, without the millionth or so that `MatrixMechanism` adds for the rounding of measurements.
-    `lower_bound` is proven, rounding included; `value` is that of the strategy as it stands in
-    memory, computed in float64; of a stack of products it is an upper bound.
+    Both are at unit noise: the sum of the variances of all queries in a release with mu = 1,
+    without the millionth or so that `MatrixMechanism` adds for the rounding of measurements.
+    `lower_bound` is proven, rounding included. `value` is that of the strategy as it is in memory,
+    computed in float64; for a stack of products it is an upper bound.
     """
 
     value: float
     lower_bound: float
 
     def __post_init__(self) -> None:
-        """Refuse an error that is below the bound by more than its own rounding."""
+        """Raise if the error is below the bound by more than its own rounding."""
         least = self.lower_bound * (1.0 - _ROUNDING_OF_VALUES)
         if not math.inf > self.value >= least >= 0.0:
             raise CalibrationError(
@@ -44,7 +47,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """By what share the strategy could at most be improved, relative to the bound."""
+        """How far the strategy is above the bound, relatively: the most it could be improved."""
         if not self.lower_bound > 0.0:
             return math.inf
         return max(self.value / self.lower_bound - 1.0, 0.0)
@@ -70,6 +73,7 @@ def certified_bound(gram: FloatArray, gram_error: float, point: DualPoint) -> fl
     # The two roundings of every entry of K are allowed for where its decomposition is verified.
     error = gram_error * float(np.max(point.weights)) * float(np.trace(gram)) * (1.0 + 1e-12)
     bounds = semidefinite_eigenvalue_bounds(scaled, np.square(point.roots), point.vectors, error)
+    # Summed without rounding; the roots themselves and the final product are rounded down for.
     roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * UNIT_ROUNDOFF)
     return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * UNIT_ROUNDOFF)
 
@@ -79,7 +83,7 @@ def certified_bound_from_queries(
 ) -> float:
     """Return the same bound as ``||W D^(1/2)||_*^2 / sum(d)``, from the queries themselves.
 
-    It loses next to nothing where `certified_bound` cannot see the square of a small singular value
+    It loses next to nothing where `certified_bound` loses the square of a small singular value
     beside that of a large one.
 
     Parameters
@@ -95,7 +99,7 @@ def certified_bound_from_queries(
     scaled = queries * sides
     left, _, right = linalg.svd(scaled, full_matrices=False, check_finite=False)
     roots = nuclear_norm_lower_bound(scaled, left, right)
-    # ||E||_* <= rank^(1/2) ||E||_F for what rounding has changed.
+    # ||E||_* <= rank^(1/2) ||E||_F for the rounding E of the queries.
     lost = (
         2 * roundings * UNIT_ROUNDOFF * math.sqrt(min(scaled.shape)) * float(np.linalg.norm(scaled))
     )
@@ -107,7 +111,7 @@ def svd_bound(workload: Workload) -> float:
     """Return ``(sum of singular values)^2 / cells``, below the error of every strategy.
 
     For a product of factors it is the product of theirs. For a union of products of more than 2,048
-    cells it is not computed; the sum of the parts' bounds stands for it, also a lower bound.
+    cells the sum of the parts' bounds is returned instead, which is a lower bound as well.
 
     References
     ----------
@@ -124,5 +128,6 @@ def svd_bound(workload: Workload) -> float:
 
 def _factor_bound(gram: FloatArray) -> float:
     values = linalg.eigvalsh(gram)
+    # Leaving eigenvalues out lowers the bound, which then still holds.
     certain = values[values > len(values) * _RANK_TOLERANCE * values[-1]]
     return float(np.sum(np.sqrt(certain))) ** 2 / len(gram)

@@ -2,7 +2,7 @@
 
 Neighbours differ by ``e_j - e_k``, so the constraint is ``Q_jj + Q_kk - 2 Q_jk <= 1`` for every
 pair, and adding ``c 1 1^T`` to Q costs nothing: the number of records is public. The contrasts come
-from `search_pairs`; the total is measured beside them.
+from `search_pairs`; the total is measured in addition.
 """
 
 import math
@@ -11,26 +11,29 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.workloads.bounds.replacement_bound import bound_from_pairs
 from matrixdp.workloads.operator import FloatArray, Workload
-from matrixdp.workloads.search.bases import column_basis, gram_basis
-from matrixdp.workloads.search.explicit import Certified, Explicit
-from matrixdp.workloads.search.interior_point import Progress
-from matrixdp.workloads.search.pairs import laplacian, search_pairs, squared_distances
+from matrixdp.workloads.solve.bases import column_basis, gram_basis
+from matrixdp.workloads.solve.explicit import ExplicitQueries
+from matrixdp.workloads.solve.interior_point import Progress
+from matrixdp.workloads.solve.pairs import laplacian, search_pairs, squared_distances
+from matrixdp.workloads.solve.replacement_bound import bound_from_pairs
+from matrixdp.workloads.solve.results import AttributeOptimum
 
 __all__ = ["check_contrasts", "replacement_factor"]
 
+# Less than this share of the squares of W is lost in the rounding of its Gram matrix.
 _SMALLEST_CONTRAST = 1e-12
 # The noise of the total may add this share to the error.
 _SHARE_OF_THE_TOTAL = 1e-7
+# The largest entry of a strategy, and its largest ratio to the contrasts: 2**-30 is the smallest.
 _LARGEST_TOTAL_WEIGHT = 2.0**20
 _LARGEST_TOTAL_RATIO = 2.0**30
 
 
 def check_contrasts(workload: Workload) -> None:
-    """Refuse a workload whose answers do not change when a record is replaced.
+    """Raise if the answers of a workload do not change when a record is replaced.
 
-    ``||W||_F^2 - ||W 1||^2 / n`` is what is left of W without the means of its rows.
+    ``||W||_F^2 - ||W 1||^2 / n`` remains of W without the means of its rows.
 
     Raises
     ------
@@ -45,32 +48,35 @@ def check_contrasts(workload: Workload) -> None:
     if not kept > _SMALLEST_CONTRAST * workload.frobenius_squared():
         raise InvalidParameterError(
             "neighbouring='replace' with a workload whose answers hardly change, or not at all, "
-            "when a record is replaced, beside what they owe to the number of records: subtract a "
-            "multiple of that public number from each query first, and leave out queries that are "
-            "then zero"
+            "when a record is replaced, compared with the part that depends on the number of "
+            "records: subtract a multiple of that public number from each query first, and leave "
+            "out queries that are then zero"
         )
 
 
-def replacement_factor(explicit: Explicit, progress: Progress | None = None) -> Certified:
+def replacement_factor(
+    explicit: ExplicitQueries, progress: Progress | None = None
+) -> AttributeOptimum:
     """Return the strategy of least total squared error for replacing a record.
 
-    It measures contrasts of the cells, and the total. It never ends above the error of measuring
+    It measures contrasts of the cells, and the total. Its error is never above that of measuring
     the contrasts of every cell or query.
     """
     root = _contrasts_of_queries(explicit)
     found = search_pairs(root, progress)
     contrasts, least = found.primal.contrasts, found.primal.value
+    # Where rounding stops the search early, a plain strategy may be better than what it found.
     cells = np.asarray(linalg.helmert(len(root)))
     for plain, error in ((cells, float(np.sum(np.square(root)))), (root.T, float(root.shape[1]))):
         value = float(np.max(squared_distances(plain))) * error
         if value < least:
             contrasts, least = plain, value
     bound = bound_from_pairs(explicit, laplacian(found.dual.weights))
-    return Certified(_with_total(explicit, contrasts, least), bound)
+    return AttributeOptimum(_with_total(explicit, contrasts, least), bound)
 
 
-def _contrasts_of_queries(explicit: Explicit) -> FloatArray:
-    """Return R of full column rank with ``R R^T = P G P``, P taking out the mean."""
+def _contrasts_of_queries(explicit: ExplicitQueries) -> FloatArray:
+    """Return R of full column rank with ``R R^T = P G P``, where P subtracts the mean."""
     if explicit.queries is None:
         gram = explicit.gram - np.mean(explicit.gram, axis=0)
         gram -= np.mean(gram, axis=1)[:, None]
@@ -80,16 +86,17 @@ def _contrasts_of_queries(explicit: Explicit) -> FloatArray:
     return column_basis(queries - np.mean(queries, axis=1, keepdims=True))
 
 
-def _with_total(explicit: Explicit, contrasts: FloatArray, error: float) -> FloatArray:
-    """Return contrasts, and the public total so that its noise hardly adds to the error.
+def _with_total(explicit: ExplicitQueries, contrasts: FloatArray, error: float) -> FloatArray:
+    """Return contrasts, and the public total with so much weight that its noise hardly counts.
 
-    With weight w beside contrasts of diameter 1 it adds ``||W 1||^2 / (n w)^2``. The weight is a
-    power of two, which is measured without rounding and cancels in every difference.
+    With weight w beside contrasts of diameter 1 it adds ``||W 1||^2 / (n w)^2`` to the error. The
+    weight is a power of two, which is measured without rounding and cancels in every difference.
     """
     cells = len(explicit.gram)
     means = math.sqrt(max(float(np.sum(explicit.gram)), 0.0)) / cells
     wanted = means / math.sqrt(_SHARE_OF_THE_TOTAL * error)
     weight = 2.0 ** math.ceil(math.log2(min(max(wanted, 1.0), _LARGEST_TOTAL_RATIO)))
+    # A weight above the largest entry is reached by making the contrasts smaller instead.
     scale = min(1.0, _LARGEST_TOTAL_WEIGHT / weight)
     even = contrasts * (scale / math.sqrt(float(np.max(squared_distances(contrasts)))))
     return np.concatenate([even, np.full((1, cells), weight * scale)])

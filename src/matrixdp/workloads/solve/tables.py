@@ -3,9 +3,9 @@ r"""The optimum for contingency tables, of any size and in closed form but for a
 Let the workload be a union of products of Identity and Total. With P_S the projection on contrasts
 in the attributes S and on means in the others, its Gram matrix is ``sum over S of g_S P_S``,
 ``g_S = sum over tables that keep S of prod of the sizes of what they sum over``. Both strategy
-problems are convex and stay the same if the cells of an attribute change places, so that some
-optimal Q stays the same as well: ``Q = sum of l_S P_S``, with error ``sum of c_S / l_S``,
-``c_S = g_S prod_(i in S) (n_i - 1)``. What is left is to find l.
+problems are convex and do not change if the cells of an attribute are permuted, so that some
+optimal Q does not change either: ``Q = sum of l_S P_S``, with error ``sum of c_S / l_S``,
+``c_S = g_S prod_(i in S) (n_i - 1)``. It remains to find l.
 
 *Adding or removing a record.* The diagonal of Q is constant, ``sum of l_S rank(P_S) / n = 1``;
 hence ``l = g^(1/2)`` up to a factor, and the SVD bound is attained.
@@ -29,13 +29,15 @@ from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
-from matrixdp.workloads.ranges import Identity, Total
-from matrixdp.workloads.search.interior_point import climb
-from matrixdp.workloads.strategies.strategy import Strategy
+from matrixdp.workloads.solve.interior_point import maximise
+from matrixdp.workloads.solve.results import Candidates
+from matrixdp.workloads.strategies.product import ProductStrategy
 
 __all__ = ["has_optimal_tables", "optimal_tables"]
 
+# For replacing a record E has a row and a column for every set of attributes: 1,024 x 1,024.
 _MOST_ATTRIBUTES = 10
+# Otherwise one number per set of attributes; 26 attributes of two cells are all a histogram has.
 _MOST_IN_MEMORY = 26
 _TARGET_GAP = 1e-10
 _SMALLEST_WEIGHT = 1e-25
@@ -46,15 +48,18 @@ _ROUNDED = 1.0 - 2.0**-40
 
 
 def has_optimal_tables(workload: Workload, neighbouring: Neighbouring) -> bool:
-    """Tell whether a workload consists of tables, of at most 26 attributes, or ten to replace."""
+    """Tell whether a workload consists of tables of few enough attributes.
+
+    They are at most 26 for adding or removing a record, and ten for replacing one.
+    """
     factors = (factor for term in workload.terms() for factor in term)
     most = _MOST_ATTRIBUTES if neighbouring == "replace" else _MOST_IN_MEMORY
     return len(workload.dimensions) <= most and all(
-        isinstance(factor, Identity | Total) for factor in factors
+        factor.symmetric_eigenvalues is not None for factor in factors
     )
 
 
-def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> tuple[Strategy, float]:
+def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> Candidates:
     """Return the optimal strategy for contingency tables, and a lower bound of every error.
 
     Parameters
@@ -71,20 +76,17 @@ def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> tuple[Stra
         levels = np.sqrt(eigenvalues)
         mean = float(np.sum(levels * ranks)) / workload.cells
         bound = mean**2 * workload.cells * _ROUNDED
-        return _strategy(workload, levels / mean, public_total=False), bound
+        return Candidates((_strategy(workload, levels / mean, public_total=False),), bound)
     levels, bound = _for_replacement(workload.dimensions, eigenvalues * ranks)
-    return _strategy(workload, levels, public_total=True), bound
+    return Candidates((_strategy(workload, levels, public_total=True),), bound)
 
 
 def _eigenvalues(workload: Workload) -> FloatArray:
     """Return g_S, laid out as 2 x .. x 2: whether each attribute is in S."""
     total = np.zeros((2,) * len(workload.dimensions))
     for term in workload.terms():
-        own = [
-            np.array([float(factor.cells), 0.0]) if isinstance(factor, Total) else np.ones(2)
-            for factor in term
-        ]
-        total += _along_attributes(own)
+        # On each attribute: the mean of the cells first, their contrasts second.
+        total += _along_attributes([np.array(factor.symmetric_eigenvalues) for factor in term])
     return total
 
 
@@ -96,12 +98,13 @@ def _along_attributes(parts: list[FloatArray]) -> FloatArray:
     return array
 
 
-def _strategy(workload: Workload, levels: FloatArray, *, public_total: bool) -> Strategy:
+def _strategy(workload: Workload, levels: FloatArray, *, public_total: bool) -> ProductStrategy:
     """Return A with ``A^T A = sum of l_S P_S``: contrasts and totals of each attribute, weighted.
 
     A total is a row of ones, whose norm is the root of the size.
     """
     sizes = workload.dimensions
+    # Row 0 of each basis is the total, all others are contrasts, which share one weight.
     bases = [np.concatenate([np.ones((1, size)), linalg.helmert(size)]) for size in sizes]
     kinds = [np.minimum(np.arange(size), 1) for size in sizes]
     norms = _along_attributes([np.array([math.sqrt(size), 1.0]) for size in sizes])
@@ -109,7 +112,7 @@ def _strategy(workload: Workload, levels: FloatArray, *, public_total: bool) -> 
     if public_total:
         # A power of two is measured without rounding.
         weights.flat[0] = 2.0 ** math.ceil(math.log2(weights.flat[0]))
-    return Strategy(bases, weights[np.ix_(*kinds)])
+    return ProductStrategy(bases, weights[np.ix_(*kinds)])
 
 
 class _TablePoint(NamedTuple):
@@ -126,11 +129,11 @@ class _TablePoint(NamedTuple):
 
     @property
     def levels(self) -> FloatArray:
-        """The l that belongs to y."""
+        """The best l for these y."""
         return np.sqrt(self.costs / self.pulled)
 
     @property
-    def reached(self) -> FloatArray:
+    def constraint_values(self) -> FloatArray:
         """The squared distances."""
         return np.asarray(self.distances @ self.levels)
 
@@ -142,8 +145,8 @@ class _TablePoint(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The error of the strategy, once its largest distance is brought to 1."""
-        return float(np.sum(self.costs / self.levels)) * float(np.max(self.reached))
+        """The error of the strategy, scaled to a largest distance of 1."""
+        return float(np.sum(self.costs / self.levels)) * float(np.max(self.constraint_values))
 
     def curvature(self) -> Callable[[FloatArray], FloatArray]:
         """Return the map ``x -> y E diag(l / (2 E^T y)) E^T y x``."""
@@ -165,17 +168,18 @@ def _table_point(distances: FloatArray, costs: FloatArray, weights: FloatArray) 
 def _for_replacement(sizes: tuple[int, ...], costs: FloatArray) -> tuple[FloatArray, float]:
     """Return l with a largest distance of 1, and the bound."""
     asked = (costs > 0.0).ravel()
-    asked[0] = False
+    asked[0] = False  # the mean of all cells, which is public
     distances = _squared_distances(sizes)
     own = costs.ravel()[asked]
-    found = climb(
+    found = maximise(
         lambda weights: _table_point(distances[:, asked], own, weights),
         np.ones(len(distances)),
         target_gap=_TARGET_GAP,
         smallest_weight=_SMALLEST_WEIGHT,
     )
     levels = np.zeros(costs.size)
-    levels[asked] = found.primal.levels / np.max(found.primal.reached)
+    levels[asked] = found.primal.levels / np.max(found.primal.constraint_values)
+    # The total costs no privacy, so that it gets as much weight as makes its noise negligible.
     levels[0] = costs.flat[0] / (_SHARE_OF_THE_TOTAL * found.primal.value)
     return levels.reshape(costs.shape), found.dual.bound * _ROUNDED
 

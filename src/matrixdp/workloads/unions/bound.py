@@ -10,8 +10,8 @@ a give
 
     ||W D^(1/2)||_* >= sum_r ( sum_t prod_i x_tir^2 )^(1/2),    x_ti = diag(V^T K_i^(1/2) V).
 
-With all vectors taken together it would be what the parts' own bounds add up to; it is more where
-the parts do not need the same directions. For totals ``K_i^(1/2) = s s^T / |s|`` with
+With all vectors taken together it would be the sum of the parts' own bounds; it is more where the
+parts need different directions. For totals ``K_i^(1/2) = s s^T / |s|`` with
 ``s = d^(1/2)``, so that s is the first vector of V where there are any.
 """
 
@@ -24,20 +24,20 @@ from scipy import linalg
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import semidefinite_root
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Factor, FloatArray, Workload
-from matrixdp.workloads.ranges import Total
-from matrixdp.workloads.search.bases import differing_directions
-from matrixdp.workloads.strategies.strategy import Strategy
+from matrixdp.workloads.solve.bases import differing_directions
+from matrixdp.workloads.strategies.product import ProductStrategy
 
 __all__ = ["cell_weights", "union_bound", "weights_of_optimum"]
 
+# Directions in which roots differ need at least two of them.
 _TO_DIFFER = 2
 
 
-def cell_weights(workload: Workload, product: Strategy) -> list[FloatArray]:
+def cell_weights(workload: Workload, product: ProductStrategy) -> list[FloatArray]:
     """Return good weights d for each attribute, from a good product of strategies.
 
     On one attribute the optimum has ``Q^-1 G Q^-1 = D``. Here G is the mixture of the terms' Gram
-    matrices, weighted by what their other factors cost.
+    matrices, weighted by the costs of their other factors.
     """
     terms = workload.terms()
     covariances = [inverse @ inverse.T for inverse in product.inverses]
@@ -58,7 +58,8 @@ def cell_weights(workload: Workload, product: Strategy) -> list[FloatArray]:
 
 
 def weights_of_optimum(covariance: FloatArray, gram: FloatArray) -> FloatArray:
-    """Return d with sum 1 from ``Q^-1`` that is, or nearly is, the optimum for G."""
+    """Return d with sum 1, from a ``Q^-1`` that is close to the optimum for G."""
+    # Rounding may leave entries a little below 0, and d must not be negative.
     diagonal = np.maximum(np.einsum("ij,ij->i", covariance @ gram, covariance), 0.0)
     return np.asarray(diagonal / float(np.sum(diagonal)))
 
@@ -69,7 +70,7 @@ def union_bound(workload: Workload, weights: Sequence[FloatArray]) -> float:
     Parameters
     ----------
     workload : Workload
-        Any. With more than 2**26 cells only the totals are told from the rest.
+        Any. With more than 2**26 cells only the totals are distinguished from the rest.
     weights : sequence of ndarray
         d for each attribute, none negative; the closer to the optimum's, the better the bound.
     """
@@ -79,7 +80,7 @@ def union_bound(workload: Workload, weights: Sequence[FloatArray]) -> float:
     parts = [_traces(*pair, finely=finely) for pair in zip(columns, sides, strict=True)]
     layout = [traces.shape[1] for traces, _ in parts]
     if not math.prod(layout) <= LARGEST_HISTOGRAM:
-        return 0.0
+        return 0.0  # a bound all the same, where the sum below would not fit in memory
     squares = np.zeros(layout)
     lost = 0.0
     for term in range(len(columns[0])):
@@ -87,12 +88,14 @@ def union_bound(workload: Workload, weights: Sequence[FloatArray]) -> float:
         for traces, _ in parts:
             product = np.multiply.outer(product, np.square(traces[term]))
         squares += product
-        # The sum of |prod x - prod x'| is at most prod (T + e) - prod T.
+        # With sums T of x and errors e, the sum of |prod x - prod x'| is at most
+        # prod (T + e) - prod T <= prod T (exp(sum of e / T) - 1).
         sums = [float(np.sum(traces[term])) for traces, _ in parts]
         if not min(sums) > 0.0:
             return 0.0
         shares = sum(errors[term] / total for (_, errors), total in zip(parts, sums, strict=True))
         lost += math.prod(sums) * math.expm1(shares) * (1.0 + 1e-6)
+    # 512 covers the blocks in which numpy sums pairwise; the rest are products and roots.
     rounded = 1.0 - 4 * (len(columns[0]) + 4 * len(columns) + 512) * UNIT_ROUNDOFF
     found = max(float(np.sum(np.sqrt(squares, out=squares))) * rounded - lost, 0.0)
     size = math.prod(math.fsum(np.square(side).tolist()) for side in sides)
@@ -102,15 +105,15 @@ def union_bound(workload: Workload, weights: Sequence[FloatArray]) -> float:
 def _traces(
     factors: Sequence[Factor], sides: FloatArray, *, finely: bool
 ) -> tuple[FloatArray, list[float]]:
-    """Return x for every term, and a bound on what each row is off by in sum.
+    """Return x for every term, and a bound on the sum of each row's errors.
 
-    All vectors but that of the totals are taken together if it is not to be done finely, and where
-    all terms but totals are the same: the bound is the same then.
+    All vectors but that of the totals are taken together unless it is done finely, and where all
+    terms but totals are the same, because the bound is the same then.
     """
     roots = {factor: _root(factor, sides) for factor in factors}
-    asked = [root for factor, (root, _) in roots.items() if not isinstance(factor, Total)]
-    apart = len(asked) < len(roots)
-    vectors = _directions(sides, asked, apart=apart)
+    asked = [root for factor, (root, _) in roots.items() if not factor.is_total]
+    total_first = len(asked) < len(roots)
+    vectors = _directions(sides, asked, total_first=total_first)
     count = len(sides)
     rounding = 4 * (count + 4) ** 2 * UNIT_ROUNDOFF
     defect = float(np.linalg.norm(vectors.T @ vectors - np.eye(count))) + rounding
@@ -118,8 +121,8 @@ def _traces(
     for factor, (root, distance) in roots.items():
         traces = np.maximum(np.einsum("ij,ij->j", vectors, root @ vectors), 0.0)
         if not finely or len(asked) < _TO_DIFFER:
-            traces = np.array([*traces[:apart], np.sum(traces[apart:])])
-        # What V is not orthonormal by, and the rounding of the products, in sum over the vectors.
+            traces = np.array([*traces[:total_first], np.sum(traces[total_first:])])
+        # By how much V is not orthonormal, and the rounding of the products, summed over vectors.
         off = 3.0 * math.sqrt(count) * defect + rounding
         found[factor] = traces
         error = math.sqrt(count) * distance + off * float(np.linalg.norm(root))
@@ -129,7 +132,8 @@ def _traces(
 
 def _root(factor: Factor, sides: FloatArray) -> tuple[FloatArray, float]:
     """Return ``K^(1/2)`` and a bound of its error in Frobenius norm."""
-    if isinstance(factor, Total):
+    if factor.is_total:
+        # In closed form: rounding of the zero eigenvalues would cost half the digits of a root.
         length = float(np.linalg.norm(sides))
         return np.outer(sides, sides) / length, 2 * (len(sides) + 8) * UNIT_ROUNDOFF * length
     gram = factor.gram()
@@ -142,10 +146,10 @@ def _root(factor: Factor, sides: FloatArray) -> tuple[FloatArray, float]:
     return semidefinite_root((scaled + scaled.T) / 2, error)
 
 
-def _directions(sides: FloatArray, roots: Sequence[FloatArray], *, apart: bool) -> FloatArray:
-    """Return V: the sides first if they are taken apart, then where the roots differ most."""
+def _directions(sides: FloatArray, roots: Sequence[FloatArray], *, total_first: bool) -> FloatArray:
+    """Return V: the sides first if the total comes first, then where the roots differ most."""
     first = np.asarray(linalg.qr(sides[:, None])[0])
-    kept = first[:, 1:] if apart else np.eye(len(sides))
+    kept = first[:, 1:] if total_first else np.eye(len(sides))
     if len(roots) >= _TO_DIFFER and kept.shape[1] > 0:
         kept = kept @ differing_directions([kept.T @ root @ kept for root in roots])
-    return np.concatenate([first[:, :1], kept], axis=1) if apart else kept
+    return np.concatenate([first[:, :1], kept], axis=1) if total_first else kept

@@ -12,7 +12,7 @@ r = D and, where ``A^T A = Q``,
 
     M v = distances of A^T (K o (A L(v) A^T)) A,     K_ab = 1 / (s_a + s_b).
 
-About half of all pairs keep weight, so that all are carried along; M takes four matrix products.
+About half of all pairs keep weight, so that all are kept; M takes four matrix products.
 """
 
 from collections.abc import Callable
@@ -22,21 +22,22 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.workloads.operator import FloatArray
-from matrixdp.workloads.search.bases import right_singular_vectors
-from matrixdp.workloads.search.interior_point import Climb, Progress, climb
+from matrixdp.workloads.solve.bases import right_singular_vectors
+from matrixdp.workloads.solve.interior_point import BestIterates, Progress, maximise
 
 __all__ = ["MOST_CELLS_SEARCHED", "PairPoint", "laplacian", "search_pairs", "squared_distances"]
 
 MOST_CELLS_SEARCHED = 4096
 """The most cells whose pairs are all given a weight."""
 
+# Leaves room for what the total and the proof add, so that certificates state less than 1e-6.
 _TARGET_GAP = 7e-7
 # With more cells a step takes from seconds to a minute.
 _MANY_CELLS = 1024
 _TARGET_GAP_OF_MANY = 1e-3
 _FIRST_STEPS = 4
 _SMALLEST_FIRST_WEIGHT = 1e-6
-# So far apart weights may be for a Cholesky decomposition to see that their Laplacian is connected.
+# With weights further apart the Laplacian would look disconnected to a Cholesky decomposition.
 _SMALLEST_WEIGHT = 1e-14
 _MOST_CELLS_IN_DOUBLE = 512
 
@@ -47,7 +48,7 @@ class PairPoint(NamedTuple):
     weights: FloatArray  # y, a symmetric matrix with a diagonal of zeros
     sides: FloatArray  # E
     roots: FloatArray  # s
-    reached: FloatArray  # D
+    constraint_values: FloatArray  # D
 
     @property
     def bound(self) -> float:
@@ -57,7 +58,7 @@ class PairPoint(NamedTuple):
     @property
     def value(self) -> float:
         """The error of the strategy, once its largest distance is brought to 1."""
-        return float(np.sum(self.roots)) * float(np.max(self.reached))
+        return float(np.sum(self.roots)) * float(np.max(self.constraint_values))
 
     @property
     def contrasts(self) -> FloatArray:
@@ -67,11 +68,12 @@ class PairPoint(NamedTuple):
     def curvature(self) -> Callable[[FloatArray], FloatArray]:
         """Return the map ``x -> y M y x``.
 
-        For many cells in single precision, which is twice as fast: what it is needed for is only
+        For many cells in single precision, which is twice as fast: Newton's equation is only
         solved to two or three digits.
         """
         many = len(self.weights) > _MOST_CELLS_IN_DOUBLE
         precision: type[np.floating[Any]] = np.float32 if many else np.float64
+        # In units of a typical root, so that single precision neither overflows nor underflows.
         unit = float(np.mean(self.roots))
         measured = self.contrasts.astype(precision)
         kernel = (1.0 / (self.roots[:, None] / unit + self.roots / unit)).astype(precision)
@@ -85,27 +87,28 @@ class PairPoint(NamedTuple):
         return image
 
 
-def search_pairs(root: FloatArray, progress: Progress | None = None) -> Climb[PairPoint]:
-    """Return the best strategy and the best bound.
+def search_pairs(root: FloatArray, progress: Progress | None = None) -> BestIterates[PairPoint]:
+    """Return the iterates with the best strategy and with the best bound.
 
     Parameters
     ----------
     root : ndarray, shape (cells, rank)
         R, of full column rank; at least two cells.
     progress : callable, optional
-        Told of every step.
+        Called after every step.
     """
     others = 1.0 - np.eye(len(root))
     start = others
     for step in range(_FIRST_STEPS):
-        # A fixed point in the manner of Denisov et al. (2022), cheaper than the path at first.
+        # A fixed-point iteration like that of Denisov et al. (2022) is cheaper at first, because
+        # it needs no conjugate gradients.
         point = pair_point(root, start)
         if progress is not None:
             progress(step, point.value / point.bound - 1.0)
-        start = point.weights * np.square(point.reached)
+        start = point.weights * np.square(point.constraint_values)
         start = np.maximum(start / np.max(start), _SMALLEST_FIRST_WEIGHT * others)
-    return climb(
-        # Averaged, or else rounding, which is not symmetric, would grow.
+    return maximise(
+        # Averaged, because asymmetric rounding errors would otherwise grow.
         lambda weights: pair_point(root, (weights + weights.T) / 2.0),
         start,
         target_gap=_TARGET_GAP if len(root) <= _MANY_CELLS else _TARGET_GAP_OF_MANY,
@@ -115,15 +118,18 @@ def search_pairs(root: FloatArray, progress: Progress | None = None) -> Climb[Pa
 
 
 def _later(progress: Progress) -> Progress:
+    """Return a progress that counts on from the first steps."""
     return lambda step, gap: progress(step + _FIRST_STEPS, gap)
 
 
 def pair_point(root: FloatArray, weights: FloatArray) -> PairPoint:
-    """Return what there is to know at y > 0, with y rescaled to make the mean of D one.
+    """Return the iterate at y > 0, with y rescaled to make the mean of D one.
 
-    As the columns of L sum to zero, ``R^T L R`` is that of all rows but one, less that one. There L
-    is positive definite, and its Cholesky factor accurate though the weights are far apart.
+    As the columns of L sum to zero, ``R^T L R`` does not change if one row is subtracted from all
+    rows of R and left out. There L is positive definite, and its Cholesky factor accurate although
+    the weights may differ by many orders of magnitude.
     """
+    # The cell with the most weight, so that the smaller pivots keep their digits.
     ground = int(np.argmax(np.sum(weights, axis=1)))
     rest = np.arange(len(root)) != ground
     grounded = linalg.cholesky(laplacian(weights)[np.ix_(rest, rest)], check_finite=False)

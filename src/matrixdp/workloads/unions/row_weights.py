@@ -8,8 +8,8 @@ With square bases B and ``A = diag(w) (B_1 x .. x B_k)`` the total squared error
 The best weights are a convex problem. For any d on the cells with sum 1 the error is at least
 ``(sum_r (v_r p_r)^(1/2))^2``, ``p_r = sum_j b_rj^2 d_j``, which is attained by
 ``w_r^2 = (v_r / p_r)^(1/2)`` if ``|a_j|`` is the same wherever d is positive; d is multiplied by a
-power of ``|a_j|`` until it nearly is. It pays where the terms need the rows in different
-proportions, and the bases are turned to make these as different as they can be.
+power of ``|a_j|`` until it nearly is. It helps where the terms need the rows in different
+proportions, and the bases are rotated to make these as different as possible.
 """
 
 from collections.abc import Sequence
@@ -18,33 +18,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.workloads.operator import Factor, FloatArray, Workload, along_axes
-from matrixdp.workloads.ranges import Total
-from matrixdp.workloads.search.bases import differing_directions
-from matrixdp.workloads.strategies.strategy import Strategy
+from matrixdp.workloads.solve.bases import differing_directions
+from matrixdp.workloads.strategies.product import ProductStrategy
 
 __all__ = ["row_weighted_strategy"]
 
+# Multiplications in one step; with more of them a search would take minutes.
 _MOST_WORK = 2**30
 _MOST_STEPS = 60
 _GOOD_GAP = 1e-3
-# One would be the fixed point of Denisov et al.; up to four it converges, and faster.
+# A power of one would be the fixed point of Denisov et al.; up to four it converges, and faster.
 _POWER = 3.0
+# Every cell starts with some weight, because multiplying never raises one from 0.
 _LEAST_SHARE = 1e-3
+# Weights of a strategy are 0 or at least 2**-30; what is smaller is not worth measuring.
 _SMALLEST_WEIGHT = 2.0**-29
 
 
 def row_weighted_strategy(
-    workload: Workload, strategy: Strategy, start: Sequence[FloatArray]
-) -> Strategy | None:
-    """Return weights for every row, or None where they are not worth it, or too much work.
+    workload: Workload, strategy: ProductStrategy, start: Sequence[FloatArray]
+) -> ProductStrategy | None:
+    """Return weights for every row, or None where they gain nothing or are too much work.
 
     Parameters
     ----------
     workload : Workload
         A union of products.
-    strategy : Strategy
-        With square bases and weights; a first row of ones is that of the total, and what has no
-        weight is not measured.
+    strategy : ProductStrategy
+        With square bases and weights; a first row of ones is that of the total, and rows without
+        weight are not measured.
     start : sequence of ndarray
         d for each attribute to start from.
     """
@@ -52,6 +54,7 @@ def row_weighted_strategy(
     work = workload.cells * sum(workload.dimensions)
     if strategy.weights is None or not work <= _MOST_WORK:
         return None
+    # With one kind of queries per attribute the weights of blocks are the best already.
     if not any(len(_kinds(column)) > 1 for column in columns):
         return None
     bases, costs = [], []
@@ -70,31 +73,32 @@ def row_weighted_strategy(
     squares = [np.square(basis) for basis in bases]
     weights = np.sqrt(_best_squares(needs, squares, np.square(strategy.weights), start))
     weights /= float(np.max(weights))
-    return Strategy(bases, np.where(weights > _SMALLEST_WEIGHT, weights, 0.0))
+    return ProductStrategy(bases, np.where(weights > _SMALLEST_WEIGHT, weights, 0.0))
 
 
 def _kinds(factors: Sequence[Factor]) -> list[Factor]:
-    """Return the factors that are different, without totals."""
-    return [factor for factor in dict.fromkeys(factors) if not isinstance(factor, Total)]
+    """Return the different factors, without totals."""
+    return [factor for factor in dict.fromkeys(factors) if not factor.is_total]
 
 
 def _turned(
     basis: FloatArray, measured: NDArray[np.bool_], factors: Sequence[Factor]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the basis, its rows but the total's turned, and what each term costs on each row."""
-    apart = bool(np.all(basis[0] == 1.0))
-    rest = np.flatnonzero(measured)[int(apart) :]
-    inverse = np.array(Strategy([basis]).inverses[0])
+    """Return the basis with all rows but the total's rotated, and each term's cost on each row."""
+    total_first = bool(np.all(basis[0] == 1.0))
+    rest = np.flatnonzero(measured)[int(total_first) :]
+    inverse = np.array(ProductStrategy([basis]).inverses[0])
     kinds = _kinds(factors)
     if len(kinds) > 1 and len(rest) > 1:
         columns = inverse[:, rest]
+        # A rotation of the rows rotates the columns of the inverse; no need to invert again.
         turn = differing_directions([columns.T @ factor.gram() @ columns for factor in kinds])
         basis = basis.copy()
         basis[rest] = turn.T @ basis[rest]
         inverse[:, rest] = columns @ turn
     costs: dict[Factor, FloatArray] = {}
     for factor in dict.fromkeys(factors):
-        if apart and isinstance(factor, Total):
+        if total_first and factor.is_total:
             costs[factor] = np.eye(1, len(basis))[0]
         else:
             squares = np.einsum("ij,ij->j", inverse, factor.gram() @ inverse)
@@ -108,7 +112,7 @@ def _best_squares(
     known: FloatArray,
     start: Sequence[FloatArray],
 ) -> FloatArray:
-    """Return the squares of the best weights, to a gap of about 1e-3, from some that are known."""
+    """Return the squares of the best weights, to a gap of about 1e-3, starting from known ones."""
     down = [lambda array, m=part: np.tensordot(m, array, 1) for part in squares]
     up = [lambda array, m=part: np.tensordot(m.T, array, 1) for part in squares]
     cells = np.ones(())
@@ -124,6 +128,7 @@ def _best_squares(
         total = float(np.sum(np.sqrt(needs * prices)))
         bound = max(bound, total**2)
         error = float(np.max(norms)) * total
+        # The error need not fall in every step, so the best weights are kept.
         if error < least:
             best, least = found, error
         if least < bound * (1.0 + _GOOD_GAP):
@@ -133,5 +138,5 @@ def _best_squares(
 
 
 def _ratio(numbers: FloatArray, others: FloatArray) -> FloatArray:
-    """Return ``x / y``, 0 where nothing is measured."""
+    """Return ``x / y``, or 0 where nothing is measured."""
     return np.divide(numbers, others, out=np.zeros_like(numbers), where=others > 0.0)

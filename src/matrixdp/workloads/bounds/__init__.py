@@ -1,1 +1,0 @@
-"""Proven lower bounds of the error of every strategy."""

@@ -1,1 +1,0 @@
-"""How the best strategy for a workload is found."""

@@ -1,0 +1,1 @@
+"""The search for strategies on one attribute or a written-out histogram, with proven bounds."""

@@ -1,0 +1,32 @@
+"""Queries on few enough cells for their Gram matrix to be written out."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from matrixdp.workloads.operator import FloatArray, Workload
+
+__all__ = ["ExplicitQueries"]
+
+
+class ExplicitQueries(NamedTuple):
+    """What a search needs to know of queries, all of it written out.
+
+    The Gram matrix, its error in Frobenius norm over its trace, and the queries themselves where
+    they are needed and can be written out.
+    """
+
+    gram: FloatArray
+    gram_error: float
+    queries: Callable[[], FloatArray] | None
+    roundings: int = 0  # of each entry of the queries as they are written out
+
+    @classmethod
+    def of(cls, workload: Workload) -> "ExplicitQueries":
+        """Return the Gram matrix of a workload, and its queries if they are needed."""
+        # Sums of cells have an exact Gram matrix, which is all that is needed. Where entries are
+        # of any size their squares hide small ones, and the queries themselves are better.
+        exact = all(factor.sums_cells for term in workload.terms() for factor in term)
+        queries = workload.written_out if not exact and workload.writable else None
+        # Every factor after the first multiplies an entry, and rounds it once.
+        roundings = len(workload.dimensions) - 1
+        return cls(workload.gram(), workload.gram_error, queries, roundings)
