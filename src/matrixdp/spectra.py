@@ -13,18 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from matrixdp.errors import InvalidParameterError, NotPositiveDefiniteError, ShapeError
-from matrixdp.parameters import check_cells
+from matrixdp.errors import NotPositiveDefiniteError
 from matrixdp.rounding import UNIT_ROUNDOFF
 
 __all__ = [
     "InverseEnclosure",
-    "checked_matrix",
-    "checked_symmetric",
     "eigenvalue_lower_bounds",
     "inverse_enclosure",
     "nuclear_norm_lower_bound",
-    "positive_vector",
     "semidefinite_eigenvalue_bounds",
     "semidefinite_root",
     "singular_value_upper_bounds",
@@ -34,53 +30,6 @@ FloatArray = NDArray[np.float64]
 
 _UNDERFLOW = 2.0**-1070
 _SUMMED_TOGETHER = 256
-
-
-def checked_matrix(matrix: object, name: str) -> FloatArray:
-    """Return a finite, non-empty real matrix as a read-only float64 copy, or refuse it."""
-    check_cells(matrix, name)
-    try:
-        array = np.asarray(matrix)
-    except ValueError:
-        raise ShapeError(f"{name} is ragged: its rows must have one length") from None
-    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
-        raise InvalidParameterError(f"{name} has dtype {array.dtype}: pass real numbers, float64")
-    if array.ndim != 2 or array.size == 0:
-        raise ShapeError(f"{name} has shape {array.shape}: it must be a matrix and not empty")
-    array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        raise InvalidParameterError(f"{name} contains NaN or infinity: pass finite numbers")
-    array.setflags(write=False)
-    return array
-
-
-def positive_vector(vector: object, name: str) -> FloatArray:
-    """Return finite positive numbers as a read-only float64 vector, or refuse them."""
-    check_cells(vector, name)
-    try:
-        array = np.asarray(vector)
-    except ValueError:
-        raise ShapeError(f"{name} is ragged: pass a vector") from None
-    if array.ndim != 1:
-        raise ShapeError(f"{name} has shape {array.shape}: pass a vector")
-    checked = np.asarray(checked_matrix(array[None, :], name)[0])
-    if not bool(np.all(checked > 0.0)):
-        place = int(np.argmin(checked))
-        raise InvalidParameterError(f"{name}[{place}]={checked[place].item()!r} must be positive")
-    return checked
-
-
-def checked_symmetric(matrix: object, name: str) -> FloatArray:
-    """Return a finite, exactly symmetric, non-empty matrix as a read-only float64 copy."""
-    array = checked_matrix(matrix, name)
-    if array.shape[0] != array.shape[1]:
-        raise ShapeError(f"{name} has shape {array.shape}: it must be square")
-    if not np.array_equal(array, array.T):
-        raise InvalidParameterError(
-            f"{name} is not symmetric: its largest asymmetry is "
-            f"{np.max(np.abs(array - array.T)):.3g}; pass (A + A.T) / 2 if that is what is meant"
-        )
-    return array
 
 
 def eigenvalue_lower_bounds(matrix: FloatArray, name: str) -> FloatArray:

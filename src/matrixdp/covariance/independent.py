@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike
 
 from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import positive_number
+from matrixdp.parameters import checked_matrix, positive_number
 from matrixdp.rounding import product_up
-from matrixdp.spectra import checked_matrix
 
 __all__ = ["Diagonal", "Isotropic", "SymmetricIsotropic"]
 

@@ -11,16 +11,14 @@ from scipy import linalg
 
 from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import positive_number
-from matrixdp.rounding import product_down
-from matrixdp.spectra import (
-    InverseEnclosure,
+from matrixdp.parameters import (
     checked_matrix,
     checked_symmetric,
-    eigenvalue_lower_bounds,
-    inverse_enclosure,
+    positive_number,
     positive_vector,
 )
+from matrixdp.rounding import product_down
+from matrixdp.spectra import InverseEnclosure, eigenvalue_lower_bounds, inverse_enclosure
 
 __all__ = ["Eigen", "Kronecker", "directional_factor", "gram"]
 

@@ -12,8 +12,8 @@ from scipy import linalg
 from matrixdp.covariance.kronecker import Eigen, directional_factor, gram
 from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import positive_number
-from matrixdp.spectra import checked_symmetric, eigenvalue_lower_bounds
+from matrixdp.parameters import checked_symmetric, positive_number
+from matrixdp.spectra import eigenvalue_lower_bounds
 
 __all__ = ["OneSided"]
 

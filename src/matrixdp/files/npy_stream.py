@@ -14,13 +14,12 @@ from rich.progress import Progress
 from matrixdp.errors import FileFormatError, StorageError
 from matrixdp.files.npy_layout import NpyLayout, npy_header, read_layout
 from matrixdp.files.unfinished import check_new_file, storage_errors, unfinished_file
-from matrixdp.noise.apply import ExactNoise
-from matrixdp.noise.arrays import check_finite
-from matrixdp.noise.context import NoiseContext
+from matrixdp.noise.application.add import ExactNoise, check_range
+from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.kernels import fastest_kernel
-from matrixdp.noise.keys import ReleaseKey, checked_key
-from matrixdp.noise.scales import checked_scale, value_limit
-from matrixdp.noise.threads import checked_threads
+from matrixdp.noise.keys.context import NoiseContext
+from matrixdp.noise.keys.release_key import ReleaseKey, checked_key
+from matrixdp.noise.specification.scales import checked_scale
 
 __all__ = ["add_noise_to_npy"]
 
@@ -91,10 +90,9 @@ def add_noise_to_npy(
     context = NoiseContext.describe(shape=shape, dtype=layout.dtype, scale=scales)
     workers = checked_threads(threads)
     check_new_file(result)
-    limit = value_limit(context.grid_exponents[0], layout.dtype)
     with _progress_bar(2 * layout.size, shown=progress) as advance:
-        for _, values in _chunks(path, layout):
-            check_finite(values, limit, workers)
+        for start, values in _chunks(path, layout):
+            check_range(values, start, shape=shape, scales=scales, threads=workers)
             advance(values.size)
         fastest_kernel()  # what fails to compile, or to open, does so before the key is spent
         with (

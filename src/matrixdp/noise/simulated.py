@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.noise.arrays import checked_value
-from matrixdp.noise.scales import checked_scale
+from matrixdp.noise.application.checks import checked_value
+from matrixdp.noise.specification.scales import checked_scale
 
 __all__ = ["SimulatedValue", "checked_generator", "simulate_noise", "simulation_generator"]
 

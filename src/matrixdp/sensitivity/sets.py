@@ -22,11 +22,10 @@ from matrixdp.covariance import (
 )
 from matrixdp.covariance.linear_map import noise_factor
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import positive_number
+from matrixdp.parameters import positive_number, positive_vector
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.rounding import inflated, quotient_up, ratio_up
-from matrixdp.spectra import positive_vector
 
 __all__ = ["Box", "FrobeniusBall", "Radius", "RowBounds", "SensitivitySet", "SymmetricBall"]
 

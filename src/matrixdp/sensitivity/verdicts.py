@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 
 from matrixdp.covariance import Kronecker
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import positive_integer, positive_number
+from matrixdp.parameters import checked_matrix, positive_integer, positive_number
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.rounding import inflated, quotient_up, sqrt_down
-from matrixdp.spectra import checked_matrix, singular_value_upper_bounds
+from matrixdp.spectra import singular_value_upper_bounds
 
 __all__ = ["Verdict", "protects_ball", "protects_difference", "protects_repeated"]
 

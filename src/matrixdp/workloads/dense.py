@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.spectra import checked_matrix
+from matrixdp.parameters import checked_matrix
 from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray, product_rounding
 
 __all__ = ["Dense"]

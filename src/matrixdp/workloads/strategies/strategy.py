@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import checked_matrix
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.rounding import UNIT_ROUNDOFF
-from matrixdp.spectra import checked_matrix
 from matrixdp.workloads.operator import FloatArray, along_axes
 from matrixdp.workloads.strategies.blocks import measured_blocks
 from matrixdp.workloads.strategies.compensated import compensated_error, compensated_product

@@ -4,49 +4,24 @@ Only finished noisy values are ever written to the output, each of them once: at
 element of it is what it was before, or what is released.
 """
 
-from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.noise.block import Block, Kernel
-from matrixdp.noise.exact import exact_element
-from matrixdp.noise.flat import FlatView, runs_of_tile
+from matrixdp.noise.application.flat import FlatView, runs_of_tile
+from matrixdp.noise.application.threads import over_ranges
+from matrixdp.noise.application.tiles import Tile
 from matrixdp.noise.kernels import KernelFactory
-from matrixdp.noise.keys import NoiseStream
-from matrixdp.noise.threads import over_ranges
-from matrixdp.noise.workspace import WorkSpace
+from matrixdp.noise.kernels.block import Block, Kernel
+from matrixdp.noise.keys.stream import NoiseStream
+from matrixdp.noise.specification.exact import exact_element
 
-__all__ = ["Tile", "fill_tile"]
+__all__ = ["WorkSpace", "fill_tile"]
 
 _WORTH_A_THREAD = 1 << 15
 """Elements that take as long as it takes to start a thread, or longer."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A part of a release; all of it has been checked.
-
-    Attributes
-    ----------
-    value, out : FlatView
-        The values and the place for the noisy values, by element number within the tile.
-    scales : FlatView or NDArray[np.float64]
-        The scales by element number, or an array that holds the one scale of all.
-    whole, origin, shape : tuple[int, ...]
-        Shape of the whole, index of the tile's first element in it, shape of the tile.
-    in_place : bool
-        Whether ``out`` is ``value``; then a block's values are set aside before it is written.
-    """
-
-    value: FlatView
-    out: FlatView
-    scales: FlatView | NDArray[np.float64]
-    whole: tuple[int, ...]
-    origin: tuple[int, ...]
-    shape: tuple[int, ...]
-    in_place: bool
 
 
 def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: KernelFactory) -> None:
@@ -56,6 +31,63 @@ def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: Kernel
         _Worker(tile, stream, make_kernel(), last - first).fill(first, last)
 
     over_ranges(fill, prod(tile.shape), threads, _WORTH_A_THREAD)
+
+
+class WorkSpace:
+    """Arrays for one block, each allocated when it is first needed.
+
+    Most are not: contiguous values are read, and noisy values written, where they lie. No lock is
+    taken, not even one of the standard library's: a fork could leave it held for ever in the child.
+
+    Parameters
+    ----------
+    length : int
+        The most elements of a block.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.rooms: dict[str, NDArray[Any]] = {}
+
+    @property
+    def words(self) -> NDArray[np.uint64]:
+        """Room for the random words."""
+        return self._room("words", np.uint64)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Room for values that do not lie as they are read, or would be overwritten."""
+        return self._room("values", np.float64)
+
+    @property
+    def scales(self) -> NDArray[np.float64]:
+        """Room for scales that do not lie as they are read."""
+        return self._room("scales", np.float64)
+
+    @property
+    def noisy(self) -> NDArray[np.float64]:
+        """Room for noisy values on their way to an output that is not contiguous."""
+        return self._room("noisy", np.float64)
+
+    @property
+    def undecided(self) -> NDArray[np.bool_]:
+        """Room for the marks of undecided elements."""
+        return self._room("undecided", np.bool_)
+
+    def holds(self, noisy: NDArray[np.float64]) -> bool:
+        """Return whether these noisy values lie here and have yet to be written."""
+        return "noisy" in self.rooms and noisy.base is self.noisy
+
+    def wipe(self) -> None:
+        """Overwrite every array that was allocated."""
+        for room in self.rooms.values():
+            room.fill(0)
+
+    def _room(self, name: str, kind: type[np.generic]) -> NDArray[Any]:
+        """Return the array of this name, allocated by the first call."""
+        if name not in self.rooms:
+            self.rooms[name] = np.empty(self.length, dtype=kind)
+        return self.rooms[name]
 
 
 class _Worker:

@@ -1,8 +1,8 @@
 """Make the polynomial table of the fast path, and prove its error bound in ball arithmetic.
 
-``python -m matrixdp.noise.certificate`` proves the shipped table and prints the bound;
-``python -m matrixdp.noise.certificate make FILE`` writes a newly made table. Needs python-flint,
-which nothing else in the package imports.
+``python -m matrixdp.noise.specification.certificate`` proves the shipped table and prints the
+bound; with ``make FILE`` it makes a new table, writes it to the file and proves that. It needs
+python-flint, which nothing else in the package imports.
 
 The proof, for one segment. Let ``x`` be the double nearest to the 63-bit integer ``u``, and
 ``v = (x + 1/2) / 2**63`` the reference point of the table; in the coordinate ``t`` it is
@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import MatrixDPError, MissingExtraError
-from matrixdp.noise.table import (
+from matrixdp.noise.specification.table import (
     BINADES,
     DEGREE,
     GRID_BITS,
@@ -324,7 +324,7 @@ def prove_table(table: NDArray[np.int64]) -> float:
     Parameters
     ----------
     table : NDArray[np.int64]
-        Laid out as ``matrixdp.noise.table.load_table`` returns it.
+        Laid out as ``matrixdp.noise.specification.table.load_table`` returns it.
 
     Returns
     -------

@@ -67,6 +67,14 @@ class FlatView:
         piece = self._array[start : start + size]
         return piece if piece.flags.c_contiguous and piece.flags.aligned else None
 
+    def elements(self, start: int, buffer: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return as many elements as the buffer has: a view if there is one, else the buffer."""
+        view = self.view(start, buffer.size)
+        if view is not None:
+            return view
+        self.read(start, buffer)
+        return buffer
+
     def read(self, start: int, buffer: NDArray[np.float64]) -> None:
         """Fill the buffer with the elements from ``start`` on."""
         for target, source in self._pieces(start, buffer):

@@ -15,7 +15,7 @@ read as a double it is ``c2``, shifted left by ``PACKED_SHIFT`` bits and read as
 The table covers the ``BINADES`` highest binades of V. Its first column (everything below) and its
 last one (``x == 2**63``) are NaN, so that such elements are never decided by the fast path.
 
-``matrixdp.noise.certificate`` makes the file and proves ``STEP_ERROR``.
+``matrixdp.noise.specification.certificate`` makes the file and proves ``STEP_ERROR``.
 """
 
 import hashlib
@@ -112,7 +112,7 @@ def load_table() -> NDArray[np.int64]:
     >>> load_table().shape
     (3, 5890)
     """
-    content = files("matrixdp.noise").joinpath("table.bin").read_bytes()
+    content = files("matrixdp.noise.specification").joinpath("table.bin").read_bytes()
     if hashlib.sha256(content).hexdigest() != TABLE_DIGEST:
         raise MatrixDPError(
             "the noise table of this installation is not the proven one (its SHA-256 differs from "

@@ -6,7 +6,7 @@ from itertools import pairwise
 from threading import Lock, Thread
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.noise.integers import checked_integer
+from matrixdp.parameters import checked_integer
 
 __all__ = ["checked_threads", "even_ranges", "over_ranges"]
 

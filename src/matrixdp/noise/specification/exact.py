@@ -22,8 +22,8 @@ from collections.abc import Callable
 from math import frexp, ldexp
 from statistics import NormalDist
 
-from matrixdp.noise.normal_tail import tail_bounds
-from matrixdp.noise.table import UNIFORM_BITS
+from matrixdp.noise.specification.normal_tail import tail_bounds
+from matrixdp.noise.specification.table import UNIFORM_BITS
 
 __all__ = ["LazyUniform", "exact_element", "grid_exponent", "grid_index"]
 

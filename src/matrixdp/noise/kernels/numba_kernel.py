@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.noise.block import Block
-from matrixdp.noise.table import (
+from matrixdp.noise.kernels.block import Block
+from matrixdp.noise.specification.table import (
     CENTRE,
     DECIDED_BELOW,
     FIRST_COLUMN,
