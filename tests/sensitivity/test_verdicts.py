@@ -50,7 +50,9 @@ def test_theorem_2_is_the_ball() -> None:
     for _ in range(20):
         noise = random_noise(3, 4)
         verdict = protects_ball(noise, 1.5, BUDGET)
-        assert verdict.mu == FrobeniusBall(1.5, neighbouring="replace").radius(noise).value
+        radius = FrobeniusBall(1.5, neighbouring="replace").radius(noise).value
+        # The radius leaves a margin for the rounding of other machines; the theorem needs none.
+        assert verdict.mu <= radius == pytest.approx(verdict.mu, rel=1e-12)
         tight = noise.scaled(verdict.shortfall * (1 + 1e-12))
         assert protects_ball(tight, 1.5, BUDGET).holds
         assert not protects_ball(tight.scaled(0.999), 1.5, BUDGET).holds

@@ -14,7 +14,8 @@ from matrixdp.rounding import product_up
 
 __all__ = ["Diagonal", "Isotropic", "SymmetricIsotropic"]
 
-_SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)  # rounded up
+# Rounded up, as every factor of a noise scale.
+_SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class _OneScale(Covariance):
     scale: float
 
     def __post_init__(self) -> None:
-        """Refuse a scale that is not positive and finite."""
+        """Raise unless the scale is positive and finite."""
         object.__setattr__(self, "scale", positive_number(self.scale, "scale"))
 
     @property
@@ -77,7 +78,7 @@ class SymmetricIsotropic(_OneScale):
     """
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse what is not square."""
+        """Raise unless the shape is square."""
         if shape[0] != shape[1]:
             raise ShapeError(
                 f"symmetric noise does not fit a matrix of shape {shape}: it must be square"
@@ -134,7 +135,7 @@ class Diagonal(Covariance):
         return float(self.scales.max())
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse a shape that the scales do not broadcast to."""
+        """Raise unless the scales broadcast to the shape."""
         fits = all(have in (1, want) for have, want in zip(self.scales.shape, shape, strict=True))
         if not fits:
             raise ShapeError(
@@ -156,4 +157,5 @@ class Diagonal(Covariance):
 
     def scaled(self, factor: float) -> Self:
         """Return the covariance whose scales are a factor larger."""
+        # One step up covers the rounding of the product: noise is never smaller than asked for.
         return type(self)(np.nextafter(self.scales * positive_number(factor, "factor"), math.inf))

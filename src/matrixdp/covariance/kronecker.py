@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
 
-from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
+from matrixdp.covariance.directional import Directional
+from matrixdp.covariance.linear_map import FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import (
     checked_matrix,
@@ -22,6 +23,8 @@ from matrixdp.spectra import InverseEnclosure, eigenvalue_lower_bounds, inverse_
 
 __all__ = ["Eigen", "Kronecker", "directional_factor", "gram"]
 
+# What computed directions may be off by. This guards against mistakes only: the guarantee rests on
+# the covariance that results, whose eigenvalues are proven.
 _ORTHONORMAL_TOLERANCE = 1e-8
 
 
@@ -33,7 +36,7 @@ class Eigen(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Kronecker(Covariance):
+class Kronecker(Directional):
     """Matrix Gaussian noise MN(0, row_covariance, column_covariance).
 
     The noise is ``U1 N U2^T`` with ``U1 U1^T = row_covariance``, ``U2 U2^T = column_covariance``.
@@ -61,7 +64,8 @@ class Kronecker(Covariance):
         object.__setattr__(
             self, "column_covariance", checked_symmetric(column_covariance, "column_covariance")
         )
-        _ = self.row_eigenvalues, self.column_eigenvalues  # proven positive, or refused
+        # Proven here, so that a covariance that exists is positive definite.
+        _ = self.row_eigenvalues, self.column_eigenvalues
 
     @classmethod
     def from_factors(cls, row_factor: ArrayLike, column_factor: ArrayLike) -> Self:
@@ -134,7 +138,7 @@ class Kronecker(Covariance):
         return math.sqrt(rows) * math.sqrt(columns)
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse a shape other than (m, n)."""
+        """Raise unless the shape is (m, n)."""
         own = (self.row_covariance.shape[0], self.column_covariance.shape[0])
         if shape != own:
             raise ShapeError(
@@ -148,7 +152,7 @@ class Kronecker(Covariance):
         return np.outer(np.sqrt(self.row_eigen.values), np.sqrt(self.column_eigen.values))
 
     def rotated(self, inner: FloatArray) -> FloatArray:
-        """Return what has these coordinates in the eigenbases."""
+        """Return the matrix that has these coordinates in the eigenbases."""
         return self.row_eigen.vectors @ inner @ self.column_eigen.vectors.T
 
     def colour(self, standard: FloatArray) -> FloatArray:
@@ -168,13 +172,15 @@ class Kronecker(Covariance):
         return np.outer(np.sqrt(rows), np.sqrt(columns))
 
     def scaled(self, factor: float) -> Self:
-        """Return the covariance whose noise is about a factor larger; judge it again."""
+        """Return the covariance whose noise is about a factor larger; its radius may be off."""
         factor = positive_number(factor, "factor")
+        # Each side takes the factor: standard deviations are the root of the product of the two.
         return type(self)(self.row_covariance * factor, self.column_covariance * factor)
 
 
 def gram(factor: FloatArray) -> FloatArray:
     """Return the product of a factor and its transpose, rounded and exactly symmetric."""
+    # BLAS does not promise that a product with its own transpose comes out symmetric.
     product = factor @ factor.T
     return np.asarray((product + product.T) / 2)
 

@@ -45,6 +45,7 @@ def encode_release(release: Release, name: str) -> tuple[bytes, str]:
         sensitivity=release.sensitivity,
         covariance=release.covariance,
         guarantee=release.guarantee,
+        floor=release.floor,
         file={
             "name": name,
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -77,6 +78,7 @@ def load_release(path: str | PathLike[str]) -> Release:
         covariance=statement.covariance,
         guarantee=statement.guarantee,
         mechanism=statement.mechanism,
+        floor=statement.floor,
     )
 
 

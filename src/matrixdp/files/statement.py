@@ -13,13 +13,14 @@ from typing import Any
 from matrixdp.covariance import (
     Covariance,
     Diagonal,
+    Directional,
     Isotropic,
     Kronecker,
     OneSided,
     SymmetricIsotropic,
 )
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
-from matrixdp.mechanisms.proof import check_proven
+from matrixdp.mechanisms.proof import NoiseProof, check_proven
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import (
@@ -38,7 +39,8 @@ __all__ = [
     "statement_path",
 ]
 
-SCHEMA = "matrixdp-release/1"
+SCHEMA = "matrixdp-release/2"
+_OLD_SCHEMA = "matrixdp-release/1"
 _KEYS = {
     *("schema", "mechanism", "guarantee", "in_words"),
     *("sensitivity", "covariance", "noise", "file"),
@@ -83,10 +85,11 @@ class Statement:
     covariance: Covariance
     guarantee: Guarantee
     file: Mapping[str, Any]
+    floor: float | None = None
 
     def to_json(self) -> str:
         """Return the statement as JSON; numbers read back to the same floats."""
-        record = {
+        record: dict[str, Any] = {
             "schema": SCHEMA,
             "mechanism": self.mechanism,
             "guarantee": asdict(self.guarantee),
@@ -96,11 +99,13 @@ class Statement:
             "noise": NOISE_VERSION,
             "file": dict(self.file),
         }
+        if self.floor is not None:
+            record["floor"] = self.floor
         return json.dumps(record, indent=2, allow_nan=False) + "\n"
 
     def __post_init__(self) -> None:
         """Refuse a guarantee that does not follow from the sensitivity and the covariance."""
-        check_proven(self.guarantee, self.sensitivity, self.covariance)
+        check_proven(self.guarantee, self.sensitivity, self.covariance, self.floor)
 
 
 def read_statement(text: str, name: str) -> Statement:
@@ -116,24 +121,30 @@ def read_statement(text: str, name: str) -> Statement:
         schema = record["schema"]
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FileFormatError(f"{name} is not a statement of a release") from None
-    if schema != SCHEMA:
+    if schema not in (SCHEMA, _OLD_SCHEMA):
         raise FileFormatError(f"{name} has schema {schema!r}: this version reads {SCHEMA!r}")
-    if set(record) != _KEYS or not isinstance(record["mechanism"], str):
+    if set(record) - {"floor"} != _KEYS or not isinstance(record["mechanism"], str):
         raise FileFormatError(f"{name} does not say what a statement says, no more and no less")
     try:
+        sensitivity = _sensitivity_of(record["sensitivity"])
+        covariance = _covariance_of(record["covariance"])
+        claimed = proven = Guarantee(**record["guarantee"])
+        if schema == _OLD_SCHEMA and isinstance(covariance, Directional):
+            proven = NoiseProof(sensitivity, covariance).restated(claimed)
         statement = Statement(
             mechanism=record["mechanism"],
-            sensitivity=_sensitivity_of(record["sensitivity"]),
-            covariance=_covariance_of(record["covariance"]),
-            guarantee=Guarantee(**record["guarantee"]),
+            sensitivity=sensitivity,
+            covariance=covariance,
+            guarantee=proven,
             file=dict(record["file"]),
+            floor=record.get("floor"),
         )
         said = (record["noise"], record["in_words"])
     except (AttributeError, KeyError, TypeError, ValueError, MatrixDPError) as error:
         raise FileFormatError(
             f"{name} is not a statement of a release, or was altered ({error})"
         ) from error
-    if said != (NOISE_VERSION, str(statement.guarantee)):
+    if said != (NOISE_VERSION, str(claimed)):
         raise FileFormatError(f"{name} says other words or other noise than it proves: altered")
     return statement
 

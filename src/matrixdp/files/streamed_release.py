@@ -14,6 +14,7 @@ from matrixdp.files.statement import Statement, statement_path
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.sets import SymmetricBall
 
 __all__ = ["release_npy"]
 
@@ -98,6 +99,11 @@ def _checked(mechanism: IMGM, source: Path, target: Path) -> tuple[tuple[int, in
     if not isinstance(mechanism.covariance, Isotropic | Diagonal):
         raise InvalidParameterError(
             f"{type(mechanism.covariance).__name__} noise cannot be drawn in parts: load the "
+            "matrix and use mechanism.release"
+        )
+    if isinstance(mechanism.sensitivity, SymmetricBall):
+        raise InvalidParameterError(
+            "a SymmetricBall is about symmetric matrices, which cannot be told in parts: load the "
             "matrix and use mechanism.release"
         )
     if target.suffix != ".npy":

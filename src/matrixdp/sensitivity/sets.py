@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from matrixdp.covariance import (
     Covariance,
     Diagonal,
+    Directional,
     Isotropic,
     Kronecker,
     OneSided,
@@ -91,10 +92,16 @@ class FrobeniusBall:
         """Accept every shape."""
 
     def radius(self, covariance: Covariance) -> Radius:
-        """Return ``bound / sigma_min``, exactly attained by the weakest direction (Theorem 2)."""
+        """Return ``bound / sigma_min``, exactly attained by the weakest direction (Theorem 2).
+
+        Directional noise counts with its `floor`, which any machine can prove.
+        """
         _refuse_mirrored(covariance)
-        value = quotient_up(self.bound, covariance.smallest_singular_value)
-        return Radius(value, exact=_resolved(covariance))
+        if isinstance(covariance, Directional):
+            weakest = covariance.floor
+            exact = _agree(weakest, covariance.estimated_floor)
+            return Radius(quotient_up(self.bound, weakest), exact=exact)
+        return Radius(quotient_up(self.bound, covariance.smallest_singular_value), exact=True)
 
     def best_covariance(self, budget: Budget) -> Isotropic:
         """Return i.i.d. noise of scale ``bound / mu`` (Algorithm 1)."""
@@ -345,10 +352,9 @@ def _normalised(values: FloatArray) -> tuple[float, FloatArray]:
 
 def _resolved(covariance: Covariance) -> bool:
     """Return whether float64 proves the weakest direction to 1e-6, as it mostly does."""
-    if not isinstance(covariance, Kronecker | OneSided):
+    if not isinstance(covariance, Directional):
         return True
-    estimate = float(np.min(covariance.eigenbasis_scales))
-    return _agree(covariance.smallest_singular_value, estimate)
+    return _agree(covariance.smallest_singular_value, covariance.estimated_floor)
 
 
 def _agree(least: float, most: float) -> bool:

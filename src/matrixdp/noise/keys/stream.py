@@ -68,25 +68,26 @@ class WordReader:
     def __init__(self, open_range: Callable[[int, int], CipherContext], start: int) -> None:
         self._open_range = open_range
         self._position = start
-        self._keystream = self._open()
+        self._keystream, self._left = self._open()
 
-    def _open(self) -> CipherContext:
+    def _open(self) -> tuple[CipherContext, int]:
+        """Return the keystream from the next element on, and for how many bytes its key serves."""
         number, offset = divmod(self._position, RANGE_ELEMENTS)
         keystream = self._open_range(number, offset)
         if offset % 2:  # an AES block holds two words: skip the first of them
             keystream.update(bytes(_WORD_BYTES))
-        return keystream
+        return keystream, _WORD_BYTES * (RANGE_ELEMENTS - offset)
 
     def read_into(self, words: NDArray[np.uint64]) -> None:
         """Fill a contiguous array with the words of the next elements."""
         target = words.data.cast("B")
         while target:
-            if self._position % RANGE_ELEMENTS == 0:
-                self._keystream = self._open()
-            left = _WORD_BYTES * (RANGE_ELEMENTS - self._position % RANGE_ELEMENTS)
-            size = min(len(target), left, len(_ZEROS))
+            if self._left == 0:
+                self._keystream, self._left = self._open()
+            size = min(len(target), self._left, len(_ZEROS))
             self._keystream.update_into(_ZEROS[:size], target[:size])
             self._position += size // _WORD_BYTES
+            self._left -= size
             target = target[size:]
 
 

@@ -168,10 +168,11 @@ def largest_values(scales: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray
     >>> largest_values(np.array([3.7]), np.dtype(np.float64)) == 2.0**53
     array([ True])
     """
-    # Without its fraction bits a double is the power of two p. Scales end at 2**900 (float32:
-    # 2**100), so that no limit is beyond the range of its type.
+    # Without its fraction bits a double is the power of two p. Scales that are supported end at
+    # 2**900 (float32: 2**100), so that no limit is beyond the range of its type; others are
+    # refused elsewhere, and must not overflow here.
     powers = (np.ascontiguousarray(scales).view(np.int64) & _EXPONENT_MASK).view(np.float64)
-    return np.asarray(powers * 2.0 ** _FRACTION_BITS[dtype.str])
+    return np.minimum(powers, 2.0**960) * 2.0 ** _FRACTION_BITS[dtype.str]
 
 
 def value_limit(scales: NDArray[np.float64], dtype: Any) -> Limit:
