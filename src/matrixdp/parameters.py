@@ -60,7 +60,7 @@ _AXES = {1: "one axis", 2: "two axes"}
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A closed interval that a named parameter must lie in, and what to do when it does not."""
+    """A closed interval for a named parameter, and advice for values outside it."""
 
     name: str
     smallest: float
@@ -82,6 +82,7 @@ class Domain:
         array = _plain_array(value, self.name)
         if array.ndim == 0:
             return self.number(array.item())
+        # Negated, so that NaN counts as outside.
         outside = ~((array >= self.smallest) & (array <= self.largest))
         if outside.any():
             place = tuple(int(index) for index in np.argwhere(outside)[0])
@@ -95,6 +96,7 @@ class Domain:
         )
 
 
+# Within these bounds the tests compare the privacy curve with ball arithmetic.
 EPSILON = Domain(
     "epsilon", 0.0, 1e6, "0 is the strictest and anything above about 10 protects little"
 )
@@ -202,6 +204,7 @@ def broadcast_together(
 def members_of(value: Any, name: str, advice: str) -> tuple[Any, ...]:
     """Return the members of a sequence in their order, or raise if it is not one."""
     try:
+        # Text, mappings and sets can be iterated too, but not in an order that means anything here.
         members = None if isinstance(value, str | bytes | Mapping | AbstractSet) else iter(value)
     except TypeError:
         members = None
@@ -357,7 +360,7 @@ def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
 
     That is: integers beyond 2**53 (rounded), masked rows (unmasked), sparse matrices (made objects)
     and, unless ``bools`` allows them, truth values (made 0 and 1). Nested lists, tuples and ranges
-    are searched cell by cell, since numpy mixes their types; arrays are judged as a whole.
+    are searched cell by cell, since numpy would find one type for all; an array has one already.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
@@ -396,6 +399,7 @@ def _as_float(value: Any, name: str) -> float:
         number = float(value)
     except OverflowError:
         number = math.inf
+    # An integer that float rounds could be rounded to the wrong side.
     if isinstance(value, int) and (number == math.inf or int(number) != value):
         raise InvalidParameterError(
             f"{name} is an integer of {value.bit_length()} bits that no float holds exactly: pass "
@@ -410,7 +414,7 @@ def _plain_array(
     """Return real numbers as float64, or as float32 where that is kept; not necessarily finite."""
     array = _as_array(value, name, booleans=booleans)
     kinds = "iufb" if booleans else "iuf"
-    # float16 would have to become something else, and what its release is should be said.
+    # Where float32 stays float32, float16 is refused: the caller should say which type is meant.
     sizes = (4, 8) if keep_single and array.dtype.kind == "f" else (1, 2, 4, 8)
     if array.dtype.kind not in kinds or array.dtype.itemsize not in sizes:
         wanted = "float64 or float32" if keep_single else "float64"
@@ -418,7 +422,7 @@ def _plain_array(
             f"{name} has dtype {array.dtype}: pass real numbers, converted to {wanted}"
         )
     single = keep_single and array.dtype.kind == "f" and array.dtype.itemsize == 4
-    with np.errstate(all="ignore"):  # what conversion says of a signalling NaN is said later
+    with np.errstate(all="ignore"):  # a signalling NaN is reported by the check that follows
         return array.astype(np.float32 if single else np.float64, copy=False)
 
 

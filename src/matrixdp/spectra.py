@@ -28,7 +28,10 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
+# More than a product or sum can lose by underflow: that is at most half of 2**-1074.
 _UNDERFLOW = 2.0**-1070
+# Terms per block of a product. The error bound grows with block size plus number of blocks, not
+# with the whole length; larger blocks make the matrix products faster.
 _SUMMED_TOGETHER = 256
 
 
@@ -45,9 +48,10 @@ def eigenvalue_lower_bounds(matrix: FloatArray, name: str) -> FloatArray:
         If no positive bound can be proven: the matrix is indefinite, singular, or so close to
         singular that float64 cannot tell.
     """
-    values, vectors = linalg.eigh(matrix)
+    values, vectors = linalg.eigh(matrix)  # a guess: everything below holds for any guess
     defect = _orthonormality_defect(vectors)
     residual = _residual_norm(matrix, vectors * values, vectors.T)
+    # The last factor covers the roundings of this line itself.
     bounds = (values * (1.0 - defect) - residual) * (1.0 - 4 * UNIT_ROUNDOFF)
     if not float(bounds[0]) > sys.float_info.min:
         raise NotPositiveDefiniteError(
@@ -64,9 +68,10 @@ def semidefinite_eigenvalue_bounds(
     """Return lower bounds, none below 0, of the eigenvalues of a positive semidefinite matrix.
 
     The matrix is known up to an error in Frobenius norm, and two roundings of its entries; values
-    and vectors are what a float eigendecomposition says of it, and are verified as in
+    and vectors are the result of a float eigendecomposition, and are verified as in
     `eigenvalue_lower_bounds`.
     """
+    # Any non-negative values may be tried, and the true ones are not negative.
     clipped = np.maximum(values, 0.0)
     defect = _orthonormality_defect(vectors)
     residual = _residual_norm(matrix, vectors * clipped, vectors.T) + error
@@ -96,10 +101,11 @@ def semidefinite_root(matrix: FloatArray, error: float) -> tuple[FloatArray, flo
     root = np.asarray((vectors * sides) @ vectors.T)
     turned = _orthonormality_defect(vectors)
     turned *= 2.0 + turned
-    apart = _residual_norm(matrix, vectors * values, vectors.T) + error + turned * values[-1]
-    distance = math.sqrt(math.sqrt(len(matrix)) * apart)
+    difference = _residual_norm(matrix, vectors * values, vectors.T) + error + turned * values[-1]
+    # Both bounds hold; the second is better unless the smallest eigenvalue is nearly 0.
+    distance = math.sqrt(math.sqrt(len(matrix)) * difference)
     if float(sides[0]) > 0.0:
-        distance = min(distance, apart / float(sides[0]))
+        distance = min(distance, difference / float(sides[0]))
     rounding = _residual_norm(root, vectors * sides, vectors.T) + turned * sides[-1]
     return root, float((distance + rounding) * (1.0 + 32 * UNIT_ROUNDOFF))
 
@@ -117,9 +123,10 @@ def nuclear_norm_lower_bound(matrix: FloatArray, left: FloatArray, right: FloatA
     matrix : ndarray, shape (m, n)
         M.
     left, right : ndarray, shapes (m, k) and (k, n)
-        U and the transpose of V, as a float decomposition says.
+        U and the transpose of V, from a float decomposition.
     """
     rows, columns = matrix.shape
+    # Summed exactly: the trace is the one large number here, and its error would count in full.
     trace = math.fsum(np.einsum("ij,ij->j", left, matrix @ right.T).tolist())
     sizes = np.einsum("ij,ij->j", np.abs(left), np.abs(matrix) @ np.abs(right.T))
     terms = rows + columns + 8
@@ -185,6 +192,7 @@ def _residual_norm(matrix: FloatArray, left: FloatArray, right: FloatArray) -> f
         rest -= left[:, block] @ right[block]
     rounding = 2 * (terms + 2) * UNIT_ROUNDOFF * (np.abs(left) @ np.abs(right) + np.abs(matrix))
     error = np.abs(rest) + rounding + length * _UNDERFLOW
+    # Divided by the largest entry, so that squares neither overflow nor vanish.
     largest = float(np.max(error))
     norm = largest * math.sqrt(float(np.sum(np.square(error / largest))))
     return float(norm * (1.0 + (error.size + 8) * UNIT_ROUNDOFF))

@@ -393,10 +393,10 @@ def test_a_stream_serves_its_own_context_only() -> None:
     with pytest.raises(InvalidParameterError, match="bound to '<f8'"):
         noise.add(np.zeros((2, 5), dtype=np.float32))
     for tile, origin in [((1, 1), (2, 0)), ((3, 5), (0, 0)), ((1, 1), (0, -1)), ((1,), (0,))]:
-        with pytest.raises(ShapeError, match="does not lie within"):
+        with pytest.raises(ShapeError, match="does not fit into"):
             noise.add_tile(np.zeros(tile), origin)
     for count, start in [(1, 10), (11, 0), (1, -1)]:
-        with pytest.raises(ShapeError, match="do not lie within"):
+        with pytest.raises(ShapeError, match="do not fit into"):
             noise.add_range(np.zeros(count), start)
     for bad in (np.nan, np.inf):
         with pytest.raises(InvalidParameterError, match="finite"):

@@ -86,6 +86,7 @@ class SymmetricIsotropic(_OneScale):
 
     def colour(self, standard: FloatArray) -> FloatArray:
         """Return symmetric noise; the entries below the diagonal of the input are not used."""
+        # Mirrored, so that each pair has one draw and the noisy matrix stays symmetric.
         self.check_shape((standard.shape[0], standard.shape[1]))
         upper = np.triu(standard, 1) * (self.scale * _SQRT_HALF)
         return upper + upper.T + np.diag(np.diagonal(standard) * self.scale)
@@ -117,6 +118,7 @@ class Diagonal(Covariance):
     scales: FloatArray
 
     def __init__(self, scales: ArrayLike) -> None:
+        # Two axes even for one scale per row: (m,) could mean rows or columns.
         array = checked_matrix(scales, "scales")
         if not bool(np.all(array > 0.0)):
             raise InvalidParameterError(
@@ -153,7 +155,7 @@ class Diagonal(Covariance):
     def entry_scales(self, shape: Shape) -> FloatArray:
         """Return the scales, spread over the shape."""
         self.check_shape(shape)
-        return np.array(np.broadcast_to(self.scales, shape))
+        return np.array(np.broadcast_to(self.scales, shape))  # a copy that may be written to
 
     def scaled(self, factor: float) -> Self:
         """Return the covariance whose scales are a factor larger."""

@@ -127,6 +127,7 @@ class Kronecker(Directional):
     def smallest_singular_value(self) -> float:
         """A proven lower bound of ``sigma_min(U1) sigma_min(U2)``."""
         rows, columns = float(self.row_eigenvalues[0]), float(self.column_eigenvalues[0])
+        # A root is correctly rounded: one step down is below the true one.
         return product_down(
             math.nextafter(math.sqrt(rows), 0.0), math.nextafter(math.sqrt(columns), 0.0)
         )
@@ -135,6 +136,7 @@ class Kronecker(Directional):
     def largest_singular_value(self) -> float:
         """``sigma_max(U1) sigma_max(U2)``, to float accuracy."""
         rows, columns = float(self.row_eigen.values[-1]), float(self.column_eigen.values[-1])
+        # Roots before the product, which may overflow.
         return math.sqrt(rows) * math.sqrt(columns)
 
     def check_shape(self, shape: Shape) -> None:

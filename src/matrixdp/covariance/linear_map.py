@@ -18,6 +18,7 @@ Shape = tuple[int, int]
 _MOST_TIGHTENINGS = 40
 
 
+# What a covariance needs of sets and budgets, which are defined above it and in another part.
 class _Radius(Protocol):
     @property
     def value(self) -> float: ...
@@ -116,6 +117,7 @@ def noise_factor(what: str, size: float, mu: float) -> float:
     """Return ``size / mu``, rounded up: how much noise hides what can be so large."""
     try:
         return quotient_up(size, mu)
+    # The error of the division knows neither the argument nor the way out.
     except InvalidParameterError:
         raise InvalidParameterError(
             f"{what}={size!r} needs noise beyond the range of a float at mu={mu!r}: rescale the "

@@ -73,6 +73,7 @@ class OneSided(Directional):
     @property
     def smallest_singular_value(self) -> float:
         """A proven lower bound of the root of the smallest eigenvalue."""
+        # A root is correctly rounded: one step down is below the true one.
         return math.nextafter(math.sqrt(float(self.eigenvalues[0])), 0.0)
 
     @property

@@ -45,7 +45,8 @@ def largest_norm(sensitivity: SensitivitySet) -> float:
 class GaussianMechanism:
     """Gaussian noise of one covariance, and the mu that it gives a sensitivity set.
 
-    The mechanisms of this package are made from it; a covariance of one's own goes into `IMGM`.
+    The mechanisms of this package derive from it. To use a covariance of your own, pass it to
+    `IMGM`.
 
     Raises
     ------
@@ -55,7 +56,7 @@ class GaussianMechanism:
     Notes
     -----
     *Guarantee:* every release is (budget.epsilon, budget.delta)-DP, proven by the exact curve at
-    ``mu``, the radius of the set under the covariance, whatever formula the covariance came from.
+    ``mu``, the radius of the set under the covariance. It does not matter how that was found.
     Where mu is below ``budget.mu`` the noise is larger than the promise needs, and
     ``guarantee.epsilon_at(delta)`` says what it really guarantees.
     """
@@ -137,6 +138,7 @@ class GaussianMechanism:
         """
         checked_generator(generator)
         array = self.checked(matrix).array
+        # Checked like a release, so that what can be simulated can also be released.
         noise = self.covariance.colour(generator.standard_normal(array.shape))
         return SimulatedValue(
             array=(array + noise).astype(array.dtype, copy=False),

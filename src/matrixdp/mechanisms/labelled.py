@@ -1,7 +1,7 @@
 """What may be released: a matrix of real numbers, and the labels that its release gets back.
 
-numpy arrays and nested lists, pandas and polars data frames. Frames are recognised without
-importing their library: whoever passes one has imported it already.
+numpy arrays and nested lists, pandas and polars data frames. Frames are recognised by the name of
+their type, because pandas and polars are not needed otherwise and are slow to import.
 """
 
 from collections.abc import Callable, Sequence
@@ -106,6 +106,7 @@ def _without_labels(matrix: Any) -> tuple[Any, Callable[[NDArray[Any]], Any]]:
 
 
 def _into_pandas(frame: Any) -> Callable[[NDArray[Any]], Any]:
+    # Labels and type only: the frame with the private numbers is not kept.
     index, columns, make = frame.index, frame.columns, type(frame)
     return lambda array: make(array, index=index, columns=columns)
 
@@ -119,6 +120,7 @@ def _check_polars(frame: Any) -> None:
     """Raise if a column holds no numbers, which polars would turn into some, or wide integers."""
     for name, kind in frame.schema.items():
         text = str(kind)
+        # to_numpy would turn dates and decimals into floats, and 128-bit integers are rounded.
         if not (kind.is_integer() or kind.is_float() or text == "Boolean") or "128" in text:
             raise InvalidParameterError(
                 f"matrix has a column of type {text}: cast it to Float64 (the column numbered "

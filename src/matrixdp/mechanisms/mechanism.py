@@ -1,4 +1,4 @@
-"""What every mechanism offers, whoever made it."""
+"""The interface of all mechanisms."""
 
 from typing import Any, Protocol
 

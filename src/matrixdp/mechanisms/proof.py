@@ -58,9 +58,12 @@ class NoiseProof:
     ) -> None:
         _check_kinds(sensitivity, covariance)
         if isinstance(covariance, Directional) and isinstance(sensitivity, FrobeniusBall):
+            # On the ball the floor alone decides, in exact arithmetic.
             floor = _proven_floor(covariance, floor)
             mu = quotient_up(sensitivity.bound, floor)
         elif floor is None:
+            # Independent entries are drawn exactly, and the set proves its radius. Directional
+            # noise off the ball has a radius too, but is never drawn.
             mu = sensitivity.radius(covariance).value
         else:
             raise InvalidParameterError(
@@ -137,6 +140,7 @@ def check_proven(
             f"guarantee is a {type(guarantee).__name__}: take it from a mechanism"
         )
     proof = NoiseProof(sensitivity, covariance, floor)
+    # The noise would give that mu, but this library cannot have drawn it.
     if not proof.can_be_drawn:
         raise InvalidParameterError(
             f"a {type(covariance).__name__} covariance is never drawn for a "
@@ -162,6 +166,7 @@ def _proven_floor(covariance: Directional, floor: float | None) -> float:
     proven = covariance.smallest_singular_value
     if floor is None:
         return proven
+    # Compared with what is proven here, never with an estimate, which may be above the truth.
     stated = positive_number(floor, "floor")
     if not stated <= proven:
         raise InvalidParameterError(

@@ -32,7 +32,7 @@ class Release:
     """A noisy matrix, public from now on; it holds nothing of the input.
 
     Made by a mechanism's ``release``. A release whose covariance does not prove its guarantee
-    cannot exist. That the value really got that noise is what the mechanism vouches for.
+    cannot exist. That the value really has that noise is up to the mechanism.
 
     Attributes
     ----------
@@ -130,6 +130,7 @@ class Release:
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard deviation of every entry's noise, before the number was rounded."""
+        # Rounding onto the grid adds less than 1e-13 of the variance, which is left out.
         return self.covariance.entry_scales(self.shape)
 
     def confidence_bounds(self, confidence: float = 0.95) -> ConfidenceBounds:
@@ -183,7 +184,7 @@ class Release:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Release":
-        """Read a saved release, and verify it on the way; the value comes back as an array.
+        """Read a saved release and verify it; the value comes back as an array.
 
         Raises
         ------

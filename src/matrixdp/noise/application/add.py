@@ -66,7 +66,7 @@ def add_noise(
     Notes
     -----
     *Guarantee:* given uniform bits the result is exactly the real-valued Gaussian mechanism
-    followed by rounding, for the value as it stands in memory; see ``docs/exact_noise.md``.
+    followed by rounding, for the value as it is in memory; see ``docs/exact_noise.md``.
 
     Examples
     --------
@@ -76,6 +76,7 @@ def add_noise(
     array([[0.59167433, 2.45687962],
            [3.58790398, 3.56068087]])
     """
+    # The key first: a spent key must be noticed before a large value is read.
     unbound = checked_key(key)
     array = checked_value(value)
     scales = checked_scale(scale, array.shape, array.dtype)
@@ -123,8 +124,8 @@ def check_range(
 ) -> None:
     """Raise if consecutive elements, from number ``start`` of the whole on, cannot be released.
 
-    For whoever reads a matrix in parts and has to know before a key is spent. The shape is that of
-    the whole, and the scales have been checked.
+    For callers that read a matrix in parts and must know before a key is spent. The shape is that
+    of the whole, and the scales have been checked.
     """
     tiles = range_tiles(values, values, scales, shape, start)
     check_tiles(tiles, scales, values.dtype, threads)
@@ -180,6 +181,8 @@ class ExactNoise:
             )
         context = stream.context
         self._scales = checked_scale(scale, context.shape, context.dtype)
+        # Other scales under the same stream would add the same normals, differently scaled: two
+        # such results reveal the value.
         if scale_digest(self._scales) != context.scale_digest:
             raise KeyStateError(
                 "this stream is bound to other scales; pass the scales of its context, or bind "
@@ -239,7 +242,7 @@ class ExactNoise:
         )
         if not inside:
             raise ShapeError(
-                f"a tile of shape {array.shape} at origin={corner} does not lie within the whole "
+                f"a tile of shape {array.shape} at origin={corner} does not fit into the whole "
                 f"of shape {self.context.shape}"
             )
         target = checked_output(out, array, self._scales)
@@ -268,7 +271,7 @@ class ExactNoise:
         first = checked_integer(start, "start")
         if array.ndim != 1 or not 0 <= first <= first + array.size <= size:
             raise ShapeError(
-                f"values of shape {array.shape} from start={first} on do not lie within the {size} "
+                f"values of shape {array.shape} from start={first} on do not fit into the {size} "
                 "elements of the whole"
             )
         target = checked_output(out, array, self._scales)
@@ -285,6 +288,8 @@ class ExactNoise:
     def _checked_part(self, value: Any) -> NDArray[Any]:
         """Check the kind of an array that is a part of the release."""
         array = checked_value(value)
+        # The type is part of the context: the same noise on float32 and float64 would be a second
+        # look at the same value.
         if array.dtype.str != self.context.dtype:
             raise InvalidParameterError(
                 f"value has dtype={array.dtype.str!r}, but the stream is bound to "

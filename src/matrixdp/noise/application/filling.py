@@ -20,8 +20,8 @@ from matrixdp.noise.specification.exact import exact_element
 
 __all__ = ["WorkSpace", "fill_tile"]
 
-_WORTH_A_THREAD = 1 << 15
-"""Elements that take as long as it takes to start a thread, or longer."""
+_LEAST_FOR_A_THREAD = 1 << 15
+"""Elements that take at least as long as starting a thread."""
 
 
 def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: KernelFactory) -> None:
@@ -30,14 +30,15 @@ def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: Kernel
     def fill(first: int, last: int) -> None:
         _Worker(tile, stream, make_kernel(), last - first).fill(first, last)
 
-    over_ranges(fill, prod(tile.shape), threads, _WORTH_A_THREAD)
+    over_ranges(fill, prod(tile.shape), threads, _LEAST_FOR_A_THREAD)
 
 
 class WorkSpace:
     """Arrays for one block, each allocated when it is first needed.
 
-    Most are not: contiguous values are read, and noisy values written, where they lie. No lock is
-    taken, not even one of the standard library's: a fork could leave it held for ever in the child.
+    Most are not needed: contiguous values are read, and noisy values written, without a copy. No
+    lock is taken, not even one of the standard library: a fork could leave it held for ever in the
+    child.
 
     Parameters
     ----------
@@ -56,12 +57,12 @@ class WorkSpace:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """Room for values that do not lie as they are read, or would be overwritten."""
+        """Room for values that are not contiguous, or would be overwritten."""
         return self._room("values", np.float64)
 
     @property
     def scales(self) -> NDArray[np.float64]:
-        """Room for scales that do not lie as they are read."""
+        """Room for scales that are not contiguous."""
         return self._room("scales", np.float64)
 
     @property
@@ -75,7 +76,7 @@ class WorkSpace:
         return self._room("undecided", np.bool_)
 
     def holds(self, noisy: NDArray[np.float64]) -> bool:
-        """Return whether these noisy values lie here and have yet to be written."""
+        """Return whether these noisy values are in this space and must still be written."""
         return "noisy" in self.rooms and noisy.base is self.noisy
 
     def wipe(self) -> None:
@@ -102,11 +103,13 @@ class _Worker:
     def fill(self, first: int, last: int) -> None:
         """Fill the elements ``first .. last - 1`` of the tile."""
         try:
+            # NaN marks undecided elements, and tiny values underflow: both are meant.
             with np.errstate(all="ignore"):
                 tile = self._tile
                 for run in runs_of_tile(tile.whole, tile.origin, tile.shape, first, last):
                     self._fill_run(*run)
         finally:
+            # Words and undecided values would give the noise away to anyone who reads freed memory.
             self._space.wipe()
             self._kernel.wipe(self._space.length)
 
@@ -126,6 +129,7 @@ class _Worker:
     def _load(self, start: int, size: int) -> Block:
         """Return the block that begins at an element of the tile, without its words."""
         tile, space = self._tile, self._space
+        # In place, the exact path needs the value after the kernel has written over it.
         values = None if tile.in_place else tile.value.view(start, size)
         if values is None:
             values = space.values[:size]

@@ -45,6 +45,7 @@ def rectangular_tile(
     origin: tuple[int, ...],
 ) -> Tile:
     """Return the tile of a rectangular part, whose first element is at ``origin`` in the whole."""
+    # One scale is not spread over the tile: kernels have a faster loop for it.
     if scales.size == 1:
         own: FlatView | NDArray[np.float64] = scales.reshape(1)
     else:
@@ -69,6 +70,8 @@ def range_tiles(
     start: int,
 ) -> list[Tile]:
     """Return the tiles of consecutive elements, from number ``start`` of the whole on."""
+    # A range is a few rectangles: the head of a row, whole rows, the tail of a row. So what works
+    # for rectangles works for ranges.
     tiles = []
     position = 0
     for rectangle in rectangles(whole, start, start + values.size):

@@ -23,7 +23,7 @@ from matrixdp.parameters import checked_integers
 __all__ = ["MOST_ELEMENTS", "NOISE_VERSION", "NoiseContext", "check_context"]
 
 NOISE_VERSION = "matrixdp-noise-1"
-"""Names this way of making noise; a change of any output bit needs another name."""
+"""Names this way of making noise; if any output bit changes, the name must change."""
 
 MOST_ELEMENTS = 1 << 64
 """Elements are numbered in 64 bits."""
@@ -106,7 +106,7 @@ class NoiseContext:
         Raises
         ------
         InvalidParameterError, ShapeError
-            If anything is outside what is supported.
+            If an argument is not supported.
         """
         lengths = checked_integers(shape, "shape")
         kind = checked_dtype(dtype)

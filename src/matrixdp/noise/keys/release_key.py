@@ -46,7 +46,7 @@ class ReleaseKey:
     ``bind``: two values released with one key differ by exactly their difference. It can only be
     bound in the process that made it, so that a fork cannot bind it twice, and it is neither shown
     nor pickled nor copied. ``close`` (also called when the key is dropped) overwrites its bytes;
-    copies that Python or the operating system made on the way are beyond reach.
+    copies that Python or the operating system made of them cannot be overwritten.
 
     Examples
     --------
@@ -103,18 +103,20 @@ class ReleaseKey:
         Raises
         ------
         InvalidParameterError
-            If that is no context.
+            If the argument is not a context.
         KeyStateError
             If the key is bound already (to this context or another), erased, or was made in another
             process.
         """
         check_context(context)
         self._check_process()
+        # Two threads must not both find the key unbound: they would make the same noise twice.
         with self._lock:
             self.check_unbound()
             derived = bytearray(STREAM_BYTES)
             kdf = HKDF(SHA256(), STREAM_BYTES, salt=None, info=context.encode())
             kdf.derive_into(self._secret, derived)
+            # From here on the derived keys are all that is needed.
             self._context = context
             self._erase()
         return NoiseStream(context, derived)
@@ -131,7 +133,10 @@ class ReleaseKey:
             raise KeyStateError("this release key is erased; use ReleaseKey.generate()")
 
     def _check_process(self) -> None:
-        """Refuse a key that was made before a fork; comes first, as a lock may be held for ever."""
+        """Raise if the key was made in another process.
+
+        Comes before the lock is taken: in a forked child another thread's lock is held for ever.
+        """
         if self._process != _current_process():
             raise KeyStateError(
                 "this release key was made in another process, which may bind it too; make a key "
@@ -140,12 +145,13 @@ class ReleaseKey:
 
     def close(self) -> None:
         """Overwrite the key; it cannot be bound any more."""
-        in_a_fork = self._process != _current_process()  # where the lock may be held for ever
+        # In a forked child the lock may be held for ever, but no other thread uses the key there.
+        in_a_fork = self._process != _current_process()
         with nullcontext() if in_a_fork else self._lock:
             self._erase()
 
     def _erase(self) -> None:
-        """Mark the key as erased, then overwrite it."""
+        """Mark the key as erased, then overwrite it: never the other way round."""
         self._erased = True
         overwrite(self._secret)
 
@@ -161,7 +167,7 @@ class ReleaseKey:
         return "ReleaseKey(erased)" if self._erased else "ReleaseKey(unbound)"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied."""
+        """Raise: a copy could be bound a second time."""
         raise KeyStateError("a release key is never pickled or copied; bind it where it was made")
 
 
@@ -171,7 +177,7 @@ def checked_key(key: Any) -> ReleaseKey:
     Raises
     ------
     InvalidParameterError
-        If it is no key.
+        If it is not a key.
     KeyStateError
         If it is spent, erased or from another process.
 

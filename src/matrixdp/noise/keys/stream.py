@@ -97,7 +97,7 @@ class NoiseStream:
     Made by ``ReleaseKey.bind``. It may be read any number of times, by any thread, in any order,
     also in a forked child, and always gives the same words: to recompute a part of the *same*
     release. It is as secret as the key. It is not pickled; to recompute elsewhere, carry
-    ``export_secret()`` there on a protected way and call ``NoiseStream.from_secret``.
+    ``export_secret()`` there by a protected channel and call ``NoiseStream.from_secret``.
 
     Examples
     --------
@@ -114,6 +114,7 @@ class NoiseStream:
     def __init__(self, context: NoiseContext, secret: bytearray) -> None:
         self._context = context
         self._closed = False
+        # Slices of a bytearray are copies, so the argument can be overwritten.
         self._first_key, self._further_key = secret[:KEY_BYTES], secret[KEY_BYTES:]
         overwrite(secret)
 
@@ -129,7 +130,7 @@ class NoiseStream:
         Raises
         ------
         InvalidParameterError
-            If these are not the bytes of ``export_secret``, or that is no context.
+            If these are not the bytes of ``export_secret``, or the context is not one.
         KeyStateError
             If the stream was bound to another context.
         """
@@ -166,10 +167,12 @@ class NoiseStream:
     def further_words(self, element: int) -> Callable[[int], int]:
         """Return the function that gives the further words 0, 1, .. of an element."""
         self._check_open()
+        # Each element has 2**64 blocks of its own under k2, so that no two share a word.
         first_block = _checked_element(element, "element") << 64
 
         def further_word(number: int) -> int:
             block, half = divmod(number, 2)
+            # A cipher for each word: this is needed for one element in a million.
             keystream = _keystream(self._further_key, first_block + block)
             self._check_open()
             words = keystream.update(bytes(2 * _WORD_BYTES))
@@ -192,12 +195,13 @@ class NoiseStream:
 
     def close(self) -> None:
         """Overwrite the stream's secret; it cannot be read any more."""
+        # Marked first: see `_check_open`.
         self._closed = True
         for secret in (self._first_key, self._further_key):
             overwrite(secret)
 
     def _check_open(self) -> None:
-        """Refuse a closed stream.
+        """Raise if the stream is closed.
 
         Also called after a key was read: ``close`` marks the stream before it overwrites anything,
         so that a key cannot have been overwritten under a thread that finds the stream open
@@ -221,7 +225,7 @@ class NoiseStream:
 
     def __del__(self) -> None:
         """Overwrite the secret."""
-        if hasattr(self, "_further_key"):
+        if hasattr(self, "_further_key"):  # else the constructor has failed
             self.close()
 
     def __repr__(self) -> str:
@@ -229,7 +233,7 @@ class NoiseStream:
         return f"NoiseStream({self.context!r})"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied."""
+        """Raise: a stream is a secret, to be exported on purpose only."""
         raise KeyStateError(
             "a noise stream is not pickled or copied by accident; see export_secret and from_secret"
         )

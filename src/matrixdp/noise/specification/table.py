@@ -71,7 +71,7 @@ CENTRE = 1.0 + 2.0 ** -(SEGMENT_BITS + 1)
 """Centre of the coordinate of a segment; ``t = 1.<low bits of the fraction> - CENTRE``."""
 
 FRACTION_MASK = (1 << (52 - SEGMENT_BITS)) - 1
-"""The bits of a double's fraction that lie below those naming the segment."""
+"""The bits of a double's fraction below those that name the segment."""
 
 ONE_BITS = 0x3FF << 52
 """The bit pattern of 1.0."""
@@ -112,8 +112,10 @@ def load_table() -> NDArray[np.int64]:
     >>> load_table().shape
     (3, 5890)
     """
+    # Read as a resource, because a package may be installed as a zip file.
     content = files("matrixdp.noise.specification").joinpath("table.bin").read_bytes()
     if hashlib.sha256(content).hexdigest() != TABLE_DIGEST:
+        # The error bound is proved for exactly these bytes: with others, noise could be wrong.
         raise MatrixDPError(
             "the noise table of this installation is not the proven one (its SHA-256 differs from "
             "TABLE_DIGEST); reinstall matrixdp"
