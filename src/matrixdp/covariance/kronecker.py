@@ -164,6 +164,7 @@ class Kronecker(Directional):
     def whiten(self, difference: FloatArray) -> FloatArray:
         """Return ``U1^-1 D U2^-T``."""
         rows, columns = self.row_eigen, self.column_eigen
+        # Divided one side after the other: the product of two roots may underflow.
         inner = rows.vectors.T @ difference @ columns.vectors
         return inner / np.sqrt(rows.values)[:, None] / np.sqrt(columns.values)
 

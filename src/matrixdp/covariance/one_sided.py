@@ -114,6 +114,7 @@ class OneSided(Directional):
     def entry_scales(self, shape: Shape) -> FloatArray:
         """Return the roots of the covariance's diagonal, repeated along the other side."""
         self.check_shape(shape)
+        # The other side is independent with unit variance, so the diagonal alone decides.
         scales = np.sqrt(np.diagonal(self.covariance))
         return np.broadcast_to(scales[:, None] if self.side == "rows" else scales, shape).copy()
 

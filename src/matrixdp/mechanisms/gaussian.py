@@ -120,6 +120,7 @@ class GaussianMechanism:
         InvalidParameterError, ShapeError
             Before anything is drawn.
         """
+        # All checks come first: what is refused costs neither a key nor a part of a budget.
         labelled = self.checked(matrix)
         if key is not None and not isinstance(key, ReleaseKey):
             raise InvalidParameterError(

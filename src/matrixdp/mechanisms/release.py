@@ -152,9 +152,10 @@ class Release:
         entries = math.prod(self.shape)
         # 1 - confidence^(1/mn) by expm1: for many entries the power is too close to 1 to subtract.
         tail = -0.5 * math.expm1(math.log(level) / entries)
+        # In the type of the release: the unit in the last place of float32 is what counts there.
         released = np.asarray(self.value)
         rounding = np.spacing(np.abs(released)).astype(np.float64)
-        # The noise's grid has steps of at most 2**-20 scales.
+        # The noise's grid has steps of at most 2**-20 scales, in units of which widths are given.
         widths = float(-special.ndtri(tail)) + 2.0**-20
         half_width = widths * self.standard_errors() + rounding
         centre = released.astype(np.float64)

@@ -236,6 +236,7 @@ class ExactNoise:
         """
         array = self._checked_part(tile)
         corner = checked_integers(origin, "origin")
+        # In Python integers, which do not overflow: a wrong corner must not wrap around.
         inside = len(corner) == array.ndim == len(self.context.shape) and all(
             0 <= position <= position + length <= whole
             for position, length, whole in zip(corner, array.shape, self.context.shape, strict=True)

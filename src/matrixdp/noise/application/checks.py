@@ -112,6 +112,7 @@ def checked_output(
         raise ShapeError(f"out has shape {out.shape}, but the value has shape {value.shape}")
     if not out.flags.writeable:
         raise InvalidParameterError("out is read-only; pass a writable array or none at all")
+    # Two elements in one cell would end up as one result with the noise of the last.
     if _overlaps_itself(out):
         raise InvalidParameterError("out has elements that share memory; pass an array of its own")
     # In place each element is read before it is written. With a partial overlap an element could be

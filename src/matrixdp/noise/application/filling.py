@@ -115,6 +115,7 @@ class _Worker:
 
     def _fill_run(self, begin: int, end: int, offset: int) -> None:
         """Fill consecutive elements; element i of the tile is ``i + offset`` of the whole."""
+        # Words are read by element number in the whole: that is what makes tiles agree with it.
         reader = self._stream.reader(begin + offset)
         grid_bits = self._stream.context.grid_bits
         length = self._space.length
@@ -152,6 +153,7 @@ class _Worker:
 
     def _decide(self, block: Block, first: int) -> None:
         """Send the undecided elements of a block to the exact path."""
+        # One element in a million, so that Python integers are fast enough.
         scales = np.broadcast_to(block.scales, block.values.shape)
         for i in np.flatnonzero(block.undecided):
             block.noisy[i] = exact_element(

@@ -27,6 +27,7 @@ class Block:
         Written: which elements must go to the exact path.
     """
 
+    # float64 also for float32 releases: values convert exactly, results are rounded when written.
     values: NDArray[np.float64]
     words: NDArray[np.uint64]
     scales: NDArray[np.float64]

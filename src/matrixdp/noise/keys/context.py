@@ -67,6 +67,7 @@ class NoiseContext:
 
     def __post_init__(self) -> None:
         """Raise if this version cannot make noise for the context."""
+        # A context may come from a stored release, and other versions make other noise.
         if self.version != NOISE_VERSION:
             raise InvalidParameterError(
                 f"this version of matrixdp makes {NOISE_VERSION!r}, got version={self.version!r}; "
@@ -79,6 +80,7 @@ class NoiseContext:
             raise InvalidParameterError(
                 f"shape must have at least one axis, of whole lengths, got shape={self.shape!r}"
             )
+        # More would have to share words with others, and so their noise.
         if not prod(lengths) <= MOST_ELEMENTS:
             raise InvalidParameterError(
                 f"a release has at most 2**64 elements, got shape={self.shape!r}; release it in "

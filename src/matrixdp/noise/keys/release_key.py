@@ -61,6 +61,7 @@ class ReleaseKey:
     __slots__ = ("_context", "_erased", "_lock", "_process", "_secret")
 
     def __init__(self, secret: bytearray) -> None:
+        # The argument is kept, not copied: a copy could not be erased.
         if len(secret) != KEY_BYTES:
             raise InvalidParameterError(
                 f"a release key is made from {KEY_BYTES} bytes, got {len(secret)} of them"

@@ -99,6 +99,7 @@ def fitted_scale(
 ) -> NDArray[np.float64]:
     """Return float64 scales with as many axes as the value: `checked_scale` without its gate."""
     given = scales.shape
+    # numpy would also broadcast (n,) over rows; here the number of axes must say what is meant.
     if scales.ndim == 0:
         scales = scales.reshape((1,) * len(shape))
     fits = scales.ndim == len(shape) and all(

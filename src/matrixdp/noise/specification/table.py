@@ -46,6 +46,9 @@ __all__ = [
     "table_digest",
 ]
 
+# GRID_BITS and UNIFORM_BITS define the noise: other values would need another NOISE_VERSION. The
+# rest only decides what the fast path can do, and is proved together with the table.
+
 GRID_BITS = 20
 """The grid step of a scale sigma is ``2**(floor(log2(sigma)) - GRID_BITS)``, at the finest."""
 
