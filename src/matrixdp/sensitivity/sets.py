@@ -227,7 +227,7 @@ class RowBounds:
         raise _unknown(covariance)
 
     def _whitened(self, precisions: FloatArray, smallest: float) -> float:
-        """Return ``max_i bounds[i] sqrt(precisions[i] / smallest)``, raised by its rounding."""
+        """Return ``max_i bounds[i] sqrt(precisions[i] / smallest)``, with its rounding added."""
         size, relative = _normalised(self.bounds)
         precision, shares = _normalised(np.maximum(precisions, 0.0))
         if not precision > 0.0:
@@ -331,7 +331,7 @@ class Box:
         raise _unknown(covariance)
 
     def _whitened(self, row_precision: float, precisions: FloatArray) -> float:
-        """Return ``sqrt(row_precision c^T P c)`` for the corner c, raised by its rounding."""
+        """Return ``sqrt(row_precision c^T P c)`` for the corner c, with its rounding added."""
         largest, relative = _normalised(self.bounds)
         corner = float(relative @ np.maximum(precisions, 0.0) @ relative)
         if not (corner > 0.0 and row_precision > 0.0):

@@ -48,7 +48,7 @@ def add_noise(
         Unbound; it is spent.
     out : NDArray, optional
         Where to put the result: the value itself to work in place, or another array. At any moment
-        each of its elements is what it was before or what is released, never noise alone. If the
+        each of its elements has its old value or the released one, never noise alone. If the
         call is interrupted the output is to be discarded.
     threads : int
         How many threads; the result is the same.

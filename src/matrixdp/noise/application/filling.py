@@ -1,7 +1,7 @@
 """Filling a tile with noisy values, block by block, by one thread or several.
 
 Only finished noisy values are ever written to the output, each of them once: at any moment an
-element of it is what it was before, or what is released.
+element of it has its old value or the released one.
 """
 
 from math import prod
