@@ -1,14 +1,17 @@
-"""What a parameter must be, said in one place: checks that refuse by name and value.
+"""What parameters must be: one gate for numbers, one gate for arrays.
 
-Every comparison is written so that NaN fails it. A bool is not a number here (``delta=True`` is
-always a mistake), nor is anything that float64 cannot hold exactly enough to keep its meaning.
+Every check raises an error that names the argument. Every comparison is written so that NaN fails
+it. A bool is not a number here (``delta=True`` is always a mistake), nor is anything that float64
+cannot hold exactly. Errors about single numbers show the value, because parameters are public;
+errors about arrays never do, because an array may be the private data.
 """
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -23,13 +26,23 @@ __all__ = [
     "LARGEST_EXACT_INTEGER",
     "MU",
     "Domain",
+    "Limit",
+    "all_within",
     "broadcast_together",
     "check_cells",
+    "checked_integer",
+    "checked_integers",
+    "checked_matrix",
+    "checked_symmetric",
     "finite_array",
     "members_of",
+    "outside_limit",
     "positive_integer",
     "positive_number",
+    "positive_vector",
+    "real_array",
     "real_number",
+    "whole_numbers",
 ]
 
 
@@ -40,10 +53,14 @@ _NUMBERS = (float, int, np.floating, np.integer)
 # A bool is an int and a long double is floating, but neither means what a float64 means.
 _LOOKALIKES = (bool, np.longdouble)
 
+_LARGEST_FLOAT = sys.float_info.max
+_READ_TOGETHER = 1 << 16
+_AXES = {1: "one axis", 2: "two axes"}
+
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A closed interval that a named parameter must lie in, and what to do when it does not."""
+    """A closed interval for a named parameter, and advice for values outside it."""
 
     name: str
     smallest: float
@@ -51,19 +68,21 @@ class Domain:
     advice: str
 
     def number(self, value: Any) -> float:
-        """Return the value as a float of this domain, or refuse it."""
+        """Return the value as a float of this domain, or raise if it is outside."""
         number = real_number(value, self.name)
         if not self.smallest <= number <= self.largest:
             raise self._outside(number, "")
         return number
 
     def numbers(self, value: Any) -> float | NDArray[np.float64]:
-        """Return a number as a float and anything array-like as float64, or refuse it."""
-        if isinstance(value, float | int):
+        """Return a number as a float and an array as float64, or raise if it is outside."""
+        if not (isinstance(value, list | tuple | range) or hasattr(value, "__array__")):
             return self.number(value)
-        array = _real_array(value, self.name)
+        # NaN and infinity are left to the comparison below, which says where they are.
+        array = _plain_array(value, self.name)
         if array.ndim == 0:
             return self.number(array.item())
+        # Negated, so that NaN counts as outside.
         outside = ~((array >= self.smallest) & (array <= self.largest))
         if outside.any():
             place = tuple(int(index) for index in np.argwhere(outside)[0])
@@ -77,6 +96,7 @@ class Domain:
         )
 
 
+# Within these bounds the tests compare the privacy curve with ball arithmetic.
 EPSILON = Domain(
     "epsilon", 0.0, 1e6, "0 is the strictest and anything above about 10 protects little"
 )
@@ -90,7 +110,7 @@ MU = Domain("mu", 0.0, 1e4, "it is sensitivity / noise scale, about 0.1 to 3 in 
 
 
 def real_number(value: Any, name: str) -> float:
-    """Return a finite or infinite real number as a float; refuse NaN and what is no number."""
+    """Return a finite or infinite real number as a float, or raise if it is not one."""
     if isinstance(value, _NUMBERS) and not isinstance(value, _LOOKALIKES):
         number = _as_float(value, name)
     else:
@@ -104,7 +124,7 @@ def real_number(value: Any, name: str) -> float:
 
 
 def positive_number(value: Any, name: str) -> float:
-    """Return a positive finite number as a float, or refuse it."""
+    """Return a positive finite number as a float, or raise if it is not one."""
     number = real_number(value, name)
     if not 0.0 < number < math.inf:
         raise InvalidParameterError(
@@ -114,7 +134,7 @@ def positive_number(value: Any, name: str) -> float:
 
 
 def positive_integer(value: Any, name: str) -> int:
-    """Return a whole number from 1 to 2**63 as an int, or refuse it."""
+    """Return a whole number from 1 to 2**63 as an int, or raise if it is not one."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not value >= 1:
         raise InvalidParameterError(f"{name}={value!r} must be a whole number of at least 1")
     if not value <= 2**63:
@@ -122,12 +142,55 @@ def positive_integer(value: Any, name: str) -> int:
     return int(value)
 
 
+def checked_integer(value: Any, name: str) -> int:
+    """Return an integer of Python or numpy as a Python integer: not 2.0, "2" or True.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is a truth value or of any other kind.
+
+    Examples
+    --------
+    >>> checked_integer(np.int64(3), "threads")
+    3
+    """
+    try:
+        if not isinstance(value, bool | np.bool_):
+            return index(value)
+    except TypeError:
+        pass
+    raise InvalidParameterError(f"{name} must be an integer, got {name}={value!r}; pass an int")
+
+
+def checked_integers(values: Any, name: str) -> tuple[int, ...]:
+    """Return a sequence of integers as a tuple of Python integers.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not a sequence, or holds anything else.
+
+    Examples
+    --------
+    >>> checked_integers([2, np.int64(3)], "shape")
+    (2, 3)
+    """
+    try:
+        numbers = tuple(values)
+    except TypeError:
+        raise InvalidParameterError(
+            f"{name} must be a tuple of integers, got {name}={values!r}; pass one per axis"
+        ) from None
+    return tuple(checked_integer(number, name) for number in numbers)
+
+
 def broadcast_together(
     first: float | NDArray[np.float64],
     second: float | NDArray[np.float64],
     names: tuple[str, str],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return both arguments as arrays of their common shape, or refuse shapes that have none."""
+    """Return both arguments as arrays of their common shape, or raise if they have none."""
     try:
         pair = np.broadcast_arrays(first, second)
     except ValueError:
@@ -138,24 +201,166 @@ def broadcast_together(
     return pair[0], pair[1]
 
 
-def _as_float(value: Any, name: str) -> float:
+def members_of(value: Any, name: str, advice: str) -> tuple[Any, ...]:
+    """Return the members of a sequence in their order, or raise if it is not one."""
     try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if isinstance(value, int) and (number == math.inf or int(number) != value):
+        # Text, mappings and sets can be iterated too, but not in an order that means anything here.
+        members = None if isinstance(value, str | bytes | Mapping | AbstractSet) else iter(value)
+    except TypeError:
+        members = None
+    if members is None:
         raise InvalidParameterError(
-            f"{name} is an integer of {value.bit_length()} bits that no float holds exactly: pass "
-            "a float, rounded to the private side"
+            f"{name} is of type {type(value).__name__}, which is not a sequence: pass {advice}"
         )
-    return number
+    return tuple(members)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limit:
+    """The largest absolute values that an array may hold, and the rule that they follow from.
+
+    ``largest`` is one number, or an array that broadcasts to the values. ``rule`` completes the
+    sentence "the array must be finite and ..."
+    """
+
+    largest: float | NDArray[np.float64]
+    rule: str
+
+
+def real_array(
+    value: Any,
+    name: str,
+    *,
+    axes: int | None = None,
+    booleans: bool = False,
+    keep_single: bool = False,
+    limit: Callable[[NDArray[Any]], Limit] | None = None,
+) -> NDArray[Any]:
+    """Return finite real numbers as a plain numpy array: the gate that every array goes through.
+
+    What passed it need not be checked again. It is not copied if it is a plain array already.
+
+    Parameters
+    ----------
+    value : array, nested lists or tuples, or anything with ``__array__``
+        Masked, sparse, ragged, complex, object and long double arrays are refused, and integers
+        beyond 2**53.
+    name : str
+        The argument's name, for errors.
+    axes : int, optional
+        How many axes it must have, and then it must not be empty either.
+    booleans : bool, optional
+        Whether truth values count as 0 and 1.
+    keep_single : bool, optional
+        Whether float32 stays float32; everything else becomes float64.
+    limit : callable, optional
+        Returns the limit of an array by its shape and type, or raises if they do not fit; by
+        default every finite number passes.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it does not hold such numbers. The message never shows one.
+    ShapeError
+        If it is ragged, has another number of axes, or is empty.
+    """
+    array = _plain_array(value, name, booleans=booleans, keep_single=keep_single)
+    if axes is not None and (array.ndim != axes or array.size == 0):
+        raise ShapeError(
+            f"{name} has shape {array.shape}: it must be not empty and have {_AXES[axes]}; reshape "
+            "it"
+        )
+    # One pass answers both questions: a limit is finite, so whatever is within it is finite too.
+    allowed = None if limit is None else limit(array)
+    if not all_within(array, _LARGEST_FLOAT if allowed is None else allowed.largest):
+        raise outside_limit(name, allowed)
+    return array
+
+
+def all_within(array: NDArray[Any], largest: float | NDArray[np.float64]) -> bool:
+    """Return whether all numbers are at most so large in absolute value; NaN is not."""
+    # Contiguous numbers with one limit are read as one row, otherwise row by row; either way in
+    # pieces that stay in the cache, so that nothing as large as the array is allocated.
+    one_limit = isinstance(largest, float)
+    flat = array.reshape(-1) if one_limit and array.flags.c_contiguous else array
+    limits = None if one_limit else np.broadcast_to(largest, flat.shape)
+    together = max(1, _READ_TOGETHER * len(flat) // flat.size) if flat.size else 1
+    with np.errstate(all="ignore"):  # a signalling NaN is treated like any other
+        for start in range(0, len(flat) if flat.size else 0, together):
+            rows = slice(start, start + together)
+            if not _piece_within(flat[rows], largest if limits is None else limits[rows]):
+                return False
+    return True
+
+
+def _piece_within(piece: NDArray[Any], largest: float | NDArray[np.float64]) -> bool:
+    if isinstance(largest, float):
+        # As Python floats: a float32 compared with the largest float64 would see infinity.
+        return float(piece.max()) <= largest and float(piece.min()) >= -largest
+    return bool((np.abs(piece) <= largest).all())
+
+
+def outside_limit(name: str, limit: Limit | None) -> InvalidParameterError:
+    """Return the error about an array that holds numbers outside a limit, without the numbers."""
+    rule = "" if limit is None else f" and {limit.rule}"
+    larger = "" if limit is None else ", or a larger number"
+    return InvalidParameterError(
+        f"{name} must be finite{rule}: it contains NaN or infinity{larger}; pass finite numbers, "
+        "filled, clipped or rescaled by a rule that does not depend on the data"
+    )
+
+
+def finite_array(value: Any, name: str) -> NDArray[np.float64]:
+    """Return finite real numbers of any shape as a new float64 array; truth values are 0 and 1."""
+    return np.array(real_array(value, name, booleans=True))
+
+
+def checked_matrix(matrix: Any, name: str) -> NDArray[np.float64]:
+    """Return a finite, non-empty matrix as a read-only float64 copy."""
+    # Read-only, because values that were proven for a matrix must stay true of it.
+    array = np.array(real_array(matrix, name, axes=2))
+    array.setflags(write=False)
+    return array
+
+
+def checked_symmetric(matrix: Any, name: str) -> NDArray[np.float64]:
+    """Return a finite, exactly symmetric, non-empty matrix as a read-only float64 copy."""
+    array = checked_matrix(matrix, name)
+    if array.shape[0] != array.shape[1]:
+        raise ShapeError(f"{name} has shape {array.shape}: it must be square")
+    if not np.array_equal(array, array.T):
+        raise InvalidParameterError(
+            f"{name} is not symmetric: its largest asymmetry is "
+            f"{np.max(np.abs(array - array.T)):.3g}; pass (A + A.T) / 2 if that is what is meant"
+        )
+    return array
+
+
+def positive_vector(vector: Any, name: str) -> NDArray[np.float64]:
+    """Return finite positive numbers as a read-only float64 vector."""
+    array = np.array(real_array(vector, name, axes=1))
+    if not bool(np.all(array > 0.0)):
+        place = int(np.argmin(array))
+        raise InvalidParameterError(f"{name}[{place}]={array[place].item()!r} must be positive")
+    array.setflags(write=False)
+    return array
+
+
+def whole_numbers(value: Any, name: str) -> NDArray[Any]:
+    """Return integers of any shape as an array of integers; floats are refused, even 2.0."""
+    array = _as_array(value, name, booleans=False)
+    # numpy makes floats of an empty list.
+    if array.dtype.kind not in ("iu" if array.size else "iuf"):
+        raise InvalidParameterError(f"{name} has dtype {array.dtype}: pass whole numbers")
+    return array
 
 
 def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
-    """Check what numpy would make floats unseen in nested lists, tuples and ranges.
+    """Raise if a value holds something that numpy would silently turn into other numbers.
 
-    Refused are integers beyond 2**53, masked rows, sparse matrices and, unless ``bools`` says
-    otherwise, truth values; what is no list is left to its reader.
+    That is: integers beyond 2**53 (rounded), masked rows (unmasked), sparse matrices (made objects)
+    and, unless ``bools`` allows them, truth values (made 0 and 1). Nested lists, tuples and ranges
+    are searched cell by cell, since numpy would find one type for all; an array has one already.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
@@ -189,45 +394,47 @@ def _check_exact(number: int, name: str) -> None:
         )
 
 
-def finite_array(value: Any, name: str) -> NDArray[np.float64]:
-    """Return finite real numbers of any shape as a new float64 array, or refuse them unseen."""
-    check_cells(value, name, bools=True)
+def _as_float(value: Any, name: str) -> float:
     try:
-        array = np.asarray(value)
-    except ValueError:
-        raise ShapeError(f"{name} is ragged: pass numbers in an array of one shape") from None
-    if array.dtype.kind not in "iufb" or array.dtype.itemsize > np.dtype(np.float64).itemsize:
-        raise InvalidParameterError(f"{name} has dtype {array.dtype}: pass real numbers, float64")
-    array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        raise InvalidParameterError(f"{name} contains NaN or infinity: pass finite numbers")
-    return array
-
-
-def members_of(value: Any, name: str, advice: str) -> tuple[Any, ...]:
-    """Return the members of a sequence in their order, or refuse what is none."""
-    try:
-        members = None if isinstance(value, str | bytes | Mapping | AbstractSet) else iter(value)
-    except TypeError:
-        members = None
-    if members is None:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    # An integer that float rounds could be rounded to the wrong side.
+    if isinstance(value, int) and (number == math.inf or int(number) != value):
         raise InvalidParameterError(
-            f"{name} is of type {type(value).__name__}, which is no sequence: pass {advice}"
+            f"{name} is an integer of {value.bit_length()} bits that no float holds exactly: pass "
+            "a float, rounded to the private side"
         )
-    return tuple(members)
+    return number
 
 
-def _real_array(value: Any, name: str) -> NDArray[np.float64]:
-    check_cells(value, name)
-    try:
-        array = np.asarray(value)
-    except ValueError:
+def _plain_array(
+    value: Any, name: str, *, booleans: bool = False, keep_single: bool = False
+) -> NDArray[Any]:
+    """Return real numbers as float64, or as float32 where that is kept; not necessarily finite."""
+    array = _as_array(value, name, booleans=booleans)
+    kinds = "iufb" if booleans else "iuf"
+    # Where float32 stays float32, float16 is refused: the caller should say which type is meant.
+    sizes = (4, 8) if keep_single and array.dtype.kind == "f" else (1, 2, 4, 8)
+    if array.dtype.kind not in kinds or array.dtype.itemsize not in sizes:
+        wanted = "float64 or float32" if keep_single else "float64"
         raise InvalidParameterError(
-            f"{name} is a ragged sequence: pass numbers in an array of one shape"
+            f"{name} has dtype {array.dtype}: pass real numbers, converted to {wanted}"
+        )
+    single = keep_single and array.dtype.kind == "f" and array.dtype.itemsize == 4
+    with np.errstate(all="ignore"):  # a signalling NaN is reported by the check that follows
+        return array.astype(np.float32 if single else np.float64, copy=False)
+
+
+def _as_array(value: Any, name: str, *, booleans: bool) -> NDArray[Any]:
+    """Return a value as a plain array in which nothing was rounded, unmasked or converted."""
+    # An object with __array__ is asked once: it might answer something else the second time.
+    if hasattr(value, "__array__") and not isinstance(value, np.ma.MaskedArray):
+        value = np.asarray(value)
+    check_cells(value, name, bools=booleans)
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ShapeError(
+            f"{name} is ragged: its rows have different lengths; pass rows of one length"
         ) from None
-    if array.dtype.kind not in "iuf" or array.dtype.itemsize > np.dtype(np.float64).itemsize:
-        shown = repr(value) if array.ndim == 0 else f"an array of dtype {array.dtype}"
-        raise InvalidParameterError(
-            f"{name}={shown} is not numeric: {name} must hold real numbers; convert it to float64"
-        )
-    return array.astype(np.float64)

@@ -13,18 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from matrixdp.errors import InvalidParameterError, NotPositiveDefiniteError, ShapeError
-from matrixdp.parameters import check_cells
+from matrixdp.errors import NotPositiveDefiniteError
 from matrixdp.rounding import UNIT_ROUNDOFF
 
 __all__ = [
     "InverseEnclosure",
-    "checked_matrix",
-    "checked_symmetric",
     "eigenvalue_lower_bounds",
     "inverse_enclosure",
     "nuclear_norm_lower_bound",
-    "positive_vector",
     "semidefinite_eigenvalue_bounds",
     "semidefinite_root",
     "singular_value_upper_bounds",
@@ -32,55 +28,11 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
+# More than a product or sum can lose by underflow: that is at most half of 2**-1074.
 _UNDERFLOW = 2.0**-1070
+# Terms per block of a product. The error bound grows with block size plus number of blocks, not
+# with the whole length; larger blocks make the matrix products faster.
 _SUMMED_TOGETHER = 256
-
-
-def checked_matrix(matrix: object, name: str) -> FloatArray:
-    """Return a finite, non-empty real matrix as a read-only float64 copy, or refuse it."""
-    check_cells(matrix, name)
-    try:
-        array = np.asarray(matrix)
-    except ValueError:
-        raise ShapeError(f"{name} is ragged: its rows must have one length") from None
-    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
-        raise InvalidParameterError(f"{name} has dtype {array.dtype}: pass real numbers, float64")
-    if array.ndim != 2 or array.size == 0:
-        raise ShapeError(f"{name} has shape {array.shape}: it must be a matrix and not empty")
-    array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        raise InvalidParameterError(f"{name} contains NaN or infinity: pass finite numbers")
-    array.setflags(write=False)
-    return array
-
-
-def positive_vector(vector: object, name: str) -> FloatArray:
-    """Return finite positive numbers as a read-only float64 vector, or refuse them."""
-    check_cells(vector, name)
-    try:
-        array = np.asarray(vector)
-    except ValueError:
-        raise ShapeError(f"{name} is ragged: pass a vector") from None
-    if array.ndim != 1:
-        raise ShapeError(f"{name} has shape {array.shape}: pass a vector")
-    checked = np.asarray(checked_matrix(array[None, :], name)[0])
-    if not bool(np.all(checked > 0.0)):
-        place = int(np.argmin(checked))
-        raise InvalidParameterError(f"{name}[{place}]={checked[place].item()!r} must be positive")
-    return checked
-
-
-def checked_symmetric(matrix: object, name: str) -> FloatArray:
-    """Return a finite, exactly symmetric, non-empty matrix as a read-only float64 copy."""
-    array = checked_matrix(matrix, name)
-    if array.shape[0] != array.shape[1]:
-        raise ShapeError(f"{name} has shape {array.shape}: it must be square")
-    if not np.array_equal(array, array.T):
-        raise InvalidParameterError(
-            f"{name} is not symmetric: its largest asymmetry is "
-            f"{np.max(np.abs(array - array.T)):.3g}; pass (A + A.T) / 2 if that is what is meant"
-        )
-    return array
 
 
 def eigenvalue_lower_bounds(matrix: FloatArray, name: str) -> FloatArray:
@@ -96,9 +48,10 @@ def eigenvalue_lower_bounds(matrix: FloatArray, name: str) -> FloatArray:
         If no positive bound can be proven: the matrix is indefinite, singular, or so close to
         singular that float64 cannot tell.
     """
-    values, vectors = linalg.eigh(matrix)
+    values, vectors = linalg.eigh(matrix)  # a guess: everything below holds for any guess
     defect = _orthonormality_defect(vectors)
     residual = _residual_norm(matrix, vectors * values, vectors.T)
+    # The last factor covers the roundings of this line itself.
     bounds = (values * (1.0 - defect) - residual) * (1.0 - 4 * UNIT_ROUNDOFF)
     if not float(bounds[0]) > sys.float_info.min:
         raise NotPositiveDefiniteError(
@@ -115,9 +68,10 @@ def semidefinite_eigenvalue_bounds(
     """Return lower bounds, none below 0, of the eigenvalues of a positive semidefinite matrix.
 
     The matrix is known up to an error in Frobenius norm, and two roundings of its entries; values
-    and vectors are what a float eigendecomposition says of it, and are verified as in
+    and vectors are the result of a float eigendecomposition, and are verified as in
     `eigenvalue_lower_bounds`.
     """
+    # Any non-negative values may be tried, and the true ones are not negative.
     clipped = np.maximum(values, 0.0)
     defect = _orthonormality_defect(vectors)
     residual = _residual_norm(matrix, vectors * clipped, vectors.T) + error
@@ -147,10 +101,11 @@ def semidefinite_root(matrix: FloatArray, error: float) -> tuple[FloatArray, flo
     root = np.asarray((vectors * sides) @ vectors.T)
     turned = _orthonormality_defect(vectors)
     turned *= 2.0 + turned
-    apart = _residual_norm(matrix, vectors * values, vectors.T) + error + turned * values[-1]
-    distance = math.sqrt(math.sqrt(len(matrix)) * apart)
+    difference = _residual_norm(matrix, vectors * values, vectors.T) + error + turned * values[-1]
+    # Both bounds hold; the second is better unless the smallest eigenvalue is nearly 0.
+    distance = math.sqrt(math.sqrt(len(matrix)) * difference)
     if float(sides[0]) > 0.0:
-        distance = min(distance, apart / float(sides[0]))
+        distance = min(distance, difference / float(sides[0]))
     rounding = _residual_norm(root, vectors * sides, vectors.T) + turned * sides[-1]
     return root, float((distance + rounding) * (1.0 + 32 * UNIT_ROUNDOFF))
 
@@ -168,9 +123,10 @@ def nuclear_norm_lower_bound(matrix: FloatArray, left: FloatArray, right: FloatA
     matrix : ndarray, shape (m, n)
         M.
     left, right : ndarray, shapes (m, k) and (k, n)
-        U and the transpose of V, as a float decomposition says.
+        U and the transpose of V, from a float decomposition.
     """
     rows, columns = matrix.shape
+    # Summed exactly: the trace is the one large number here, and its error would count in full.
     trace = math.fsum(np.einsum("ij,ij->j", left, matrix @ right.T).tolist())
     sizes = np.einsum("ij,ij->j", np.abs(left), np.abs(matrix) @ np.abs(right.T))
     terms = rows + columns + 8
@@ -236,6 +192,7 @@ def _residual_norm(matrix: FloatArray, left: FloatArray, right: FloatArray) -> f
         rest -= left[:, block] @ right[block]
     rounding = 2 * (terms + 2) * UNIT_ROUNDOFF * (np.abs(left) @ np.abs(right) + np.abs(matrix))
     error = np.abs(rest) + rounding + length * _UNDERFLOW
+    # Divided by the largest entry, so that squares neither overflow nor vanish.
     largest = float(np.max(error))
     norm = largest * math.sqrt(float(np.sum(np.square(error / largest))))
     return float(norm * (1.0 + (error.size + 8) * UNIT_ROUNDOFF))

@@ -138,7 +138,7 @@ def spied_scales(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
         seen.append(np.broadcast_to(np.asarray(scale), matrix.shape))
         return add_noise(matrix, scale, key)
 
-    monkeypatch.setattr(drawing, "add_noise", spy)
+    monkeypatch.setattr(drawing, "noisy_copy", spy)
     return seen
 
 

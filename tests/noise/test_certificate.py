@@ -12,10 +12,16 @@ import pytest
 from flint import arb
 
 from matrixdp.errors import MatrixDPError
-from matrixdp.noise import certificate
-from matrixdp.noise import table as table_module
-from matrixdp.noise.certificate import Segment, main, make_table, prove_table, segments
-from matrixdp.noise.table import (
+from matrixdp.noise.specification import certificate
+from matrixdp.noise.specification import table as table_module
+from matrixdp.noise.specification.certificate import (
+    Segment,
+    main,
+    make_table,
+    prove_table,
+    segments,
+)
+from matrixdp.noise.specification.table import (
     BINADES,
     CENTRE,
     FIRST_COLUMN,
@@ -37,7 +43,7 @@ def test_the_script_makes_the_shipped_table() -> None:
     made = make_table()
     assert table_digest(made) == TABLE_DIGEST
     assert np.array_equal(made, load_table())
-    content = files("matrixdp.noise").joinpath("table.bin").read_bytes()
+    content = files("matrixdp.noise.specification").joinpath("table.bin").read_bytes()
     assert hashlib.sha256(content).hexdigest() == TABLE_DIGEST
 
 
@@ -149,7 +155,7 @@ def test_the_distance_of_a_segment_is_reached_at_ties(exponent: int) -> None:
 WITHOUT_FLINT = """
 import sys
 sys.modules["flint"] = None
-import matrixdp.noise.certificate
+import matrixdp.noise.specification.certificate
 """
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from matrixdp.noise import ExactNoise, NoiseContext, NoiseStream
-from matrixdp.noise.block import Block
-from matrixdp.noise.filling import Tile
-from matrixdp.noise.kernel_numpy import NumpyKernel
+from matrixdp.noise.application.filling import WorkSpace
+from matrixdp.noise.application.tiles import Tile
 from matrixdp.noise.kernels import available_kernels
-from matrixdp.noise.table import load_table
-from matrixdp.noise.workspace import WorkSpace
+from matrixdp.noise.kernels.block import Block
+from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
+from matrixdp.noise.specification.table import load_table
 from reference.noise import test_key
 
 SHAPE = (70, 1000)
@@ -110,7 +110,7 @@ def test_a_value_that_is_not_set_aside_is_caught(monkeypatch: pytest.MonkeyPatch
         return Tile(**{**fields, "in_place": False})
 
     value = VALUE.copy()
-    monkeypatch.setattr("matrixdp.noise.apply.Tile", careless)
+    monkeypatch.setattr("matrixdp.noise.application.tiles.Tile", careless)
     with pytest.raises(ValueError, match="NaN"):
         unsure(watched()).add(value, out=value)
 
@@ -128,7 +128,7 @@ def test_the_work_space_is_wiped(monkeypatch: pytest.MonkeyPatch, *, in_place: b
         kernels.append(UnsureKernel(load_table()))
         return kernels[-1]
 
-    monkeypatch.setattr("matrixdp.noise.filling.WorkSpace", allocate)
+    monkeypatch.setattr("matrixdp.noise.application.filling.WorkSpace", allocate)
     value = VALUE[:, ::2].copy().T  # neither values nor results lie as they are read
     context = NoiseContext.describe(shape=value.shape, dtype="float64", scale=1.5)
     noise = ExactNoise(test_key(82).bind(context), 1.5, make_kernel=make)
@@ -158,7 +158,7 @@ def test_the_work_space_is_wiped_after_an_error_too(monkeypatch: pytest.MonkeyPa
         spaces.append(WorkSpace(length))
         return spaces[-1]
 
-    monkeypatch.setattr("matrixdp.noise.filling.WorkSpace", allocate)
+    monkeypatch.setattr("matrixdp.noise.application.filling.WorkSpace", allocate)
     value = VALUE.copy()
     with pytest.raises(MemoryError):
         ExactNoise(watched(), 1.5, make_kernel=lambda: kernel).add(value, out=value)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from matrixdp.errors import KeyStateError
-from matrixdp.noise import NoiseContext, ReleaseKey, add_noise, workspace
-from matrixdp.noise.workspace import WorkSpace
+from matrixdp.noise import NoiseContext, ReleaseKey, add_noise
+from matrixdp.noise.application import filling
+from matrixdp.noise.application.filling import WorkSpace
 from reference.noise import test_key
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
@@ -58,7 +59,7 @@ def test_a_fork_while_another_thread_allocates(monkeypatch: pytest.MonkeyPatch) 
                 go_on.wait(30.0)
             return getattr(np, name)
 
-    monkeypatch.setattr(workspace, "np", SlowNumpy())
+    monkeypatch.setattr(filling, "np", SlowNumpy())
     expected = add_noise(np.zeros(10), 1.0, test_key(110))
     other = threading.Thread(target=lambda: WorkSpace(10).words)
     other.start()

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import matrixdp.noise.kernel_numba as module
-from matrixdp.noise.kernel_numba import NumbaKernel
-from matrixdp.noise.table import DECIDED_BELOW, GRID_BITS, load_table
+import matrixdp.noise.kernels.numba_kernel as module
+from matrixdp.noise.kernels.numba_kernel import NumbaKernel
+from matrixdp.noise.specification.table import DECIDED_BELOW, GRID_BITS, load_table
 from reference.noise import empty_block
 
 numba: Any = pytest.importorskip("numba")

@@ -13,7 +13,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from matrixdp.errors import KeyStateError
 from matrixdp.files.npy_stream import add_noise_to_npy
-from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise, keys
+from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise
+from matrixdp.noise.keys import release_key as key_module
+from matrixdp.noise.keys import stream as stream_module
 from reference.noise import test_key
 
 CONTEXT = NoiseContext.describe(shape=(100, 100), dtype="float64", scale=2.0)
@@ -34,7 +36,7 @@ def derivation_begun(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
             time.sleep(0.3)
             self.real.derive_into(secret, derived)
 
-    monkeypatch.setattr(keys, "HKDF", Slow)
+    monkeypatch.setattr(key_module, "HKDF", Slow)
     return begun
 
 
@@ -61,7 +63,7 @@ def test_a_key_is_not_erased_while_it_is_being_bound(derivation_begun: threading
 
 def closing_keystream(stream: NoiseStream) -> Callable[[bytearray, int], Any]:
     """Return a keystream that another thread closes the stream in the middle of."""
-    real = keys._keystream
+    real = stream_module._keystream
 
     def keystream(key: bytearray, counter: int) -> Any:
         made = real(key, counter)
@@ -84,7 +86,7 @@ def test_what_was_read_while_the_stream_was_closed_is_not_used(
     monkeypatch: pytest.MonkeyPatch, use: Callable[[NoiseStream], object]
 ) -> None:
     stream = test_key(132).bind(CONTEXT)
-    monkeypatch.setattr(keys, "_keystream", closing_keystream(stream))
+    monkeypatch.setattr(stream_module, "_keystream", closing_keystream(stream))
     with pytest.raises(KeyStateError, match="closed"):
         use(stream)
 
@@ -176,7 +178,7 @@ def test_a_release_that_fails_closes_its_stream(
     def fail(*_: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("matrixdp.noise.apply.fill_tile", fail)
+    monkeypatch.setattr("matrixdp.noise.application.add.fill_tile", fail)
     with pytest.raises(MemoryError):
         add_noise(ZEROS, 2.0, test_key(137))
     assert_closed(streams)

@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, KeyStateError
-from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise, keys
-from matrixdp.noise.word_reader import RANGE_ELEMENTS
+from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise
+from matrixdp.noise.keys import stream as stream_module
+from matrixdp.noise.keys.stream import RANGE_ELEMENTS
 from reference.noise import test_key
 
 CONTEXT = NoiseContext.describe(shape=(100, 100), dtype="float64", scale=2.0)
@@ -190,14 +191,14 @@ def test_a_stream_closes_while_its_secret_is_being_read() -> None:
 
 def test_the_keys_of_ranges_are_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    real = keys._keystream
+    real = stream_module._keystream
 
     def watch(key: bytearray, counter: int) -> Any:
         assert any(key)
         seen.append(key)
         return real(key, counter)
 
-    monkeypatch.setattr(keys, "_keystream", watch)
+    monkeypatch.setattr(stream_module, "_keystream", watch)
     stream = test_key(17).bind(CONTEXT)
     stream.words(RANGE_ELEMENTS - 1, 2)
     stream.words(5 * RANGE_ELEMENTS, 1)

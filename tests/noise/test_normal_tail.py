@@ -4,8 +4,8 @@ from flint import arb, ctx, fmpq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp.noise.exact import LazyUniform
-from matrixdp.noise.normal_tail import tail_bounds
+from matrixdp.noise.specification.exact import LazyUniform
+from matrixdp.noise.specification.normal_tail import tail_bounds
 
 
 @given(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from flint import arb, ctx, fmpq
 
-from matrixdp.noise import normal_tail
+from matrixdp.noise.specification import normal_tail
 
 BITS = range(8, 61)
 SPARE = 1

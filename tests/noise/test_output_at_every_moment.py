@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from matrixdp.noise import ExactNoise, NoiseContext
-from matrixdp.noise.block import Block
-from matrixdp.noise.kernel_numpy import NumpyKernel
 from matrixdp.noise.kernels import KernelFactory, available_kernels
-from matrixdp.noise.table import load_table
+from matrixdp.noise.kernels.block import Block
+from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
+from matrixdp.noise.specification.table import load_table
 from reference.noise import ScriptedStream
 
 VALUE = np.full(3000, 1234.5)

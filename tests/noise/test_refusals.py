@@ -17,7 +17,7 @@ from matrixdp.noise import (
     ReleaseKey,
     add_noise,
 )
-from matrixdp.noise.scales import value_limit
+from matrixdp.noise.specification.scales import value_limit
 from reference.noise import test_key
 
 SHAPE = (4, 6)
@@ -143,48 +143,52 @@ def test_every_way_of_adding_refuses_what_is_not_finite(element: float) -> None:
 
 
 LIMITS = [
-    (-20, "float64", 2.0**980),
-    (-920, "float64", 2.0**80),
-    (23, "float64", 2.0**1023),
-    (24, "float64", np.finfo(np.float64).max),
-    (-20, "float32", 2.0**127),
-    (-900, "float32", 2.0**100),
+    (1.0, "float64", 2.0**52),
+    (3.7, "float64", 2.0**53),
+    (4.0, "float64", 2.0**54),
+    (2.0**-900, "float64", 2.0**-848),
+    (2.0**900, "float64", 2.0**952),
+    (1.0, "float32", 2.0**23),
+    (2.0**-100, "float32", 2.0**-77),
+    (2.0**100, "float32", 2.0**123),
 ]
 
 
-@pytest.mark.parametrize(("exponent", "dtype", "limit"), LIMITS)
-def test_the_limit_is_a_thousand_binary_digits_of_steps(
-    exponent: int, dtype: str, limit: float
-) -> None:
-    assert value_limit(exponent, dtype) == limit
+@pytest.mark.parametrize(("scale", "dtype", "largest"), LIMITS)
+def test_values_up_to_the_limit_are_taken(scale: float, dtype: str, largest: float) -> None:
+    assert value_limit(np.array([scale]), dtype).largest == largest
+    add_noise(np.array([largest, -largest], dtype=dtype), scale, test_key(122))
+    above = np.nextafter(np.array(largest, dtype=dtype), np.array(np.inf, dtype=dtype))
+    for value in (above, -above):
+        with pytest.raises(InvalidParameterError, match="must be finite and at most"):
+            add_noise(value.reshape(1), scale, test_key(122))
 
 
-@pytest.mark.parametrize("scale", [2.0**-900, 2.0**-300, 1.0])
-def test_values_up_to_the_limit_are_taken(scale: float) -> None:
-    limit = scale * 2.0**980
-    add_noise(np.array([np.nextafter(limit, 0.0), -np.nextafter(limit, 0.0)]), scale, test_key(122))
-    for value in (limit, -limit):
-        with pytest.raises(InvalidParameterError, match="finite"):
-            add_noise(np.array([value]), scale, test_key(122))
-
-
-def test_the_limit_follows_from_the_smallest_scale(tmp_path: Path) -> None:
-    # The large value stands where the scale is large; the limit must not tell where.
-    value, scales = np.array([[0.0], [2.0**200]]), np.array([[2.0**-800], [1.0]])
-    context = NoiseContext.describe(shape=value.shape, dtype="float64", scale=scales)
+def test_every_element_has_the_limit_of_its_own_scale(tmp_path: Path) -> None:
+    scales = np.array([[2.0**-300], [1.0]])
+    fine = np.array([[2.0**-248, 0.0], [0.0, -(2.0**52)]])
+    context = NoiseContext.describe(shape=fine.shape, dtype="float64", scale=scales)
+    noise = ExactNoise(test_key(123).bind(context), scales)
+    expected = noise.add(fine)
+    assert np.array_equal(add_noise(fine, scales, test_key(123)), expected)
     source, target = tmp_path / "value.npy", tmp_path / "noisy.npy"
-    np.save(source, value)
-    key = ReleaseKey.generate()
-    calls: list[Callable[[], object]] = [
-        lambda: add_noise(value, scales, key),
-        lambda: ExactNoise(test_key(123).bind(context), scales).add(value),
-        lambda: add_noise_to_npy(source, target, scales, key),
+    calls: list[Callable[[Any, Any], object]] = [
+        lambda value, key: add_noise(value, scales, key),
+        lambda value, _: noise.add(value),
+        lambda value, _: [noise.add_tile(value[:, [k]], (0, k)) for k in range(2)],
+        lambda value, _: noise.add_range(value.ravel(), 0),
+        lambda _, key: add_noise_to_npy(source, target, scales, key),
     ]
-    for call in calls:
-        with pytest.raises(InvalidParameterError, match="smallest scale"):
-            call()
-        assert repr(key) == "ReleaseKey(unbound)"
-    assert [path.name for path in tmp_path.iterdir()] == ["value.npy"]
+    for place in ((0, 1), (1, 0)):
+        value = fine.copy()
+        value[place] = 2.0 * np.abs(fine).max(axis=1)[place[0]]
+        np.save(source, value)
+        key = ReleaseKey.generate()
+        for call in calls:
+            with pytest.raises(InvalidParameterError, match="times the scale of its noise"):
+                call(value, key)
+            assert repr(key) == "ReleaseKey(unbound)"
+        assert [path.name for path in tmp_path.iterdir()] == ["value.npy"]
 
 
 def test_parts_are_never_laid_over_the_scales() -> None:

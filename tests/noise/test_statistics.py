@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from matrixdp.noise import ExactNoise, NoiseContext, add_noise
-from matrixdp.noise.certificate import Segment
-from matrixdp.noise.kernel_numpy import NumpyKernel
 from matrixdp.noise.kernels import available_kernels
-from matrixdp.noise.table import load_table
+from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
+from matrixdp.noise.specification.certificate import Segment
+from matrixdp.noise.specification.table import load_table
 from reference.noise import test_key
 from reference.normality import Normality
 

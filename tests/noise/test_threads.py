@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.noise import ReleaseKey, add_noise
-from matrixdp.noise.threads import over_ranges
+from matrixdp.noise.application.threads import over_ranges
 from reference.noise import test_key
 
 START = threading.Thread.start
@@ -272,7 +272,7 @@ def test_an_interrupt_within_the_waiting_itself(monkeypatch: pytest.MonkeyPatch)
         def __exit__(self, *_: object) -> None:
             self.lock.release()
 
-    monkeypatch.setattr("matrixdp.noise.threads.Lock", Interrupting)
+    monkeypatch.setattr("matrixdp.noise.application.threads.Lock", Interrupting)
     with pytest.raises(KeyboardInterrupt):
         over_ranges(work, 3, 3, 1)
     assert interrupted

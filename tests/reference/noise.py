@@ -10,9 +10,9 @@ from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
 from matrixdp.noise import ExactNoise, NoiseContext, NoiseStream, ReleaseKey
-from matrixdp.noise.block import Block
-from matrixdp.noise.exact import exact_element
 from matrixdp.noise.kernels import KernelFactory, fastest_kernel
+from matrixdp.noise.kernels.block import Block
+from matrixdp.noise.specification.exact import exact_element
 
 
 def test_key(number: int) -> ReleaseKey:

@@ -152,7 +152,7 @@ def test_scaling_never_falls_short() -> None:
             assert exact <= Fraction(larger) <= exact * (1 + Fraction(1, 10**15))
 
 
-def test_what_theorem_3_allows_never_exceeds_the_budget() -> None:
+def test_what_is_allowed_repeatedly_never_exceeds_the_budget() -> None:
     noise = Kronecker(np.eye(2), np.eye(2))
     for releases in (*range(1, 60), 10**6, 10**12 + 1):
         budget = Budget(0.7, 1e-6)

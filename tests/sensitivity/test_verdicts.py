@@ -27,7 +27,7 @@ def random_noise(rows: int, columns: int) -> Kronecker:
 
 
 @pytest.mark.parametrize("shape", [(2, 5), (5, 2), (3, 3), (1, 4)])
-def test_theorem_1_bounds_the_whitened_norm(shape: tuple[int, int]) -> None:
+def test_the_verdict_on_a_difference_bounds_its_whitened_norm(shape: tuple[int, int]) -> None:
     for _ in range(50):
         noise, difference = random_noise(*shape), RNG.standard_normal(shape)
         verdict = protects_difference(difference, noise, BUDGET)
@@ -39,24 +39,26 @@ def test_theorem_1_bounds_the_whitened_norm(shape: tuple[int, int]) -> None:
         assert verdict.mu == pytest.approx(math.sqrt(literal), rel=1e-9)
 
 
-def test_theorem_1_is_attained_when_the_directions_align() -> None:
+def test_the_verdict_on_a_difference_is_attained_when_directions_align() -> None:
     noise = Kronecker(np.diag([4.0, 1.0]), np.diag([9.0, 1.0, 16.0]))
     difference = np.array([[0.0, 0.0, 0.0], [0.0, 0.7, 0.0]])  # the weakest row and column
     assert protects_difference(difference, noise, BUDGET).mu == pytest.approx(0.7)
     assert np.linalg.norm(noise.whiten(difference)) == pytest.approx(0.7)
 
 
-def test_theorem_2_is_the_ball() -> None:
+def test_the_verdict_on_a_ball_is_its_radius() -> None:
     for _ in range(20):
         noise = random_noise(3, 4)
         verdict = protects_ball(noise, 1.5, BUDGET)
-        assert verdict.mu == FrobeniusBall(1.5, neighbouring="replace").radius(noise).value
+        radius = FrobeniusBall(1.5, neighbouring="replace").radius(noise).value
+        # The radius leaves a margin for the rounding of other machines; the theorem needs none.
+        assert verdict.mu <= radius == pytest.approx(verdict.mu, rel=1e-12)
         tight = noise.scaled(verdict.shortfall * (1 + 1e-12))
         assert protects_ball(tight, 1.5, BUDGET).holds
         assert not protects_ball(tight.scaled(0.999), 1.5, BUDGET).holds
 
 
-def test_theorem_3_needs_root_t_more_noise() -> None:
+def test_repeated_releases_need_root_t_more_noise() -> None:
     noise = random_noise(3, 4)
     once = protects_ball(noise, 1.0, BUDGET).shortfall
     assert protects_repeated(noise, 1.0, BUDGET, releases=49).shortfall == pytest.approx(7 * once)

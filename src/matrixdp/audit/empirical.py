@@ -20,11 +20,10 @@ from scipy import linalg, special
 from matrixdp.covariance import Kronecker, OneSided
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.parameters import positive_integer, real_number
+from matrixdp.parameters import checked_matrix, positive_integer, real_number
 from matrixdp.privacy.bound import privacy_epsilon
 from matrixdp.privacy.guarantee import Guarantee, HasGuarantee
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.spectra import checked_matrix
 
 __all__ = [
     "EmpiricalAudit",

@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 
 from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import positive_number
+from matrixdp.parameters import checked_matrix, positive_number
 from matrixdp.rounding import product_up
-from matrixdp.spectra import checked_matrix
 
 __all__ = ["Diagonal", "Isotropic", "SymmetricIsotropic"]
 
-_SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)  # rounded up
+# Rounded up, as every factor of a noise scale.
+_SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class _OneScale(Covariance):
     scale: float
 
     def __post_init__(self) -> None:
-        """Refuse a scale that is not positive and finite."""
+        """Raise unless the scale is positive and finite."""
         object.__setattr__(self, "scale", positive_number(self.scale, "scale"))
 
     @property
@@ -78,7 +78,7 @@ class SymmetricIsotropic(_OneScale):
     """
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse what is not square."""
+        """Raise unless the shape is square."""
         if shape[0] != shape[1]:
             raise ShapeError(
                 f"symmetric noise does not fit a matrix of shape {shape}: it must be square"
@@ -86,6 +86,7 @@ class SymmetricIsotropic(_OneScale):
 
     def colour(self, standard: FloatArray) -> FloatArray:
         """Return symmetric noise; the entries below the diagonal of the input are not used."""
+        # Mirrored, so that each pair has one draw and the noisy matrix stays symmetric.
         self.check_shape((standard.shape[0], standard.shape[1]))
         upper = np.triu(standard, 1) * (self.scale * _SQRT_HALF)
         return upper + upper.T + np.diag(np.diagonal(standard) * self.scale)
@@ -117,6 +118,7 @@ class Diagonal(Covariance):
     scales: FloatArray
 
     def __init__(self, scales: ArrayLike) -> None:
+        # Two axes even for one scale per row: (m,) could mean rows or columns.
         array = checked_matrix(scales, "scales")
         if not bool(np.all(array > 0.0)):
             raise InvalidParameterError(
@@ -135,7 +137,7 @@ class Diagonal(Covariance):
         return float(self.scales.max())
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse a shape that the scales do not broadcast to."""
+        """Raise unless the scales broadcast to the shape."""
         fits = all(have in (1, want) for have, want in zip(self.scales.shape, shape, strict=True))
         if not fits:
             raise ShapeError(
@@ -153,8 +155,9 @@ class Diagonal(Covariance):
     def entry_scales(self, shape: Shape) -> FloatArray:
         """Return the scales, spread over the shape."""
         self.check_shape(shape)
-        return np.array(np.broadcast_to(self.scales, shape))
+        return np.array(np.broadcast_to(self.scales, shape))  # a copy that may be written to
 
     def scaled(self, factor: float) -> Self:
         """Return the covariance whose scales are a factor larger."""
+        # One step up covers the rounding of the product: noise is never smaller than asked for.
         return type(self)(np.nextafter(self.scales * positive_number(factor, "factor"), math.inf))

@@ -9,21 +9,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
 
-from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
+from matrixdp.covariance.directional import Directional
+from matrixdp.covariance.linear_map import FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import positive_number
-from matrixdp.rounding import product_down
-from matrixdp.spectra import (
-    InverseEnclosure,
+from matrixdp.parameters import (
     checked_matrix,
     checked_symmetric,
-    eigenvalue_lower_bounds,
-    inverse_enclosure,
+    positive_number,
     positive_vector,
 )
+from matrixdp.rounding import product_down
+from matrixdp.spectra import InverseEnclosure, eigenvalue_lower_bounds, inverse_enclosure
 
 __all__ = ["Eigen", "Kronecker", "directional_factor", "gram"]
 
+# What computed directions may be off by. This guards against mistakes only: the guarantee rests on
+# the covariance that results, whose eigenvalues are proven.
 _ORTHONORMAL_TOLERANCE = 1e-8
 
 
@@ -35,7 +36,7 @@ class Eigen(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Kronecker(Covariance):
+class Kronecker(Directional):
     """Matrix Gaussian noise MN(0, row_covariance, column_covariance).
 
     The noise is ``U1 N U2^T`` with ``U1 U1^T = row_covariance``, ``U2 U2^T = column_covariance``.
@@ -63,7 +64,8 @@ class Kronecker(Covariance):
         object.__setattr__(
             self, "column_covariance", checked_symmetric(column_covariance, "column_covariance")
         )
-        _ = self.row_eigenvalues, self.column_eigenvalues  # proven positive, or refused
+        # Proven here, so that a covariance that exists is positive definite.
+        _ = self.row_eigenvalues, self.column_eigenvalues
 
     @classmethod
     def from_factors(cls, row_factor: ArrayLike, column_factor: ArrayLike) -> Self:
@@ -125,6 +127,7 @@ class Kronecker(Covariance):
     def smallest_singular_value(self) -> float:
         """A proven lower bound of ``sigma_min(U1) sigma_min(U2)``."""
         rows, columns = float(self.row_eigenvalues[0]), float(self.column_eigenvalues[0])
+        # A root is correctly rounded: one step down is below the true one.
         return product_down(
             math.nextafter(math.sqrt(rows), 0.0), math.nextafter(math.sqrt(columns), 0.0)
         )
@@ -133,10 +136,11 @@ class Kronecker(Covariance):
     def largest_singular_value(self) -> float:
         """``sigma_max(U1) sigma_max(U2)``, to float accuracy."""
         rows, columns = float(self.row_eigen.values[-1]), float(self.column_eigen.values[-1])
+        # Roots before the product, which may overflow.
         return math.sqrt(rows) * math.sqrt(columns)
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse a shape other than (m, n)."""
+        """Raise unless the shape is (m, n)."""
         own = (self.row_covariance.shape[0], self.column_covariance.shape[0])
         if shape != own:
             raise ShapeError(
@@ -150,7 +154,7 @@ class Kronecker(Covariance):
         return np.outer(np.sqrt(self.row_eigen.values), np.sqrt(self.column_eigen.values))
 
     def rotated(self, inner: FloatArray) -> FloatArray:
-        """Return what has these coordinates in the eigenbases."""
+        """Return the matrix that has these coordinates in the eigenbases."""
         return self.row_eigen.vectors @ inner @ self.column_eigen.vectors.T
 
     def colour(self, standard: FloatArray) -> FloatArray:
@@ -160,6 +164,7 @@ class Kronecker(Covariance):
     def whiten(self, difference: FloatArray) -> FloatArray:
         """Return ``U1^-1 D U2^-T``."""
         rows, columns = self.row_eigen, self.column_eigen
+        # Divided one side after the other: the product of two roots may underflow.
         inner = rows.vectors.T @ difference @ columns.vectors
         return inner / np.sqrt(rows.values)[:, None] / np.sqrt(columns.values)
 
@@ -170,13 +175,15 @@ class Kronecker(Covariance):
         return np.outer(np.sqrt(rows), np.sqrt(columns))
 
     def scaled(self, factor: float) -> Self:
-        """Return the covariance whose noise is about a factor larger; judge it again."""
+        """Return the covariance whose noise is about a factor larger; its radius may be off."""
         factor = positive_number(factor, "factor")
+        # Each side takes the factor: standard deviations are the root of the product of the two.
         return type(self)(self.row_covariance * factor, self.column_covariance * factor)
 
 
 def gram(factor: FloatArray) -> FloatArray:
     """Return the product of a factor and its transpose, rounded and exactly symmetric."""
+    # BLAS does not promise that a product with its own transpose comes out symmetric.
     product = factor @ factor.T
     return np.asarray((product + product.T) / 2)
 

@@ -14,9 +14,11 @@ __all__ = ["Covariance", "FloatArray", "Shape", "noise_factor"]
 FloatArray = NDArray[np.float64]
 Shape = tuple[int, int]
 
+# The excess doubles from 2**-52: after 40 steps it is 2**-12, more than rounding can explain.
 _MOST_TIGHTENINGS = 40
 
 
+# What a covariance needs of sets and budgets, which are defined above it and in another part.
 class _Radius(Protocol):
     @property
     def value(self) -> float: ...
@@ -46,7 +48,7 @@ class Covariance(abc.ABC):
 
     @abc.abstractmethod
     def check_shape(self, shape: Shape) -> None:
-        """Refuse a matrix shape that the covariance does not fit."""
+        """Raise unless the covariance fits a matrix of this shape."""
 
     @abc.abstractmethod
     def colour(self, standard: FloatArray) -> FloatArray:
@@ -69,14 +71,14 @@ class Covariance(abc.ABC):
         return float(np.sum(np.square(self.entry_scales(shape))))
 
     def rescaled_for(self, sensitivity: _Set, budget: _Budget) -> Self:
-        """Return the covariance of this shape that a budget just allows for a sensitivity set.
+        """Return this covariance, scaled so that a budget just allows it for a sensitivity set.
 
         Parameters
         ----------
         sensitivity : a sensitivity set
-            Judges how far neighbours are apart under this covariance.
+            Its radius under the covariance is to be at most the budget's mu.
         budget : Budget
-            Its mu is what they may be apart.
+            What is to be kept.
 
         Examples
         --------
@@ -98,6 +100,7 @@ class Covariance(abc.ABC):
         tight = self.scaled(
             noise_factor("sensitivity of radius", sensitivity.radius(self).value, budget.mu)
         )
+        # Scaling rounds, so the radius may end up slightly above what was aimed at.
         excess = 2.0**-52
         for _ in range(_MOST_TIGHTENINGS):
             if sensitivity.radius(tight).value <= budget.mu:
@@ -114,6 +117,7 @@ def noise_factor(what: str, size: float, mu: float) -> float:
     """Return ``size / mu``, rounded up: how much noise hides what can be so large."""
     try:
         return quotient_up(size, mu)
+    # The error of the division knows neither the argument nor the way out.
     except InvalidParameterError:
         raise InvalidParameterError(
             f"{what}={size!r} needs noise beyond the range of a float at mu={mu!r}: rescale the "

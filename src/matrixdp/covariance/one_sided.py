@@ -9,21 +9,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
 
+from matrixdp.covariance.directional import Directional
 from matrixdp.covariance.kronecker import Eigen, directional_factor, gram
-from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
+from matrixdp.covariance.linear_map import FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import positive_number
-from matrixdp.spectra import checked_symmetric, eigenvalue_lower_bounds
+from matrixdp.parameters import checked_symmetric, positive_number
+from matrixdp.spectra import eigenvalue_lower_bounds
 
 __all__ = ["OneSided"]
 
 
 @dataclass(frozen=True, eq=False)
-class OneSided(Covariance):
+class OneSided(Directional):
     """Matrix Gaussian noise MN(0, covariance, I), or MN(0, I, covariance).
 
-    It is a `Kronecker` whose other side is the identity, which is never formed: the other side may
-    be as long as it likes.
+    It is a `Kronecker` whose other side is the identity. The identity is never formed, so the other
+    side may have any length.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class OneSided(Covariance):
             raise InvalidParameterError(f"side={side!r} must be 'rows' or 'columns'")
         object.__setattr__(self, "covariance", checked_symmetric(covariance, "covariance"))
         object.__setattr__(self, "side", side)
-        _ = self.eigenvalues  # proven positive, or refused
+        _ = self.eigenvalues  # so that a covariance that exists is proven positive definite
 
     @classmethod
     def from_directions(
@@ -72,6 +73,7 @@ class OneSided(Covariance):
     @property
     def smallest_singular_value(self) -> float:
         """A proven lower bound of the root of the smallest eigenvalue."""
+        # A root is correctly rounded: one step down is below the true one.
         return math.nextafter(math.sqrt(float(self.eigenvalues[0])), 0.0)
 
     @property
@@ -86,12 +88,12 @@ class OneSided(Covariance):
         return np.asarray(scales[:, None] if self.side == "rows" else scales[None, :])
 
     def rotated(self, inner: FloatArray) -> FloatArray:
-        """Return what has these coordinates in the eigenbasis."""
+        """Return the matrix that has these coordinates in the eigenbasis."""
         vectors = self.eigen.vectors
         return vectors @ inner if self.side == "rows" else inner @ vectors.T
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse a shape whose side is of another length."""
+        """Raise unless the side has the covariance's length."""
         have, want = len(self.covariance), shape[0 if self.side == "rows" else 1]
         if have != want:
             raise ShapeError(
@@ -112,10 +114,12 @@ class OneSided(Covariance):
     def entry_scales(self, shape: Shape) -> FloatArray:
         """Return the roots of the covariance's diagonal, repeated along the other side."""
         self.check_shape(shape)
+        # The other side is independent with unit variance, so the diagonal alone decides.
         scales = np.sqrt(np.diagonal(self.covariance))
         return np.broadcast_to(scales[:, None] if self.side == "rows" else scales, shape).copy()
 
     def scaled(self, factor: float) -> Self:
-        """Return the covariance whose noise is about a factor larger; judge it again."""
+        """Return the covariance whose noise is about a factor larger; its radius may be off."""
         factor = positive_number(factor, "factor")
+        # Twice instead of by the square, which may overflow although the product does not.
         return type(self)(self.covariance * factor * factor, self.side)

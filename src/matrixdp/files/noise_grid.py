@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.covariance import Covariance, Diagonal, Isotropic, SymmetricIsotropic
-from matrixdp.noise.table import GRID_BITS
+from matrixdp.noise.specification.table import GRID_BITS
 
 __all__ = ["can_be_released"]
 

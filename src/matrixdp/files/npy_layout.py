@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from matrixdp.errors import FileFormatError
-from matrixdp.noise.scales import LARGEST_SCALE_EXPONENT
+from matrixdp.noise.specification.scales import LARGEST_SCALE_EXPONENT
 
 __all__ = ["NpyLayout", "npy_header", "read_layout"]
 

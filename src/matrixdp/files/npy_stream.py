@@ -18,13 +18,12 @@ from matrixdp.files.atomic import (
     unfinished_file,
 )
 from matrixdp.files.npy_layout import NpyLayout, npy_header, read_layout
-from matrixdp.noise.apply import ExactNoise
-from matrixdp.noise.arrays import check_finite
-from matrixdp.noise.context import NoiseContext
+from matrixdp.noise.application.add import ExactNoise, check_range
+from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.kernels import fastest_kernel
-from matrixdp.noise.keys import ReleaseKey, checked_key
-from matrixdp.noise.scales import checked_scale, value_limit
-from matrixdp.noise.threads import checked_threads
+from matrixdp.noise.keys.context import NoiseContext
+from matrixdp.noise.keys.release_key import ReleaseKey, checked_key
+from matrixdp.noise.specification.scales import checked_scale
 
 __all__ = ["Advance", "add_noise_to_npy", "write_noisy_npy"]
 
@@ -124,10 +123,9 @@ def write_noisy_npy(
     context = NoiseContext.describe(shape=shape, dtype=layout.dtype, scale=scales)
     workers = checked_threads(threads)
     report: Advance = (lambda _: None) if advance is None else advance
-    limit = value_limit(context.grid_exponents[0], layout.dtype)
     # A whole pass before the key is spent: half a release of a bad matrix would help nobody.
-    for _, values in _chunks(source, layout):
-        check_finite(values, limit, workers)
+    for start, values in _chunks(source, layout):
+        check_range(values, start, shape=shape, scales=scales, threads=workers)
         report(values.size)
     fastest_kernel()  # if it cannot be compiled or loaded, that is known before the key is spent
     header = npy_header(layout)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.covariance import Covariance
+from matrixdp.covariance import Covariance, Directional
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.matrices import read_matrix, write_matrix
@@ -30,6 +30,7 @@ from matrixdp.files.records import (
 )
 from matrixdp.files.statement import check_digest, encoded, read_statement, statement_path
 from matrixdp.mechanisms.labelled import MatrixFile
+from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.guarantee import Guarantee
@@ -96,7 +97,7 @@ def encode_release(release: Release, name: str) -> tuple[bytes, str]:
         sensitivity=release.sensitivity,
         covariance=release.covariance,
         guarantee=release.guarantee,
-        floor=getattr(release, "floor", None),
+        floor=release.floor,
         file=MatrixRecord(
             name=name,
             sha256=hashlib.sha256(data).hexdigest(),
@@ -187,17 +188,20 @@ def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> R
     facts, beside = statement.file, statement_path(source).name
     if array.shape != facts.shape or array.dtype.name != facts.dtype:
         raise FileFormatError(f"{source} does not hold the matrix that its statement describes")
-    # Only directional noise has a floor.
-    floor: dict[str, Any] = {} if statement.floor is None else {"floor": statement.floor}
     try:
-        claimed = guarantee_of(statement.guarantee)
+        sensitivity = sensitivity_of(statement.sensitivity)
+        covariance = covariance_of(statement.covariance)
+        claimed = proven = guarantee_of(statement.guarantee)
+        # Schema 1 states no floor: what its directional noise gives is what is proven here.
+        if statement.schema == "matrixdp-release/1" and isinstance(covariance, Directional):
+            proven = NoiseProof(sensitivity, covariance).restated(claimed)
         release = Release(
             value=array,
-            sensitivity=sensitivity_of(statement.sensitivity),
-            covariance=covariance_of(statement.covariance),
-            guarantee=claimed,
+            sensitivity=sensitivity,
+            covariance=covariance,
+            guarantee=proven,
             mechanism=statement.mechanism,
-            **floor,
+            floor=statement.floor,
         )
     except MatrixDPError as error:
         raise FileFormatError(

@@ -109,7 +109,7 @@ def _checked_layout(mechanism: Mechanism, source: Path, target: Path) -> NpyLayo
     """Return the layout of a file that can be released in parts, or raise if it is not one."""
     if isinstance(mechanism.sensitivity, SymmetricBall):
         raise InvalidParameterError(
-            "a SymmetricBall is about symmetric matrices, which cannot be told in parts: load the "
+            "a SymmetricBall is about symmetric matrices, and parts do not show whether one is: load the "
             "matrix and use mechanism.release"
         )
     if target.suffix != ".npy":

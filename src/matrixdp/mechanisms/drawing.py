@@ -1,8 +1,8 @@
 """From a covariance to exact noise on a matrix.
 
-Independent entries are drawn exactly, one by one. Full covariances exist only on the Frobenius
-ball, as the exact i.i.d. floor that carries all of the privacy plus extra noise in the eigenbases,
-which is post-processing: no rounding in it can hurt.
+Independent entries are drawn exactly, one by one. Directional noise exists only on the Frobenius
+ball: as an exact i.i.d. floor that carries all of the privacy, plus extra noise in the eigenbasis.
+The extra noise is post-processing, so that no rounding in it can hurt.
 """
 
 from typing import Any
@@ -10,80 +10,79 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.covariance import (
-    Covariance,
-    Diagonal,
-    Isotropic,
-    Kronecker,
-    OneSided,
-    SymmetricIsotropic,
-)
+from matrixdp.covariance import Diagonal, Directional, Isotropic, SymmetricIsotropic
 from matrixdp.errors import InvalidParameterError
-from matrixdp.noise import ReleaseKey, add_noise
-from matrixdp.rounding import quotient_up
-from matrixdp.sensitivity.sets import FrobeniusBall, SensitivitySet
+from matrixdp.mechanisms.proof import NoiseProof
+from matrixdp.noise import ReleaseKey
+from matrixdp.noise.application.add import noisy_copy
+from matrixdp.noise.specification.scales import value_limit
+from matrixdp.parameters import Limit
 
-__all__ = ["draw"]
+__all__ = ["draw", "largest_entries"]
 
 # With these, noise overflows with a probability below 2**-1000.
 _LARGEST_SCALE = {"float64": 2.0**900, "float32": 2.0**100}
 
 
-def draw(
-    matrix: NDArray[Any],
-    covariance: Covariance,
-    sensitivity: SensitivitySet,
-    mu: float,
-    key: ReleaseKey,
-) -> NDArray[Any]:
+def largest_entries(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[Any]) -> Limit:
+    """Return the limit of a matrix's entries: with larger ones, rounding would swallow the noise.
+
+    It depends on the exact noise that carries the privacy, not on what is added to it.
+    """
+    match proof.covariance:
+        case Diagonal(scales=scales):
+            return value_limit(scales, dtype)
+        case SymmetricIsotropic() as symmetric:
+            return value_limit(symmetric.entry_scales(shape), dtype)
+        case covariance:
+            weakest = proof.floor or covariance.smallest_singular_value
+            return value_limit(np.array(weakest), dtype)
+
+
+def draw(matrix: NDArray[Any], proof: NoiseProof, key: ReleaseKey) -> NDArray[Any]:
     """Return the matrix with noise.
 
     Parameters
     ----------
     matrix : ndarray
-        float64 or float32, of a shape that fits; symmetric for symmetric noise.
-    covariance : Covariance
-        How the noise is shaped.
-    sensitivity : SensitivitySet
-        What one record can change.
-    mu : float
-        What is promised: the radius of the set under the covariance.
+        Checked: float64 or float32, finite, within `largest_entries`, of a shape that fits, and
+        symmetric for symmetric noise.
+    proof : NoiseProof
+        How the noise is shaped, and the floor of directional noise.
     key : ReleaseKey
         Unbound; it is spent.
 
     Raises
     ------
     InvalidParameterError
-        If the covariance is full and the set is not the Frobenius ball.
+        If noise of this covariance cannot be drawn for the set; before the key is spent.
     """
-    match covariance:
-        case Isotropic():
-            return add_noise(matrix, covariance.scale, key)
-        case Diagonal():
-            return add_noise(matrix, covariance.scales, key)
-        case SymmetricIsotropic():
-            return _draw_symmetric(matrix, covariance, key)
-        case Kronecker() | OneSided():
-            if isinstance(sensitivity, FrobeniusBall):
-                return _draw_directional(
-                    matrix, covariance, quotient_up(sensitivity.bound, mu), key
-                )
+    match proof.covariance:
+        case Isotropic(scale=scale):
+            return noisy_copy(matrix, np.array(scale), key)
+        case Diagonal(scales=scales):
+            return noisy_copy(matrix, scales, key)
+        case SymmetricIsotropic() as symmetric:
+            return _draw_symmetric(matrix, symmetric, key)
+        case Directional() as directional if proof.floor is not None:
+            return _draw_directional(matrix, directional, proof.floor, key)
+        case covariance:
             raise InvalidParameterError(
                 f"a {type(covariance).__name__} covariance can be judged on a "
-                f"{type(sensitivity).__name__} but not released: off the Frobenius ball its "
+                f"{type(proof.sensitivity).__name__} but not released: off the Frobenius ball its "
                 "weakest direction may need less noise than an i.i.d. floor has, so float "
                 "rotations would carry privacy. Use Diagonal, or the set's best covariance"
             )
-    raise InvalidParameterError(f"no noise can be drawn for a {type(covariance).__name__}")
 
 
 def _draw_symmetric(
     matrix: NDArray[Any], covariance: SymmetricIsotropic, key: ReleaseKey
 ) -> NDArray[Any]:
     """Draw the upper triangle once and mirror it."""
+    # Two draws for a mirrored pair would give a second look at the same number.
     upper = np.triu_indices(len(matrix))
     scales = covariance.entry_scales(matrix.shape)[upper]
-    noisy = add_noise(np.ascontiguousarray(matrix[upper]), scales, key)
+    noisy = noisy_copy(np.ascontiguousarray(matrix[upper]), scales, key)
     result = np.empty_like(matrix)
     result[upper] = noisy
     result.T[upper] = noisy
@@ -91,14 +90,13 @@ def _draw_symmetric(
 
 
 def _draw_directional(
-    matrix: NDArray[Any], covariance: Kronecker | OneSided, floor: float, key: ReleaseKey
+    matrix: NDArray[Any], covariance: Directional, floor: float, key: ReleaseKey
 ) -> NDArray[Any]:
     """Add exact noise of scale ``floor``, then ``V1 (sqrt(s_ij^2 - floor^2) G) V2^T``.
 
     s_ij is the standard deviation in the eigendirections i and j, which V1 and V2 hold.
 
-    The floor carries the whole promise. It and the independent G come from one key, as the two
-    halves of a matrix of twice the rows.
+    The floor carries the whole promise.
     """
     rows = len(matrix)
     largest = float(np.max(covariance.entry_scales((rows, matrix.shape[1]))))
@@ -107,11 +105,14 @@ def _draw_directional(
             f"covariance has a standard deviation of {largest!r}, beyond what {matrix.dtype.name} "
             "can hold: rescale the query"
         )
+    # The floor and the independent G come from one key, as the two halves of a matrix of twice the
+    # rows: a second key for the same release could be mixed up with the first.
     both = np.concatenate([matrix, np.zeros_like(matrix)])
     scales = np.concatenate([np.full((rows, 1), floor), np.ones((rows, 1))])
-    drawn = add_noise(both, scales, key)
+    drawn = noisy_copy(both, scales, key)
     scale = covariance.eigenbasis_scales
-    # sqrt(s^2 - f^2), without the squares that underflow.
+    # sqrt(s^2 - f^2), without the squares that underflow. A scale that rounding puts below the
+    # floor gets no extra noise.
     inner = np.sqrt(np.maximum(scale - floor, 0.0)) * np.sqrt(scale + floor) * drawn[rows:]
     noise = covariance.rotated(inner)
     return np.asarray((drawn[:rows] + noise).astype(matrix.dtype))

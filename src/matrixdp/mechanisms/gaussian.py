@@ -1,32 +1,34 @@
 """What all Gaussian mechanisms share: given a covariance, how a matrix is released.
 
-They differ in nothing but the covariance they arrive at from a sensitivity set and a budget.
+They differ only in the covariance that they choose for a sensitivity set and a budget.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from matrixdp.covariance import Covariance, Isotropic, SymmetricIsotropic
+from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.mechanisms.drawing import draw
+from matrixdp.mechanisms.drawing import draw, largest_entries
 from matrixdp.mechanisms.labelled import LabelledMatrix
-from matrixdp.mechanisms.paying_key import PayingKey
+from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
 from matrixdp.noise.simulated import checked_generator
+from matrixdp.parameters import Limit
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
-from matrixdp.sensitivity.sets import SensitivitySet
+from matrixdp.sensitivity.sets import SensitivitySet, SymmetricBall
 
 __all__ = ["GaussianMechanism", "check_parts", "largest_norm"]
 
 
 def check_parts(sensitivity: object, budget: object) -> None:
-    """Refuse what is no sensitivity set and what is no budget."""
+    """Raise unless these are a sensitivity set and a budget."""
     if not isinstance(sensitivity, SensitivitySet):
         raise InvalidParameterError(
             f"sensitivity is a {type(sensitivity).__name__}: pass FrobeniusBall, SymmetricBall, "
@@ -44,7 +46,8 @@ def largest_norm(sensitivity: SensitivitySet) -> float:
 class GaussianMechanism:
     """Gaussian noise of one covariance, and the mu that it gives a sensitivity set.
 
-    The mechanisms of this package are made from it; a covariance of one's own goes into `IMGM`.
+    The mechanisms of this package derive from it. To use a covariance of your own, pass it to
+    `IMGM`.
 
     Raises
     ------
@@ -54,7 +57,7 @@ class GaussianMechanism:
     Notes
     -----
     *Guarantee:* every release is (budget.epsilon, budget.delta)-DP, proven by the exact curve at
-    ``mu``, the radius of the set under the covariance, whatever formula the covariance came from.
+    ``mu``, the radius of the set under the covariance. It does not matter how that was found.
     Where mu is below ``budget.mu`` the noise is larger than the promise needs, and
     ``guarantee.epsilon_at(delta)`` says what it really guarantees.
     """
@@ -64,22 +67,28 @@ class GaussianMechanism:
     covariance: Covariance
 
     def __post_init__(self) -> None:
-        """Refuse noise that does not keep the budget."""
+        """Raise if the noise does not keep the budget."""
         check_parts(self.sensitivity, self.budget)
         if not self.mu <= self.budget.mu:
             raise BudgetExceededError(
-                f"covariance is too small for {self.budget!r}: neighbours may be mu={self.mu!r} "
-                "apart, so the noise must grow by a factor of "
+                f"covariance is too small for {self.budget!r}: it gives mu={self.mu!r}, so the "
+                "noise must grow by a factor of "
                 f"{quotient_up(self.mu, self.budget.mu)!r}; use "
                 "covariance.rescaled_for(sensitivity, budget)"
             )
+        _ = self.guarantee  # stated here, so that nothing can fail after a key is spent
+
+    @cached_property
+    def proof(self) -> NoiseProof:
+        """What the noise is proven to give; computed once, and held by every release."""
+        return NoiseProof.portable(self.sensitivity, self.covariance)
 
     @property
     def mu(self) -> float:
-        """How far neighbours may be apart under the noise; what a release costs."""
-        return self.sensitivity.radius(self.covariance).value
+        """The radius of the set under the noise; what a release costs."""
+        return self.proof.mu
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         """What every release promises."""
         return Guarantee.of_budget(
@@ -99,7 +108,9 @@ class GaussianMechanism:
         ----------
         matrix : ndarray, list of lists, pandas or polars DataFrame
             Finite numbers, two axes. float32 stays float32; integers and booleans become float64
-            (integers beyond 2**53 are refused). Labels are kept.
+            (integers beyond 2**53 are refused). Labels are kept. Entries are at most about 2**52
+            times the scale of their noise (2**23 times for float32): beyond that the type has no
+            digits left for the noise.
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
         filter : Filter, optional
@@ -117,23 +128,24 @@ class GaussianMechanism:
         BudgetExceededError
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
+        # All checks come first: what is refused costs neither a key nor a part of a budget.
         labelled = self.checked(matrix)
         if key is not None and not isinstance(key, ReleaseKey):
             raise InvalidParameterError(
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
             )
-        guarantee = self.guarantee
-        chosen = ReleaseKey.generate() if key is None else key
-        # The key pays when it is bound: after the checks that are still to come.
+        if filter is not None and not isinstance(filter, Filter):
+            raise InvalidParameterError(
+                f"filter is a {type(filter).__name__}: pass Filter(budget, neighbouring=...), or "
+                "nothing"
+            )
+        fresh = ReleaseKey.generate() if key is None else key
+        fresh.check_unbound()
         if filter is not None:
-            chosen = PayingKey(chosen, filter, guarantee)
-        noisy = draw(labelled.array, self.covariance, self.sensitivity, guarantee.mu, chosen)
-        return Release(
-            value=labelled.relabel(noisy),
-            sensitivity=self.sensitivity,
-            covariance=self.covariance,
-            guarantee=guarantee,
-            mechanism=type(self).__name__,
+            filter.spend(self.guarantee)
+        noisy = draw(labelled.array, self.proof, fresh)
+        return Release.from_proof(
+            labelled.relabel(noisy), self.proof, self.guarantee, type(self).__name__
         )
 
     def simulate(self, matrix: Any, generator: np.random.Generator) -> SimulatedValue:
@@ -143,6 +155,7 @@ class GaussianMechanism:
         """
         checked_generator(generator)
         array = self.checked(matrix).array
+        # Checked like a release, so that what can be simulated can also be released.
         noise = self.covariance.colour(generator.standard_normal(array.shape))
         return SimulatedValue(
             array=(array + noise).astype(array.dtype, copy=False),
@@ -150,18 +163,25 @@ class GaussianMechanism:
         )
 
     def checked(self, matrix: Any) -> LabelledMatrix:
-        """Read a matrix that the mechanism may release, or say why it may not."""
-        labelled = LabelledMatrix.of(matrix)
-        shape = _shape(labelled.array)
-        self.sensitivity.check_shape(shape)
-        self.covariance.check_shape(shape)
-        if isinstance(self.covariance, SymmetricIsotropic) and not np.array_equal(
+        """Return a matrix that the mechanism may release, or raise with the reason."""
+        labelled = LabelledMatrix.of(matrix, limit=self._limit)
+        # A SymmetricBall weighs mirrored entries as one: another matrix is outside its promise,
+        # whatever the noise.
+        if isinstance(self.sensitivity, SymmetricBall) and not np.array_equal(
             labelled.array, labelled.array.T
         ):
             raise InvalidParameterError(
-                "matrix is not symmetric, but its noise is: pass (A + A.T) / 2, or a FrobeniusBall"
+                "matrix is not symmetric, but a SymmetricBall is about symmetric matrices: pass "
+                "(A + A.T) / 2, or use a FrobeniusBall"
             )
         return labelled
+
+    def _limit(self, array: np.ndarray[Any, Any]) -> Limit:
+        """Return the limit of a matrix's entries, or raise if its shape does not fit."""
+        shape = _shape(array)
+        self.sensitivity.check_shape(shape)
+        self.covariance.check_shape(shape)
+        return largest_entries(self.proof, shape, array.dtype)
 
 
 def _shape(array: np.ndarray[Any, Any]) -> tuple[int, int]:

@@ -30,8 +30,8 @@ class IMGM(GaussianMechanism):
     Notes
     -----
     *Guarantee:* every release is (budget.epsilon, budget.delta)-DP under the set's relation, in
-    exact arithmetic, for the matrix as it stands in memory: the noise scale is rounded up, the
-    bound down, and the noise drawn exactly and rounded onto a grid that does not depend on the
+    exact arithmetic, for the matrix as it is in memory: the noise scale is rounded up, the privacy
+    bound down, and the noise is drawn exactly and rounded onto a grid that does not depend on the
     data. That neighbouring matrices really differ by a member of the set is the caller's promise.
 
     References
@@ -55,6 +55,7 @@ class IMGM(GaussianMechanism):
     def __init__(
         self, sensitivity: SensitivitySet, budget: Budget, covariance: Covariance | None = None
     ) -> None:
+        # Before the best covariance is asked for: it needs a set and a budget.
         check_parts(sensitivity, budget)
         if covariance is not None and not isinstance(covariance, Covariance):
             raise InvalidParameterError(

@@ -1,7 +1,7 @@
-"""What may be released: a matrix of real numbers, and the labels it goes back into.
+"""What may be released: a matrix of real numbers, and the labels that its release gets back.
 
-numpy arrays and nested lists, pandas and polars data frames. Frames are recognised without
-importing their library: whoever passes one has imported it already.
+numpy arrays and nested lists, pandas and polars data frames. Frames are recognised by the name of
+their type, because pandas and polars are not needed otherwise and are slow to import.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import check_cells
+from matrixdp.errors import InvalidParameterError
+from matrixdp.parameters import Limit, check_cells, real_array
 
 __all__ = ["LabelledMatrix", "MatrixFile"]
-
-_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,47 +48,65 @@ class LabelledMatrix:
     relabel: Callable[[NDArray[Any]], Any]
 
     @classmethod
-    def of(cls, matrix: Any) -> "LabelledMatrix":
-        """Read a matrix, or say why it cannot be released.
+    def of(
+        cls, matrix: Any, *, limit: Callable[[NDArray[Any]], Limit] | None = None
+    ) -> "LabelledMatrix":
+        """Read a matrix, or raise with the reason why it cannot be released.
+
+        Parameters
+        ----------
+        matrix : ndarray, list of lists, pandas or polars DataFrame, or MatrixFile
+            What is to be released.
+        limit : callable, optional
+            The limit of its entries by shape and type; see `real_array`.
 
         Raises
         ------
         InvalidParameterError
-            If it is sparse, masked, complex or not numeric, or holds NaN or infinity.
+            If it is sparse, masked, complex or not numeric, or holds NaN, infinity or an entry
+            beyond the limit.
         ShapeError
-            If it is not two-dimensional, or empty.
+            If it does not have two axes, or is empty.
         """
         if sparse.issparse(matrix):
             raise InvalidParameterError(
                 "matrix is sparse, but its release is not: noise goes on the zeros too. Pass "
                 "matrix.toarray() if that is what is meant"
             )
-        library = type(matrix).__module__.partition(".")[0]
-        if library == "pandas" and type(matrix).__name__ == "DataFrame":
-            _refuse_sparse_columns(matrix)
-            for number in range(len(matrix.columns)):  # by number: names may repeat
-                check_cells(matrix.iloc[:, number], "matrix", bools=True)
-            return cls(_checked(matrix.to_numpy()), _into_pandas(matrix))
-        if library == "polars" and type(matrix).__name__ == "DataFrame":
-            _check_polars(matrix)
-            return cls(_checked(matrix.to_numpy()), _into_polars(matrix))
-        if isinstance(matrix, MatrixFile):
-            return cls(_checked(matrix.array), lambda array: replace(matrix, array=array))
-        masked = isinstance(matrix, np.ma.MaskedArray)
-        if masked or not isinstance(matrix, np.ndarray | list | tuple):
-            raise InvalidParameterError(
-                f"matrix is a {type(matrix).__name__}: pass a numpy array, or a pandas or polars "
-                "data frame"
-            )
-        check_cells(matrix, "matrix", bools=True)
-        return cls(_checked(matrix), lambda array: array)
+        numbers, relabel = _without_labels(matrix)
+        array = real_array(numbers, "matrix", axes=2, booleans=True, keep_single=True, limit=limit)
+        return cls(array, relabel)
 
     def __repr__(self) -> str:
         """Show the shape alone."""
         return f"LabelledMatrix(shape={self.array.shape}, dtype={self.array.dtype.name!r})"
 
 
+def _without_labels(matrix: Any) -> tuple[Any, Callable[[NDArray[Any]], Any]]:
+    """Return the numbers of a matrix, and how to put its labels on a result."""
+    library = type(matrix).__module__.partition(".")[0]
+    if library == "pandas" and type(matrix).__name__ == "DataFrame":
+        _refuse_sparse_columns(matrix)
+        # Column by column, before pandas makes one type of all: it rounds integers among floats.
+        for number in range(len(matrix.columns)):  # by number, because names may repeat
+            check_cells(matrix.iloc[:, number], "matrix", bools=True)
+        return matrix.to_numpy(), _into_pandas(matrix)
+    if library == "polars" and type(matrix).__name__ == "DataFrame":
+        _check_polars(matrix)
+        return matrix.to_numpy(), _into_polars(matrix)
+    if isinstance(matrix, MatrixFile):
+        return matrix.array, lambda array: replace(matrix, array=array)
+    masked = isinstance(matrix, np.ma.MaskedArray)
+    if masked or not isinstance(matrix, np.ndarray | list | tuple):
+        raise InvalidParameterError(
+            f"matrix is a {type(matrix).__name__}: pass a numpy array, or a pandas or polars data "
+            "frame"
+        )
+    return matrix, lambda array: array
+
+
 def _into_pandas(frame: Any) -> Callable[[NDArray[Any]], Any]:
+    # Labels and type only: the frame with the private numbers is not kept.
     index, columns, make = frame.index, frame.columns, type(frame)
     return lambda array: make(array, index=index, columns=columns)
 
@@ -100,34 +116,11 @@ def _into_polars(frame: Any) -> Callable[[NDArray[Any]], Any]:
     return lambda array: make(array, schema=names)
 
 
-def _checked(matrix: Any) -> NDArray[Any]:
-    try:
-        array = np.asarray(matrix)
-    except ValueError:
-        raise ShapeError("matrix is ragged: its rows must have one length") from None
-    if array.ndim != 2 or array.size == 0:
-        raise ShapeError(
-            f"matrix has shape {array.shape}: it must have two axes and not be empty; reshape it"
-        )
-    if array.dtype.kind in "iub":
-        check_cells(array, "matrix", bools=True)
-        array = array.astype(np.float64)
-    if array.dtype.newbyteorder("=") not in _FLOATS:
-        raise InvalidParameterError(
-            f"matrix has dtype {array.dtype}: convert it to float64 or float32"
-        )
-    array = np.asarray(array, dtype=array.dtype.newbyteorder("="))
-    if not np.isfinite(array).all():
-        raise InvalidParameterError(
-            "matrix holds NaN or infinity: fill or clip it by a rule that does not depend on data"
-        )
-    return array
-
-
 def _check_polars(frame: Any) -> None:
-    """Refuse columns that are no numbers, which would be made some, and wide integers."""
+    """Raise if a column holds no numbers, which polars would turn into some, or wide integers."""
     for name, kind in frame.schema.items():
         text = str(kind)
+        # to_numpy would turn dates and decimals into floats, and 128-bit integers are rounded.
         if not (kind.is_integer() or kind.is_float() or text == "Boolean") or "128" in text:
             raise InvalidParameterError(
                 f"matrix has a column of type {text}: cast it to Float64 (the column numbered "

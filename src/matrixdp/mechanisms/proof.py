@@ -1,26 +1,157 @@
-"""Whether noise gives the guarantee that is claimed for it."""
+"""Which mu the noise of a covariance gives to a sensitivity set, proven once and passed on."""
 
-import numpy as np
+from dataclasses import dataclass
 
-from matrixdp.covariance import Covariance, Kronecker, OneSided
+from matrixdp.covariance import Covariance, Directional
 from matrixdp.errors import InvalidParameterError
+from matrixdp.parameters import positive_number
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import FrobeniusBall, SensitivitySet
 
-__all__ = ["check_proven"]
+__all__ = ["NoiseProof", "check_proven"]
 
 
-def check_proven(guarantee: Guarantee, sensitivity: SensitivitySet, covariance: Covariance) -> None:
-    """Refuse a guarantee that noise of a covariance does not give to a sensitivity set.
+@dataclass(frozen=True, eq=False, init=False)
+class NoiseProof:
+    """Noise, and the mu that it is proven to give a sensitivity set; proven when it is made.
+
+    A mechanism makes one, and all of its releases hold the same.
+
+    Parameters
+    ----------
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box
+        What one record can change.
+    covariance : Covariance
+        Of the noise.
+    floor : float, optional
+        The scale of the i.i.d. noise within directional noise on a `FrobeniusBall`, which alone
+        carries the promise. By default the largest that is proven here.
+
+    Attributes
+    ----------
+    mu : float
+        Never below the radius of the set under the covariance.
+    floor : float or None
+        None for independent entries, and for noise that cannot be drawn.
 
     Raises
     ------
     InvalidParameterError
-        If the set's radius under the covariance exceeds the guarantee's mu, if the two speak of
-        other neighbours, or if the guarantee is one for groups.
+        If the covariance is not proven to contain the floor, or there can be none.
+
+    Notes
+    -----
+    *Guarantee:* noise that contains i.i.d. noise of scale ``floor`` gives a ball the mu
+    ``bound / floor``, computed in exact rationals and rounded up. What the directions are beyond
+    that does not matter. That the covariance contains the floor is proven in float arithmetic with
+    bounds of its rounding (`Directional.smallest_singular_value`).
     """
+
+    sensitivity: SensitivitySet
+    covariance: Covariance
+    floor: float | None
+    mu: float
+
+    def __init__(
+        self, sensitivity: SensitivitySet, covariance: Covariance, floor: float | None = None
+    ) -> None:
+        _check_kinds(sensitivity, covariance)
+        if isinstance(covariance, Directional) and isinstance(sensitivity, FrobeniusBall):
+            # On the ball the floor alone decides, in exact arithmetic.
+            floor = _proven_floor(covariance, floor)
+            mu = quotient_up(sensitivity.bound, floor)
+        elif floor is None:
+            # Independent entries are drawn exactly, and the set proves its radius. Directional
+            # noise off the ball has a radius too, but is never drawn.
+            mu = sensitivity.radius(covariance).value
+        else:
+            raise InvalidParameterError(
+                f"floor={floor!r} is given, but {type(covariance).__name__} noise on a "
+                f"{type(sensitivity).__name__} has no floor: leave it out"
+            )
+        object.__setattr__(self, "sensitivity", sensitivity)
+        object.__setattr__(self, "covariance", covariance)
+        object.__setattr__(self, "floor", floor)
+        object.__setattr__(self, "mu", mu)
+
+    @classmethod
+    def portable(cls, sensitivity: SensitivitySet, covariance: Covariance) -> "NoiseProof":
+        """Return a proof that other machines can repeat: with a floor that leaves a margin."""
+        if isinstance(covariance, Directional) and isinstance(sensitivity, FrobeniusBall):
+            return cls(sensitivity, covariance, covariance.floor)
+        return cls(sensitivity, covariance)
+
+    @property
+    def can_be_drawn(self) -> bool:
+        """Whether there is exact noise of this covariance: independent entries, or a floor."""
+        return self.floor is not None or not isinstance(self.covariance, Directional)
+
+    def check_claim(self, guarantee: Guarantee) -> None:
+        """Raise unless the noise gives what a guarantee claims."""
+        self._check_relation(guarantee)
+        if not self.mu <= guarantee.mu:
+            raise InvalidParameterError(
+                f"guarantee claims mu={guarantee.mu!r}, but the noise gives mu={self.mu!r}"
+            )
+
+    def restated(self, guarantee: Guarantee) -> Guarantee:
+        """Return a claimed guarantee if it is proven, else what is proven at the same delta.
+
+        For statements of releases made before floors were stated: they rest on what the machine
+        that made them could prove, which may be more than this one can.
+        """
+        self._check_relation(guarantee)
+        if self.mu <= guarantee.mu:
+            return guarantee
+        return Guarantee.of_mu(
+            self.mu, delta=guarantee.delta, neighbouring=self.sensitivity.neighbouring
+        )
+
+    def _check_relation(self, guarantee: Guarantee) -> None:
+        if guarantee.records != 1:
+            raise InvalidParameterError(
+                f"guarantee is for groups of records={guarantee.records}: a release promises for "
+                "one record; use for_group on its guarantee"
+            )
+        if guarantee.neighbouring != self.sensitivity.neighbouring:
+            raise InvalidParameterError(
+                f"guarantee claims neighbouring={guarantee.neighbouring!r}, but the sensitivity is "
+                f"for {self.sensitivity.neighbouring!r}"
+            )
+
+
+def check_proven(
+    guarantee: Guarantee,
+    sensitivity: SensitivitySet,
+    covariance: Covariance,
+    floor: float | None = None,
+) -> NoiseProof:
+    """Return the proof of a claimed guarantee, or raise if the noise does not give it.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the set's radius under the covariance exceeds the guarantee's mu, if there is no such
+        floor, if the neighbouring relations differ, or if the guarantee is one for groups.
+    """
+    if not isinstance(guarantee, Guarantee):
+        raise InvalidParameterError(
+            f"guarantee is a {type(guarantee).__name__}: take it from a mechanism"
+        )
+    proof = NoiseProof(sensitivity, covariance, floor)
+    # The noise would give that mu, but this library cannot have drawn it.
+    if not proof.can_be_drawn:
+        raise InvalidParameterError(
+            f"a {type(covariance).__name__} covariance is never drawn for a "
+            f"{type(sensitivity).__name__}"
+        )
+    proof.check_claim(guarantee)
+    return proof
+
+
+def _check_kinds(sensitivity: object, covariance: object) -> None:
     for name, part, kind in (
-        ("guarantee", guarantee, Guarantee),
         ("sensitivity", sensitivity, SensitivitySet),
         ("covariance", covariance, Covariance),
     ):
@@ -28,38 +159,18 @@ def check_proven(guarantee: Guarantee, sensitivity: SensitivitySet, covariance: 
             raise InvalidParameterError(
                 f"{name} is a {type(part).__name__}: take it from a mechanism"
             )
-    if guarantee.records != 1:
-        raise InvalidParameterError(
-            f"guarantee speaks of records={guarantee.records}: a release promises for one record; "
-            "use guarantee.for_group on its guarantee"
-        )
-    if guarantee.neighbouring != sensitivity.neighbouring:
-        raise InvalidParameterError(
-            f"guarantee claims neighbouring={guarantee.neighbouring!r}, but the sensitivity is for "
-            f"{sensitivity.neighbouring!r}"
-        )
-    if isinstance(covariance, Kronecker | OneSided) and not isinstance(sensitivity, FrobeniusBall):
-        raise InvalidParameterError(
-            f"a {type(covariance).__name__} covariance is never drawn for a "
-            f"{type(sensitivity).__name__}"
-        )
-    radius = _least_radius(sensitivity, covariance)
-    if not radius <= guarantee.mu:
-        raise InvalidParameterError(
-            f"guarantee claims mu={guarantee.mu!r}, but the noise gives mu={radius!r}"
-        )
 
 
-def _least_radius(sensitivity: SensitivitySet, covariance: Covariance) -> float:
-    """Return the radius; for directional noise the smallest that any machine may have proven.
-
-    Directional noise contains an exact floor of scale ``bound / mu`` that alone carries the
-    promise, so that nothing rests on the eigenvalues here. Their proven bounds differ in the last
-    digits between libraries and processors, by no more than what is left unproven.
-    """
-    radius = sensitivity.radius(covariance).value
-    if not isinstance(covariance, Kronecker | OneSided):
-        return radius
-    estimate = float(np.min(covariance.eigenbasis_scales))
-    unproven = max(estimate - covariance.smallest_singular_value, 0.0)
-    return radius * covariance.smallest_singular_value / (estimate + unproven)
+def _proven_floor(covariance: Directional, floor: float | None) -> float:
+    """Return a floor that the covariance is proven to contain; by default the largest such."""
+    proven = covariance.smallest_singular_value
+    if floor is None:
+        return proven
+    # Compared with what is proven here, never with an estimate, which may be above the truth.
+    stated = positive_number(floor, "floor")
+    if not stated <= proven:
+        raise InvalidParameterError(
+            f"floor={stated!r} is not proven: the covariance contains i.i.d. noise of scale "
+            f"{proven!r}, as far as float64 can prove; state at most that"
+        )
+    return stated

@@ -11,7 +11,7 @@ from scipy import special
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.mechanisms.proof import check_proven
+from matrixdp.mechanisms.proof import NoiseProof, check_proven
 from matrixdp.noise import SimulatedValue
 from matrixdp.parameters import real_number
 from matrixdp.privacy.guarantee import Guarantee
@@ -27,12 +27,12 @@ class ConfidenceBounds(NamedTuple):
     upper: NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Release:
     """A noisy matrix, public from now on; it holds nothing of the input.
 
-    Made by a mechanism's ``release``. One whose covariance does not prove its guarantee cannot
-    exist; that the value really got that noise is what the mechanism vouches for.
+    Made by a mechanism's ``release``. A release whose covariance does not prove its guarantee
+    cannot exist. That the value really has that noise is up to the mechanism.
 
     Attributes
     ----------
@@ -46,27 +46,65 @@ class Release:
         What is promised.
     mechanism : str
         Which mechanism made it.
+    floor : float or None
+        The scale of the exact i.i.d. noise within directional noise that the guarantee rests on;
+        None for independent entries.
     """
 
     value: Any
-    sensitivity: SensitivitySet
-    covariance: Covariance
+    proof: NoiseProof
     guarantee: Guarantee
     mechanism: str
 
-    def __post_init__(self) -> None:
-        """Refuse simulated noise, and a guarantee that the noise does not give."""
-        if isinstance(self.value, SimulatedValue):
-            raise InvalidParameterError(
-                "value is simulated: its noise protects nothing, so it is no release; use the "
-                "mechanism's release()"
-            )
-        shape = np.shape(self.value)
-        if len(shape) != 2:
-            raise ShapeError(f"value has shape {shape}: a release is a matrix")
-        check_proven(self.guarantee, self.sensitivity, self.covariance)
-        for part in (self.sensitivity, self.covariance):
-            part.check_shape((shape[0], shape[1]))
+    def __init__(
+        self,
+        *,
+        value: Any,
+        sensitivity: SensitivitySet,
+        covariance: Covariance,
+        guarantee: Guarantee,
+        mechanism: str,
+        floor: float | None = None,
+    ) -> None:
+        """Prove the guarantee, and raise if the noise does not give it."""
+        shape = _checked_shape(value)
+        proof = check_proven(guarantee, sensitivity, covariance, floor)
+        for part in (sensitivity, covariance):
+            part.check_shape(shape)
+        self._set(value, proof, guarantee, mechanism)
+
+    @classmethod
+    def from_proof(
+        cls, value: Any, proof: NoiseProof, guarantee: Guarantee, mechanism: str
+    ) -> "Release":
+        """Return the release of a mechanism that has proven its noise and checked the shape."""
+        _checked_shape(value)
+        # Two numbers are compared; the proof itself is not repeated.
+        proof.check_claim(guarantee)
+        release = cls.__new__(cls)
+        release._set(value, proof, guarantee, mechanism)  # noqa: SLF001 - of its own class
+        return release
+
+    def _set(self, value: Any, proof: NoiseProof, guarantee: Guarantee, mechanism: str) -> None:
+        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "proof", proof)
+        object.__setattr__(self, "guarantee", guarantee)
+        object.__setattr__(self, "mechanism", mechanism)
+
+    @property
+    def sensitivity(self) -> SensitivitySet:
+        """What one record could change."""
+        return self.proof.sensitivity
+
+    @property
+    def covariance(self) -> Covariance:
+        """The covariance of the noise."""
+        return self.proof.covariance
+
+    @property
+    def floor(self) -> float | None:
+        """The scale of the i.i.d. noise that the guarantee of directional noise rests on."""
+        return self.proof.floor
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -92,15 +130,16 @@ class Release:
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard deviation of every entry's noise, before the number was rounded."""
+        # Rounding onto the grid adds less than 1e-13 of the variance, which is left out.
         return self.covariance.entry_scales(self.shape)
 
     def confidence_bounds(self, confidence: float = 0.95) -> ConfidenceBounds:
         """Return bounds that hold for all entries of the true matrix at once.
 
-        Each entry's half-width is its standard error times ``Phi^-1((1 + confidence^(1/mn)) / 2)``,
-        by Šidák's inequality (1967) for a joint confidence of at least the one asked for, whatever
-        the correlations of Gaussian noise, plus a unit in the last place of the released number,
-        which was rounded: little for float64, but not for large float32 numbers.
+        Each entry's half-width is its standard error times ``Phi^-1((1 + confidence^(1/mn)) / 2)``.
+        By Šidák's inequality (1967) the joint confidence is then at least the one asked for,
+        whatever the correlations of Gaussian noise. One unit in the last place of the released
+        number is added for its rounding, which matters for large float32 numbers.
 
         Parameters
         ----------
@@ -111,10 +150,12 @@ class Release:
         if not 0.0 < level < 1.0:
             raise InvalidParameterError(f"confidence={level!r} must be above 0 and below 1")
         entries = math.prod(self.shape)
+        # 1 - confidence^(1/mn) by expm1: for many entries the power is too close to 1 to subtract.
         tail = -0.5 * math.expm1(math.log(level) / entries)
+        # In the type of the release: the unit in the last place of float32 is what counts there.
         released = np.asarray(self.value)
         rounding = np.spacing(np.abs(released)).astype(np.float64)
-        # The noise's grid has steps of at most 2**-20 scales.
+        # The noise's grid has steps of at most 2**-20 scales, in units of which widths are given.
         widths = float(-special.ndtri(tail)) + 2.0**-20
         half_width = widths * self.standard_errors() + rounding
         centre = released.astype(np.float64)
@@ -137,19 +178,20 @@ class Release:
         StorageError
             If the disk is full; no target is made.
         """
+        # Late, because files are above mechanisms: only these three methods look up there.
         from matrixdp.files.releases import save_release  # noqa: PLC0415
 
         save_release(self, path, force=force)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Release":
-        """Read a saved release, and verify it on the way; the value comes back as an array.
+        """Read a saved release and verify it; the value comes back as an array.
 
         Raises
         ------
         FileFormatError
-            If the statement is missing or foreign, does not prove its guarantee, or speaks of
-            another file than the one that lies there.
+            If the statement is missing or foreign, does not prove its guarantee, or belongs to
+            another file.
         """
         from matrixdp.files.releases import load_release  # noqa: PLC0415
 
@@ -168,3 +210,16 @@ class Release:
     def __repr__(self) -> str:
         """Say what it is and what it promises."""
         return f"Release(shape={self.shape}, mechanism={self.mechanism!r}: {self.guarantee})"
+
+
+def _checked_shape(value: Any) -> tuple[int, int]:
+    """Return the shape of a matrix that may be a release; simulated noise may not."""
+    if isinstance(value, SimulatedValue):
+        raise InvalidParameterError(
+            "value is simulated: its noise protects nothing, so it is not a release; use the "
+            "mechanism's release()"
+        )
+    shape = np.shape(value)
+    if len(shape) != 2:
+        raise ShapeError(f"value has shape {shape}: a release is a matrix")
+    return (shape[0], shape[1])

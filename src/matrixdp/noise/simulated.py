@@ -1,8 +1,8 @@
 """Seeded, fast noise for experiments and tests. It protects nothing.
 
-numpy's generators are neither secret nor safe in floating point. What comes out is a
-``SimulatedValue``: not an array and not convertible to one by accident, so that nothing that asks
-for an array, such as a release, can be built from it.
+numpy's generators are neither secret nor safe in floating point. The result is a
+``SimulatedValue``. It is not an array, and cannot be converted to one by accident, so that nothing
+that expects an array, such as a release, can be made from it.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.noise.arrays import checked_value
-from matrixdp.noise.scales import checked_scale
+from matrixdp.noise.application.checks import checked_value
+from matrixdp.noise.specification.scales import checked_scale
 
 __all__ = ["SimulatedValue", "checked_generator", "simulate_noise", "simulation_generator"]
 
@@ -38,7 +38,8 @@ class SimulatedValue:
         return f"SimulatedValue(shape={self.array.shape}, dtype={self.array.dtype.name!r})"
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse to pass for an array."""
+        """Raise: a simulated value is not an array."""
+        # numpy calls this whenever it is given the object, also from within other libraries.
         raise InvalidParameterError(
             "simulated noise is not a release; for an experiment take the attribute .array, for a "
             "release use exact noise"
@@ -53,13 +54,14 @@ def simulation_generator(seed: Any) -> np.random.Generator:
     >>> simulation_generator(7).integers(100)
     np.int64(94)
     """
+    # None would be a seed for numpy too, and a different experiment every time.
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not seed >= 0:
         raise InvalidParameterError(f"seed={seed!r} must be a whole number of at least 0")
     return np.random.default_rng(seed)
 
 
 def checked_generator(generator: object) -> np.random.Generator:
-    """Return the generator of a simulation, or refuse what is none."""
+    """Return the generator of a simulation, or raise if it is not one."""
     if not isinstance(generator, np.random.Generator):
         raise InvalidParameterError(
             f"generator must be a numpy Generator, got {type(generator).__name__}; make one with "
@@ -95,5 +97,6 @@ def simulate_noise(
     checked_generator(generator)
     array = checked_value(value)
     scales = checked_scale(scale, array.shape, array.dtype)
+    # Drawn in float64 and then rounded, so that float32 values get the same noise.
     noisy = generator.standard_normal(array.shape) * scales + array
     return SimulatedValue(array=noisy.astype(array.dtype, copy=False), scale=scales)

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import check_cells, members_of, positive_integer
+from matrixdp.parameters import members_of, positive_integer, whole_numbers
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = ["histogram"]
@@ -51,7 +50,7 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
         raise InvalidParameterError(
             f"dimensions={sizes} must have from 1 to {LARGEST_HISTOGRAM} cells: merge cells"
         )
-    array = _whole_numbers(records)
+    array = whole_numbers(records, "records")
     if array.ndim == 1 and len(sizes) == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] != len(sizes):
@@ -69,18 +68,3 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
             )
     flat = np.ravel_multi_index(tuple(columns), sizes)
     return np.bincount(flat, minlength=int(np.prod(sizes))).reshape(sizes).astype(np.int64)
-
-
-def _whole_numbers(records: ArrayLike) -> NDArray[Any]:
-    """Return the records as an array of integers, in which nothing was hidden or converted."""
-    check_cells(records, "records")
-    try:
-        array = np.asarray(records)
-    except ValueError:
-        raise ShapeError("records is ragged: pass rows of one length") from None
-    # numpy takes an empty list for floats
-    if array.dtype.kind not in ("iu" if array.size else "iuf"):
-        raise InvalidParameterError(
-            f"records has dtype {array.dtype}: number the cells of every attribute from 0"
-        )
-    return array

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from matrixdp.covariance import (
     Covariance,
     Diagonal,
+    Directional,
     Isotropic,
     Kronecker,
     OneSided,
@@ -22,11 +23,10 @@ from matrixdp.covariance import (
 )
 from matrixdp.covariance.linear_map import noise_factor
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import positive_number
+from matrixdp.parameters import positive_number, positive_vector
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.rounding import inflated, quotient_up, ratio_up
-from matrixdp.spectra import positive_vector
 
 __all__ = ["Box", "FrobeniusBall", "Radius", "RowBounds", "SensitivitySet", "SymmetricBall"]
 
@@ -38,15 +38,15 @@ Shape = tuple[int, int]
 class Radius:
     """The largest whitened norm of a set's members under a covariance.
 
-    ``value`` is never below it. ``exact`` says that it is attained, up to rounding; otherwise it is
-    a proven upper bound that may be larger.
+    ``value`` is never below it. If ``exact``, some member attains it, up to rounding; otherwise it
+    is a proven upper bound that may be larger.
     """
 
     value: float
     exact: bool
 
     def __post_init__(self) -> None:
-        """Refuse a radius that no float can express."""
+        """Raise if no float can express the radius."""
         if not 0.0 < self.value < math.inf:
             raise InvalidParameterError(
                 "covariance is so small against the set that the radius is beyond the range of a "
@@ -85,17 +85,23 @@ class FrobeniusBall:
     neighbouring: Neighbouring
 
     def __post_init__(self) -> None:
-        """Refuse a bound that is not positive and an unknown relation."""
+        """Raise unless the bound is positive and the relation known."""
         _check_ball(self)
 
     def check_shape(self, shape: Shape) -> None:
         """Accept every shape."""
 
     def radius(self, covariance: Covariance) -> Radius:
-        """Return ``bound / sigma_min``, exactly attained by the weakest direction (Theorem 2)."""
+        """Return ``bound / sigma_min``, exactly attained by the weakest direction (Theorem 2).
+
+        Directional noise counts with its `floor`, which any machine can prove.
+        """
         _refuse_mirrored(covariance)
-        value = quotient_up(self.bound, covariance.smallest_singular_value)
-        return Radius(value, exact=_resolved(covariance))
+        if isinstance(covariance, Directional):
+            weakest = covariance.floor
+            exact = _agree(weakest, covariance.estimated_floor)
+            return Radius(quotient_up(self.bound, weakest), exact=exact)
+        return Radius(quotient_up(self.bound, covariance.smallest_singular_value), exact=True)
 
     def best_covariance(self, budget: Budget) -> Isotropic:
         """Return i.i.d. noise of scale ``bound / mu`` (Algorithm 1)."""
@@ -117,21 +123,23 @@ class SymmetricBall:
     neighbouring: Neighbouring
 
     def __post_init__(self) -> None:
-        """Refuse a bound that is not positive and an unknown relation."""
+        """Raise unless the bound is positive and the relation known."""
         _check_ball(self)
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse what is not square."""
+        """Raise unless the shape is square."""
         if shape[0] != shape[1]:
             raise ShapeError(f"a SymmetricBall does not describe a matrix of shape {shape}")
 
     def radius(self, covariance: Covariance) -> Radius:
-        """Return the radius: for independent entries, a pair is weighed by its mean precision."""
+        """Return the radius; with independent entries a pair counts with its mean precision."""
         _check_known(covariance)
         match covariance:
             case SymmetricIsotropic() | Isotropic():
                 return Radius(quotient_up(self.bound, covariance.scale), exact=True)
             case Diagonal():
+                # A member with entries x and x at (i, j) and (j, i) has the squared norm 2 x^2, and
+                # whitened (1/s_ij^2 + 1/s_ji^2) x^2: its weight is the mean of the precisions.
                 size = max(covariance.scales.shape)
                 smallest = covariance.smallest_singular_value
                 squares = np.square(smallest / covariance.entry_scales((size, size)))
@@ -184,7 +192,7 @@ class RowBounds:
         object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse another number of rows."""
+        """Raise unless there is one bound for each row."""
         if shape[0] != len(self.bounds):
             raise ShapeError(
                 f"bounds has {len(self.bounds)} rows and the matrix has shape {shape}: give one "
@@ -198,11 +206,14 @@ class RowBounds:
             case Isotropic():
                 return Radius(quotient_up(float(self.bounds.max()), covariance.scale), exact=True)
             case Diagonal():
+                # A row may change along any direction, so its weakest entry counts.
                 _check_sides(covariance.scales.shape[0], len(self.bounds), "rows")
                 weakest = covariance.scales.min(axis=1)
                 return Radius(inflated(float(np.max(self.bounds / weakest)), 4), exact=True)
             case Kronecker():
                 _check_sides(len(covariance.row_covariance), len(self.bounds), "rows", full=True)
+                # With the inverse at the lower and the upper end of its enclosure: if both agree,
+                # the radius is exact.
                 least, most = (
                     self._whitened(np.diagonal(covariance.row_inverse.matrix) + error, smallest)
                     for error, smallest in (
@@ -216,7 +227,7 @@ class RowBounds:
         raise _unknown(covariance)
 
     def _whitened(self, precisions: FloatArray, smallest: float) -> float:
-        """Return ``max_i bounds[i] sqrt(precisions[i] / smallest)``, raised by its rounding."""
+        """Return ``max_i bounds[i] sqrt(precisions[i] / smallest)``, with its rounding added."""
         size, relative = _normalised(self.bounds)
         precision, shares = _normalised(np.maximum(precisions, 0.0))
         if not precision > 0.0:
@@ -232,7 +243,7 @@ class RowBounds:
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """One row changes, whichever it is: its entry j by at most ``bounds[j]`` either way.
+    """One row changes, any one: its entry j by at most ``bounds[j]`` either way.
 
     Parameters
     ----------
@@ -274,7 +285,7 @@ class Box:
         object.__setattr__(self, "weights", weighing)
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse another number of columns."""
+        """Raise unless there is one bound for each column."""
         if shape[1] != len(self.bounds):
             raise ShapeError(
                 f"bounds has {len(self.bounds)} columns and the matrix has shape {shape}: give one "
@@ -297,6 +308,7 @@ class Box:
                 return Radius(inflated(value, size + 16), exact=True)
             case Diagonal():
                 _check_sides(covariance.scales.shape[1], size, "columns")
+                # Whichever row changes, all of its entries may be at their bounds at once.
                 largest, relative = _normalised(self.bounds / covariance.scales)
                 corners = np.sum(np.square(relative), axis=1)
                 value = largest * math.sqrt(float(np.max(corners)))
@@ -311,6 +323,7 @@ class Box:
                     )
                     for sign in (-1.0, 1.0)
                 )
+                # For a diagonal inverse the bound c^T |P| c is attained by the corner itself.
                 diagonal = bool(np.count_nonzero(covariance.column_covariance) == size)
                 return Radius(most, exact=diagonal and _agree(least, most))
             case OneSided():
@@ -318,16 +331,18 @@ class Box:
         raise _unknown(covariance)
 
     def _whitened(self, row_precision: float, precisions: FloatArray) -> float:
-        """Return ``sqrt(row_precision c^T P c)`` for the corner c, raised by its rounding."""
+        """Return ``sqrt(row_precision c^T P c)`` for the corner c, with its rounding added."""
         largest, relative = _normalised(self.bounds)
         corner = float(relative @ np.maximum(precisions, 0.0) @ relative)
         if not (corner > 0.0 and row_precision > 0.0):
             return 0.0
+        # Two sums of as many terms as columns, and a few products: 2 n + 64 roundings at most.
         value = ratio_up([largest, math.sqrt(row_precision), math.sqrt(corner)], 1.0)
         return inflated(value, 2 * len(relative) + 64)
 
     def best_covariance(self, budget: Budget) -> Diagonal:
         """Return the column scales of least weighted variance."""
+        # The shape of the optimum; `rescaled_for` finds the common factor.
         scales = np.sqrt(self.bounds / np.sqrt(self.weights))
         return Diagonal(scales[None, :]).rescaled_for(self, budget)
 
@@ -340,25 +355,25 @@ def _normalised(values: FloatArray) -> tuple[float, FloatArray]:
     """Return the largest value and all values over it, whose squares cannot over- or underflow."""
     largest = float(np.max(values))
     if not largest > 0.0:
-        return 0.0, np.zeros_like(values)  # underflowed: `inflated` bounds what is left
+        return 0.0, np.zeros_like(values)  # underflow, which `inflated` accounts for
     return largest, values / largest
 
 
 def _resolved(covariance: Covariance) -> bool:
     """Return whether float64 proves the weakest direction to 1e-6, as it mostly does."""
-    if not isinstance(covariance, Kronecker | OneSided):
+    if not isinstance(covariance, Directional):
         return True
-    estimate = float(np.min(covariance.eigenbasis_scales))
-    return _agree(covariance.smallest_singular_value, estimate)
+    return _agree(covariance.smallest_singular_value, covariance.estimated_floor)
 
 
 def _agree(least: float, most: float) -> bool:
     """Return whether two bounds of a number agree to 1e-6, which is what *exact* promises."""
-    return most <= least * (1.0 + 1e-6)
+    return most <= least * (1.0 + 1e-6)  # far above rounding, far below what a user can see
 
 
 def _within_a_ball(members: "RowBounds | Box", covariance: OneSided) -> Radius:
     """Return the radius of the smallest Frobenius ball around a set: a bound of the set's own."""
+    # Coarse, but such noise off the ball is only ever compared, never drawn.
     norm = members.radius(Isotropic(1.0)).value
     return Radius(quotient_up(norm, covariance.smallest_singular_value), exact=False)
 
@@ -369,7 +384,7 @@ def _check_ball(ball: FrobeniusBall | SymmetricBall) -> None:
 
 
 def _check_sides(have: int, want: int, side: str, *, full: bool = False) -> None:
-    if have != want and (full or have != 1):
+    if have != want and (full or have != 1):  # one scale for all broadcasts, a full matrix does not
         raise ShapeError(f"a covariance of {have} {side} does not fit bounds for {want} {side}")
 
 

@@ -1,7 +1,7 @@
-r"""Theorems 1, 2 and 3 of the IMGM paper, to call on one's own row and column covariance.
+r"""Theorems 1, 2 and 3 of the IMGM paper, for row and column covariances of one's own.
 
-``sigma_i`` are singular values in descending order, ``U_k U_k^T = Sigma_k``, B the privacy bound.
-All answers are on the private side: "yes" is proven in exact arithmetic.
+``sigma_i`` are singular values in descending order, ``U_k U_k^T = Sigma_k``, B is the privacy
+bound. All answers are on the private side: "yes" is proven in exact arithmetic.
 """
 
 import math
@@ -13,17 +13,17 @@ from numpy.typing import ArrayLike
 
 from matrixdp.covariance import Kronecker
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import positive_integer, positive_number
+from matrixdp.parameters import checked_matrix, positive_integer, positive_number
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.rounding import inflated, quotient_up, sqrt_down
-from matrixdp.spectra import checked_matrix, singular_value_upper_bounds
+from matrixdp.spectra import singular_value_upper_bounds
 
 __all__ = ["Verdict", "protects_ball", "protects_difference", "protects_repeated"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a theorem says of a covariance and a budget.
+    """Whether a theorem proves that a covariance keeps a budget.
 
     ``mu`` is the whitened norm that the theorem proves, ``allowed`` the one that the budget
     allows; the release is within the budget if ``holds``. ``shortfall`` is the factor by which the
@@ -45,7 +45,7 @@ class Verdict:
 
 
 def protects_difference(difference: ArrayLike, covariance: Kronecker, budget: Budget) -> Verdict:
-    r"""Judge one known difference: a pair is protected if its whitened norm is at most B.
+    r"""Test one known difference: a pair is protected if its whitened norm is at most B.
 
     The norm is bounded by ``sqrt(sum_i sigma_i^2(D) / (sigma_(m-i+1)^2(U1) sigma_(n-i+1)^2(U2)))``,
     which pairs the largest change with the weakest noise (by Horn's inequality for the singular
@@ -73,13 +73,14 @@ def protects_difference(difference: ArrayLike, covariance: Kronecker, budget: Bu
     check_budget(budget)
     matrix = checked_matrix(difference, "difference")
     covariance.check_shape((matrix.shape[0], matrix.shape[1]))
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow raises below
         values = singular_value_upper_bounds(matrix)
     rank = len(values)
     # Ascending eigenvalues are sigma_m^2, sigma_(m-1)^2, ...: the pairing of the theorem.
     weakest = np.sqrt(covariance.row_eigenvalues[:rank]) * np.sqrt(
         covariance.column_eigenvalues[:rank]
     )
+    # The largest ratio is taken out before squaring, which could over- or underflow.
     ratios = values / weakest
     largest = float(np.max(ratios))
     if not largest < math.inf:
@@ -87,6 +88,7 @@ def protects_difference(difference: ArrayLike, covariance: Kronecker, budget: Bu
             "difference is so large against the covariance that its whitened norm is beyond the "
             "range of a float: rescale them"
         )
+    # Ratios may underflow to 0 for a difference that is not zero: that is bounded by `inflated`.
     if largest == 0.0 and not matrix.any():
         return Verdict(0.0, budget.mu)
     scaled = ratios / largest if largest > 0.0 else np.zeros(1)
@@ -95,7 +97,7 @@ def protects_difference(difference: ArrayLike, covariance: Kronecker, budget: Bu
 
 
 def protects_ball(covariance: Kronecker, sensitivity: float, budget: Budget) -> Verdict:
-    """Judge a covariance on the whole Frobenius ball: ``sigma_min(U1) sigma_min(U2) >= s2 / B``.
+    """Test a covariance on the whole Frobenius ball: ``sigma_min(U1) sigma_min(U2) >= s2 / B``.
 
     Necessary and sufficient where every difference of norm at most the sensitivity can occur.
 
@@ -114,7 +116,7 @@ def protects_ball(covariance: Kronecker, sensitivity: float, budget: Budget) -> 
 def protects_repeated(
     covariance: Kronecker, sensitivity: float, budget: Budget, *, releases: int
 ) -> Verdict:
-    """Judge a covariance used in T releases: ``sigma_min(U1) sigma_min(U2) >= s2 sqrt(T) / B``.
+    """Test a covariance for T releases: ``sigma_min(U1) sigma_min(U2) >= s2 sqrt(T) / B``.
 
     Examples
     --------
@@ -130,6 +132,7 @@ def protects_repeated(
     check_budget(budget)
     sensitivity = positive_number(sensitivity, "sensitivity")
     count = positive_integer(releases, "releases")
+    # Each release may cost a T-th of the budget's mu squared, as an exact rational.
     allowed = sqrt_down(budget.mu_squared / Fraction(count))
     return Verdict(quotient_up(sensitivity, covariance.smallest_singular_value), allowed)
 
@@ -137,6 +140,6 @@ def protects_repeated(
 def _check_kronecker(covariance: object) -> None:
     if not isinstance(covariance, Kronecker):
         raise InvalidParameterError(
-            f"covariance is a {type(covariance).__name__}: the theorems are about Kronecker; a "
-            "sensitivity set judges the others"
+            f"covariance is a {type(covariance).__name__}: the theorems are about Kronecker; use "
+            "the radius of a sensitivity set for the others"
         )

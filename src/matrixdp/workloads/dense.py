@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.parameters import checked_matrix
 from matrixdp.rounding import UNIT_ROUNDOFF
-from matrixdp.spectra import checked_matrix
 from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray
 
 __all__ = ["Dense"]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import checked_matrix
 from matrixdp.rounding import UNIT_ROUNDOFF
-from matrixdp.spectra import checked_matrix
 from matrixdp.workloads import accuracy
 from matrixdp.workloads.operator import FloatArray, Workload, along_axes
 from matrixdp.workloads.strategies.blocks import measured_blocks

@@ -22,11 +22,12 @@ class Block:
     scales : NDArray[np.float64]
         One scale for all (length 1), or one each.
     noisy : NDArray[np.float64]
-        Written: the noisy values, each at once and finished; left alone where undecided.
+        Written: the noisy values, each at once and finished; untouched where undecided.
     undecided : NDArray[np.bool_]
         Written: which elements must go to the exact path.
     """
 
+    # float64 also for float32 releases: values convert exactly, results are rounded when written.
     values: NDArray[np.float64]
     words: NDArray[np.uint64]
     scales: NDArray[np.float64]
@@ -38,8 +39,8 @@ class Kernel(Protocol):
     """The fast path over one block.
 
     Every implementation gives the same bits: a decided element is correctly rounded, and the others
-    are left to the exact path. Which elements are undecided may differ. A kernel owns work space
-    and serves one thread.
+    are left to the exact path. Which elements are undecided may differ. A kernel may own work
+    space, and then serves one thread only.
     """
 
     @property

@@ -22,14 +22,17 @@ from collections.abc import Callable
 from math import frexp, ldexp
 from statistics import NormalDist
 
-from matrixdp.noise.normal_tail import tail_bounds
-from matrixdp.noise.table import UNIFORM_BITS
+from matrixdp.noise.specification.normal_tail import tail_bounds
+from matrixdp.noise.specification.table import UNIFORM_BITS
 
 __all__ = ["LazyUniform", "exact_element", "grid_exponent", "grid_index"]
 
 _WORD_BITS = 64
+# Bits by which the tail is known better than the uniform: a comparison is then undecided with a
+# probability of about 2**-bits, and hardly ever because of the tail's own error.
 _EXTRA_PRECISION = 16
 _GUESS_BITS = 40
+# Smaller ones have a probability below 2**-1000; a double must hold the guess all the same.
 _SMALLEST_UNIFORM = ldexp(1.0, -1000)
 _NORMAL = NormalDist()
 
@@ -37,7 +40,7 @@ _NORMAL = NormalDist()
 class LazyUniform:
     """A uniform number in (0, 1) of which only the first bits have been drawn.
 
-    It is known to lie between ``numerator / 2**bits`` and ``(numerator + 1) / 2**bits``.
+    It is between ``numerator / 2**bits`` and ``(numerator + 1) / 2**bits``.
 
     Parameters
     ----------
@@ -66,6 +69,8 @@ class LazyUniform:
         while True:
             precision = self.bits + _EXTRA_PRECISION
             low, high = tail_bounds(numerator, denominator, precision)
+            # V is somewhere in [numerator, numerator + 1] 2**-bits: decided only if all of that
+            # interval is on one side of both bounds.
             if self.numerator << _EXTRA_PRECISION >= high:
                 return True
             if (self.numerator + 1) << _EXTRA_PRECISION <= low:
@@ -98,6 +103,7 @@ def grid_exponent(scale: float, grid_bits: int) -> int:
 def _in_steps(number: float, exponent: int) -> tuple[int, int]:
     """Return ``number / 2**exponent`` as an exact integer ratio with a power of two below."""
     numerator, denominator = number.as_integer_ratio()
+    # The denominator of a double is a power of two, so both shifts are exact.
     return (
         (numerator << -exponent, denominator)
         if exponent < 0
@@ -137,6 +143,7 @@ def grid_index(
     scale_numerator, scale_denominator = _in_steps(scale, exponent)
     nearest = (2 * numerator + denominator) // (2 * denominator)
     sign = -1 if word >> UNIFORM_BITS else 1
+    # Negative noise is positive noise on the mirrored value, so one search serves both signs.
     rest = sign * (numerator - nearest * denominator)
 
     def bound(k: int) -> tuple[int, int]:
@@ -145,6 +152,7 @@ def grid_index(
 
     uniform = LazyUniform(word, further_word)
     guess = rest / denominator + (scale_numerator / scale_denominator) * uniform.guess()
+    # From the guess to the smallest k that satisfies the bound: usually no step at all.
     k = max(0, round(guess))
     while not uniform.exceeds_tail(*bound(k)):
         k += 1

@@ -15,7 +15,7 @@ read as a double it is ``c2``, shifted left by ``PACKED_SHIFT`` bits and read as
 The table covers the ``BINADES`` highest binades of V. Its first column (everything below) and its
 last one (``x == 2**63``) are NaN, so that such elements are never decided by the fast path.
 
-``matrixdp.noise.certificate`` makes the file and proves ``STEP_ERROR``.
+``matrixdp.noise.specification.certificate`` makes the file and proves ``STEP_ERROR``.
 """
 
 import hashlib
@@ -46,6 +46,9 @@ __all__ = [
     "table_digest",
 ]
 
+# GRID_BITS and UNIFORM_BITS define the noise: other values would need another NOISE_VERSION. The
+# rest only decides what the fast path can do, and is proved together with the table.
+
 GRID_BITS = 20
 """The grid step of a scale sigma is ``2**(floor(log2(sigma)) - GRID_BITS)``, at the finest."""
 
@@ -71,7 +74,7 @@ CENTRE = 1.0 + 2.0 ** -(SEGMENT_BITS + 1)
 """Centre of the coordinate of a segment; ``t = 1.<low bits of the fraction> - CENTRE``."""
 
 FRACTION_MASK = (1 << (52 - SEGMENT_BITS)) - 1
-"""The bits of a double's fraction that lie below those naming the segment."""
+"""The bits of a double's fraction below those that name the segment."""
 
 ONE_BITS = 0x3FF << 52
 """The bit pattern of 1.0."""
@@ -112,8 +115,10 @@ def load_table() -> NDArray[np.int64]:
     >>> load_table().shape
     (3, 5890)
     """
-    content = files("matrixdp.noise").joinpath("table.bin").read_bytes()
+    # Read as a resource, because a package may be installed as a zip file.
+    content = files("matrixdp.noise.specification").joinpath("table.bin").read_bytes()
     if hashlib.sha256(content).hexdigest() != TABLE_DIGEST:
+        # The error bound is proved for exactly these bytes: with others, noise could be wrong.
         raise MatrixDPError(
             "the noise table of this installation is not the proven one (its SHA-256 differs from "
             "TABLE_DIGEST); reinstall matrixdp"

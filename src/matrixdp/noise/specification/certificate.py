@@ -1,8 +1,8 @@
 """Make the polynomial table of the fast path, and prove its error bound in ball arithmetic.
 
-``python -m matrixdp.noise.certificate`` proves the shipped table and prints the bound;
-``python -m matrixdp.noise.certificate make FILE`` writes a newly made table. Needs python-flint,
-which nothing else in the package imports.
+``python -m matrixdp.noise.specification.certificate`` proves the shipped table and prints the
+bound; with ``make FILE`` it makes a new table, writes it to the file and proves that. It needs
+python-flint, which nothing else in the package imports.
 
 The proof, for one segment. Let ``x`` be the double nearest to the 63-bit integer ``u``, and
 ``v = (x + 1/2) / 2**63`` the reference point of the table; in the coordinate ``t`` it is
@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import MatrixDPError, MissingExtraError
-from matrixdp.noise.table import (
+from matrixdp.noise.specification.table import (
     BINADES,
     DEGREE,
     GRID_BITS,
@@ -65,11 +65,14 @@ PRECISION = 200
 """Bits of the ball arithmetic."""
 
 TAYLOR_DEGREE = 12
-"""Degree of the Taylor polynomial that stands for w in a segment."""
+"""Degree of the Taylor polynomial that replaces w in a segment."""
 
 _SEGMENTS = 1 << SEGMENT_BITS
+# Half of a segment, relative to its binade: the largest |t|.
 _HALF_WIDTH = fmpq(1, 2 * _SEGMENTS)
 _UNIT_ROUNDOFF = fmpq(1, 2**53)
+# How tightly w is enclosed: at a centre far below the error to be proved, since its ball enters
+# twelve derivatives; at a tail end it only bounds a derivative from above.
 _CENTRE_RADIUS = fmpq(1, 2**150)
 _TAIL_RADIUS = fmpq(1, 2**60)
 _C3_BITS = 64 - PACKED_SHIFT
@@ -130,6 +133,7 @@ def _slope(w: Any) -> Any:
 
 def _approximate_inverse(v: Any) -> Any:
     """Newton's iteration for ``erfc(w / sqrt(2)) = v``: accurate, but proves nothing."""
+    # Each step doubles the 50 bits or so of the start: three make more than PRECISION holds.
     w = arb(-NormalDist().inv_cdf(float(arb(v)) / 2))
     for _ in range(3):
         w = (w - (_two_sided_tail(w) - v) * _slope(w)).mid()
@@ -141,6 +145,7 @@ def _inverse_ball(v: Any) -> Any:
     middle = _approximate_inverse(v)
     low, high = middle - _CENTRE_RADIUS, middle + _CENTRE_RADIUS
     if not (_two_sided_tail(low) > v and _two_sided_tail(high) < v):
+        # The two comparisons are the proof; what Newton's iteration did does not matter.
         raise MatrixDPError(f"no proven enclosure of w at v={float(arb(v))!r}; raise PRECISION")
     return arb(middle, arb(_CENTRE_RADIUS))
 
@@ -184,16 +189,16 @@ def _derivative(order: int, w: Any) -> Any:
 def _taylor(segment: Segment) -> list[Any]:
     """Taylor coefficients of w in ``s = t / half width``, s in [-1, 1], about the centre."""
     w = _inverse_ball(segment.centre)
-    reach = segment.binade * _HALF_WIDTH
-    terms = (_derivative(n, w) * reach**n / factorial(n) for n in range(1, TAYLOR_DEGREE + 1))
+    radius = segment.binade * _HALF_WIDTH
+    terms = (_derivative(n, w) * radius**n / factorial(n) for n in range(1, TAYLOR_DEGREE + 1))
     return [w, *terms]
 
 
 def _remainder(segment: Segment, tail: Any) -> Any:
     """Lagrange's bound on what the Taylor polynomial leaves out, ``tail`` bounding w."""
     order = TAYLOR_DEGREE + 1
-    reach = segment.binade * _HALF_WIDTH
-    return abs(_derivative(order, tail)) * reach**order / factorial(order)
+    radius = segment.binade * _HALF_WIDTH
+    return abs(_derivative(order, tail)) * radius**order / factorial(order)
 
 
 def _power_in_chebyshev(power: int) -> list[Any]:
@@ -219,10 +224,10 @@ def _to_chebyshev(coefficients: list[Any]) -> list[Any]:
 
 
 def _nearest_double(ball: Any) -> float:
-    """Return the double nearest to a number known only by its ball; refuse if there are two."""
+    """Return the double nearest to a number known only by its ball; raise if there are two."""
     low, high = float(ball.lower()), float(ball.upper())
     if low != high:
-        raise MatrixDPError("a coefficient lies too close to a tie of doubles; raise PRECISION")
+        raise MatrixDPError("a coefficient is too close to a tie of doubles; raise PRECISION")
     return low
 
 
@@ -261,6 +266,7 @@ def _column(segment: Segment) -> list[int]:
     for power in (3, 2, 1, 0):
         exact = _leading(residual, power) / _HALF_WIDTH**power
         if power == DEGREE:
+            # c3 keeps the high 24 bits of a double only: the rest of the word belongs to c2.
             half = 1 << (PACKED_SHIFT - 1)
             low_bits = (_bits(_nearest_double(exact)) + half) >> PACKED_SHIFT
             rounded = _from_bits(low_bits << PACKED_SHIFT)
@@ -275,6 +281,7 @@ def _column(segment: Segment) -> list[int]:
 def make_table() -> NDArray[np.int64]:
     """Make the table, sentinel columns included."""
     ctx.prec = PRECISION
+    # NaN fails the comparison that decides an element, so what is outside goes to the exact path.
     sentinel = [[_bits(float("nan"))] * 3]
     columns = sentinel + [_column(segment) for segment in segments()] + sentinel
     return np.ascontiguousarray(np.array(columns, dtype=np.uint64).T.view(np.int64))
@@ -324,13 +331,13 @@ def prove_table(table: NDArray[np.int64]) -> float:
     Parameters
     ----------
     table : NDArray[np.int64]
-        Laid out as ``matrixdp.noise.table.load_table`` returns it.
+        Laid out as ``matrixdp.noise.specification.table.load_table`` returns it.
 
     Returns
     -------
     float
-        A number that the error of ``r``, in grid steps, cannot exceed, whatever the word, the value
-        and the scale, wherever the table is finite.
+        A number that the error of ``r``, in grid steps, cannot exceed, for every word, value and
+        scale, wherever the table is finite.
 
     Raises
     ------
@@ -347,6 +354,7 @@ def prove_table(table: NDArray[np.int64]) -> float:
         if not error.is_finite():
             raise MatrixDPError(f"no finite bound for {segment}")
         worst = arb.max(worst, error).upper()
+    # One step up, because the conversion to a double rounds to nearest.
     return float(np.nextafter(float(worst), np.inf))
 
 

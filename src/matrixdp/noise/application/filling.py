@@ -1,52 +1,27 @@
 """Filling a tile with noisy values, block by block, by one thread or several.
 
 Only finished noisy values are ever written to the output, each of them once: at any moment an
-element of it is what it was before, or what is released.
+element of it has its old value or the released one.
 """
 
-from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.noise.block import Block, Kernel
-from matrixdp.noise.exact import exact_element
-from matrixdp.noise.flat import FlatView, runs_of_tile
+from matrixdp.noise.application.flat import FlatView, runs_of_tile
+from matrixdp.noise.application.threads import over_ranges
+from matrixdp.noise.application.tiles import Tile
 from matrixdp.noise.kernels import KernelFactory
-from matrixdp.noise.keys import NoiseStream
-from matrixdp.noise.threads import over_ranges
-from matrixdp.noise.workspace import WorkSpace
+from matrixdp.noise.kernels.block import Block, Kernel
+from matrixdp.noise.keys.stream import NoiseStream
+from matrixdp.noise.specification.exact import exact_element
 
-__all__ = ["Tile", "fill_tile"]
+__all__ = ["WorkSpace", "fill_tile"]
 
-_WORTH_A_THREAD = 1 << 15
-"""Elements that take as long as it takes to start a thread, or longer."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A part of a release; all of it has been checked.
-
-    Attributes
-    ----------
-    value, out : FlatView
-        The values and the place for the noisy values, by element number within the tile.
-    scales : FlatView or NDArray[np.float64]
-        The scales by element number, or an array that holds the one scale of all.
-    whole, origin, shape : tuple[int, ...]
-        Shape of the whole, index of the tile's first element in it, shape of the tile.
-    in_place : bool
-        Whether ``out`` is ``value``; then a block's values are set aside before it is written.
-    """
-
-    value: FlatView
-    out: FlatView
-    scales: FlatView | NDArray[np.float64]
-    whole: tuple[int, ...]
-    origin: tuple[int, ...]
-    shape: tuple[int, ...]
-    in_place: bool
+_LEAST_FOR_A_THREAD = 1 << 15
+"""Elements that take at least as long as starting a thread."""
 
 
 def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: KernelFactory) -> None:
@@ -55,7 +30,65 @@ def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: Kernel
     def fill(first: int, last: int) -> None:
         _Worker(tile, stream, make_kernel(), last - first).fill(first, last)
 
-    over_ranges(fill, prod(tile.shape), threads, _WORTH_A_THREAD)
+    over_ranges(fill, prod(tile.shape), threads, _LEAST_FOR_A_THREAD)
+
+
+class WorkSpace:
+    """Arrays for one block, each allocated when it is first needed.
+
+    Most are not needed: contiguous values are read, and noisy values written, without a copy. No
+    lock is taken, not even one of the standard library: a fork could leave it held for ever in the
+    child.
+
+    Parameters
+    ----------
+    length : int
+        The most elements of a block.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.rooms: dict[str, NDArray[Any]] = {}
+
+    @property
+    def words(self) -> NDArray[np.uint64]:
+        """Room for the random words."""
+        return self._room("words", np.uint64)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Room for values that are not contiguous, or would be overwritten."""
+        return self._room("values", np.float64)
+
+    @property
+    def scales(self) -> NDArray[np.float64]:
+        """Room for scales that are not contiguous."""
+        return self._room("scales", np.float64)
+
+    @property
+    def noisy(self) -> NDArray[np.float64]:
+        """Room for noisy values on their way to an output that is not contiguous."""
+        return self._room("noisy", np.float64)
+
+    @property
+    def undecided(self) -> NDArray[np.bool_]:
+        """Room for the marks of undecided elements."""
+        return self._room("undecided", np.bool_)
+
+    def holds(self, noisy: NDArray[np.float64]) -> bool:
+        """Return whether these noisy values are in this space and must still be written."""
+        return "noisy" in self.rooms and noisy.base is self.noisy
+
+    def wipe(self) -> None:
+        """Overwrite every array that was allocated."""
+        for room in self.rooms.values():
+            room.fill(0)
+
+    def _room(self, name: str, kind: type[np.generic]) -> NDArray[Any]:
+        """Return the array of this name, allocated by the first call."""
+        if name not in self.rooms:
+            self.rooms[name] = np.empty(self.length, dtype=kind)
+        return self.rooms[name]
 
 
 class _Worker:
@@ -70,16 +103,19 @@ class _Worker:
     def fill(self, first: int, last: int) -> None:
         """Fill the elements ``first .. last - 1`` of the tile."""
         try:
+            # NaN marks undecided elements, and tiny values underflow: both are meant.
             with np.errstate(all="ignore"):
                 tile = self._tile
                 for run in runs_of_tile(tile.whole, tile.origin, tile.shape, first, last):
                     self._fill_run(*run)
         finally:
+            # Words and undecided values would give the noise away to anyone who reads freed memory.
             self._space.wipe()
             self._kernel.wipe(self._space.length)
 
     def _fill_run(self, begin: int, end: int, offset: int) -> None:
         """Fill consecutive elements; element i of the tile is ``i + offset`` of the whole."""
+        # Words are read by element number in the whole: that is what makes tiles agree with it.
         reader = self._stream.reader(begin + offset)
         grid_bits = self._stream.context.grid_bits
         length = self._space.length
@@ -94,6 +130,7 @@ class _Worker:
     def _load(self, start: int, size: int) -> Block:
         """Return the block that begins at an element of the tile, without its words."""
         tile, space = self._tile, self._space
+        # In place, the exact path needs the value after the kernel has written over it.
         values = None if tile.in_place else tile.value.view(start, size)
         if values is None:
             values = space.values[:size]
@@ -116,6 +153,7 @@ class _Worker:
 
     def _decide(self, block: Block, first: int) -> None:
         """Send the undecided elements of a block to the exact path."""
+        # One element in a million, so that Python integers are fast enough.
         scales = np.broadcast_to(block.scales, block.values.shape)
         for i in np.flatnonzero(block.undecided):
             block.noisy[i] = exact_element(

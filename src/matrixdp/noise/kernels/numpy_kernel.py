@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.noise.block import Block
-from matrixdp.noise.table import (
+from matrixdp.noise.kernels.block import Block
+from matrixdp.noise.specification.table import (
     CENTRE,
     DECIDED_BELOW,
     FIRST_COLUMN,
@@ -56,11 +56,14 @@ class NumpyKernel:
         """
         size = block.values.size
         scales, noisy, undecided = block.scales, block.noisy, block.undecided
+        # A double's exponent field is a power of two: masks and integer sums make step and 1/step
+        # without rounding.
         step_bits = (scales.view(np.int64) & _EXPONENT_MASK) - np.int64(grid_bits << 52)
         step = step_bits.view(np.float64)
         inverse_step = (_INVERSE_BASE - step_bits).view(np.float64)
         noise = self._signed_normal(block.words)
         noise *= scales * inverse_step
+        # Buffers are used again as soon as their content is not needed; the names follow it.
         rest, whole = (buffer[:size] for buffer in self._floats[1:])
         np.multiply(block.values, inverse_step, out=rest)
         np.rint(rest, out=whole)
@@ -97,10 +100,12 @@ class NumpyKernel:
         np.left_shift(packed, PACKED_SHIFT, out=normal.view(np.int64))
         normal *= coordinate
         normal += packed.view(np.float64)
+        # Horner's rule, in the order of operations that the certificate assumes.
         for row in (self._c1, self._c0):
             normal *= coordinate
             np.take(row, column, out=coefficient, mode="clip")
             normal += coefficient
+        # The sign bit of the word becomes that of the number.
         np.bitwise_and(signed, _SIGN_MASK, out=column)
         normal_bits = normal.view(np.int64)
         normal_bits ^= column

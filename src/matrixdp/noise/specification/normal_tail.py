@@ -1,8 +1,8 @@
 """Rigorous bounds of the two-sided normal tail, in Python integers.
 
 ``tail(b) = erfc(b / sqrt(2)) = P(|z| > b)`` for a standard normal z and rational b > 0. All
-numbers are fixed-point integers, and every rounding goes to the safe side: a lower bound is never
-too high, an upper bound never too low, whatever the precision.
+numbers are fixed-point integers, and every rounding goes to the safe side: at any precision a lower
+bound is never too high, and an upper bound never too low.
 """
 
 from functools import lru_cache
@@ -10,6 +10,7 @@ from math import isqrt
 
 __all__ = ["tail_bounds"]
 
+# Room for the roundings of some hundred terms; too few would cost precision, never correctness.
 _GUARD_BITS = 32
 
 
@@ -39,6 +40,7 @@ def tail_bounds(numerator: int, denominator: int, precision: int) -> tuple[int, 
     >>> low / 2**40 <= 0.04550026389635842 <= high / 2**40, high - low
     (True, 1)
     """
+    # The largest terms have about b**2 / (2 log 2) bits before the point: b**2 more than suffices.
     ceiling = -(-numerator // denominator)
     guard = _GUARD_BITS + ceiling * ceiling
     bits = precision + guard
@@ -46,6 +48,7 @@ def tail_bounds(numerator: int, denominator: int, precision: int) -> tuple[int, 
     factor_low, factor_high = _root_two_over_pi(bits)
     low = (1 << bits) - ((factor_high * sum_high) >> bits) - 2
     high = (1 << bits) - ((factor_low * sum_low) >> bits)
+    # Shifts round down, so the upper bound is negated around its shift.
     return low >> guard, -(-high >> guard)
 
 
@@ -72,6 +75,7 @@ def _series_bounds(b: int, bits: int) -> tuple[int, int]:
         else:
             sum_low += term_low
             sum_high += term_high
+        # Only among falling terms does the first one left out bound all that follow.
         if n > falling_after and term_low == 0:
             return sum_low - term_high, sum_high + term_high
 

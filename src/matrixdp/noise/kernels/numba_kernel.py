@@ -1,9 +1,9 @@
 """The fast path compiled by numba (extra ``fast``): the same bits as every other path.
 
 The table is frozen into the machine code, because only loads from a constant let the loop be
-vectorised. It reaches the compiled function as a closure variable, as does every other constant,
-and numba's cache on disk is keyed on the content of those: another table or error bound can never
-be served by code compiled for this one. Of the relaxations of IEEE arithmetic only contraction
+vectorised. The compiled function gets it as a closure variable, like every other constant, and
+numba's cache on disk is keyed on the content of those: code compiled for this table can never be
+used for another table or error bound. Of the relaxations of IEEE arithmetic only contraction
 (fused multiply-add) is allowed, which the proof of the table covers.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.noise.block import Block
-from matrixdp.noise.table import (
+from matrixdp.noise.kernels.block import Block
+from matrixdp.noise.specification.table import (
     CENTRE,
     DECIDED_BELOW,
     FIRST_COLUMN,
@@ -46,6 +46,7 @@ def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
     segment_shift, packed_shift = np.int64(52 - SEGMENT_BITS), np.int64(PACKED_SHIFT)
     centre, decided_below = CENTRE, DECIDED_BELOW
 
+    # Everything is typed explicitly: numba would turn mixed integers into floats, and lose bits.
     def loop(  # noqa: PLR0917 - compiled code takes arrays, not a block
         values: NDArray[np.float64],
         words: NDArray[np.int64],
@@ -63,6 +64,7 @@ def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
             inverse_step = np.int64(inverse_base - step_bits).view(np.float64)
             word = words[i]
             uniform_bits = np.float64(word & uniform_mask).view(np.int64)
+            # Unsigned, so that numba does not test for negative indices.
             k = np.uint64(max((uniform_bits >> segment_shift) - first_column, no_column))
             t = np.int64((uniform_bits & fraction_mask) | one_bits).view(np.float64) - centre
             both = np.int64(packed[k])
@@ -82,6 +84,8 @@ def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
             out[i] = out[i] if open_case else finished
         return count
 
+    # Read-only arrays, because the value and the words may be. A fixed signature compiles at once,
+    # before a key is spent, and not in the middle of a release.
     integers, floats = (
         types.Array(kind, 1, "C", readonly=True) for kind in (types.int64, types.float64)
     )

@@ -6,12 +6,12 @@ from itertools import pairwise
 from threading import Lock, Thread
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.noise.integers import checked_integer
+from matrixdp.parameters import checked_integer
 
 __all__ = ["checked_threads", "even_ranges", "over_ranges"]
 
 Work = Callable[[int, int], None]
-"""Does what is to be done with the elements of a range, from the first to before the last."""
+"""Works on the elements ``first .. last - 1``."""
 
 
 def checked_threads(threads: int) -> int:
@@ -43,39 +43,40 @@ def even_ranges(size: int, parts: int) -> list[tuple[int, int]]:
 def over_ranges(work: Work, size: int, threads: int, least: int) -> None:
     """Call ``work(first, last)`` for contiguous ranges that cover ``0 .. size``.
 
-    The calling thread and its helpers claim one range after the other. Helpers are started anew by
-    every call, so that there is nothing a fork could break; where one cannot be started, the others
-    do its share. The caller works too, because two fresh threads often begin on one processor.
-    Nothing is at work any more when this returns or raises: an interrupt that comes while the
-    caller waits for its helpers is raised when they are done.
+    The calling thread and its helpers take one range after the other. Helpers are started anew by
+    every call, so that there is nothing a fork could break; if one cannot be started, the others do
+    its share. The caller works too, because two fresh threads often begin on one processor. When
+    this returns or raises, no thread is working any more: an interrupt that comes while the caller
+    waits for its helpers is raised when they have finished.
 
     Parameters
     ----------
     work : Callable[[int, int], None]
-        Called at most once per range. What it raises is raised here, and ranges that nobody has
-        claimed by then are dropped.
+        Called at most once per range. An exception from it is raised here, and ranges that no
+        thread has taken by then are dropped.
     size : int
         How many elements.
     threads : int
         The most threads; with one, everything happens in the calling thread.
     least : int
-        A range of fewer elements than this is not worth a thread.
+        The fewest elements for which starting a thread pays.
     """
     crew = _Crew(work, even_ranges(size, max(1, min(threads, size // least))))
     while not crew.done:
         try:
             crew.carry_on()
-        except BaseException as error:  # noqa: BLE001 - raised below, when nothing is at work
-            crew.error = error  # and nothing else here: an interrupt may come with every call
+        except BaseException as error:  # noqa: BLE001 - raised below, when no thread works
+            # Nothing but an assignment: an interrupt may come with every call, here too.
+            crew.error = error
     crew.raise_error()
 
 
 class _Crew:
-    """The ranges that are left, and the helpers that claim them beside the caller.
+    """The ranges that are left, and the helpers that take them beside the caller.
 
-    A helper holds a lock of its own from before it claims a range until it has done its last: when
-    nothing is left to claim, whoever has got hold of each lock once knows that no helper is at
-    work, and that none will be. The locks are bare ones, since an interrupt within the Python code
+    A helper holds a lock of its own from before it takes its first range until it has finished its
+    last. When no range is left, a thread that has acquired each lock once knows that no helper is
+    working, and that none will. The locks are plain ones, since an interrupt within the Python code
     of a condition or an event can leave it locked.
     """
 
@@ -88,13 +89,14 @@ class _Crew:
         self.done = False
 
     def carry_on(self) -> None:
-        """Do what is left, or after an error none of it, and wait for the helpers."""
+        """Work on what is left, or after an error drop it, and wait for the helpers."""
         if self.error is not None:
             self._left.clear()
         for _ in range(1, len(self._left)):
             if not self._start_helper():
                 break
         self._claim()
+        # A helper that has not begun yet finds no range any more, and its lock is free.
         for lock in self._at_work:
             with lock:
                 pass
@@ -103,8 +105,8 @@ class _Crew:
     def raise_error(self) -> None:
         """Raise the caller's error, or else the first of a helper, and keep none of them.
 
-        Their tracebacks lead to this crew, and through the work to the value: a reference back
-        would keep it alive until the next garbage collection.
+        Their tracebacks refer to this crew, and through the work to the value: a reference back
+        would keep the private value alive until the next garbage collection.
         """
         errors = [*([] if self.error is None else [self.error]), *self._errors_of_helpers]
         self.error = None
@@ -126,7 +128,7 @@ class _Crew:
         return True
 
     def _help(self, lock: Lock) -> None:
-        """Claim ranges; one that begins late finds none."""
+        """Take ranges; a helper that begins late finds none."""
         with lock:
             try:
                 self._claim()
@@ -138,6 +140,7 @@ class _Crew:
         """Work on ranges until none is left."""
         while True:
             try:
+                # Atomic, so that a range is taken once. No lock: an interrupt could leave it held.
                 part = self._left.popleft()
             except IndexError:
                 return

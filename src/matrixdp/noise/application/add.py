@@ -7,17 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, KeyStateError, ShapeError
-from matrixdp.noise.arrays import check_finite, checked_output, checked_value
-from matrixdp.noise.context import NoiseContext
-from matrixdp.noise.filling import Tile, fill_tile
-from matrixdp.noise.flat import FlatView, rectangles
-from matrixdp.noise.integers import checked_integer, checked_integers
-from matrixdp.noise.kernels import KernelFactory, fastest_kernel
-from matrixdp.noise.keys import NoiseStream, ReleaseKey, checked_key
-from matrixdp.noise.scales import checked_scale, scale_digest, value_limit
-from matrixdp.noise.threads import checked_threads
+from matrixdp.noise.application.checks import check_tiles, checked_output, checked_value
+from matrixdp.noise.application.filling import fill_tile
+from matrixdp.noise.application.threads import checked_threads
+from matrixdp.noise.application.tiles import Tile, range_tiles, rectangular_tile
+from matrixdp.noise.kernels import KernelFactory, PreparedKernels, fastest_kernel
+from matrixdp.noise.keys.context import NoiseContext
+from matrixdp.noise.keys.release_key import ReleaseKey, checked_key
+from matrixdp.noise.keys.stream import NoiseStream
+from matrixdp.noise.specification.scales import (
+    checked_scale,
+    fitted_scale,
+    scale_digest,
+)
+from matrixdp.parameters import checked_integer, checked_integers
 
-__all__ = ["ExactNoise", "add_noise"]
+__all__ = ["ExactNoise", "add_noise", "check_range", "noisy_copy"]
 
 
 def add_noise(
@@ -28,12 +33,13 @@ def add_noise(
     out: NDArray[Any] | None = None,
     threads: int = 1,
 ) -> NDArray[Any]:
-    """Release a matrix with exact Gaussian noise: ``round_to_grid(value + scale * z)``.
+    """Return an array with exact Gaussian noise: ``round_to_grid(value + scale * z)``.
 
     Parameters
     ----------
     value : NDArray
-        float64 or float32, finite. Every element becomes a multiple of its grid step
+        float64 or float32, finite, and at most about 2**52 times the scale (2**23 times for
+        float32) in absolute value. Every element becomes a multiple of its grid step
         ``2**(floor(log2(scale)) - 20)``.
     scale : float or array_like
         Standard deviation: one number, or for a matrix (m, 1) per row, (1, n) per column, (m, n)
@@ -42,7 +48,7 @@ def add_noise(
         Unbound; it is spent.
     out : NDArray, optional
         Where to put the result: the value itself to work in place, or another array. At any moment
-        each of its elements is what it was before or what is released, never noise alone. If the
+        each of its elements has its old value or the released one, never noise alone. If the
         call is interrupted the output is to be discarded.
     threads : int
         How many threads; the result is the same.
@@ -60,7 +66,7 @@ def add_noise(
     Notes
     -----
     *Guarantee:* given uniform bits the result is exactly the real-valued Gaussian mechanism
-    followed by rounding, for the value as it stands in memory; see ``docs/exact_noise.md``.
+    followed by rounding, for the value as it is in memory; see ``docs/exact_noise.md``.
 
     Examples
     --------
@@ -70,22 +76,66 @@ def add_noise(
     array([[0.59167433, 2.45687962],
            [3.58790398, 3.56068087]])
     """
+    # The key first: a spent key must be noticed before a large value is read.
     unbound = checked_key(key)
     array = checked_value(value)
     scales = checked_scale(scale, array.shape, array.dtype)
-    context = NoiseContext.describe(shape=array.shape, dtype=array.dtype, scale=scales)
     target = checked_output(out, array, scales)
     workers = checked_threads(threads)
-    check_finite(array, value_limit(context.grid_exponents[0], array.dtype), workers)
-    fastest_kernel()  # what fails to compile does so before the key is spent
-    with unbound.bind(context) as stream:
-        _fill(
-            *(stream, scales, array, target),
-            origin=(0,) * array.ndim,
-            threads=workers,
-            make_kernel=fastest_kernel,
-        )
+    tile = rectangular_tile(array, target, scales, array.shape, (0,) * array.ndim)
+    check_tiles([tile], scales, array.dtype, workers)
+    _release(tile, NoiseContext.of_scales(array.shape, array.dtype, scales), unbound, workers)
     return target
+
+
+def noisy_copy(value: NDArray[Any], scales: NDArray[np.float64], key: ReleaseKey) -> NDArray[Any]:
+    """Return a new array with exact noise: `add_noise` for a value that has been checked.
+
+    Parameters
+    ----------
+    value : NDArray
+        float64 or float32, with at least one axis, finite and within the `value_limit` of the
+        scales. None of that is checked again.
+    scales : NDArray[np.float64]
+        Positive and finite: one number (no axes), or with as many axes as the value.
+    key : ReleaseKey
+        Unbound; it is spent.
+
+    Raises
+    ------
+    InvalidParameterError, ShapeError, KeyStateError
+        If the scales are out of range or do not fit, or the key is spent; before anything is drawn.
+    """
+    unbound = checked_key(key)
+    fitted = fitted_scale(scales, value.shape, value.dtype)
+    target = np.empty(value.shape, dtype=value.dtype)
+    tile = rectangular_tile(value, target, fitted, value.shape, (0,) * value.ndim)
+    _release(tile, NoiseContext.of_scales(value.shape, value.dtype, fitted), unbound, threads=1)
+    return target
+
+
+def check_range(
+    values: NDArray[Any],
+    start: int,
+    *,
+    shape: tuple[int, ...],
+    scales: NDArray[np.float64],
+    threads: int,
+) -> None:
+    """Raise if consecutive elements, from number ``start`` of the whole on, cannot be released.
+
+    For callers that read a matrix in parts and must know before a key is spent. The shape is that
+    of the whole, and the scales have been checked.
+    """
+    tiles = range_tiles(values, values, scales, shape, start)
+    check_tiles(tiles, scales, values.dtype, threads)
+
+
+def _release(tile: Tile, context: NoiseContext, key: ReleaseKey, threads: int) -> None:
+    """Spend the key on filling the tile of the whole; everything has been checked."""
+    make_kernel = PreparedKernels(fastest_kernel)  # a broken compiler must not cost the key
+    with key.bind(context) as stream:
+        fill_tile(tile, stream, threads, make_kernel)
 
 
 class ExactNoise:
@@ -107,7 +157,7 @@ class ExactNoise:
     Raises
     ------
     InvalidParameterError
-        If that is no stream.
+        If the argument is not a stream.
     KeyStateError
         If the stream is bound to other scales.
 
@@ -131,15 +181,16 @@ class ExactNoise:
             )
         context = stream.context
         self._scales = checked_scale(scale, context.shape, context.dtype)
+        # Other scales under the same stream would add the same normals, differently scaled: two
+        # such results reveal the value.
         if scale_digest(self._scales) != context.scale_digest:
             raise KeyStateError(
                 "this stream is bound to other scales; pass the scales of its context, or bind "
                 "a new key"
             )
         self._stream = stream
-        self._make_kernel = make_kernel
-        make_kernel()  # what is compiled is compiled here, not by several threads at once
-        self._limit = value_limit(context.grid_exponents[0], context.dtype)
+        # What has to be compiled is compiled here, not by several threads at once.
+        self._make_kernel = PreparedKernels(make_kernel)
 
     @property
     def context(self) -> NoiseContext:
@@ -185,19 +236,19 @@ class ExactNoise:
         """
         array = self._checked_part(tile)
         corner = checked_integers(origin, "origin")
+        # In Python integers, which do not overflow: a wrong corner must not wrap around.
         inside = len(corner) == array.ndim == len(self.context.shape) and all(
             0 <= position <= position + length <= whole
             for position, length, whole in zip(corner, array.shape, self.context.shape, strict=True)
         )
         if not inside:
             raise ShapeError(
-                f"a tile of shape {array.shape} at origin={corner} does not lie within the whole "
+                f"a tile of shape {array.shape} at origin={corner} does not fit into the whole "
                 f"of shape {self.context.shape}"
             )
         target = checked_output(out, array, self._scales)
-        workers = checked_threads(threads)
-        check_finite(array, self._limit, workers)
-        self._fill_part(array, target, corner, workers)
+        part = rectangular_tile(array, target, self._scales, self.context.shape, corner)
+        self._fill([part], array.dtype, checked_threads(threads))
         return target
 
     def add_range(
@@ -221,69 +272,28 @@ class ExactNoise:
         first = checked_integer(start, "start")
         if array.ndim != 1 or not 0 <= first <= first + array.size <= size:
             raise ShapeError(
-                f"values of shape {array.shape} from start={first} on do not lie within the {size} "
+                f"values of shape {array.shape} from start={first} on do not fit into the {size} "
                 "elements of the whole"
             )
         target = checked_output(out, array, self._scales)
-        workers = checked_threads(threads)
-        check_finite(array, self._limit, workers)
-        position = 0
-        for rectangle in rectangles(self.context.shape, first, first + array.size):
-            shape = tuple(part.stop - part.start for part in rectangle)
-            piece = slice(position, position + prod(shape))
-            corner = tuple(part.start for part in rectangle)
-            self._fill_part(
-                array[piece].reshape(shape), target[piece].reshape(shape), corner, workers
-            )
-            position = piece.stop
+        tiles = range_tiles(array, target, self._scales, self.context.shape, first)
+        self._fill(tiles, array.dtype, checked_threads(threads))
         return target
 
-    def _fill_part(
-        self, value: NDArray[Any], target: NDArray[Any], origin: tuple[int, ...], threads: int
-    ) -> None:
-        """Fill the target with the noisy part."""
-        _fill(
-            *(self._stream, self._scales, value, target),
-            origin=origin,
-            threads=threads,
-            make_kernel=self._make_kernel,
-        )
+    def _fill(self, tiles: list[Tile], dtype: np.dtype[Any], threads: int) -> None:
+        """Check all tiles, then fill them: nothing is written if one of them is refused."""
+        check_tiles(tiles, self._scales, dtype, threads)
+        for tile in tiles:
+            fill_tile(tile, self._stream, threads, self._make_kernel)
 
     def _checked_part(self, value: Any) -> NDArray[Any]:
         """Check the kind of an array that is a part of the release."""
         array = checked_value(value)
+        # The type is part of the context: the same noise on float32 and float64 would be a second
+        # look at the same value.
         if array.dtype.str != self.context.dtype:
             raise InvalidParameterError(
                 f"value has dtype={array.dtype.str!r}, but the stream is bound to "
                 f"{self.context.dtype!r}"
             )
         return array
-
-
-def _fill(
-    stream: NoiseStream,
-    scales: NDArray[np.float64],
-    value: NDArray[Any],
-    target: NDArray[Any],
-    *,
-    origin: tuple[int, ...],
-    threads: int,
-    make_kernel: KernelFactory,
-) -> None:
-    """Fill the target with a noisy part of a release; everything has been checked."""
-    shape = stream.context.shape
-    if scales.size == 1:
-        laid_over: FlatView | NDArray[np.float64] = scales.reshape(1)
-    else:
-        part = tuple(slice(a, a + n) for a, n in zip(origin, value.shape, strict=True))
-        laid_over = FlatView(np.broadcast_to(scales, shape)[part])
-    tile = Tile(
-        value=FlatView(value),
-        out=FlatView(target),
-        scales=laid_over,
-        whole=shape,
-        origin=origin,
-        shape=value.shape,
-        in_place=bool(np.shares_memory(value, target)),
-    )
-    fill_tile(tile, stream, threads, make_kernel)

@@ -1,6 +1,6 @@
 """Elements by number: runs of consecutive elements of an array of any layout, or of a tile.
 
-Elements are numbered in C order, whatever the layout in memory.
+Elements are numbered in C order, for every layout in memory.
 """
 
 from collections.abc import Iterator
@@ -36,6 +36,7 @@ def rectangles(shape: tuple[int, ...], start: int, stop: int) -> Iterator[tuple[
         return
     row = prod(shape[1:])
     first, last = start // row, stop // row
+    # The head of a first row, whole rows, the tail of a last row: each may be missing.
     if first * row < start:
         end = min(stop, (first + 1) * row)
         for inner in rectangles(shape[1:], start - first * row, end - first * row):
@@ -61,11 +62,20 @@ class FlatView:
         self._array = array.reshape(-1) if array.flags.c_contiguous else array
 
     def view(self, start: int, size: int) -> NDArray[np.float64] | None:
-        """Return consecutive elements as they lie in memory, if they do, as float64."""
+        """Return consecutive elements without a copy, or None if that is not possible."""
+        # Kernels want aligned, contiguous float64; everything else goes through a buffer.
         if self._array.ndim != 1 or self._array.dtype != np.float64:
             return None
         piece = self._array[start : start + size]
         return piece if piece.flags.c_contiguous and piece.flags.aligned else None
+
+    def elements(self, start: int, buffer: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return as many elements as the buffer has: a view if there is one, else the buffer."""
+        view = self.view(start, buffer.size)
+        if view is not None:
+            return view
+        self.read(start, buffer)
+        return buffer
 
     def read(self, start: int, buffer: NDArray[np.float64]) -> None:
         """Fill the buffer with the elements from ``start`` on."""
@@ -80,7 +90,7 @@ class FlatView:
     def _pieces(
         self, start: int, buffer: NDArray[np.float64]
     ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Pair parts of the buffer with the rectangles of the array that they stand for."""
+        """Pair parts of the buffer with the rectangles of the array that they correspond to."""
         position = 0
         for rectangle in rectangles(self._array.shape, start, start + buffer.size):
             part = self._array[rectangle]
@@ -100,7 +110,7 @@ def runs_of_tile(
     origin : tuple[int, ...]
         Index of the first element of the tile.
     tile : tuple[int, ...]
-        Shape of the tile; it must lie within the whole.
+        Shape of the tile; it must fit into the whole.
     first, last : int
         Only the elements ``first .. last - 1`` of the tile.
 
@@ -111,6 +121,7 @@ def runs_of_tile(
     >>> list(runs_of_tile((4, 5), (1, 0), (2, 5), 0, 10))
     [(0, 10, 5)]
     """
+    # Axes that the tile covers completely do not interrupt a run.
     axis = len(whole) - 1
     while axis > 0 and tile[axis] == whole[axis]:
         axis -= 1
@@ -125,7 +136,8 @@ def runs_of_tile(
 
 
 def _index(number: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the index of an element by its number in C order, in Python integers."""
+    """Return the index of an element by its number in C order."""
+    # In Python integers, here and below: numbers go up to 2**64, beyond numpy's integers.
     index: list[int] = []
     for length in reversed(shape):
         number, position = divmod(number, length)
@@ -134,7 +146,7 @@ def _index(number: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _number(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """Return the number of an element in C order, in Python integers."""
+    """Return the number of an element in C order."""
     number = 0
     for position, length in zip(index, shape, strict=True):
         number = number * length + position

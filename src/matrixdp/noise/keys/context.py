@@ -1,4 +1,4 @@
-"""What a key is bound to: everything about a release that its noise may depend on."""
+"""What a key is bound to: everything public that the noise of a release depends on."""
 
 import hashlib
 import json
@@ -6,21 +6,24 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from matrixdp.errors import InvalidParameterError
-from matrixdp.noise.integers import checked_integers
-from matrixdp.noise.scales import (
+from matrixdp.noise.specification.scales import (
     checked_dtype,
     checked_grid_bits,
     checked_scale,
     grid_exponents,
     scale_digest,
 )
-from matrixdp.noise.table import GRID_BITS
+from matrixdp.noise.specification.table import GRID_BITS
+from matrixdp.parameters import checked_integers
 
-__all__ = ["MOST_ELEMENTS", "NOISE_VERSION", "NoiseContext"]
+__all__ = ["MOST_ELEMENTS", "NOISE_VERSION", "NoiseContext", "check_context"]
 
 NOISE_VERSION = "matrixdp-noise-1"
-"""Names this way of making noise; a change of any output bit needs another name."""
+"""Names this way of making noise; if any output bit changes, the name must change."""
 
 MOST_ELEMENTS = 1 << 64
 """Elements are numbered in 64 bits."""
@@ -63,7 +66,8 @@ class NoiseContext:
     version: str = NOISE_VERSION
 
     def __post_init__(self) -> None:
-        """Refuse a context that this version cannot make noise for."""
+        """Raise if this version cannot make noise for the context."""
+        # A context may come from a stored release, and other versions make other noise.
         if self.version != NOISE_VERSION:
             raise InvalidParameterError(
                 f"this version of matrixdp makes {NOISE_VERSION!r}, got version={self.version!r}; "
@@ -76,6 +80,7 @@ class NoiseContext:
             raise InvalidParameterError(
                 f"shape must have at least one axis, of whole lengths, got shape={self.shape!r}"
             )
+        # More would have to share words with others, and so their noise.
         if not prod(lengths) <= MOST_ELEMENTS:
             raise InvalidParameterError(
                 f"a release has at most 2**64 elements, got shape={self.shape!r}; release it in "
@@ -103,24 +108,44 @@ class NoiseContext:
         Raises
         ------
         InvalidParameterError, ShapeError
-            If anything is outside what is supported.
+            If an argument is not supported.
         """
         lengths = checked_integers(shape, "shape")
         kind = checked_dtype(dtype)
         scales = checked_scale(scale, lengths, kind)
-        bits = checked_grid_bits(grid_bits)
+        return cls.of_scales(lengths, kind, scales, checked_grid_bits(grid_bits))
+
+    @classmethod
+    def of_scales(
+        cls,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        scales: NDArray[np.float64],
+        grid_bits: int = GRID_BITS,
+    ) -> Self:
+        """Describe the release of a value with scales that have been checked."""
         return cls(
-            shape=lengths,
-            dtype=kind.str,
-            grid_bits=bits,
-            grid_exponents=grid_exponents(scales, bits),
+            shape=shape,
+            dtype=dtype.str,
+            grid_bits=grid_bits,
+            grid_exponents=grid_exponents(scales, grid_bits),
             scale_digest=scale_digest(scales),
         )
 
     def encode(self) -> bytes:
         """Return the canonical bytes that enter the key derivation; different for every context."""
+        # Sorted keys and fixed separators: these bytes decide the noise, so they must never vary.
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
 
     def digest(self) -> bytes:
         """Return the SHA-256 of ``encode()``."""
         return hashlib.sha256(self.encode()).digest()
+
+
+def check_context(context: Any) -> None:
+    """Raise unless the argument is a context."""
+    if not isinstance(context, NoiseContext):
+        raise InvalidParameterError(
+            f"context must be a NoiseContext, got {type(context).__name__}; make one with "
+            "NoiseContext.describe(...)"
+        )

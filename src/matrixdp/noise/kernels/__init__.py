@@ -1,0 +1,75 @@
+"""The fast path: numba where it works, numpy everywhere else; the same bits from both."""
+
+import importlib
+from collections import deque
+from collections.abc import Callable
+from functools import lru_cache
+
+from matrixdp.noise.kernels.block import Kernel
+from matrixdp.noise.kernels.numba_kernel import NumbaKernel
+from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
+from matrixdp.noise.specification.table import load_table
+
+__all__ = ["KernelFactory", "PreparedKernels", "available_kernels", "fastest_kernel"]
+
+KernelFactory = Callable[[], Kernel]
+"""Makes a kernel for one thread."""
+
+
+def _numpy_kernel() -> Kernel:
+    return NumpyKernel(load_table())
+
+
+@lru_cache(maxsize=1)
+def _numba_kernel() -> Kernel:
+    # It has no work space, so that all threads can share one.
+    return NumbaKernel(load_table())
+
+
+@lru_cache(maxsize=1)
+def available_kernels() -> dict[str, KernelFactory]:
+    """Return the kernels of this installation by name, the fastest first.
+
+    Examples
+    --------
+    >>> "numpy" in available_kernels()
+    True
+    """
+    fast: dict[str, KernelFactory] = {"numba": _numba_kernel} if _numba_works() else {}
+    return fast | {"numpy": _numpy_kernel}
+
+
+def _numba_works() -> bool:
+    """Return whether numba can be imported: installed, and fit for this numpy and system."""
+    try:
+        importlib.import_module("numba")
+    except (ImportError, OSError):  # the latter for a compiler library that cannot be loaded
+        return False
+    return True
+
+
+def fastest_kernel() -> Kernel:
+    """Make a kernel of the fastest kind that works here."""
+    return next(iter(available_kernels().values()))()
+
+
+class PreparedKernels:
+    """Makes kernels, the first of them at once: what cannot be made fails before it is needed.
+
+    Parameters
+    ----------
+    make_kernel : KernelFactory
+        Called now, and again when a second thread needs a kernel.
+    """
+
+    def __init__(self, make_kernel: KernelFactory) -> None:
+        self._make_kernel = make_kernel
+        # A deque, because its pop is atomic: two threads never get the same kernel.
+        self._ready = deque([make_kernel()])
+
+    def __call__(self) -> Kernel:
+        """Return the kernel that is ready, or make another."""
+        try:
+            return self._ready.pop()
+        except IndexError:
+            return self._make_kernel()

@@ -1,0 +1,196 @@
+"""Release keys: 32 secret bytes that serve one release in one process."""
+
+import os
+from contextlib import nullcontext
+from threading import Lock
+from typing import Any, NoReturn, Self
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from matrixdp.errors import InvalidParameterError, KeyStateError
+from matrixdp.noise.keys.context import NoiseContext, check_context
+from matrixdp.noise.keys.stream import KEY_BYTES, STREAM_BYTES, NoiseStream, overwrite
+
+__all__ = ["ReleaseKey", "checked_key"]
+
+
+class _ProcessToken:
+    """An object that a forked child replaces by another."""
+
+    current = object()
+
+    @classmethod
+    def renew(cls) -> None:
+        """Replace the object."""
+        cls.current = object()
+
+
+if hasattr(os, "register_at_fork"):  # systems without fork do not have it
+    os.register_at_fork(after_in_child=_ProcessToken.renew)
+
+
+def _current_process() -> tuple[int, object]:
+    """Return a value that is equal only to the same value in the same process.
+
+    The process number alone is not enough, because another namespace may use the same number. The
+    token alone is not enough either, because a fork made by foreign code does not renew it.
+    """
+    return os.getpid(), _ProcessToken.current
+
+
+class ReleaseKey:
+    """The secret behind the noise of one release; used once.
+
+    Whoever holds a key, or its stream, can subtract the noise. A key is spent by its first
+    ``bind``: two values released with one key differ by exactly their difference. It can only be
+    bound in the process that made it, so that a fork cannot bind it twice, and it is neither shown
+    nor pickled nor copied. ``close`` (also called when the key is dropped) overwrites its bytes;
+    copies that Python or the operating system made of them cannot be overwritten.
+
+    Examples
+    --------
+    >>> key = ReleaseKey.generate()
+    >>> key
+    ReleaseKey(unbound)
+    >>> stream = key.bind(NoiseContext.describe(shape=(2, 2), dtype="float64", scale=1.0))
+    >>> key
+    ReleaseKey(bound)
+    """
+
+    __slots__ = ("_context", "_erased", "_lock", "_process", "_secret")
+
+    def __init__(self, secret: bytearray) -> None:
+        # The argument is kept, not copied: a copy could not be erased.
+        if len(secret) != KEY_BYTES:
+            raise InvalidParameterError(
+                f"a release key is made from {KEY_BYTES} bytes, got {len(secret)} of them"
+            )
+        self._secret = secret
+        self._erased = False
+        self._process = _current_process()
+        self._context: NoiseContext | None = None
+        self._lock = Lock()
+
+    @classmethod
+    def generate(cls) -> Self:
+        """Make a key from the operating system's entropy."""
+        return cls(bytearray(os.urandom(KEY_BYTES)))
+
+    @classmethod
+    def from_bytes(cls, secret: bytes | bytearray) -> Self:
+        """Make a key from 32 given bytes, for tests: a known key protects nothing.
+
+        Raises
+        ------
+        InvalidParameterError
+            If these are not exactly 32 bytes, as bytes or bytearray.
+        """
+        if not isinstance(secret, bytes | bytearray):
+            raise InvalidParameterError(
+                f"secret must be bytes or bytearray, got {type(secret).__name__}; convert it with "
+                "bytes()"
+            )
+        return cls(bytearray(secret))
+
+    def bind(self, context: NoiseContext) -> "NoiseStream":
+        """Spend the key on a context.
+
+        Returns
+        -------
+        NoiseStream
+            May be read any number of times; keep it to recompute parts of the release.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the argument is not a context.
+        KeyStateError
+            If the key is bound already (to this context or another), erased, or was made in another
+            process.
+        """
+        check_context(context)
+        self._check_process()
+        # Two threads must not both find the key unbound: they would make the same noise twice.
+        with self._lock:
+            self.check_unbound()
+            derived = bytearray(STREAM_BYTES)
+            kdf = HKDF(SHA256(), STREAM_BYTES, salt=None, info=context.encode())
+            kdf.derive_into(self._secret, derived)
+            # From here on the derived keys are all that is needed.
+            self._context = context
+            self._erase()
+        return NoiseStream(context, derived)
+
+    def check_unbound(self) -> None:
+        """Raise KeyStateError unless the key can be bound in this process."""
+        self._check_process()
+        if self._context is not None:
+            raise KeyStateError(
+                "this release key is already bound to a context; a key serves one release, make "
+                "another with ReleaseKey.generate(), or read the stream that bind returned"
+            )
+        if self._erased:
+            raise KeyStateError("this release key is erased; use ReleaseKey.generate()")
+
+    def _check_process(self) -> None:
+        """Raise if the key was made in another process.
+
+        Comes before the lock is taken: in a forked child another thread's lock is held for ever.
+        """
+        if self._process != _current_process():
+            raise KeyStateError(
+                "this release key was made in another process, which may bind it too; make a key "
+                "in the process that releases"
+            )
+
+    def close(self) -> None:
+        """Overwrite the key; it cannot be bound any more."""
+        # In a forked child the lock may be held for ever, but no other thread uses the key there.
+        in_a_fork = self._process != _current_process()
+        with nullcontext() if in_a_fork else self._lock:
+            self._erase()
+
+    def _erase(self) -> None:
+        """Mark the key as erased, then overwrite it: never the other way round."""
+        self._erased = True
+        overwrite(self._secret)
+
+    def __del__(self) -> None:
+        """Overwrite the key."""
+        if hasattr(self, "_secret"):
+            self._erase()
+
+    def __repr__(self) -> str:
+        """Say whether the key is bound, never what it is."""
+        if self._context is not None:
+            return "ReleaseKey(bound)"
+        return "ReleaseKey(erased)" if self._erased else "ReleaseKey(unbound)"
+
+    def __reduce__(self) -> NoReturn:
+        """Raise: a copy could be bound a second time."""
+        raise KeyStateError("a release key is never pickled or copied; bind it where it was made")
+
+
+def checked_key(key: Any) -> ReleaseKey:
+    """Return the key if it is one that can be bound in this process.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not a key.
+    KeyStateError
+        If it is spent, erased or from another process.
+
+    Examples
+    --------
+    >>> checked_key(ReleaseKey.generate())
+    ReleaseKey(unbound)
+    """
+    if not isinstance(key, ReleaseKey):
+        raise InvalidParameterError(
+            f"key must be a ReleaseKey, got {type(key).__name__}; make one with "
+            "ReleaseKey.generate()"
+        )
+    key.check_unbound()
+    return key

@@ -1,0 +1,134 @@
+"""A release passes one gate, rests on one proof, and makes one kernel."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from matrixdp import (
+    IMGM,
+    Budget,
+    Diagonal,
+    FrobeniusBall,
+    InvalidParameterError,
+    Isotropic,
+    Kronecker,
+    Release,
+    ReleaseKey,
+    SymmetricBall,
+    parameters,
+)
+from matrixdp.files.streamed_release import release_npy
+from matrixdp.mechanisms.proof import NoiseProof
+from matrixdp.noise.application import add
+from matrixdp.noise.kernels import fastest_kernel
+
+BUDGET = Budget(1.0, 1e-5)
+BALL = FrobeniusBall(1.0, neighbouring="replace")
+PAIRS = SymmetricBall(1.0, neighbouring="replace")
+MECHANISMS = {
+    "isotropic": lambda: IMGM(BALL, BUDGET),
+    "diagonal": lambda: IMGM(BALL, BUDGET, Diagonal([[9.0], [8.0], [7.0]])),
+    "symmetric": lambda: IMGM(PAIRS, BUDGET),
+    "directional": lambda: IMGM(BALL, BUDGET, Kronecker(25.0 * np.eye(3), np.eye(3))),
+}
+every_kind = pytest.mark.parametrize("make", MECHANISMS.values(), ids=MECHANISMS)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, target: Any, name: str) -> list[None]:
+    """Return a list that grows with every call of a function."""
+    calls: list[None] = []
+    real = getattr(target, name)
+
+    def spy(*arguments: Any, **options: Any) -> Any:
+        calls.append(None)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(target, name, spy)
+    return calls
+
+
+@every_kind
+def test_a_matrix_is_searched_once_for_what_is_not_finite(
+    make: Callable[[], IMGM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mechanism = make()
+    searches = counted(monkeypatch, parameters, "all_within")
+    mechanism.release(np.eye(3))
+    assert len(searches) == 1
+
+
+@every_kind
+def test_noise_is_proven_once_for_all_releases(
+    make: Callable[[], IMGM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proofs = counted(monkeypatch, NoiseProof, "__init__")
+    mechanism = make()
+    releases = [mechanism.release(np.eye(3)) for _ in range(3)]
+    assert len(proofs) == 1
+    assert all(release.proof is mechanism.proof for release in releases)
+    Release(
+        value=releases[0].value,
+        sensitivity=mechanism.sensitivity,
+        covariance=mechanism.covariance,
+        guarantee=mechanism.guarantee,
+        mechanism="IMGM",
+        floor=releases[0].floor,
+    )
+    assert len(proofs) == 2  # one built by hand has no mechanism to vouch for it
+
+
+def test_a_release_makes_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(fastest_kernel())
+        return made[-1]
+
+    monkeypatch.setattr(add, "fastest_kernel", make)
+    IMGM(BALL, BUDGET).release(np.zeros((10, 10)))
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    "covariance", [None, Isotropic(9.0), Diagonal(np.full((2, 2), 9.0)), Diagonal([[9.0, 8.0]])]
+)
+def test_a_symmetric_ball_takes_symmetric_matrices_only(covariance: Any) -> None:
+    key = ReleaseKey.generate()
+    mechanism = IMGM(PAIRS, BUDGET, covariance)
+    with pytest.raises(InvalidParameterError, match="not symmetric"):
+        mechanism.release(np.array([[0.0, 1.0], [2.0, 0.0]]), key=key)
+    key.check_unbound()
+    assert mechanism.release(np.array([[0.0, 1.0], [1.0, 0.0]])).shape == (2, 2)
+
+
+def test_symmetry_is_not_taken_on_trust_from_a_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "in.npy", np.array([[0.0, 1.0], [2.0, 0.0]]))
+    mechanism = IMGM(PAIRS, BUDGET, Isotropic(9.0))
+    with pytest.raises(InvalidParameterError, match="load the matrix"):
+        release_npy(mechanism, tmp_path / "in.npy", tmp_path / "out.npy")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "largest"),
+    [
+        (IMGM(BALL, BUDGET, Isotropic(5.0)), 2.0**54),
+        (IMGM(PAIRS, BUDGET, None), 2.0**53),
+        (IMGM(BALL, BUDGET, Diagonal([[8.0, 4.0], [5.0, 6.0]])), 2.0**55),
+        (IMGM(BALL, BUDGET, Kronecker(17.0 * np.eye(2), 9.0 * np.eye(2))), 2.0**55),
+    ],
+    ids=["isotropic", "symmetric", "diagonal", "directional"],
+)
+def test_entries_that_would_swallow_their_noise_are_refused(
+    mechanism: IMGM, largest: float
+) -> None:
+    corner = np.diag([largest, 0.0])
+    assert mechanism.release(corner).shape == (2, 2)
+    key = ReleaseKey.generate()
+    for wrong in (np.nextafter(largest, np.inf), -2.0 * largest, 2.0**80, np.inf, np.nan):
+        with pytest.raises(InvalidParameterError, match="NaN or infinity, or a larger") as caught:
+            mechanism.release(np.diag([wrong, 0.0]), key=key)
+        assert not np.isfinite(wrong) or repr(float(wrong)) not in str(caught.value)
+    key.check_unbound()
