@@ -240,7 +240,11 @@ def test_radii_of_ill_conditioned_noise_are_safe_and_labelled(power: int) -> Non
             "neighbouring=array",
         ),
         (lambda: RowBounds([], "replace"), ShapeError, "bounds"),
-        (lambda: RowBounds([1.0, True], "replace"), InvalidParameterError, "bounds holds True"),
+        (
+            lambda: RowBounds([1.0, True], "replace"),
+            InvalidParameterError,
+            "bounds holds truth values",
+        ),
         (lambda: Box([1.0, math.nan], "replace"), InvalidParameterError, "bounds"),
         (lambda: Box([1.0], "replace", weights=[1.0, 2.0]), ShapeError, "weights"),
         (lambda: Box([1.0], "replace", weights=[-1.0]), InvalidParameterError, r"weights\[0\]"),

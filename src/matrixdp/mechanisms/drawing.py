@@ -18,7 +18,7 @@ from matrixdp.noise.application.add import noisy_copy
 from matrixdp.noise.specification.scales import value_limit
 from matrixdp.parameters import Limit
 
-__all__ = ["draw", "largest_entries"]
+__all__ = ["check_drawable", "draw", "largest_entries"]
 
 # With these, noise overflows with a probability below 2**-1000.
 _LARGEST_SCALE = {"float64": 2.0**900, "float32": 2.0**100}
@@ -39,6 +39,31 @@ def largest_entries(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[A
             return value_limit(np.array(weakest), dtype)
 
 
+def check_drawable(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    """Raise if exact noise of this covariance cannot be drawn for such a matrix.
+
+    Raises
+    ------
+    InvalidParameterError
+        If directional noise has no floor, or is larger than the type can hold.
+    """
+    covariance = proof.covariance
+    if not proof.can_be_drawn:
+        raise InvalidParameterError(
+            f"a {type(covariance).__name__} covariance can be judged on a "
+            f"{type(proof.sensitivity).__name__} but not released: off the Frobenius ball its "
+            "weakest direction may need less noise than an i.i.d. floor has, so float rotations "
+            "would carry privacy. Use Diagonal, or the set's best covariance"
+        )
+    if isinstance(covariance, Directional):
+        largest = float(np.max(covariance.entry_scales(shape)))
+        if not largest <= _LARGEST_SCALE[dtype.name]:
+            raise InvalidParameterError(
+                f"covariance has a standard deviation of {largest!r}, beyond what {dtype.name} can "
+                "hold: rescale the query"
+            )
+
+
 def draw(matrix: NDArray[Any], proof: NoiseProof, key: ReleaseKey) -> NDArray[Any]:
     """Return the matrix with noise.
 
@@ -48,14 +73,9 @@ def draw(matrix: NDArray[Any], proof: NoiseProof, key: ReleaseKey) -> NDArray[An
         Checked: float64 or float32, finite, within `largest_entries`, of a shape that fits, and
         symmetric for symmetric noise.
     proof : NoiseProof
-        How the noise is shaped, and the floor of directional noise.
+        How the noise is shaped, and the floor of directional noise; see `check_drawable`.
     key : ReleaseKey
         Unbound; it is spent.
-
-    Raises
-    ------
-    InvalidParameterError
-        If noise of this covariance cannot be drawn for the set; before the key is spent.
     """
     match proof.covariance:
         case Isotropic(scale=scale):
@@ -66,13 +86,8 @@ def draw(matrix: NDArray[Any], proof: NoiseProof, key: ReleaseKey) -> NDArray[An
             return _draw_symmetric(matrix, symmetric, key)
         case Directional() as directional if proof.floor is not None:
             return _draw_directional(matrix, directional, proof.floor, key)
-        case covariance:
-            raise InvalidParameterError(
-                f"a {type(covariance).__name__} covariance can be judged on a "
-                f"{type(proof.sensitivity).__name__} but not released: off the Frobenius ball its "
-                "weakest direction may need less noise than an i.i.d. floor has, so float "
-                "rotations would carry privacy. Use Diagonal, or the set's best covariance"
-            )
+        case covariance:  # `check_drawable` comes first
+            raise InvalidParameterError(f"{type(covariance).__name__} noise cannot be drawn")
 
 
 def _draw_symmetric(
@@ -99,12 +114,6 @@ def _draw_directional(
     The floor carries the whole promise.
     """
     rows = len(matrix)
-    largest = float(np.max(covariance.entry_scales((rows, matrix.shape[1]))))
-    if not largest <= _LARGEST_SCALE[matrix.dtype.name]:
-        raise InvalidParameterError(
-            f"covariance has a standard deviation of {largest!r}, beyond what {matrix.dtype.name} "
-            "can hold: rescale the query"
-        )
     # The floor and the independent G come from one key, as the two halves of a matrix of twice the
     # rows: a second key for the same release could be mixed up with the first.
     both = np.concatenate([matrix, np.zeros_like(matrix)])

@@ -11,7 +11,7 @@ import numpy as np
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.mechanisms.drawing import draw, largest_entries
+from matrixdp.mechanisms.drawing import check_drawable, draw, largest_entries
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
@@ -130,6 +130,7 @@ class GaussianMechanism:
         """
         # All checks come first: what is refused costs neither a key nor a part of a budget.
         labelled = self.checked(matrix)
+        check_drawable(self.proof, _shape(labelled.array), labelled.array.dtype)
         if key is not None and not isinstance(key, ReleaseKey):
             raise InvalidParameterError(
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
