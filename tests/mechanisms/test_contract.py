@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -289,7 +290,9 @@ def test_directional_noise_is_less_where_it_matters() -> None:
         ({"precision": [0.5, 0.5]}, ShapeError, r"\(2,\)"),
         ({"precision": [0.5, 0.5, 0.5]}, InvalidParameterError, "adds up to"),
         ({"precision": [1.0, 0.5, -0.5]}, InvalidParameterError, "positive"),
-        ({"precision": [math.nan, 0.5, 0.5]}, InvalidParameterError, "positive"),
+        ({"precision": [math.nan, 0.5, 0.5]}, InvalidParameterError, "finite"),
+        ({"precision": [True, 0.5, 0.5]}, InvalidParameterError, "truth values"),
+        ({"precision": np.ma.masked_less([0.2, 0.4, 0.4], 0.3)}, InvalidParameterError, "masked"),
         ({"precision": [[0.5], [0.25, 0.25]]}, ShapeError, "precision is ragged"),
         ({"directions": np.eye(4)}, ShapeError, "directions of shape"),
         ({"directions": [[1.0], [0.0, 1.0]]}, ShapeError, "directions is ragged"),
@@ -322,13 +325,15 @@ def test_mvg_refuses_what_its_proof_does_not_cover() -> None:
         ((0, [0], 0.5), "size=0"),
         ((3, [3], 0.5), "0 to 2"),
         ((3, [0.5], 0.5), "whole numbers"),
-        ((3, [], 0.5), "whole numbers"),
+        ((3, [], 0.5), "0 of 3"),
+        ((3, [True], 0.5), "truth values"),
+        ((3, np.ma.masked_less([0, 1], 1), 0.5), "masked"),
         ((3, [0, 1, 2], 0.5), "3 of 3"),
         ((3, [0], 1.0), r"share=1\.0"),
         ((3, [0], math.nan), "share=nan"),
     ],
 )
-def test_bad_binary_precision(arguments: tuple[int, list[int], float], told: str) -> None:
+def test_bad_binary_precision(arguments: tuple[int, Any, float], told: str) -> None:
     with pytest.raises(InvalidParameterError, match=told):
         binary_precision(*arguments)
 

@@ -145,6 +145,8 @@ def test_measurements_and_reconstruction(name: str) -> None:
         ([np.eye(2)], [1.0, -1.0], "from 9"),
         ([np.eye(2)], [0.0, 0.0], "not all"),
         ([np.eye(2)], [1.0, np.nan], "NaN"),
+        ([np.eye(2)], [1.0, [1.0, 1.0]], "ragged"),
+        ([np.eye(2)], [1.0, True], "truth values"),
     ],
 )
 def test_bad_strategies_are_refused(factors: list[object], weights: object, message: str) -> None:

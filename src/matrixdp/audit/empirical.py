@@ -20,7 +20,7 @@ from scipy import linalg, special
 from matrixdp.covariance import Kronecker, OneSided
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.parameters import checked_matrix, positive_integer, real_number
+from matrixdp.parameters import checked_matrix, positive_integer, proper_fraction
 from matrixdp.privacy.bound import privacy_epsilon
 from matrixdp.privacy.guarantee import Guarantee, HasGuarantee
 from matrixdp.sensitivity.sets import FrobeniusBall
@@ -151,7 +151,7 @@ def audit_mechanism(
             "shape and not be equal"
         )
     change = second - first if difference is None else _checked_difference(difference)
-    count, level = check_samples(samples, change.size), _checked_confidence(confidence)
+    count, level = check_samples(samples, change.size), proper_fraction(confidence, "confidence")
     # In units of the difference, so that the size of the matrices does not matter.
     unit = float(np.max(np.abs(change)))
     with np.errstate(over="ignore"):
@@ -312,13 +312,6 @@ def check_samples(samples: int, entries: int) -> int:
             "to learn their noise from"
         )
     return count
-
-
-def _checked_confidence(confidence: float) -> float:
-    level = real_number(confidence, "confidence")
-    if not 0.0 < level < 1.0:
-        raise InvalidParameterError(f"confidence={level!r} must be above 0 and below 1")
-    return level
 
 
 def _checked_difference(difference: Any) -> FloatArray:

@@ -1,24 +1,29 @@
 """The Matrix-Variate Gaussian mechanism (MVG), with unimodal directional noise."""
 
 import math
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
 from matrixdp.covariance import Covariance, Diagonal, OneSided
+from matrixdp.covariance.one_sided import Side, checked_side
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts, largest_norm
 from matrixdp.mechanisms.labelled import LabelledMatrix
-from matrixdp.parameters import positive_integer, real_number
+from matrixdp.parameters import (
+    positive_integer,
+    positive_vector,
+    proper_fraction,
+    whole_numbers,
+)
 from matrixdp.privacy.budget import Budget
 from matrixdp.sensitivity.sets import SensitivitySet
 
-__all__ = ["MVG", "Side", "binary_precision", "checked_side"]
+__all__ = ["MVG", "binary_precision"]
 
 FloatArray = NDArray[np.float64]
-Side = Literal["rows", "columns"]
 
 # Float shares that should add up to 1 do so within this; they are then divided by their sum.
 _SUM_TOLERANCE = 1e-9
@@ -115,7 +120,7 @@ class MVG(GaussianMechanism):
         rows, columns = _checked_shape(shape)
         size, other = (rows, columns) if checked_side(side) == "rows" else (columns, rows)
         # Without a precision all directions share alike, which is i.i.d. noise.
-        shares = np.full(size, 1.0 / size) if precision is None else _checked(precision, size)
+        shares = np.full(size, 1.0 / size) if precision is None else _shares(precision, size)
         allowed = mvg_precision_budget(
             rows,
             columns,
@@ -170,26 +175,18 @@ def binary_precision(size: int, important: ArrayLike, share: float) -> FloatArra
     [0.45, 0.45, 0.033, 0.033, 0.033]
     """
     size = positive_integer(size, "size")
-    chosen = np.unique(_array(important, "important"))
-    part = real_number(share, "share")
-    if chosen.dtype.kind not in "iu" or not bool(np.all((chosen >= 0) & (chosen < size))):
+    # A direction that is named twice counts once.
+    chosen = np.unique(whole_numbers(important, "important"))
+    part = proper_fraction(share, "share")
+    if not bool(np.all((chosen >= 0) & (chosen < size))):
         raise InvalidParameterError(f"important must be whole numbers from 0 to {size - 1}")
     if not 1 <= len(chosen) < size:
         raise InvalidParameterError(
             f"important names {len(chosen)} of {size} directions: name some, but not all"
         )
-    if not 0.0 < part < 1.0:
-        raise InvalidParameterError(f"share={part!r} must be above 0 and below 1")
     shares = np.full(size, (1.0 - part) / (size - len(chosen)))
     shares[chosen] = part / len(chosen)
     return shares
-
-
-def checked_side(side: object) -> Side:
-    """Return a side of the matrix, or raise if it is not one."""
-    if side not in get_args(Side):
-        raise InvalidParameterError(f"side={side!r} must be 'rows' or 'columns'")
-    return "rows" if side == "rows" else "columns"
 
 
 def _checked_shape(shape: object) -> tuple[int, int]:
@@ -198,26 +195,17 @@ def _checked_shape(shape: object) -> tuple[int, int]:
     return positive_integer(shape[0], "shape"), positive_integer(shape[1], "shape")
 
 
-def _array(values: ArrayLike, name: str) -> NDArray[Any]:
-    try:
-        return np.asarray(values)
-    except ValueError:
-        raise ShapeError(f"{name} is ragged: pass a list of numbers") from None
-
-
-def _checked(precision: ArrayLike, size: int) -> FloatArray:
-    shares = _array(precision, "precision")
+def _shares(precision: ArrayLike, size: int) -> FloatArray:
+    """Return one positive share for each direction, adding up to 1."""
+    # Positive, because a direction without precision would need infinite noise.
+    shares = positive_vector(precision, "precision")
     if shares.shape != (size,):
         raise ShapeError(f"precision has shape {shares.shape}: give one share for each of {size}")
-    if shares.dtype.kind not in "iuf" or not bool(np.all(shares > 0)):
-        raise InvalidParameterError(
-            "precision must hold positive numbers: every direction needs a share"
-        )
     # Shares that add up to more than 1 would exceed the budget, so they are divided by their sum.
     total = float(np.sum(shares))
     if not abs(total - 1.0) <= _SUM_TOLERANCE:
         raise InvalidParameterError(f"precision adds up to {total!r}: its shares must add up to 1")
-    return np.asarray(shares / total, dtype=np.float64)
+    return np.asarray(shares / total)
 
 
 def _covariance(scales: FloatArray, directions: ArrayLike | None, side: Side) -> Covariance:

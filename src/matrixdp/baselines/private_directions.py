@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from matrixdp.baselines.mvg import Side, checked_side
+from matrixdp.covariance.one_sided import Side, checked_side
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.noise import ReleaseKey

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,17 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import checked_symmetric, positive_number
 from matrixdp.spectra import eigenvalue_lower_bounds
 
-__all__ = ["OneSided"]
+__all__ = ["OneSided", "Side", "checked_side"]
+
+Side = Literal["rows", "columns"]
+"""A side of a matrix."""
+
+
+def checked_side(side: object) -> Side:
+    """Return a side of the matrix, or raise if it is not one."""
+    if side not in get_args(Side):
+        raise InvalidParameterError(f"side={side!r} must be 'rows' or 'columns'")
+    return "rows" if side == "rows" else "columns"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,19 +50,15 @@ class OneSided(Directional):
     """
 
     covariance: FloatArray
-    side: Literal["rows", "columns"]
+    side: Side
 
-    def __init__(self, covariance: ArrayLike, side: Literal["rows", "columns"]) -> None:
-        if side not in ("rows", "columns"):
-            raise InvalidParameterError(f"side={side!r} must be 'rows' or 'columns'")
+    def __init__(self, covariance: ArrayLike, side: Side) -> None:
+        object.__setattr__(self, "side", checked_side(side))
         object.__setattr__(self, "covariance", checked_symmetric(covariance, "covariance"))
-        object.__setattr__(self, "side", side)
         _ = self.eigenvalues  # so that a covariance that exists is proven positive definite
 
     @classmethod
-    def from_directions(
-        cls, directions: ArrayLike, scales: ArrayLike, side: Literal["rows", "columns"]
-    ) -> Self:
+    def from_directions(cls, directions: ArrayLike, scales: ArrayLike, side: Side) -> Self:
         """Return directional noise: orthonormal directions (as columns) and their scales.
 
         The directions must come from public or already private data: singular vectors of the

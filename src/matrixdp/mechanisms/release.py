@@ -13,7 +13,7 @@ from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.proof import NoiseProof, check_proven
 from matrixdp.noise import SimulatedValue
-from matrixdp.parameters import real_number
+from matrixdp.parameters import proper_fraction
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
 
@@ -146,9 +146,7 @@ class Release:
         confidence : float, optional
             Above 0 and below 1.
         """
-        level = real_number(confidence, "confidence")
-        if not 0.0 < level < 1.0:
-            raise InvalidParameterError(f"confidence={level!r} must be above 0 and below 1")
+        level = proper_fraction(confidence, "confidence")
         entries = math.prod(self.shape)
         # 1 - confidence^(1/mn) by expm1: for many entries the power is too close to 1 to subtract.
         tail = -0.5 * math.expm1(math.log(level) / entries)

@@ -98,7 +98,7 @@ def composed_epsilon(epsilon: float, steps: int, slack: float) -> float:
     (21.618, 1.0)
     """
     loss, count = EPSILON.number(epsilon), positive_integer(steps, "steps")
-    return _composed_epsilon(loss, count, _checked_slack(slack))
+    return _composed_epsilon(loss, count, _below_one(slack, "slack"))
 
 
 def composed_delta(delta: float, steps: int, slack: float) -> float:
@@ -111,7 +111,7 @@ def composed_delta(delta: float, steps: int, slack: float) -> float:
     1.999999e-06
     """
     each, count = DELTA.number(delta), positive_integer(steps, "steps")
-    rest = _checked_slack(slack)
+    rest = _below_one(slack, "slack")
     log_kept = count * math.log1p(-each) + math.log1p(-rest)
     # The sum of all is a bound as well. It is exact, and closer where the deltas are tiny.
     added = min(Fraction(1), count * Fraction(each) + Fraction(rest))
@@ -149,9 +149,7 @@ def equal_claims(epsilon: float, delta: float, steps: int, slack_share: float) -
     (0.02118, 5e-08)
     """
     loss, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
-    count, share = positive_integer(steps, "steps"), real_number(slack_share, "slack_share")
-    if not 0.0 <= share < 1.0:
-        raise InvalidParameterError(f"slack_share={share!r} must be from 0 to below 1")
+    count, share = positive_integer(steps, "steps"), _below_one(slack_share, "slack_share")
     # One release needs no composition, and no margin for it either.
     if share == 0.0 and count == 1:
         return Claim(loss, delta)
@@ -274,10 +272,10 @@ def _shares_of_delta(delta: float, count: int, share: float) -> tuple[float, flo
     return slack, -math.expm1((1.0 - share) * log_kept / count) * (1.0 - 3.0 * _MARGIN)
 
 
-def _checked_slack(slack: float) -> float:
-    number = real_number(slack, "slack")
+def _below_one(value: float, name: str) -> float:
+    number = real_number(value, name)
     if not 0.0 <= number < 1.0:
-        raise InvalidParameterError(f"slack={number!r} must be from 0 to below 1")
+        raise InvalidParameterError(f"{name}={number!r} must be from 0 to below 1")
     return number
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import checked_matrix
+from matrixdp.parameters import checked_matrix, real_array
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.workloads import accuracy
 from matrixdp.workloads.operator import FloatArray, Workload, along_axes
@@ -321,8 +321,7 @@ def _checked_factor(factor: ArrayLike) -> FloatArray:
 
 def _checked_weights(weights: ArrayLike, layout: tuple[int, ...]) -> FloatArray:
     """Return weights in the layout of the measurements, or raise if they are not."""
-    array = np.array(checked_matrix(np.atleast_2d(weights).reshape(1, -1), "weights"))
-    array = array.reshape(np.shape(weights))
+    array = np.array(real_array(weights, "weights"))
     if array.shape != layout:
         raise ShapeError(
             f"weights has shape {array.shape}: the factors measure along {layout}; pass one weight "

@@ -1,0 +1,60 @@
+"""What parameters must be: one gate for numbers, one gate for arrays.
+
+Every check raises an error that names the argument. Every comparison is written so that NaN fails
+it. A bool is not a number here (``delta=True`` is always a mistake), nor is anything that float64
+cannot hold exactly.
+"""
+
+from matrixdp.parameters.arrays import (
+    LARGEST_EXACT_INTEGER,
+    Limit,
+    all_within,
+    check_cells,
+    checked_matrix,
+    checked_symmetric,
+    finite_array,
+    outside_limit,
+    positive_vector,
+    real_array,
+    whole_numbers,
+)
+from matrixdp.parameters.numbers import (
+    DELTA,
+    EPSILON,
+    MU,
+    Domain,
+    broadcast_together,
+    checked_integer,
+    checked_integers,
+    members_of,
+    positive_integer,
+    positive_number,
+    proper_fraction,
+    real_number,
+)
+
+__all__ = [
+    "DELTA",
+    "EPSILON",
+    "LARGEST_EXACT_INTEGER",
+    "MU",
+    "Domain",
+    "Limit",
+    "all_within",
+    "broadcast_together",
+    "check_cells",
+    "checked_integer",
+    "checked_integers",
+    "checked_matrix",
+    "checked_symmetric",
+    "finite_array",
+    "members_of",
+    "outside_limit",
+    "positive_integer",
+    "positive_number",
+    "positive_vector",
+    "proper_fraction",
+    "real_array",
+    "real_number",
+    "whole_numbers",
+]
