@@ -22,6 +22,7 @@ from matrixdp import (
 )
 from matrixdp.covariance import Diagonal, SymmetricIsotropic
 from matrixdp.files.strategies import load_strategy
+from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.workloads import ProductStrategy, StackedStrategy
 
 OLD = Path(__file__).parent / "old"
@@ -55,6 +56,19 @@ def test_old_releases_are_read(name: str) -> None:
     assert release.value.dtype == (np.float32 if "32" in name else np.float64)
     assert (release.guarantee.epsilon, release.guarantee.delta) == (1.0, 1e-5)
     assert Release.verify(OLD / name) == release.guarantee
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_old_releases_are_proven_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs: list[NoiseProof] = []
+    prove = NoiseProof.__init__
+
+    def spy(proof: NoiseProof, *arguments: Any, **options: Any) -> None:
+        proofs.append(proof)
+        prove(proof, *arguments, **options)
+
+    monkeypatch.setattr(NoiseProof, "__init__", spy)
+    assert [Release.load(OLD / name).proof] == proofs
 
 
 def test_every_old_file_is_tried() -> None:

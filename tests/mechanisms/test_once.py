@@ -18,12 +18,12 @@ from matrixdp import (
     Release,
     ReleaseKey,
     SymmetricBall,
-    parameters,
 )
 from matrixdp.files.streamed_release import release_npy
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise.application import add
 from matrixdp.noise.kernels import fastest_kernel
+from matrixdp.parameters import arrays
 
 BUDGET = Budget(1.0, 1e-5)
 BALL = FrobeniusBall(1.0, neighbouring="replace")
@@ -55,7 +55,7 @@ def test_a_matrix_is_searched_once_for_what_is_not_finite(
     make: Callable[[], IMGM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mechanism = make()
-    searches = counted(monkeypatch, parameters, "all_within")
+    searches = counted(monkeypatch, arrays, "all_within")
     mechanism.release(np.eye(3))
     assert len(searches) == 1
 
@@ -78,6 +78,18 @@ def test_noise_is_proven_once_for_all_releases(
         floor=releases[0].floor,
     )
     assert len(proofs) == 2  # one built by hand has no mechanism to vouch for it
+
+
+@every_kind
+def test_a_saved_release_is_proven_once_when_it_is_loaded(
+    make: Callable[[], IMGM], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make().release(np.eye(3)).save(tmp_path / "out.npy")
+    proofs = counted(monkeypatch, NoiseProof, "__init__")
+    Release.load(tmp_path / "out.npy")
+    assert len(proofs) == 1
+    Release.verify(tmp_path / "out.npy")
+    assert len(proofs) == 2
 
 
 def test_a_release_makes_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

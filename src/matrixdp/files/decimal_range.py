@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.parameters import positive_number
-from matrixdp.rounding import float_down, float_up, sqrt_up
+from matrixdp.rounding import UNIT_ROUNDOFF, float_down, float_up, sqrt_up
 from matrixdp.sensitivity.sets import (
     Box,
     FrobeniusBall,
@@ -58,7 +58,7 @@ _LARGEST_RANGE = Fraction(sys.float_info.max)
 # Large enough for most data, and 2**32 * 2**-52 = 2**-20 of the bound is too little to be noticed.
 _RANGE_PER_BOUND = 2**32
 # Two cells, each off by 2**-53 of the range.
-_ERROR_PER_RANGE = Fraction(1, 2**52)
+_ERROR_PER_RANGE = 2 * Fraction(UNIT_ROUNDOFF)
 
 
 @dataclass(frozen=True, eq=False)

@@ -191,18 +191,15 @@ def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> R
     try:
         sensitivity = sensitivity_of(statement.sensitivity)
         covariance = covariance_of(statement.covariance)
-        claimed = proven = guarantee_of(statement.guarantee)
+        claimed = guaranteed = guarantee_of(statement.guarantee)
+        proof = NoiseProof(sensitivity, covariance, statement.floor)
         # Schema 1 states no floor: what its directional noise gives is what is proven here.
         if statement.schema == "matrixdp-release/1" and isinstance(covariance, Directional):
-            proven = NoiseProof(sensitivity, covariance).restated(claimed)
-        release = Release(
-            value=array,
-            sensitivity=sensitivity,
-            covariance=covariance,
-            guarantee=proven,
-            mechanism=statement.mechanism,
-            floor=statement.floor,
-        )
+            guaranteed = proof.restated(claimed)
+        # The shape of the array is the one that is stated, which was compared above.
+        for part in (sensitivity, covariance):
+            part.check_shape(facts.shape)
+        release = Release.from_proof(array, proof, guaranteed, statement.mechanism)
     except MatrixDPError as error:
         raise FileFormatError(
             f"{beside} does not prove its guarantee, or was altered ({error})"

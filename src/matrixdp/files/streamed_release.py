@@ -13,7 +13,7 @@ from matrixdp.files.npy_stream import Advance, write_noisy_npy
 from matrixdp.files.releases import MatrixRecord, stated_release
 from matrixdp.files.statement import encoded, statement_path
 from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.mechanisms.proof import check_proven
+from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SymmetricBall
@@ -101,7 +101,7 @@ def _independent_scale(mechanism: Mechanism) -> object:
             "matrix and use its release"
         )
     # A release that is held in memory proves this when it is made; here none is.
-    check_proven(mechanism.guarantee, mechanism.sensitivity, covariance)
+    NoiseProof(mechanism.sensitivity, covariance).check_claim(mechanism.guarantee)
     return covariance.scale if isinstance(covariance, Isotropic) else covariance.scales
 
 
@@ -109,8 +109,8 @@ def _checked_layout(mechanism: Mechanism, source: Path, target: Path) -> NpyLayo
     """Return the layout of a file that can be released in parts, or raise if it is not one."""
     if isinstance(mechanism.sensitivity, SymmetricBall):
         raise InvalidParameterError(
-            "a SymmetricBall is about symmetric matrices, and parts of one do not show whether it is "
-            "symmetric: load the matrix and use mechanism.release"
+            "a SymmetricBall is about symmetric matrices, and parts of one do not show whether it "
+            "is symmetric: load the matrix and use mechanism.release"
         )
     if target.suffix != ".npy":
         raise InvalidParameterError(f"{target} does not end in .npy: name such a file")

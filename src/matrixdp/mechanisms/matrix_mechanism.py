@@ -210,7 +210,7 @@ class MatrixMechanism:
         return SimulatedValue(array=answers, scale=self.standard_errors())
 
     def _checked(self, histogram: ArrayLike) -> FloatArray:
-        counts: Any = self.workload.checked_cells(histogram)
+        counts: Any = self.workload.checked_cells(histogram, "histogram")
         # The bound on rounding holds for whole counts of at most 2**30 records, whose sum is exact.
         whole = bool(np.all((counts >= 0.0) & (counts == np.rint(counts))))
         if not whole or not float(np.sum(counts)) <= LARGEST_TOTAL:

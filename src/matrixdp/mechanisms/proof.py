@@ -9,7 +9,7 @@ from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import FrobeniusBall, SensitivitySet
 
-__all__ = ["NoiseProof", "check_proven"]
+__all__ = ["NoiseProof"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -88,7 +88,24 @@ class NoiseProof:
         return self.floor is not None or not isinstance(self.covariance, Directional)
 
     def check_claim(self, guarantee: Guarantee) -> None:
-        """Raise unless the noise gives what a guarantee claims."""
+        """Raise unless the noise can be drawn and gives what a guarantee claims.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the proven mu exceeds the guarantee's, if the neighbouring relations differ, or if
+            the guarantee is one for groups.
+        """
+        if not isinstance(guarantee, Guarantee):
+            raise InvalidParameterError(
+                f"guarantee is a {type(guarantee).__name__}: take it from a mechanism"
+            )
+        # Such noise would give its mu, but this library cannot have drawn it.
+        if not self.can_be_drawn:
+            raise InvalidParameterError(
+                f"a {type(self.covariance).__name__} covariance is never drawn for a "
+                f"{type(self.sensitivity).__name__}"
+            )
         self._check_relation(guarantee)
         if not self.mu <= guarantee.mu:
             raise InvalidParameterError(
@@ -119,35 +136,6 @@ class NoiseProof:
                 f"guarantee claims neighbouring={guarantee.neighbouring!r}, but the sensitivity is "
                 f"for {self.sensitivity.neighbouring!r}"
             )
-
-
-def check_proven(
-    guarantee: Guarantee,
-    sensitivity: SensitivitySet,
-    covariance: Covariance,
-    floor: float | None = None,
-) -> NoiseProof:
-    """Return the proof of a claimed guarantee, or raise if the noise does not give it.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the set's radius under the covariance exceeds the guarantee's mu, if there is no such
-        floor, if the neighbouring relations differ, or if the guarantee is one for groups.
-    """
-    if not isinstance(guarantee, Guarantee):
-        raise InvalidParameterError(
-            f"guarantee is a {type(guarantee).__name__}: take it from a mechanism"
-        )
-    proof = NoiseProof(sensitivity, covariance, floor)
-    # The noise would give that mu, but this library cannot have drawn it.
-    if not proof.can_be_drawn:
-        raise InvalidParameterError(
-            f"a {type(covariance).__name__} covariance is never drawn for a "
-            f"{type(sensitivity).__name__}"
-        )
-    proof.check_claim(guarantee)
-    return proof
 
 
 def _check_kinds(sensitivity: object, covariance: object) -> None:

@@ -11,7 +11,7 @@ from scipy import special
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.mechanisms.proof import NoiseProof, check_proven
+from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise import SimulatedValue
 from matrixdp.parameters import proper_fraction
 from matrixdp.privacy.guarantee import Guarantee
@@ -68,24 +68,24 @@ class Release:
     ) -> None:
         """Prove the guarantee, and raise if the noise does not give it."""
         shape = _checked_shape(value)
-        proof = check_proven(guarantee, sensitivity, covariance, floor)
+        proof = NoiseProof(sensitivity, covariance, floor)
         for part in (sensitivity, covariance):
             part.check_shape(shape)
-        self._set(value, proof, guarantee, mechanism)
+        self._fill(value, proof, guarantee, mechanism)
 
     @classmethod
     def from_proof(
         cls, value: Any, proof: NoiseProof, guarantee: Guarantee, mechanism: str
     ) -> "Release":
-        """Return the release of a mechanism that has proven its noise and checked the shape."""
+        """Return the release of a caller that has proven its noise and checked the shape."""
         _checked_shape(value)
-        # Two numbers are compared; the proof itself is not repeated.
-        proof.check_claim(guarantee)
         release = cls.__new__(cls)
-        release._set(value, proof, guarantee, mechanism)  # noqa: SLF001 - of its own class
+        release._fill(value, proof, guarantee, mechanism)  # noqa: SLF001 - of its own class
         return release
 
-    def _set(self, value: Any, proof: NoiseProof, guarantee: Guarantee, mechanism: str) -> None:
+    def _fill(self, value: Any, proof: NoiseProof, guarantee: Guarantee, mechanism: str) -> None:
+        # Every release comes through here. Two numbers are compared; the proof is not repeated.
+        proof.check_claim(guarantee)
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "proof", proof)
         object.__setattr__(self, "guarantee", guarantee)
