@@ -78,7 +78,7 @@ def answer(
     saved = [] if strategy is None else [strategy]
     check_distinct(target, [source, *saved, *workload_files(workload)])
     counts = _read_counts(source)
-    queries.checked_cells(counts)
+    queries.checked_cells(counts, "IN")
     if strategy is None:
         with search_status() as progress:
             chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy

@@ -7,14 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import CalibrationError, InvalidParameterError
-from matrixdp.rounding import quotient_up
+from matrixdp.rounding import UNIT_ROUNDOFF, quotient_up
 
 __all__ = ["Covariance", "FloatArray", "Shape", "noise_factor"]
 
 FloatArray = NDArray[np.float64]
 Shape = tuple[int, int]
 
-# The excess doubles from 2**-52: after 40 steps it is 2**-12, more than rounding can explain.
+# The excess doubles from one unit in the last place, 2**-52: after 40 steps it is 2**-12, more than
+# rounding can explain.
 _MOST_TIGHTENINGS = 40
 
 
@@ -101,7 +102,7 @@ class Covariance(abc.ABC):
             noise_factor("sensitivity of radius", sensitivity.radius(self).value, budget.mu)
         )
         # Scaling rounds, so the radius may end up slightly above what was aimed at.
-        excess = 2.0**-52
+        excess = 2 * UNIT_ROUNDOFF
         for _ in range(_MOST_TIGHTENINGS):
             if sensitivity.radius(tight).value <= budget.mu:
                 return tight

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.workload_release import WorkloadRelease
-from matrixdp.parameters import finite_array
+from matrixdp.parameters import LARGEST_EXACT_INTEGER, finite_array
 from matrixdp.postprocess.nonnegative import nearest_nonnegative
 from matrixdp.postprocess.nonnegative_search import searched_nonnegative
 from matrixdp.workloads.operator import LARGEST_WRITTEN
@@ -81,7 +81,7 @@ def whole_counts(estimate: FloatArray) -> NDArray[np.int64]:
     [1, 2, 1]
     """
     values = finite_array(estimate, "estimate")
-    if not (np.abs(values) < 2.0**53).all():
+    if not (np.abs(values) < LARGEST_EXACT_INTEGER).all():
         raise InvalidParameterError("estimate must hold numbers below 2**53: scale it down")
     floors = np.floor(values)
     remainders = values - floors

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import checked_matrix
+from matrixdp.parameters import LARGEST_EXACT_INTEGER, checked_matrix
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray
 
@@ -15,8 +15,6 @@ __all__ = ["Dense"]
 # Within these limits squares of entries, and their sums, neither overflow nor underflow.
 _SMALLEST_SIZE = 2.0**-100
 _LARGEST_SIZE = 2.0**100
-# Sums of whole numbers below this round nothing.
-_LARGEST_EXACT = 2.0**53
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,7 +104,8 @@ class Dense(Factor):
     def gram_error(self) -> float:
         """The rounding error of the product over its trace; none for whole numbers."""
         whole = bool(np.array_equal(self.matrix, np.rint(self.matrix)))
-        if whole and float(np.sum(np.square(self.matrix))) < _LARGEST_EXACT:
+        # Sums of whole numbers below 2**53 round nothing.
+        if whole and float(np.sum(np.square(self.matrix))) < LARGEST_EXACT_INTEGER:
             return 0.0
         # Entry (i, j) is off by at most (rows + 2) u |w_i|^T |w_j|, and the Frobenius norm of
         # |W|^T |W| is at most the trace.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import finite_array
+from matrixdp.parameters import LARGEST_EXACT_INTEGER, finite_array
 from matrixdp.rounding import UNIT_ROUNDOFF
 
 __all__ = [
@@ -46,8 +46,6 @@ MOST_ANSWERS = 2**28
 MOST_ATTRIBUTES = 64
 """The most axes of an array in numpy."""
 
-# Up to here every whole number is a float, so that sums of whole numbers round nothing.
-_LARGEST_EXACT = 2.0**53
 # The most answers computed together where all of them would not fit in memory: 32 megabytes.
 _ENTRIES_TOGETHER = 2**22
 
@@ -218,8 +216,8 @@ class Workload(abc.ABC):
         terms = self.terms()
         # Relative errors e compound to prod(1 + e) - 1, and the worst term bounds the union.
         worst = max(math.prod(1.0 + factor.gram_error for factor in term) for term in terms) - 1.0
-        # The trace bounds every entry and every partial sum.
-        if worst == 0.0 and self.frobenius_squared() < _LARGEST_EXACT:
+        # The trace bounds every entry and every partial sum; up to 2**53 whole numbers are exact.
+        if worst == 0.0 and self.frobenius_squared() < LARGEST_EXACT_INTEGER:
             return 0.0
         return worst + (len(terms) + len(self.dimensions) + 2) * UNIT_ROUNDOFF
 
@@ -250,12 +248,12 @@ class Workload(abc.ABC):
             )
         )
 
-    def checked_cells(self, values: ArrayLike) -> FloatArray:
+    def checked_cells(self, values: ArrayLike, name: str = "values") -> FloatArray:
         """Return finite numbers, one for each cell, laid out along the attributes."""
-        array = finite_array(values, "values")
+        array = finite_array(values, name)
         if array.shape not in ((self.cells,), self.dimensions):
             raise ShapeError(
-                f"values has shape {array.shape}: the workload has {self.cells} cells, "
+                f"{name} has shape {array.shape}: the workload has {self.cells} cells, "
                 f"laid out as {self.dimensions}"
             )
         return array.reshape(self.dimensions)

@@ -50,6 +50,7 @@ from matrixdp.noise.specification.table import (
     load_table,
     table_digest,
 )
+from matrixdp.rounding import UNIT_ROUNDOFF
 
 try:
     from flint import arb, ctx, fmpq
@@ -70,7 +71,8 @@ TAYLOR_DEGREE = 12
 _SEGMENTS = 1 << SEGMENT_BITS
 # Half of a segment, relative to its binade: the largest |t|.
 _HALF_WIDTH = fmpq(1, 2 * _SEGMENTS)
-_UNIT_ROUNDOFF = fmpq(1, 2**53)
+# As an exact rational: balls are not made from floats.
+_UNIT_ROUNDOFF = fmpq(*UNIT_ROUNDOFF.as_integer_ratio())
 # How tightly w is enclosed: at a centre far below the error to be proved, since its ball enters
 # twelve derivatives; at a tail end it only bounds a derivative from above.
 _CENTRE_RADIUS = fmpq(1, 2**150)

@@ -8,6 +8,7 @@ from scipy import linalg
 from matrixdp.workloads.operator import FloatArray
 
 __all__ = [
+    "RANK_TOLERANCE",
     "SMALLEST_ROOT",
     "column_basis",
     "differing_directions",
@@ -19,10 +20,11 @@ __all__ = [
 SMALLEST_ROOT = 2.0**-50
 """The share of the largest singular value below which float64 cannot distinguish one from 0."""
 
+RANK_TOLERANCE = 2.0**-48
+"""Eigenvalues of a Gram matrix below this share of the largest, per cell, are rounding errors."""
+
 # Squares of singular values are accurate down to this share of the largest.
 _SMALLEST_SQUARE = 2.0**-26
-# Eigenvalues of a Gram matrix below this share of the largest, per cell, are rounding errors.
-_RANK_TOLERANCE = 2.0**-48
 # Compared with a matrix of trace 1, one of a smaller trace consists of rounding errors.
 _SMALLEST_TRACE = 2.0**-40
 
@@ -43,7 +45,7 @@ def gram_basis(gram: FloatArray) -> FloatArray:
     Singular values of the queries below 1e-7 of the largest are lost: their squares are rounding.
     """
     values, vectors = eigenvectors(gram.copy())
-    kept = values > len(values) * _RANK_TOLERANCE * values[-1]
+    kept = values > len(values) * RANK_TOLERANCE * values[-1]
     return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 

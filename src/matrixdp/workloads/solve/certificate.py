@@ -10,12 +10,11 @@ from matrixdp.errors import CalibrationError
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
 from matrixdp.workloads.operator import FloatArray, Workload
+from matrixdp.workloads.solve.bases import RANK_TOLERANCE
 from matrixdp.workloads.solve.dual import DualPoint
 
 __all__ = ["Certificate", "certified_bound", "certified_bound_from_queries", "svd_bound"]
 
-# Eigenvalues below this share of the largest, per cell, are taken to be rounding errors of 0.
-_RANK_TOLERANCE = 2.0**-48
 # Values are computed in float64 without error bounds; bounds are proven.
 _ROUNDING_OF_VALUES = 1e-9
 # The most cells of a union whose Gram matrix is decomposed for the SVD bound.
@@ -129,5 +128,5 @@ def svd_bound(workload: Workload) -> float:
 def _factor_bound(gram: FloatArray) -> float:
     values = linalg.eigvalsh(gram)
     # Leaving eigenvalues out lowers the bound, which then still holds.
-    certain = values[values > len(values) * _RANK_TOLERANCE * values[-1]]
+    certain = values[values > len(values) * RANK_TOLERANCE * values[-1]]
     return float(np.sum(np.sqrt(certain))) ** 2 / len(gram)

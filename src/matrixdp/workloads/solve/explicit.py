@@ -7,6 +7,9 @@ from matrixdp.workloads.operator import FloatArray, Workload
 
 __all__ = ["ExplicitQueries"]
 
+# The error of a mixture of Gram matrices over its trace; it only enters bounds that are not used.
+_MIXING_ERROR = 2.0**-50
+
 
 class ExplicitQueries(NamedTuple):
     """What a search needs to know of queries, all of it written out.
@@ -19,6 +22,11 @@ class ExplicitQueries(NamedTuple):
     gram_error: float
     queries: Callable[[], FloatArray] | None
     roundings: int = 0  # of each entry of the queries as they are written out
+
+    @classmethod
+    def of_mixture(cls, gram: FloatArray) -> "ExplicitQueries":
+        """Return a weighted sum of Gram matrices, whose queries nobody asks."""
+        return cls(gram, _MIXING_ERROR, None)
 
     @classmethod
     def of(cls, workload: Workload) -> "ExplicitQueries":

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from scipy import linalg
 
+from matrixdp.parameters import LARGEST_EXACT_INTEGER
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
@@ -25,7 +26,6 @@ __all__ = ["bound_from_pairs", "bound_from_spectra"]
 _GRID = 2.0**38
 # Splits the 38 bits in two halves, whose products with whole numbers are exact more often.
 _HALF_GRID = 2.0**19
-_LARGEST_EXACT = 2.0**53
 
 
 def bound_from_pairs(explicit: ExplicitQueries, laplacian: FloatArray) -> float:
@@ -137,7 +137,7 @@ def _image(gram: FloatArray, side: FloatArray) -> tuple[FloatArray, FloatArray]:
     low = whole - high * _HALF_GRID
     largest = float(np.max(np.sum(np.abs(gram), axis=1)))
     digits = max(float(np.max(np.abs(high))), float(np.max(np.abs(low))))
-    if np.array_equal(gram, np.rint(gram)) and largest * digits < _LARGEST_EXACT / 2:
+    if np.array_equal(gram, np.rint(gram)) and largest * digits < LARGEST_EXACT_INTEGER / 2:
         image = ((gram @ high) * _HALF_GRID + gram @ low) / _GRID
         return image, UNIT_ROUNDOFF * np.abs(image)
     image = gram @ side

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.workloads.operator import (
     LARGEST_EXPLICIT,
     MOST_ANSWERS,
@@ -134,7 +135,7 @@ def _measurements(factor: Factor) -> _Measured:
     # Only ranges are too many to be written out, and their Gram matrix is positive definite. A
     # matrix with so many rows may be singular; then the check of its support refuses the result.
     gram = factor.gram()
-    ridge = np.finfo(np.float64).eps * float(np.trace(gram))
+    ridge = 2 * UNIT_ROUNDOFF * float(np.trace(gram))
     return _compressed(linalg.cholesky(gram + ridge * np.eye(len(gram))))
 
 

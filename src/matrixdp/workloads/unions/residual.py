@@ -46,8 +46,6 @@ _LONGEST_STEP = 4.0
 _CLOSE = 0.02
 # Gram matrices that agree to this share have the same optimum for all that matters here.
 _SAME = 1e-6
-# The error of a mixture of Gram matrices over its trace; it only enters bounds that are not used.
-_MIXING_ERROR = 2.0**-50
 
 
 class _Split(NamedTuple):
@@ -116,7 +114,7 @@ def _optimum(gram: FloatArray, known: list[_Solved], progress: Progress | None) 
     for solved in known:
         if gram.shape == solved.gram.shape and np.allclose(gram, solved.gram, _SAME, 0.0):
             return solved
-    matrix = optimal_factor(ExplicitQueries(gram, _MIXING_ERROR, None), progress).matrix
+    matrix = optimal_factor(ExplicitQueries.of_mixture(gram), progress).matrix
     inverse = ProductStrategy([matrix]).inverses[0]
     known.append(_Solved(gram, matrix, weights_of_optimum(inverse @ inverse.T, gram)))
     return known[-1]

@@ -37,8 +37,6 @@ _LARGEST_FAVOUR = 16.0
 _SMALLEST_ERROR = 2.0**-500
 # A product and a sum of a few bounds round by far less.
 _ROUNDED = 1.0 - 2.0**-48
-# The error of a mixture of Gram matrices over its trace; it only enters bounds that are not used.
-_MIXING_ERROR = 2.0**-50
 
 
 def strategies_for_union(
@@ -132,7 +130,7 @@ def _best_product(
             weights = np.prod(np.delete(shares, place, axis=1), axis=1)
             column = [row[place] for row in grams]
             mixed = sum(w * gram for w, gram in zip(weights / weights.max(), column, strict=True))
-            explicit = ExplicitQueries(np.asarray(mixed), _MIXING_ERROR, None)
+            explicit = ExplicitQueries.of_mixture(np.asarray(mixed))
             matrices[place] = optimal_factor(explicit, progress).matrix
             shares[:, place] = _shares(matrices[place], column)
         error = float(np.sum(np.prod(shares, axis=1)))
