@@ -1,9 +1,9 @@
 """What one record can change: sets of possible differences, and how noise measures them."""
 
+from matrixdp.sensitivity.radius import Radius
 from matrixdp.sensitivity.sets import (
     Box,
     FrobeniusBall,
-    Radius,
     RowBounds,
     SensitivitySet,
     SymmetricBall,

@@ -22,36 +22,26 @@ from matrixdp.covariance import (
     SymmetricIsotropic,
 )
 from matrixdp.covariance.linear_map import noise_factor
-from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.errors import ShapeError
 from matrixdp.parameters import positive_number, positive_vector
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.rounding import inflated, quotient_up, ratio_up
+from matrixdp.sensitivity.radius import (
+    Radius,
+    agree,
+    check_known,
+    check_sides,
+    normalised,
+    refuse_mirrored,
+    resolved,
+    unknown_covariance,
+)
 
-__all__ = ["Box", "FrobeniusBall", "Radius", "RowBounds", "SensitivitySet", "SymmetricBall"]
+__all__ = ["Box", "FrobeniusBall", "RowBounds", "SensitivitySet", "SymmetricBall"]
 
 FloatArray = NDArray[np.float64]
 Shape = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Radius:
-    """The largest whitened norm of a set's members under a covariance.
-
-    ``value`` is never below it. If ``exact``, some member attains it, up to rounding; otherwise it
-    is a proven upper bound that may be larger.
-    """
-
-    value: float
-    exact: bool
-
-    def __post_init__(self) -> None:
-        """Raise if no float can express the radius."""
-        if not 0.0 < self.value < math.inf:
-            raise InvalidParameterError(
-                "covariance is so small against the set that the radius is beyond the range of a "
-                "float: rescale them"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +86,10 @@ class FrobeniusBall:
 
         Directional noise counts with its `floor`, which any machine can prove.
         """
-        _refuse_mirrored(covariance)
+        refuse_mirrored(covariance)
         if isinstance(covariance, Directional):
             weakest = covariance.floor
-            exact = _agree(weakest, covariance.estimated_floor)
+            exact = agree(weakest, covariance.estimated_floor)
             return Radius(quotient_up(self.bound, weakest), exact=exact)
         return Radius(quotient_up(self.bound, covariance.smallest_singular_value), exact=True)
 
@@ -133,7 +123,7 @@ class SymmetricBall:
 
     def radius(self, covariance: Covariance) -> Radius:
         """Return the radius; with independent entries a pair counts with its mean precision."""
-        _check_known(covariance)
+        check_known(covariance)
         match covariance:
             case SymmetricIsotropic() | Isotropic():
                 return Radius(quotient_up(self.bound, covariance.scale), exact=True)
@@ -151,7 +141,7 @@ class SymmetricBall:
                     covariance.row_covariance, covariance.column_covariance
                 )
                 # With equal covariances the weakest direction v v^T is symmetric.
-                return Radius(whole, exact=bool(same) and _resolved(covariance))
+                return Radius(whole, exact=bool(same) and resolved(covariance))
 
     def best_covariance(self, budget: Budget) -> SymmetricIsotropic:
         """Return symmetric noise of scale ``bound / mu``."""
@@ -201,17 +191,17 @@ class RowBounds:
 
     def radius(self, covariance: Covariance) -> Radius:
         """Return ``max_i bounds[i] sqrt((Sigma1^-1)_ii lambda_max(Sigma2^-1))`` and its like."""
-        _refuse_mirrored(covariance)
+        refuse_mirrored(covariance)
         match covariance:
             case Isotropic():
                 return Radius(quotient_up(float(self.bounds.max()), covariance.scale), exact=True)
             case Diagonal():
                 # A row may change along any direction, so its weakest entry counts.
-                _check_sides(covariance.scales.shape[0], len(self.bounds), "rows")
+                check_sides(covariance.scales.shape[0], len(self.bounds), "rows")
                 weakest = covariance.scales.min(axis=1)
                 return Radius(inflated(float(np.max(self.bounds / weakest)), 4), exact=True)
             case Kronecker():
-                _check_sides(len(covariance.row_covariance), len(self.bounds), "rows", full=True)
+                check_sides(len(covariance.row_covariance), len(self.bounds), "rows", full=True)
                 # With the inverse at the lower and the upper end of its enclosure: if both agree,
                 # the radius is exact.
                 least, most = (
@@ -221,15 +211,15 @@ class RowBounds:
                         (covariance.row_inverse.error, float(covariance.column_eigenvalues[0])),
                     )
                 )
-                return Radius(most, exact=_agree(least, most))
+                return Radius(most, exact=agree(least, most))
             case OneSided():
                 return _within_a_ball(self, covariance)
-        raise _unknown(covariance)
+        raise unknown_covariance(covariance)
 
     def _whitened(self, precisions: FloatArray, smallest: float) -> float:
         """Return ``max_i bounds[i] sqrt(precisions[i] / smallest)``, with its rounding added."""
-        size, relative = _normalised(self.bounds)
-        precision, shares = _normalised(np.maximum(precisions, 0.0))
+        size, relative = normalised(self.bounds)
+        precision, shares = normalised(np.maximum(precisions, 0.0))
         if not precision > 0.0:
             return 0.0
         worst = float(np.max(relative * np.sqrt(shares)))
@@ -298,23 +288,23 @@ class Box:
         With a full column covariance the largest corner is NP-hard to find; ``c^T |Sigma2^-1| c``
         bounds it.
         """
-        _refuse_mirrored(covariance)
+        refuse_mirrored(covariance)
         size = len(self.bounds)
         match covariance:
             case Isotropic():
-                largest, relative = _normalised(self.bounds)
+                largest, relative = normalised(self.bounds)
                 corner = math.sqrt(float(np.sum(np.square(relative))))
                 value = ratio_up([largest, corner], covariance.scale)
                 return Radius(inflated(value, size + 16), exact=True)
             case Diagonal():
-                _check_sides(covariance.scales.shape[1], size, "columns")
+                check_sides(covariance.scales.shape[1], size, "columns")
                 # Whichever row changes, all of its entries may be at their bounds at once.
-                largest, relative = _normalised(self.bounds / covariance.scales)
+                largest, relative = normalised(self.bounds / covariance.scales)
                 corners = np.sum(np.square(relative), axis=1)
                 value = largest * math.sqrt(float(np.max(corners)))
                 return Radius(inflated(value, size + 16), exact=True)
             case Kronecker():
-                _check_sides(len(covariance.column_covariance), size, "columns", full=True)
+                check_sides(len(covariance.column_covariance), size, "columns", full=True)
                 rows, columns = covariance.row_inverse, covariance.column_inverse
                 least, most = (
                     self._whitened(
@@ -325,14 +315,14 @@ class Box:
                 )
                 # For a diagonal inverse the bound c^T |P| c is attained by the corner itself.
                 diagonal = bool(np.count_nonzero(covariance.column_covariance) == size)
-                return Radius(most, exact=diagonal and _agree(least, most))
+                return Radius(most, exact=diagonal and agree(least, most))
             case OneSided():
                 return _within_a_ball(self, covariance)
-        raise _unknown(covariance)
+        raise unknown_covariance(covariance)
 
     def _whitened(self, row_precision: float, precisions: FloatArray) -> float:
         """Return ``sqrt(row_precision c^T P c)`` for the corner c, with its rounding added."""
-        largest, relative = _normalised(self.bounds)
+        largest, relative = normalised(self.bounds)
         corner = float(relative @ np.maximum(precisions, 0.0) @ relative)
         if not (corner > 0.0 and row_precision > 0.0):
             return 0.0
@@ -351,26 +341,6 @@ SensitivitySet = FrobeniusBall | SymmetricBall | RowBounds | Box
 """Any of the sets."""
 
 
-def _normalised(values: FloatArray) -> tuple[float, FloatArray]:
-    """Return the largest value and all values over it, whose squares cannot over- or underflow."""
-    largest = float(np.max(values))
-    if not largest > 0.0:
-        return 0.0, np.zeros_like(values)  # underflow, which `inflated` accounts for
-    return largest, values / largest
-
-
-def _resolved(covariance: Covariance) -> bool:
-    """Return whether float64 proves the weakest direction to 1e-6, as it mostly does."""
-    if not isinstance(covariance, Directional):
-        return True
-    return _agree(covariance.smallest_singular_value, covariance.estimated_floor)
-
-
-def _agree(least: float, most: float) -> bool:
-    """Return whether two bounds of a number agree to 1e-6, which is what *exact* promises."""
-    return most <= least * (1.0 + 1e-6)  # far above rounding, far below what a user can see
-
-
 def _within_a_ball(members: "RowBounds | Box", covariance: OneSided) -> Radius:
     """Return the radius of the smallest Frobenius ball around a set: a bound of the set's own."""
     # Coarse, but such noise off the ball is only ever compared, never drawn.
@@ -381,29 +351,3 @@ def _within_a_ball(members: "RowBounds | Box", covariance: OneSided) -> Radius:
 def _check_ball(ball: FrobeniusBall | SymmetricBall) -> None:
     object.__setattr__(ball, "bound", positive_number(ball.bound, "bound"))
     object.__setattr__(ball, "neighbouring", checked_neighbouring(ball.neighbouring))
-
-
-def _check_sides(have: int, want: int, side: str, *, full: bool = False) -> None:
-    if have != want and (full or have != 1):  # one scale for all broadcasts, a full matrix does not
-        raise ShapeError(f"a covariance of {have} {side} does not fit bounds for {want} {side}")
-
-
-def _check_known(covariance: object) -> None:
-    if not isinstance(covariance, Covariance):
-        raise _unknown(covariance)
-
-
-def _refuse_mirrored(covariance: Covariance) -> None:
-    _check_known(covariance)
-    if isinstance(covariance, SymmetricIsotropic):
-        raise InvalidParameterError(
-            "covariance=SymmetricIsotropic protects symmetric differences only: use it with a "
-            "SymmetricBall"
-        )
-
-
-def _unknown(covariance: object) -> InvalidParameterError:
-    return InvalidParameterError(
-        f"covariance of type {type(covariance).__name__} is not known to this set: pass Isotropic, "
-        "Diagonal or Kronecker"
-    )
