@@ -47,9 +47,16 @@ def test_every_command_offers_json(command: str, capsys: pytest.CaptureFixture[s
     assert "--json" in capsys.readouterr().out
 
 
-def test_audit_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["audit"]) == 0
-    assert "claim" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("group", "command"), [("audit", "claim"), ("budget", "split"), ("workload", "optimise")]
+)
+def test_a_group_alone_shows_its_help(
+    group: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([group]) == 0
+    shown = capsys.readouterr()
+    assert command in shown.out
+    assert shown.err == ""
 
 
 @needs_accounting

@@ -38,8 +38,8 @@ def test_neighbouring_decimals_are_as_close_as_stated(options: list[str]) -> Non
         return
     release = Release.load("out.csv")
     assert isinstance(release.covariance, Diagonal)
-    apart = abs(Fraction(float(cells[0])) - Fraction(float(cells[1])))
-    assert apart / Fraction(float(release.covariance.scales.min())) <= Fraction(
+    distance = abs(Fraction(float(cells[0])) - Fraction(float(cells[1])))
+    assert distance / Fraction(float(release.covariance.scales.min())) <= Fraction(
         release.guarantee.mu
     )
 

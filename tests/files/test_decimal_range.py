@@ -48,8 +48,8 @@ def test_a_cell_at_the_bound_stays_within_the_cover(
         floats = float(str(first)), float(str(second))
         if max(abs(number) for number in floats) > limit:
             continue
-        apart = abs(Fraction(floats[0]) - Fraction(floats[1]))
-        assert apart <= Fraction(bounds_of(cover.sensitivity)[0])
+        distance = abs(Fraction(floats[0]) - Fraction(floats[1]))
+        assert distance <= Fraction(bounds_of(cover.sensitivity)[0])
 
 
 @given(
@@ -79,10 +79,10 @@ def test_several_cells_at_the_bound_stay_within_the_cover(
 def test_the_cover_is_needed() -> None:
     first, second = "10000000000.0000009", "10000000000.0000010"
     assert Fraction(second) - Fraction(first) <= Fraction("1e-7")
-    apart = Fraction(float(second)) - Fraction(float(first))
-    assert apart > 18 * Fraction(1e-7)
+    distance = Fraction(float(second)) - Fraction(float(first))
+    assert distance > 18 * Fraction(1e-7)
     cover = cover_decimals(Box([1e-7], "replace"), (1, 1), 1e11)
-    assert apart <= Fraction(bounds_of(cover.sensitivity)[0])
+    assert distance <= Fraction(bounds_of(cover.sensitivity)[0])
 
 
 @pytest.mark.parametrize("sensitivity", SETS, ids=lambda each: type(each).__name__)

@@ -65,7 +65,7 @@ def stack_for(union: Union) -> StackedStrategy:
     return StackedStrategy([part for part in parts if isinstance(part, ProductStrategy)])
 
 
-def released(workload: Workload, relation: Any, strategy: Any = None) -> WorkloadRelease:
+def made_release(workload: Workload, relation: Any, strategy: Any = None) -> WorkloadRelease:
     mechanism = MatrixMechanism(workload, BUDGET, neighbouring=relation, strategy=strategy)
     return mechanism.release(np.arange(workload.cells))
 
@@ -86,7 +86,7 @@ def assert_read_back(release: WorkloadRelease, path: Path) -> WorkloadRelease:
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_what_is_saved_is_what_is_loaded(name: str, relation: str, tmp_path: Path) -> None:
-    release = released(WORKLOADS[name], relation)
+    release = made_release(WORKLOADS[name], relation)
     again = assert_read_back(release, tmp_path / "out.npz")
     assert type(again.strategy) is type(release.strategy)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npz", "out.npz.json"]
@@ -94,12 +94,12 @@ def test_what_is_saved_is_what_is_loaded(name: str, relation: str, tmp_path: Pat
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_stacks_are_read_back(relation: str, tmp_path: Path) -> None:
-    release = released(UNION, relation, stack_for(UNION))
+    release = made_release(UNION, relation, stack_for(UNION))
     assert isinstance(assert_read_back(release, tmp_path / "out.npz").strategy, StackedStrategy)
 
 
 def test_weights_are_read_back(tmp_path: Path) -> None:
-    release = released(WORKLOADS["weighted"], "add-remove")
+    release = made_release(WORKLOADS["weighted"], "add-remove")
     again = assert_read_back(release, tmp_path / "out.npz").strategy
     assert isinstance(release.strategy, ProductStrategy)
     assert isinstance(again, ProductStrategy)
@@ -155,7 +155,7 @@ def rewrite(data: bytes) -> Callable[[Path], None]:
     return change
 
 
-def simulated(_: Any) -> Any:
+def with_simulated_noise(_: Any) -> Any:
     scale = MatrixMechanism(Prefix(5), BUDGET, neighbouring="replace").covariance.scale
     return scale * simulation_generator(1).standard_normal((5, 1))
 
@@ -170,7 +170,7 @@ def nearly(values: Any) -> Any:
     [
         # measurements that no release can have
         (forge(measurements=nearly), "on the grid"),
-        (forge(measurements=simulated), "on the grid"),
+        (forge(measurements=with_simulated_noise), "on the grid"),
         (forge(measurements=np.full((5, 1), 0.1)), "on the grid"),
         (forge(measurements=np.full((5, 1), np.nan)), "finite"),
         (forge(measurements=np.full((5, 1), np.inf)), "finite"),
@@ -239,7 +239,7 @@ def nearly(values: Any) -> Any:
 def test_what_does_not_prove_itself_is_refused(
     damage: Callable[[Path], None], told: str, tmp_path: Path
 ) -> None:
-    released(Prefix(5), "replace").save(tmp_path / "out.npz")
+    made_release(Prefix(5), "replace").save(tmp_path / "out.npz")
     WorkloadRelease.load(tmp_path / "out.npz")
     damage(tmp_path)
     with pytest.raises(FileFormatError, match=told) as refusal:
@@ -248,7 +248,7 @@ def test_what_does_not_prove_itself_is_refused(
 
 
 def test_a_cut_file_is_refused(tmp_path: Path) -> None:
-    released(Prefix(5), "replace").save(tmp_path / "out.npz")
+    made_release(Prefix(5), "replace").save(tmp_path / "out.npz")
     data = (tmp_path / "out.npz").read_bytes()
     for length in (1, 100, len(data) // 2, len(data) - 1):
         rewrite(data[:length])(tmp_path)
@@ -262,9 +262,9 @@ def test_a_heavier_strategy_is_refused_whatever_its_kind(
     name: str, relation: str, tmp_path: Path
 ) -> None:
     if name == "stacked":
-        release = released(UNION, relation, stack_for(UNION))
+        release = made_release(UNION, relation, stack_for(UNION))
     else:
-        release = released(WORKLOADS[name], relation)
+        release = made_release(WORKLOADS[name], relation)
     release.save(tmp_path / "out.npz")
     with np.load(tmp_path / "out.npz") as archive:
         heaviest = "weights" if "weights" in archive.files else archive.files[1]
@@ -276,7 +276,7 @@ def test_a_heavier_strategy_is_refused_whatever_its_kind(
 
 def test_a_swapped_matrix_of_queries_is_refused(tmp_path: Path) -> None:
     narrow = Dense([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    released(narrow, "add-remove").save(tmp_path / "out.npz")
+    made_release(narrow, "add-remove").save(tmp_path / "out.npz")
     forge(queries_0=np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))(tmp_path)
     with pytest.raises(FileFormatError, match="does not answer"):
         WorkloadRelease.load(tmp_path / "out.npz")
@@ -290,7 +290,7 @@ def test_old_answers_prove_nothing(name: str) -> None:
 
 
 def test_targets_are_checked(tmp_path: Path) -> None:
-    release = released(Prefix(5), "replace")
+    release = made_release(Prefix(5), "replace")
     for name in ("out.npz", "out.npz.json"):
         (tmp_path / name).write_text("precious")
         with pytest.raises(InvalidParameterError, match="exists"):
@@ -302,7 +302,7 @@ def test_targets_are_checked(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameterError, match="folder"):
         release.save(tmp_path / "no" / "out.npz")
     release.save(tmp_path / "out.npz")
-    other = released(Prefix(4), "replace")
+    other = made_release(Prefix(4), "replace")
     other.save(tmp_path / "out.npz", force=True)
     assert WorkloadRelease.load(tmp_path / "out.npz").workload.rows == 4
     with pytest.raises(FileFormatError, match="folder"):
@@ -317,7 +317,7 @@ class Doubled(Prefix):
 
 
 def test_workloads_of_other_kinds_are_not_saved(tmp_path: Path) -> None:
-    release = released(Prefix(5), "replace")
+    release = made_release(Prefix(5), "replace")
     other = WorkloadRelease(
         measurements=release.measurements, workload=Doubled(5), strategy=release.strategy
     )
@@ -327,7 +327,7 @@ def test_workloads_of_other_kinds_are_not_saved(tmp_path: Path) -> None:
 
 
 def test_a_release_by_hand_proves_its_strategy() -> None:
-    release = released(Prefix(5), "replace")
+    release = made_release(Prefix(5), "replace")
     assert isinstance(release.strategy, ProductStrategy)
 
     def by_hand(**changes: Any) -> WorkloadRelease:
@@ -366,7 +366,7 @@ for path in sys.argv[1:]:
 def test_other_processors_prove_it_too(tmp_path: Path) -> None:
     # Another kernel of the linear algebra: other last digits of norms and distances.
     releases = [
-        released(workload, relation)
+        made_release(workload, relation)
         for workload in (Identity(50), Prefix(60), WORKLOADS["weighted"])
         for relation in ("add-remove", "replace")
     ]

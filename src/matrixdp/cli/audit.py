@@ -9,6 +9,7 @@ from matrixdp.audit.claim import audit_claim
 from matrixdp.audit.curves import CURVES
 from matrixdp.cli.audit_run import run
 from matrixdp.cli.figures import draw_curve
+from matrixdp.cli.groups import command_group
 from matrixdp.cli.options import (
     AsJson,
     DeltaOption,
@@ -24,14 +25,7 @@ from matrixdp.rounding import shown_exactly, shown_up
 
 __all__ = ["app", "claim", "curves"]
 
-app = typer.Typer(help="Audit claims and mechanisms.")
-
-
-# Without a subcommand the help is shown, and the exit code is 0.
-@app.callback(invoke_without_command=True)
-def _group(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+app = command_group("Audit claims and mechanisms.")
 
 
 @app.command("claim")

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from matrixdp.cli.groups import command_group
 from matrixdp.cli.options import (
     AsJson,
     DeltaOption,
@@ -18,14 +17,7 @@ from matrixdp.rounding import quotient_up, shown_down, shown_up
 
 __all__ = ["app", "split"]
 
-app = typer.Typer(help="Split a privacy budget.")
-
-
-# Without a subcommand the help is shown, and the exit code is 0.
-@app.callback(invoke_without_command=True)
-def _group(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+app = command_group("Split a privacy budget.")
 
 
 @app.command("split")

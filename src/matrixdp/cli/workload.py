@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from matrixdp.cli.groups import command_group
 from matrixdp.cli.options import AsJson, Force
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.cli.workload_answer import answer, export
@@ -27,9 +28,7 @@ from matrixdp.workloads.comparison import compared_errors
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="Linear queries on a histogram: optimise, evaluate, answer, export.", no_args_is_help=True
-)
+app = command_group("Linear queries on a histogram: optimise, evaluate, answer, export.")
 
 
 @app.command()

@@ -17,6 +17,7 @@ from matrixdp.cli.options import (
     budget_from,
 )
 from matrixdp.cli.output import print_json
+from matrixdp.cli.streams import read_source
 from matrixdp.cli.workload_options import (
     NeighbouringOption,
     SavedStrategyOption,
@@ -25,10 +26,10 @@ from matrixdp.cli.workload_options import (
     search_status,
 )
 from matrixdp.cli.workload_text import read_workload, workload_files
-from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.errors import InvalidParameterError
 from matrixdp.files.array_archive import check_archive_target
 from matrixdp.files.atomic import check_target, write_all
-from matrixdp.files.matrices import FORMATS, read_matrix, write_matrix
+from matrixdp.files.matrices import FORMATS, write_matrix
 from matrixdp.files.statement import statement_path
 from matrixdp.files.strategies import load_strategy
 from matrixdp.mechanisms.labelled import MatrixFile
@@ -179,13 +180,9 @@ def _processed_answers(
 
 
 def _read_counts(source: Path) -> "NDArray[Any]":
-    try:
-        with source.open("rb") as file:
-            # A count that float64 would round is not the count of the file: the noise covers what
-            # one record changes in whole numbers, and nothing else.
-            counts = read_matrix(file, source.suffix, str(source), decimals="exact").array
-    except FileNotFoundError:
-        raise FileFormatError(f"{source} does not exist: name a file with counts") from None
+    # A count that float64 would round is not the count of the file: the noise covers what one
+    # record changes in whole numbers, and nothing else.
+    counts = read_source(str(source), source.suffix, decimals="exact").array
     return counts.ravel() if 1 in counts.shape else counts
 
 

@@ -6,8 +6,9 @@
 import re
 from pathlib import Path
 
-from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.files.matrices import FORMATS, read_matrix
+from matrixdp.cli.streams import read_source
+from matrixdp.errors import InvalidParameterError
+from matrixdp.files.matrices import FORMATS
 from matrixdp.workloads import (
     Dense,
     Factor,
@@ -100,14 +101,8 @@ def _product(names: list[str]) -> Workload:
 def _factor(text: str) -> Factor:
     path = _file(text)
     if path is not None:
-        try:
-            with path.open("rb") as file:
-                # Queries are public, so rounding their decimals costs no privacy.
-                return Dense(read_matrix(file, path.suffix, str(path)).array)
-        except FileNotFoundError:
-            raise FileFormatError(f"{path} does not exist: name a file with a matrix") from None
-        except IsADirectoryError:
-            raise FileFormatError(f"{path} is a folder: name a file in it") from None
+        # Queries are public, so rounding their decimals costs no privacy.
+        return Dense(read_source(str(path), path.suffix).array)
     kind, *numbers = text.split(":")
     try:
         sizes = [int(number) for number in numbers]

@@ -38,7 +38,7 @@ def write_csv(file: BinaryIO, matrix: MatrixFile) -> None:
 def read_csv(
     file: BinaryIO, name: str, *, header: bool, index: bool, decimals: Decimals
 ) -> MatrixFile:
-    """Read a matrix; see `matrixdp.files.matrices.read_matrix`."""
+    """Read a matrix; see `read_matrix`."""
     rows = _rows_of(file, name)
     _check_widths(rows, name, labels=int(index))
     titles = rows[0] if header else None

@@ -51,7 +51,7 @@ def read_matrix(
         For CSV: whether the first row and the first column are labels.
     decimals : {"nearest", "exact", "up"}, optional
         For CSV: how decimals become float64. ``"nearest"`` adds to the sensitivity (see
-        `matrixdp.files.decimal_range`); ``"exact"`` raises if a cell would change, which suits
+        `cover_decimals`); ``"exact"`` raises if a cell would change, which suits
         counts; ``"up"`` rounds towards infinity, which suits bounds.
 
     Raises

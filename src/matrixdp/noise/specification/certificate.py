@@ -1,8 +1,8 @@
 """Make the polynomial table of the fast path, and prove its error bound in ball arithmetic.
 
-``python -m matrixdp.noise.specification.certificate`` proves the shipped table and prints the
-bound; with ``make FILE`` it makes a new table, writes it to the file and proves that. It needs
-python-flint, which nothing else in the package imports.
+``python -m matrixdp.noise`` proves the shipped table and prints the bound; with ``make FILE`` it
+makes a new table, writes it to the file and proves that. It needs python-flint, which nothing else
+in the package imports.
 
 The proof, for one segment. Let ``x`` be the double nearest to the 63-bit integer ``u``, and
 ``v = (x + 1/2) / 2**63`` the reference point of the table; in the coordinate ``t`` it is
@@ -333,7 +333,7 @@ def prove_table(table: NDArray[np.int64]) -> float:
     Parameters
     ----------
     table : NDArray[np.int64]
-        Laid out as ``matrixdp.noise.specification.table.load_table`` returns it.
+        Laid out as `load_table` returns it.
 
     Returns
     -------
@@ -372,7 +372,3 @@ def main(arguments: list[str]) -> None:
     sys.stdout.write(f"error of r <= {bound.hex()} steps; STEP_ERROR is {STEP_ERROR.hex()}\n")
     if not bound <= STEP_ERROR:
         raise SystemExit("NOT PROVEN: the bound exceeds STEP_ERROR")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -15,7 +15,7 @@ read as a double it is ``c2``, shifted left by ``PACKED_SHIFT`` bits and read as
 The table covers the ``BINADES`` highest binades of V. Its first column (everything below) and its
 last one (``x == 2**63``) are NaN, so that such elements are never decided by the fast path.
 
-``matrixdp.noise.specification.certificate`` makes the file and proves ``STEP_ERROR``.
+``python -m matrixdp.noise`` makes the file and proves ``STEP_ERROR`` (see `certificate`).
 """
 
 import hashlib
