@@ -1,7 +1,7 @@
 """The program ``matrixdp``: a thin start, so that an interrupt during start-up is handled too.
 
 Importing the package takes half a second. It happens inside the block that handles an interrupt,
-and this module lies outside the package because importing it must not import the package.
+and this module is outside the package because importing it must not import the package.
 """
 
 import sys
@@ -19,6 +19,6 @@ def main() -> int:
 
         return run()
     except KeyboardInterrupt:
-        if sys.stderr is not None:  # closed: the exit code must do
+        if sys.stderr is not None:  # if closed, the exit code is enough
             sys.stderr.write("matrixdp: interrupted\n")
         return _INTERRUPTED

@@ -29,7 +29,7 @@ class InvalidParameterError(MatrixDPError, ValueError):
 
 
 class ShapeError(MatrixDPError, ValueError):
-    """Arrays do not have the shapes that belong together."""
+    """Arrays have shapes that do not fit together."""
 
 
 class NotPositiveDefiniteError(MatrixDPError, ValueError):

@@ -31,7 +31,8 @@ __all__ = [
 UNIT_ROUNDOFF = 2.0**-53
 """Half the distance from 1 to the next float64: a float operation is off by at most this share."""
 
-# Bits of the integer square root beyond the 53 of a float: doubles are then multiples of its unit.
+# Bits of an integer square root: so many more than the 53 of a float that every float of its size
+# is a multiple of the unit of the root.
 _ROOT_BITS = 128
 # Above every value that an underflow on the way can have hidden, and below any that matters.
 _UNDERFLOW_BOUND = 2.0**-1000
@@ -56,7 +57,7 @@ def _nearest(value: Fraction) -> float:
     except OverflowError:
         bits = value.numerator.bit_length() - value.denominator.bit_length()
         raise InvalidParameterError(
-            f"a result of about 2**{bits} is beyond the range of a float: rescale what makes it"
+            f"a result of about 2**{bits} is beyond the range of a float: rescale the inputs"
         ) from None
 
 

@@ -86,7 +86,7 @@ def semidefinite_root(matrix: FloatArray, error: float) -> tuple[FloatArray, flo
     matrix O next to V, at a distance of at most ``||V^T V - I||``, and ``B = O Lambda O^T``:
     ``||A^(1/2) - B^(1/2)||_F`` is at most ``||A - B||_F / lambda_min(B)^(1/2)``, and its square at
     most the nuclear norm of ``A - B`` (Powers and Stormer, Commun. Math. Phys. 16, 1970), which is
-    ``n^(1/2) ||A - B||_F`` at the most.
+    at most ``n^(1/2) ||A - B||_F``.
 
     Parameters
     ----------
@@ -111,11 +111,11 @@ def semidefinite_root(matrix: FloatArray, error: float) -> tuple[FloatArray, flo
 
 
 def nuclear_norm_lower_bound(matrix: FloatArray, left: FloatArray, right: FloatArray) -> float:
-    """Return a lower bound of the sum of the singular values of a matrix, 0 at the least.
+    """Return a lower bound, never below 0, of the sum of the singular values of a matrix.
 
     For any U and V, ``||M||_* >= tr(U^T M V) / (||U|| ||V||)``, because the spectral norm is dual
-    to the nuclear one; it is attained by the singular vectors, and what those are off by enters
-    only in the second order. The bound holds for every matrix whose entries are within one rounding
+    to the nuclear one; it is attained by the singular vectors, and their errors enter only in
+    the second order. The bound holds for every matrix whose entries are within one rounding
     of the given ones.
 
     Parameters

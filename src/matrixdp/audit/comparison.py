@@ -292,8 +292,8 @@ def _true_epsilon(setting: Comparison, multiplier: float) -> float:
 
     The rule that chose the noise proves the promise itself, and the exact curve holds with or
     without sampling. Where something is sampled the loss distribution is smaller, except for noise
-    so large, or a delta so small, that its discretisation shows; there another account is. All are
-    proven, so the least of them is returned.
+    so large, or a delta so small, that its discretisation shows; there another account is smaller.
+    All are proven, so the least of them is returned.
     """
     plan = SampledPlan(
         noise_multiplier=multiplier,

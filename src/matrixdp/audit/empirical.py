@@ -157,6 +157,7 @@ def audit_mechanism(
     with np.errstate(over="ignore"):
         before = _outputs(draw, first, count, change.size) / unit
         after = _outputs(draw, second, count, change.size) / unit
+    # Outputs are finite, but dividing them by a tiny unit may overflow.
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
         raise InvalidParameterError(
             f"matrix and neighbour differ by at most {unit!r}, too little beside the noise for "
@@ -193,8 +194,8 @@ def exposed_difference(mechanism: Mechanism, shape: tuple[int, int]) -> FloatArr
     """
     if not isinstance(mechanism.sensitivity, FrobeniusBall):
         raise InvalidParameterError(
-            f"sensitivity is a {type(mechanism.sensitivity).__name__}: only for a "
-            "FrobeniusBall is one chosen; pass a neighbour of your own"
+            f"sensitivity is a {type(mechanism.sensitivity).__name__}: a difference is "
+            "chosen only for a FrobeniusBall; pass a neighbour of your own"
         )
     bound = mechanism.sensitivity.bound
     if not bound >= _SMALLEST_BOUND:

@@ -30,6 +30,7 @@ def classic_noise_scale(sensitivity: float, epsilon: float, delta: float) -> flo
     """
     sensitivity = positive_number(sensitivity, "sensitivity")
     epsilon, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
+    # Refused rather than extrapolated: beyond its proof the formula claims too much.
     if not epsilon <= 1.0:
         raise InvalidParameterError(
             f"epsilon={epsilon!r} is above 1, where the classic formula is not proven: use the "

@@ -116,6 +116,7 @@ class MVG(GaussianMechanism):
         precision: ArrayLike | None = None,
         directions: ArrayLike | None = None,
     ) -> None:
+        # Before the formula, which uses both.
         check_parts(sensitivity, budget)
         rows, columns = _checked_shape(shape)
         size, other = (rows, columns) if checked_side(side) == "rows" else (columns, rows)
@@ -139,7 +140,7 @@ class MVG(GaussianMechanism):
         object.__setattr__(self, "zeta", zeta)
 
     def checked(self, matrix: Any) -> LabelledMatrix:
-        """Read a matrix that the mechanism may release, or say why it may not."""
+        """Return a matrix that the mechanism may release, or raise with the reason."""
         labelled = super().checked(matrix)
         if labelled.array.shape != self.shape:
             raise ShapeError(
@@ -184,6 +185,7 @@ def binary_precision(size: int, important: ArrayLike, share: float) -> FloatArra
         raise InvalidParameterError(
             f"important names {len(chosen)} of {size} directions: name some, but not all"
         )
+    # Within a group all directions share alike: "binary" is about the two groups.
     shares = np.full(size, (1.0 - part) / (size - len(chosen)))
     shares[chosen] = part / len(chosen)
     return shares
@@ -210,6 +212,7 @@ def _shares(precision: ArrayLike, size: int) -> FloatArray:
 
 def _covariance(scales: FloatArray, directions: ArrayLike | None, side: Side) -> Covariance:
     """Return the noise of these scales on one side, and the same for all of the other side."""
+    # Independent entries are drawn exactly one by one, with no rotation in floats.
     if directions is None:
         return Diagonal(scales[:, None] if side == "rows" else scales[None, :])
     return OneSided.from_directions(directions, scales, side)

@@ -47,6 +47,7 @@ class Zeta(enum.Enum):
 
     def value_at(self, entries: int, delta: float) -> float:
         """Return zeta for a number of entries m n and a delta."""
+        # The tail bound of Laurent and Massart, for chi-square with m n degrees of freedom.
         surprise = -math.log(delta)
         squared = 2.0 * math.sqrt(entries * surprise) + 2.0 * surprise + entries
         return squared if self is Zeta.PAPER else math.sqrt(squared)

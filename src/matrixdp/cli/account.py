@@ -51,6 +51,7 @@ def account(
     as_json: AsJson = False,
 ) -> None:
     """Account for Gaussian steps on Poisson samples, by every accountant that applies."""
+    # Not a default for one of them: the two ask different questions.
     if (noise_multiplier is None) == (target_epsilon is None):
         raise InvalidParameterError("pass either --noise-multiplier or --target-epsilon")
     relation = checked_neighbouring(neighbouring)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["curve"]
 
+# More take gigabytes, and are more likely a slip than a wish.
 _MOST_POINTS = 1_000_000
 
 
@@ -114,6 +115,7 @@ def _csv_bytes(epsilons: "FloatArray", deltas: "FloatArray") -> bytes:
 
 
 def _figure_bytes(mu: float, epsilons: "FloatArray", deltas: "FloatArray") -> bytes:
+    # Late, because matplotlib takes a second to load; not pyplot, which may want a display.
     from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
 
     canvas = Canvas(figsize=(6.4, 4.0), layout="constrained")

@@ -157,6 +157,7 @@ def _print_report(
 
 
 def _figure_bytes(truth: FloatArray, release: Release) -> bytes:
+    # The exact matrix is drawn too: these data are public, which the title says.
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     canvas = Figure(figsize=(9.0, 3.6), layout="constrained")

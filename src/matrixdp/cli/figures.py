@@ -29,6 +29,7 @@ def draw_bars(contenders: "Sequence[Contender]", title: str, file_format: str) -
         bars, [f" true epsilon {shown_up(one.true_epsilon or 0.0, 3)}" for one in shown], fontsize=8
     )
     axes.set_xscale("log")
+    # Room on the right for the labels of the bars.
     axes.set_xlim(least / 2, max(scales) * 30)
     axes.set_xlabel("noise scale of each step")
     axes.set_title(title, fontsize="medium")
@@ -59,6 +60,7 @@ def draw_curve(curve: "Curve", file_format: str) -> bytes:
 
 
 def _canvas(width: float, height: float) -> Any:
+    # Late, because matplotlib takes a second to load; not pyplot, which may want a display.
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     canvas = Figure(figsize=(width, height), layout="constrained")

@@ -1,8 +1,8 @@
 """Labels of a CSV file: they are published as they are, so it must be certain that they are labels.
 
-A first row that is taken for labels is not protected. If it is a record, that record is out. So
-plain ``--header`` and ``--index`` accept names only; for anything that could be data the user has
-to say ``--header=public`` or ``--index=public``.
+A first row that is taken for labels is not protected. If it is a record, that record is published.
+So plain ``--header`` and ``--index`` accept names only; for anything that could be data the user
+has to say ``--header=public`` or ``--index=public``.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Labels(StrEnum):
     """How a row or a column of labels is taken."""
 
     NAMES = "names"
-    """Only if every label is a name: the meaning of the option without a word."""
+    """Only if every label is a name: what the option means if it stands alone."""
 
     PUBLIC = "public"
     """Whatever it is: the user says that it may be published."""
@@ -84,7 +84,7 @@ def _check_names(labels: Sequence[str], option: str, place: str, part: str) -> N
 
 
 def is_name(label: str) -> bool:
-    """Return whether a label can only be a name: it starts with a letter and is no word of data.
+    """Return whether a label can only be a name: a letter first, and not a word that data use.
 
     That leaves out numbers, also with units or currencies (``12 kg``, ``$5``), dates
     (``2019-05-01``), empty cells, and words for missing values and truth (``NA``, ``null``,

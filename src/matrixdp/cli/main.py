@@ -47,6 +47,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 defect, 2 bad input, 3 refused by a budget, 4 released but cut "
     "short (the budget is spent), 130 interrupted.",
     add_completion=False,
+    # A pretty traceback would show local variables, which may be private.
     pretty_exceptions_enable=False,
 )
 app.command("bound")(bound.bound)
@@ -132,7 +133,7 @@ def _defect(error: BaseException) -> str:
 
 
 def _complain(message: str) -> None:
-    # Where standard error is closed or has no reader, the exit code must do.
+    # Where standard error is closed or has no reader, the exit code has to be enough.
     if sys.stderr is not None:
         with suppress(OSError):
             print(f"matrixdp: {' '.join(message.split())}", file=sys.stderr, flush=True)  # noqa: T201

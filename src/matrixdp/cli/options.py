@@ -37,6 +37,7 @@ def _number(text: str | float) -> float:
 
 
 def _whole_number(text: str | int) -> int:
+    # int() of text, not of a float: "2.5" must not become 2.
     try:
         return int(text)
     except ValueError:

@@ -13,11 +13,13 @@ from matrixdp.files.atomic import check_target
 
 __all__ = ["check_file", "print_json", "print_table"]
 
+# Wider than any table, so that measuring one never wraps it.
 _ANY_WIDTH = 10_000
 
 
 def print_json(record: Mapping[str, Any]) -> None:
     """Print one JSON object; floats are written so that reading them back changes nothing."""
+    # JSON has neither NaN nor infinity; a result that is one must not be printed as if it were.
     print(json.dumps(record, indent=2, allow_nan=False))  # noqa: T201
 
 

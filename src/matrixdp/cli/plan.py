@@ -119,6 +119,7 @@ def _show(found: Plan, epsilon: float, delta: float, shown_epsilon: str, *, as_j
             ["largest error, with probability 0.95", shown_up(errors["largest"])],
         ],
         title=(
+            # The sensitivity down and the noise up, so that the one printed covers the other.
             f"{found.releases} x a {found.rows} by {found.columns} matrix, sensitivity "
             f"{shown_down(found.sensitivity)}\nepsilon {shown_epsilon} at delta "
             f"{shown_exactly(delta)} in all"

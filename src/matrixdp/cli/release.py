@@ -195,6 +195,7 @@ class _Outcome:
 def _suffix(path: str, given: str | None, side: str) -> str:
     if path == STREAM and given is None:
         raise InvalidParameterError(f"say --{side}-format npy, npz or csv for {side} {path!r}")
+    # Two formats for one file could contradict each other.
     if path != STREAM and given is not None:
         raise InvalidParameterError(
             f"--{side}-format is for standard streams: the name of {path!r} says its format"
@@ -262,13 +263,14 @@ def _released_in_memory(mechanism: IMGM, matrix: MatrixFile, places: _Places) ->
 
 
 def _release_to_stdout(released: Release, places: _Places) -> None:
+    # A statement names its file, and a stream has no name; readers do not compare it.
     data, statement = encode_release(released, f"stdout{places.suffix}")
     # The statement first: if it cannot be written, nothing is released.
     write_all([(places.statement, statement.encode())], force=places.force)
     try:
         write_stdout(data)
     except OSError:
-        # Not a byte came out. After anything else the statement stays, to be on the safe side.
+        # Not a single byte was written. In all other cases the statement stays, to be safe.
         places.statement.unlink(missing_ok=True)
         raise
 

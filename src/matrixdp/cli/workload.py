@@ -90,6 +90,7 @@ def evaluate(
     """Compare the errors of strategies on a workload, before anything is spent."""
     relation = checked_neighbouring(neighbouring)
     queries = read_workload(workload)
+    # The search comes last: workloads that cannot be compared are refused before it.
     errors = compared_errors(queries, relation) | _own_errors(queries, relation, strategy)
     if not all(map(math.isfinite, errors.values())):
         raise InvalidParameterError(

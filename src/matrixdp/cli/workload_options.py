@@ -35,6 +35,7 @@ def check_distinct(target: Path, inputs: list[Path]) -> None:
 
     Every file counts together with its statement.
     """
+    # Here, where the message can name it; opening a folder fails differently on every system.
     for path in inputs:
         if path.is_dir():
             raise InvalidParameterError(f"{path} is a folder: name a file in it")

@@ -103,6 +103,7 @@ def _factor(text: str) -> Factor:
     if path is not None:
         # Queries are public, so rounding their decimals costs no privacy.
         return Dense(read_source(str(path), path.suffix).array)
+    # Not a file, so a kind and its sizes.
     kind, *numbers = text.split(":")
     try:
         sizes = [int(number) for number in numbers]

@@ -1,4 +1,4 @@
-"""What noise with correlated entries has in common, and the i.i.d. floor that it contains."""
+"""Noise with correlated entries, and the i.i.d. floor that it contains."""
 
 import abc
 from fractions import Fraction
@@ -11,11 +11,11 @@ from matrixdp.rounding import float_down
 
 __all__ = ["Directional"]
 
-# How much of what this machine leaves unproven is given up. Both the estimate here and the one on
-# another processor are within that of the truth, and the proof there gives up as much once more:
-# three times is what can add up, and the fourth is a reserve.
+# The floor is below the estimate by this many times the part that is not proven here. The estimate
+# here, the estimate on another processor and the proof there may each be off by that part, which
+# makes three; the fourth is a reserve.
 _MARGIN = 4
-# Below this share of the estimate the floor would be lower than 3/4 of the noise, and the reasoning
+# With a larger unproven share the floor would be lower than 3/4 of the noise, and the reasoning
 # above, which is linear in the error, would no longer hold for the root of an eigenvalue.
 _LARGEST_UNPROVEN_SHARE = 1 / 16
 
@@ -35,6 +35,7 @@ class Directional(Covariance):
     @property
     def estimated_floor(self) -> float:
         """The scale of the weakest direction, to float accuracy; nothing is proven of it."""
+        # Only ever compared with a proven bound: no guarantee may rest on it.
         return float(np.min(self.eigenbasis_scales))
 
     @property
@@ -51,6 +52,7 @@ class Directional(Covariance):
             If float64 does not resolve the weakest direction.
         """
         estimate, proven = self.estimated_floor, self.smallest_singular_value
+        # Never negative, or the floor would be above what is proven.
         unproven = max(estimate - proven, 0.0)
         if not unproven <= _LARGEST_UNPROVEN_SHARE * estimate:
             raise NotPositiveDefiniteError(
@@ -58,4 +60,5 @@ class Directional(Covariance):
                 f"{estimate:.3g}, of which float64 proves {proven:.3g} only; add variance in that "
                 "direction, or use independent noise"
             )
+        # In rationals and rounded down: a lower floor is a weaker claim, never a false one.
         return float_down(Fraction(estimate) - _MARGIN * Fraction(unproven))

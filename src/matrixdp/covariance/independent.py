@@ -40,6 +40,7 @@ class _OneScale(Covariance):
 
     def scaled(self, factor: float) -> Self:
         """Return the covariance whose scale is a factor larger."""
+        # Up, because too little noise would break a promise and too much does not.
         return type(self)(product_up(self.scale, positive_number(factor, "factor")))
 
 

@@ -83,7 +83,7 @@ class Kronecker(Directional):
         column_directions: ArrayLike,
         column_scales: ArrayLike,
     ) -> Self:
-        """Return directional noise: orthonormal directions (as columns) and their scales.
+        """Return noise with given scales along orthonormal directions, the columns.
 
         The directions must come from public or already private data: singular vectors of the
         private matrix itself leak it.
@@ -106,6 +106,7 @@ class Kronecker(Directional):
     @cached_property
     def row_inverse(self) -> InverseEnclosure:
         """The inverse of the row covariance, enclosed."""
+        # Sets need single entries of the inverse, which eigenvalues alone do not give.
         return inverse_enclosure(self.row_covariance, float(self.row_eigenvalues[0]))
 
     @cached_property
@@ -116,6 +117,7 @@ class Kronecker(Directional):
     @cached_property
     def row_eigen(self) -> Eigen:
         """Eigenvalues and eigenvectors of the row covariance, to float accuracy."""
+        # For drawing and whitening, where an error in the last digits costs no privacy.
         return Eigen(*linalg.eigh(self.row_covariance))
 
     @cached_property

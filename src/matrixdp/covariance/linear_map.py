@@ -19,7 +19,7 @@ Shape = tuple[int, int]
 _MOST_TIGHTENINGS = 40
 
 
-# What a covariance needs of sets and budgets, which are defined above it and in another part.
+# What a covariance uses of sets and budgets, whose parts this one may not import.
 class _Radius(Protocol):
     @property
     def value(self) -> float: ...
@@ -79,7 +79,7 @@ class Covariance(abc.ABC):
         sensitivity : a sensitivity set
             Its radius under the covariance is to be at most the budget's mu.
         budget : Budget
-            What is to be kept.
+            The budget to keep.
 
         Examples
         --------
@@ -115,7 +115,7 @@ class Covariance(abc.ABC):
 
 
 def noise_factor(what: str, size: float, mu: float) -> float:
-    """Return ``size / mu``, rounded up: how much noise hides what can be so large."""
+    """Return ``size / mu``, rounded up: how much noise hides a change of that size."""
     try:
         return quotient_up(size, mu)
     # The error of the division knows neither the argument nor the way out.

@@ -59,7 +59,7 @@ class OneSided(Directional):
 
     @classmethod
     def from_directions(cls, directions: ArrayLike, scales: ArrayLike, side: Side) -> Self:
-        """Return directional noise: orthonormal directions (as columns) and their scales.
+        """Return noise with given scales along orthonormal directions, the columns.
 
         The directions must come from public or already private data: singular vectors of the
         private matrix itself leak it.

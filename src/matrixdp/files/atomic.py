@@ -27,7 +27,7 @@ __all__ = [
 
 # No space on the disk, in the user's quota, or within the limit on the size of a file.
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# What systems answer that cannot do something, as opposed to having failed at it.
+# Errors of systems that do not support an operation, as opposed to failures of it.
 _NO_FOLDER_SYNC = {errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -158,7 +158,7 @@ def publish(hidden: Path, target: Path) -> None:
     Raises
     ------
     InvalidParameterError
-        If the target has come into being meanwhile.
+        If the target was created in the meantime.
     OSError
         If the system reports an error; the target is not made.
     """
@@ -200,8 +200,8 @@ def storage_errors(target: Path) -> Iterator[None]:
             ) from error
         raise StorageError(
             f"target={str(target)!r} was not made and nothing was released: {_reason(error)}. "
-            "Choose a name and a folder that can be written to; a key that was spent meanwhile is "
-            "not to be used again"
+            "Choose a name and a folder that can be written to; a key that was spent meanwhile "
+            "must not be used again"
         ) from error
 
 
@@ -223,7 +223,7 @@ def _hidden_name(target: Path) -> Path:
 
 
 def _remove(hidden: Path) -> None:
-    """Remove a hidden file if it can be removed: what goes on must not fail over leftovers."""
+    """Remove a hidden file if possible; leftovers must not make anything else fail."""
     with suppress(OSError):
         hidden.unlink(missing_ok=True)
 

@@ -1,7 +1,7 @@
 """Decimal numbers as people write them, and the float64 that stands for each.
 
 Most decimals have no float64 of the same value: 0.1 becomes a number slightly above one tenth, 0.3
-one slightly below. Who reads a decimal therefore says what should happen to the difference.
+one slightly below. The caller therefore says what should happen to the difference.
 """
 
 import decimal

@@ -62,7 +62,7 @@ def read_matrix(
     match suffix:
         case ".npy":
             loaded = MatrixFile(_load(file, name, np.ndarray))
-            # numpy ignores what follows; a second array there would be lost without a word.
+            # numpy ignores what follows; a second array there would be silently lost.
             if file.read(1):
                 raise FileFormatError(f"{name} goes on after its array: save it again")
             return loaded

@@ -28,7 +28,7 @@ from matrixdp.noise.specification.scales import checked_scale
 __all__ = ["Advance", "add_noise_to_npy", "write_noisy_npy"]
 
 Advance = Callable[[int], None]
-"""Called with the number of elements that were just dealt with; each is dealt with twice."""
+"""Called with the number of elements just processed; each is checked, and later written."""
 
 # Eight megabytes of float64: large enough for full speed, small enough for any machine.
 _CHUNK_ELEMENTS = 1 << 20
@@ -162,6 +162,6 @@ def _chunks(path: Path, layout: NpyLayout) -> Iterator[tuple[int, NDArray[Any]]]
         raise StorageError(
             f"source={str(path)!r} can no longer be read: "
             f"{error.strerror or type(error).__name__}; the target was not made and nothing was "
-            "released. Bring the source back; a key that was spent meanwhile is not to be used "
+            "released. Bring the source back; a key that was spent meanwhile must not be used "
             "again"
         ) from error

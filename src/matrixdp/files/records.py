@@ -53,7 +53,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 # The names of kinds are those of the classes, and part of the format: they must not change.
 class _Kind(Record, frozen=True, tag_field="kind"):
-    """One of several alternatives, which the field ``kind`` tells apart."""
+    """One of several alternatives, which the field ``kind`` distinguishes."""
 
 
 class GuaranteeRecord(Record, frozen=True):

@@ -57,7 +57,7 @@ class MatrixRecord(DigestRecord, frozen=True):
 
 
 class ReleaseStatement(Record, frozen=True, omit_defaults=True):
-    """What is said of a saved release."""
+    """The statement of a saved release."""
 
     # Both are read, and the second is written.
     schema: Literal["matrixdp-release/1", "matrixdp-release/2"]
@@ -223,7 +223,7 @@ def _as_file(value: Any) -> MatrixFile:
     if isinstance(value, np.ndarray):
         return MatrixFile(value)
     columns = [_label(name) for name in value.columns]
-    # Frames are told apart by what they have, so that neither library need be imported.
+    # Frames are recognised by their attributes, so that neither library need be imported.
     index = getattr(value, "index", None)
     if index is None:  # a polars frame
         return MatrixFile(value.to_numpy(), columns=columns)

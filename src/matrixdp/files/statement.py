@@ -1,7 +1,7 @@
 """The JSON statement beside a saved file: where it is, how it is written and how it is read.
 
 A statement says what the file guarantees and how its noise was made; it holds nothing of the input.
-Whoever reads it proves the guarantee again.
+The guarantee is proven again whenever it is read.
 """
 
 from pathlib import Path

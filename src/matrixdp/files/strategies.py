@@ -41,7 +41,7 @@ _STACK: Literal["matrixdp-strategy/2"] = "matrixdp-strategy/2"
 
 
 class StrategyStatement(Record, frozen=True):
-    """What is said of a saved strategy; schema 1 is one product, schema 2 a stack of products."""
+    """The statement of a saved strategy: schema 1 is one product, schema 2 a stack of products."""
 
     schema: Literal["matrixdp-strategy/1", "matrixdp-strategy/2"]
     workload: str
@@ -54,10 +54,10 @@ class StrategyStatement(Record, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class SavedStrategy:
-    """A strategy read from a file, and what the file says of it.
+    """A strategy read from a file, and what the file states about it.
 
-    The sensitivity of the strategy is never read but computed again. What is said of its error is
-    the claim of whoever saved it.
+    The sensitivity of the strategy is never read but computed again. Its error is the one that the
+    file states, and is not proven again.
     """
 
     strategy: Strategy
@@ -135,7 +135,7 @@ def _checked_layout(strategy: Strategy) -> Strategy:
 
 
 def _checked_certificate(statement: StrategyStatement) -> Certificate:
-    """Return what is said of the error, or raise if it contradicts itself."""
+    """Return what is stated about the error, or raise if it contradicts itself."""
     certificate = Certificate(statement.value, statement.lower_bound)
     # The same division of the same floats, hence exactly equal on every machine.
     if statement.gap != stated_gap(certificate):

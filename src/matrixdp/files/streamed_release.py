@@ -45,8 +45,8 @@ def release_npy(
     force : bool, optional
         Whether to replace existing files.
     advance : callable, optional
-        Called with the number of elements dealt with since the last call, in all twice the size of
-        the matrix.
+        Called with the number of elements checked or written since the last call; the numbers add
+        up to twice the size of the matrix.
 
     Returns
     -------

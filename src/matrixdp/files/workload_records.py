@@ -27,7 +27,7 @@ __all__ = ["FactorRecord", "recorded_workload", "workload_of"]
 
 
 class _FactorKind(Record, frozen=True, tag_field="kind"):
-    """One of several kinds of factors, which the field ``kind`` tells apart."""
+    """One of several kinds of factors, which the field ``kind`` distinguishes."""
 
 
 class IdentityRecord(_FactorKind, frozen=True, tag="Identity"):

@@ -53,7 +53,7 @@ _QUERIES = "queries_"
 
 
 class WorkloadStatement(Record, frozen=True):
-    """What is said of a saved workload release."""
+    """The statement of a saved workload release."""
 
     schema: Literal["matrixdp-workload-release/1"]
     mechanism: str
@@ -141,7 +141,7 @@ def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> Wo
         workload=workload,
         strategy=strategy,
     )
-    # Not a matter of privacy: without this, answers would be wrong without a word.
+    # Not a matter of privacy: without this, answers would be silently wrong.
     strategy.check_supports(workload)
     return release
 

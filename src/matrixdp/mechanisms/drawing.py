@@ -52,8 +52,8 @@ def check_drawable(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[An
         raise InvalidParameterError(
             f"a {type(covariance).__name__} covariance can be judged on a "
             f"{type(proof.sensitivity).__name__} but not released: off the Frobenius ball its "
-            "weakest direction may need less noise than an i.i.d. floor has, so float rotations "
-            "would carry privacy. Use Diagonal, or the set's best covariance"
+            "weakest direction may need less noise than an i.i.d. floor has, so privacy would rest "
+            "on float rotations. Use Diagonal, or the set's best covariance"
         )
     if isinstance(covariance, Directional):
         largest = float(np.max(covariance.entry_scales(shape)))

@@ -114,7 +114,7 @@ class GaussianMechanism:
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
         filter : Filter, optional
-            What pays for the release: after all checks, and before anything is drawn.
+            Pays for the release, after all checks and before anything is drawn.
 
         Returns
         -------

@@ -62,5 +62,6 @@ class IMGM(GaussianMechanism):
                 f"covariance is a {type(covariance).__name__}: pass Isotropic, Diagonal or "
                 "Kronecker, or nothing for the best"
             )
+        # A given covariance is checked by the base class, and never scaled without being asked.
         chosen = sensitivity.best_covariance(budget) if covariance is None else covariance
         super().__init__(sensitivity, budget, chosen)

@@ -68,6 +68,7 @@ class LabelledMatrix:
         ShapeError
             If it does not have two axes, or is empty.
         """
+        # Before the gate, whose message does not say that noise fills the zeros.
         if sparse.issparse(matrix):
             raise InvalidParameterError(
                 "matrix is sparse, but its release is not: noise goes on the zeros too. Pass "
@@ -117,7 +118,7 @@ def _into_polars(frame: Any) -> Callable[[NDArray[Any]], Any]:
 
 
 def _check_polars(frame: Any) -> None:
-    """Raise if a column holds no numbers, which polars would turn into some, or wide integers."""
+    """Raise if a column is not numeric, or holds integers that float64 may round."""
     for name, kind in frame.schema.items():
         text = str(kind)
         # to_numpy would turn dates and decimals into floats, and 128-bit integers are rounded.

@@ -64,7 +64,7 @@ class MatrixMechanism:
     products are compensated. Since ``|| |A| x || <= (records) max_j ||a_j||``, two neighbours'
     measurements are at most ``s + 2 r 2**30 max_j ||a_j||`` apart, s the exact sensitivity rounded
     up and a_j without the measurements that are exact (`Strategy.rounded_norm`): some 1e-6 more
-    than s. What float64 rounds to zero is far below what that is rounded up by. The stated
+    than s. Underflow is far smaller than the amount by which that is rounded up. The stated
     sensitivity is larger again by a factor of 1 + 2**-32, so that a processor that sums in another
     order can prove it from the strategy. The same holds for the parts of a `StackedStrategy`, with
     the largest r and the columns of all parts together. The noise is that of `IMGM` on the
@@ -181,7 +181,7 @@ class MatrixMechanism:
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
         filter : Filter, optional
-            What pays for the release: after all checks, and before anything is drawn.
+            Pays for the release, after all checks and before anything is drawn.
 
         Raises
         ------

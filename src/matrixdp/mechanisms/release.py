@@ -104,6 +104,7 @@ class Release:
     @property
     def floor(self) -> float | None:
         """The scale of the i.i.d. noise that the guarantee of directional noise rests on."""
+        # Stated in files too: another machine may prove less than this one did.
         return self.proof.floor
 
     @property

@@ -27,7 +27,7 @@ class WorkloadRelease:
     Made by `MatrixMechanism.release`. The measurements carry all of the privacy; the estimate and
     the answers are post-processing of them. The answers are consistent: they are those of one
     histogram, the estimate. One whose measurements do not prove their guarantee cannot exist; that
-    they really were made by this strategy and got that noise is what the mechanism vouches for.
+    they really were made by this strategy, with that noise, is up to the mechanism.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class WorkloadRelease:
                 f"measurements has {type(self.measurements.covariance).__name__} noise: measure "
                 "with a MatrixMechanism, whose noise is Isotropic"
             )
-        # The number of measurements says nothing about privacy, but everything about answers.
+        # Privacy does not depend on the number of measurements, but the answers do.
         if self.measurements.shape != (self.strategy.shape[0], 1):
             raise ShapeError(
                 f"measurements has shape {self.measurements.shape}: the strategy makes "

@@ -151,6 +151,7 @@ def checked_symmetric(matrix: Any, name: str) -> NDArray[np.float64]:
     array = checked_matrix(matrix, name)
     if array.shape[0] != array.shape[1]:
         raise ShapeError(f"{name} has shape {array.shape}: it must be square")
+    # Not averaged here: only the caller knows whether the asymmetry is rounding or a mistake.
     if not np.array_equal(array, array.T):
         raise InvalidParameterError(
             f"{name} is not symmetric: its largest asymmetry is "
@@ -161,6 +162,7 @@ def checked_symmetric(matrix: Any, name: str) -> NDArray[np.float64]:
 
 def positive_vector(vector: Any, name: str) -> NDArray[np.float64]:
     """Return finite positive numbers as a read-only float64 vector."""
+    # A copy, and read-only for the reason given above.
     array = np.array(real_array(vector, name, axes=1))
     if not bool(np.all(array > 0.0)):
         place = int(np.argmin(array))

@@ -55,6 +55,7 @@ class Domain:
 
     def numbers(self, value: Any) -> float | NDArray[np.float64]:
         """Return a number as a float and an array as float64, or raise if it is outside."""
+        # Anything else is a single number, and gets the message for one.
         if not (isinstance(value, list | tuple | range) or hasattr(value, "__array__")):
             return self.number(value)
         # NaN and infinity are left to the comparison below, which says where they are.
@@ -97,6 +98,7 @@ def real_number(value: Any, name: str) -> float:
             f"{name}={value!r} is of type {type(value).__name__}: {name} must be a real number; "
             "pass a float or an int"
         )
+    # Infinity is left to the domain of the parameter, which knows its limits.
     if math.isnan(number):
         raise InvalidParameterError(f"{name}={number!r} is not a number: pass a finite value")
     return number

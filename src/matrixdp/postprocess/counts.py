@@ -26,8 +26,8 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
     """Return the histogram of non-negative counts that is closest to the measurements.
 
     It minimises ``||A x - y||`` over ``x >= 0``: the most likely such histogram. Apply the workload
-    to it for consistent answers. Up to 2,048 cells it is solved exactly. Above that, or if that
-    does not end, it is found to far less than the noise.
+    to it for consistent answers. Up to 2,048 cells it is solved exactly. Above that, or if the
+    exact method does not end, it is found with an error far below the noise.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
     Raises
     ------
     CalibrationError
-        If it did not converge, which takes a strategy with very many different weights.
+        If it did not converge, which only a strategy with very many different weights can cause.
 
     Examples
     --------

@@ -24,7 +24,7 @@ _NEGLIGIBLE = 1e-2
 
 
 def searched_nonnegative(strategy: Strategy, free: FloatArray, noise: float) -> FloatArray:
-    """Return an ``x >= 0`` that minimises ``||A (x - x0)||``, to far less than the noise.
+    """Return an ``x >= 0`` that minimises ``||A (x - x0)||``, with an error far below the noise.
 
     The exchanges are those of `exchanged`; conjugate gradients solve for the positive entries,
     using only the strategy's operators. They stop where ``||A (x - x*)||`` is about 1e-4 of the

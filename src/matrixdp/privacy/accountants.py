@@ -10,7 +10,7 @@ is not described by a mu. Two ways to account for a plan of T equal steps, fixed
   `renyi_to_epsilon` it is today's RDP accountant.
 
 Loss distributions come from dp-accounting, the extra ``accounting``. Its divergences are not used:
-they lose the digits of small ones, to either side (a part in a thousand at a multiplier of 9449),
+they lose the digits of small ones, in either direction (a thousandth at a multiplier of 9449),
 and a small epsilon needs larger orders than it sums up in reasonable time. With q = 1 nothing is
 sampled and all are known in closed form. For comparison there is also an account that uses only the
 claims of the steps: amplification and Theorem 3.4 (`sampled_gaussian_epsilon`).
@@ -53,7 +53,7 @@ _PLD_ALLOWANCE = 1e-9
 _SMALLEST_ORDER_EXCESS = 2.0**-10  # of the orders that are tried, above 1
 _WORSE_OCTAVES = 3  # of orders, after which no better one is looked for
 _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.05, 1e12
-_TOLERANCE = 1e-6  # how close a multiplier comes to the least that would do
+_TOLERANCE = 1e-6  # how close a multiplier comes to the least that suffices
 
 
 class Accountant(enum.Enum):

@@ -55,8 +55,8 @@ def amplified(
     sampling_rate : float
         The probability q of a record to be in the sample, above 0 and at most 1.
     sampling : {"poisson", "without-replacement"}
-        Each record by a coin of its own, which holds for adding or removing a record; or a set of
-        fixed size, which holds for replacing one.
+        Each record independently, which holds for adding or removing a record; or a set of fixed
+        size, which holds for replacing one.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def before_amplification(
     """
     loss, delta = EPSILON.number(epsilon), DELTA.number(delta)
     rate, relation = checked_sampling_rate(sampling_rate), _relation(sampling)
-    # As rationals: a float quotient could be rounded down to the largest delta that there is.
+    # As rationals: a float quotient could be rounded down to the largest delta that is allowed.
     if not Fraction(delta) <= Fraction(DELTA.largest) * Fraction(rate):
         raise InvalidParameterError(
             f"delta={delta!r} is not below sampling_rate={rate!r}: choose a smaller delta"

@@ -30,7 +30,7 @@ class Filter:
     budget : Budget
         What may be spent in all.
     neighbouring : {"add-remove", "replace"}
-        The relation that every release is for. What states another relation is refused.
+        The relation that every release is for. Anything stated for another relation is refused.
 
     Notes
     -----
@@ -102,7 +102,7 @@ class Filter:
         Parameters
         ----------
         cost : float, Guarantee or mechanism
-            The mu of the release about to be made, from 0 to 1e4; or what states it.
+            The mu of the release about to be made, from 0 to 1e4; or something that states it.
 
         Raises
         ------

@@ -100,7 +100,7 @@ class Guarantee:
 
     @classmethod
     def of_budget(cls, budget: Budget, *, mu: float, neighbouring: Neighbouring) -> "Guarantee":
-        """Return what a mu-Gaussian mechanism guarantees that was made for a budget.
+        """Return what a mu-Gaussian mechanism made for a budget guarantees.
 
         Usually the budget's own epsilon and delta. Those of a share are rounded down, so all of its
         mu may need slightly more: then epsilon is computed from mu, and rounded up.

@@ -137,7 +137,7 @@ def plan_for_error(
     error : float
         The error that each release may have.
     measure : ErrorMeasure
-        What is meant by it.
+        How the error is measured.
     delta : float
         The delta at which the epsilon is wanted.
     rows, columns, sensitivity, releases

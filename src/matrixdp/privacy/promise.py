@@ -29,7 +29,7 @@ def largest_promise(mu: float, delta: float) -> tuple[float, float]:
     Raises
     ------
     InvalidParameterError
-        If that smaller delta is below the smallest delta that there is.
+        If that smaller delta is below the smallest that is supported.
 
     Examples
     --------

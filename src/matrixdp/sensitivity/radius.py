@@ -39,6 +39,7 @@ class Radius:
 
     def __post_init__(self) -> None:
         """Raise if no float can express the radius."""
+        # Zero would be a release that costs nothing, and there is none with positive bounds.
         if not 0.0 < self.value < math.inf:
             raise InvalidParameterError(
                 "covariance is so small against the set that the radius is beyond the range of a "
@@ -56,6 +57,7 @@ def normalised(values: FloatArray) -> tuple[float, FloatArray]:
 
 def resolved(covariance: Covariance) -> bool:
     """Return whether float64 proves the weakest direction to 1e-6, as it mostly does."""
+    # Independent entries have their scales exactly.
     if not isinstance(covariance, Directional):
         return True
     return agree(covariance.smallest_singular_value, covariance.estimated_floor)
@@ -74,6 +76,7 @@ def check_sides(have: int, want: int, side: str, *, full: bool = False) -> None:
 
 def check_known(covariance: object) -> None:
     """Raise unless this is a covariance."""
+    # First, because everything after it asks for attributes that only a covariance has.
     if not isinstance(covariance, Covariance):
         raise unknown_covariance(covariance)
 

@@ -126,6 +126,7 @@ class SymmetricBall:
         check_known(covariance)
         match covariance:
             case SymmetricIsotropic() | Isotropic():
+                # On symmetric matrices both kinds of noise weigh every direction alike.
                 return Radius(quotient_up(self.bound, covariance.scale), exact=True)
             case Diagonal():
                 # A member with entries x and x at (i, j) and (j, i) has the squared norm 2 x^2, and
@@ -145,6 +146,7 @@ class SymmetricBall:
 
     def best_covariance(self, budget: Budget) -> SymmetricIsotropic:
         """Return symmetric noise of scale ``bound / mu``."""
+        # Best for every use: on symmetric matrices the ball is round, as the Frobenius ball is.
         check_budget(budget)
         return SymmetricIsotropic(noise_factor("sensitivity of bound", self.bound, budget.mu))
 
@@ -190,7 +192,10 @@ class RowBounds:
             )
 
     def radius(self, covariance: Covariance) -> Radius:
-        """Return ``max_i bounds[i] sqrt((Sigma1^-1)_ii lambda_max(Sigma2^-1))`` and its like."""
+        """Return ``max_i bounds[i] sqrt((Sigma1^-1)_ii lambda_max(Sigma2^-1))``.
+
+        That is for Kronecker noise; for independent entries it is a quotient of bound and scale.
+        """
         refuse_mirrored(covariance)
         match covariance:
             case Isotropic():
@@ -221,13 +226,14 @@ class RowBounds:
         size, relative = normalised(self.bounds)
         precision, shares = normalised(np.maximum(precisions, 0.0))
         if not precision > 0.0:
-            return 0.0
+            return 0.0  # the lower end of an enclosure that is wider than the number itself
         worst = float(np.max(relative * np.sqrt(shares)))
         factors = [size, worst, math.sqrt(precision)]
         return inflated(ratio_up(factors, math.sqrt(smallest)), 16)
 
     def best_covariance(self, budget: Budget) -> Diagonal:
         """Return row scales ``bounds / mu``."""
+        # Every row is as hard to hide as any other then, so no row has more noise than it needs.
         return Diagonal(self.bounds[:, None]).rescaled_for(self, budget)
 
 
@@ -265,6 +271,7 @@ class Box:
         self, bounds: ArrayLike, neighbouring: Neighbouring, weights: ArrayLike | None = None
     ) -> None:
         checked = positive_vector(bounds, "bounds")
+        # Weights only choose among covariances; every choice keeps the budget.
         weighing = np.ones_like(checked) if weights is None else positive_vector(weights, "weights")
         if weighing.shape != checked.shape:
             raise ShapeError(
@@ -305,6 +312,7 @@ class Box:
                 return Radius(inflated(value, size + 16), exact=True)
             case Kronecker():
                 check_sides(len(covariance.column_covariance), size, "columns", full=True)
+                # Any row may change, so the one with the least noise decides.
                 rows, columns = covariance.row_inverse, covariance.column_inverse
                 least, most = (
                     self._whitened(

@@ -1,4 +1,4 @@
-r"""Theorems 1, 2 and 3 of the IMGM paper, for row and column covariances of one's own.
+r"""Theorems 1, 2 and 3 of the IMGM paper, for given row and column covariances.
 
 ``sigma_i`` are singular values in descending order, ``U_k U_k^T = Sigma_k``, B is the privacy
 bound. All answers are on the private side: "yes" is proven in exact arithmetic.
@@ -58,7 +58,7 @@ def protects_difference(difference: ArrayLike, covariance: Kronecker, budget: Bu
     covariance : Kronecker
         The noise.
     budget : Budget
-        What is to be kept.
+        The budget to keep.
 
     Examples
     --------
@@ -108,8 +108,9 @@ def protects_ball(covariance: Kronecker, sensitivity: float, budget: Budget) -> 
     sensitivity : float
         The largest Frobenius norm of a difference.
     budget : Budget
-        What is to be kept.
+        The budget to keep.
     """
+    # Theorem 2 is Theorem 3 with a single release.
     return protects_repeated(covariance, sensitivity, budget, releases=1)
 
 
@@ -134,6 +135,7 @@ def protects_repeated(
     count = positive_integer(releases, "releases")
     # Each release may cost a T-th of the budget's mu squared, as an exact rational.
     allowed = sqrt_down(budget.mu_squared / Fraction(count))
+    # The proven bound, not the estimate: "yes" must hold in exact arithmetic.
     return Verdict(quotient_up(sensitivity, covariance.smallest_singular_value), allowed)
 
 

@@ -137,7 +137,7 @@ def check_factors_support(
 
 
 def is_negligible(lost: FloatArray, magnitudes: FloatArray, tried: FloatArray) -> bool:
-    """Tell whether each query lost next to nothing of the largest answer it could have given."""
+    """Return whether each query lost next to nothing of the largest answer it could have given."""
     largest = float(np.max(np.abs(tried)))
     return bool(np.all(np.abs(lost) <= _NEGLIGIBLE_LOSS * largest * magnitudes))
 

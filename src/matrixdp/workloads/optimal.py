@@ -194,7 +194,7 @@ def _best(workload: Workload, found: Candidates, relation: Neighbouring) -> tupl
 
 
 def _direct_may_win(workload: Workload, value: float, relation: Neighbouring) -> bool:
-    """Tell whether measuring the queries may have less error; it is costly to find out."""
+    """Return whether measuring the queries may have less error; it is costly to find out."""
     known = LARGEST_HISTOGRAM if relation == "add-remove" else MOST_PAIRS
     if len(workload.terms()) > 1 and workload.cells > known:
         return True

@@ -49,7 +49,7 @@ def add_noise(
     out : NDArray, optional
         Where to put the result: the value itself to work in place, or another array. At any moment
         each of its elements has its old value or the released one, never noise alone. If the
-        call is interrupted the output is to be discarded.
+        call is interrupted the output must be discarded.
     threads : int
         How many threads; the result is the same.
 
@@ -83,6 +83,7 @@ def add_noise(
     target = checked_output(out, array, scales)
     workers = checked_threads(threads)
     tile = rectangular_tile(array, target, scales, array.shape, (0,) * array.ndim)
+    # Every element is read before the key is bound, so that a refusal does not cost a key.
     check_tiles([tile], scales, array.dtype, workers)
     _release(tile, NoiseContext.of_scales(array.shape, array.dtype, scales), unbound, workers)
     return target
@@ -108,6 +109,7 @@ def noisy_copy(value: NDArray[Any], scales: NDArray[np.float64], key: ReleaseKey
     """
     unbound = checked_key(key)
     fitted = fitted_scale(scales, value.shape, value.dtype)
+    # A new array overlaps nothing, so the output needs no check either.
     target = np.empty(value.shape, dtype=value.dtype)
     tile = rectangular_tile(value, target, fitted, value.shape, (0,) * value.ndim)
     _release(tile, NoiseContext.of_scales(value.shape, value.dtype, fitted), unbound, threads=1)
@@ -127,6 +129,7 @@ def check_range(
     For callers that read a matrix in parts and must know before a key is spent. The shape is that
     of the whole, and the scales have been checked.
     """
+    # The values stand in for the output, which checks do not touch.
     tiles = range_tiles(values, values, scales, shape, start)
     check_tiles(tiles, scales, values.dtype, threads)
 
@@ -201,6 +204,7 @@ class ExactNoise:
         self, value: NDArray[Any], *, out: NDArray[Any] | None = None, threads: int = 1
     ) -> NDArray[Any]:
         """Return the whole matrix with its noise; see ``add_noise``."""
+        # A smaller value would be a valid tile, but the caller means the whole.
         if np.shape(value) != self.context.shape:
             raise ShapeError(
                 f"value has shape {np.shape(value)}, but the stream is bound to shape "

@@ -16,6 +16,7 @@ from matrixdp.parameters import all_within, outside_limit
 
 __all__ = ["check_tiles", "checked_output", "checked_value"]
 
+# Half a megabyte of float64: values and limits of a piece stay in the cache.
 _CHECKED_TOGETHER = 1 << 16
 # Reading is so fast that a thread pays only for many elements.
 _LEAST_FOR_A_THREAD = 1 << 22
@@ -59,10 +60,10 @@ def check_tiles(
     Raises
     ------
     InvalidParameterError
-        Which names the limit and the scales, never where or how large an element is.
+        The message names the limit and the scales, never the place or the size of an element.
     """
     for tile in tiles:
-
+        # The default binds this tile; a closure would see whichever came last.
         def check(first: int, last: int, tile: Tile = tile) -> None:
             with np.errstate(all="ignore"):  # a signalling NaN is refused like any other
                 within = _range_within(tile, first, last, dtype)

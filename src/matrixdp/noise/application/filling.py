@@ -77,6 +77,7 @@ class WorkSpace:
 
     def holds(self, noisy: NDArray[np.float64]) -> bool:
         """Return whether these noisy values are in this space and must still be written."""
+        # By identity: otherwise the kernel wrote to the output itself.
         return "noisy" in self.rooms and noisy.base is self.noisy
 
     def wipe(self) -> None:
@@ -98,6 +99,7 @@ class _Worker:
         self._tile = tile
         self._stream = stream
         self._kernel = kernel
+        # No longer than the range: a small release must not allocate for a large one.
         self._space = WorkSpace(min(kernel.block_length, size))
 
     def fill(self, first: int, last: int) -> None:

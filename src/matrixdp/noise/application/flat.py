@@ -59,6 +59,7 @@ class FlatView:
     """
 
     def __init__(self, array: NDArray[Any]) -> None:
+        # Flattened without a copy where that is possible: then a run is a plain slice.
         self._array = array.reshape(-1) if array.flags.c_contiguous else array
 
     def view(self, start: int, size: int) -> NDArray[np.float64] | None:
@@ -85,6 +86,7 @@ class FlatView:
     def write(self, start: int, buffer: NDArray[np.float64]) -> None:
         """Store the buffer from element ``start`` on, rounding to the array's type."""
         for source, target in self._pieces(start, buffer):
+            # To float32 this rounds once more, which is post-processing.
             np.copyto(target, source, casting="same_kind")
 
     def _pieces(

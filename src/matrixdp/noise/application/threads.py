@@ -36,6 +36,7 @@ def even_ranges(size: int, parts: int) -> list[tuple[int, int]]:
     >>> even_ranges(10, 3)
     [(0, 3), (3, 6), (6, 10)]
     """
+    # In exact integers, so that the ranges have neither gaps nor overlaps.
     bounds = [size * k // parts for k in range(parts + 1)]
     return [(first, last) for first, last in pairwise(bounds) if first < last]
 
@@ -92,6 +93,7 @@ class _Crew:
         """Work on what is left, or after an error drop it, and wait for the helpers."""
         if self.error is not None:
             self._left.clear()
+        # One helper fewer than there are ranges: the caller works too.
         for _ in range(1, len(self._left)):
             if not self._start_helper():
                 break

@@ -17,6 +17,7 @@ KernelFactory = Callable[[], Kernel]
 
 
 def _numpy_kernel() -> Kernel:
+    # A new one each time: its work space serves one thread only.
     return NumpyKernel(load_table())
 
 

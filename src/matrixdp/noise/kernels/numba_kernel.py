@@ -39,6 +39,7 @@ def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
     rows = np.frombuffer(content, dtype=np.int64).reshape(3, columns)
     c0, c1 = rows[0].view(np.float64), rows[1].view(np.float64)
     packed = rows[2]
+    # Local names become constants of the compiled code, which the compiler can fold.
     uniform_mask, sign_mask = np.int64((1 << UNIFORM_BITS) - 1), np.int64(-1 << UNIFORM_BITS)
     exponent_mask, inverse_base = np.int64(0x7FF << 52), np.int64(2046 << 52)
     fraction_mask, one_bits = np.int64(FRACTION_MASK), np.int64(ONE_BITS)
@@ -75,6 +76,7 @@ def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
             whole = np.rint(scaled)
             rest = (scaled - whole) + (scale * inverse_step) * signed
             nearest = np.rint(rest)
+            # Negated, so that the NaN of a sentinel column leaves the element undecided.
             open_case = not abs(rest - nearest) < decided_below
             undecided[i] = open_case
             count += open_case
@@ -92,6 +94,7 @@ def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
     signature = types.int64(
         floats, integers, floats, types.int64, types.float64[::1], types.boolean[::1]
     )
+    # nogil lets threads work side by side; "contract" is the one relaxation that is proven.
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
     try:
         compiled = njit(signature, cache=True, **options)(loop)

@@ -22,6 +22,7 @@ __all__ = ["NumpyKernel"]
 _UNIFORM_MASK = np.int64((1 << UNIFORM_BITS) - 1)
 _SIGN_MASK = np.int64(-1 << UNIFORM_BITS)
 _EXPONENT_MASK = np.int64(0x7FF << 52)
+# The exponent fields of a power of two and of its inverse add up to this.
 _INVERSE_BASE = np.int64(2046 << 52)
 
 
@@ -91,11 +92,13 @@ class NumpyKernel:
         np.bitwise_and(signed, _UNIFORM_MASK, out=column)
         np.copyto(coordinate, column)
         bits = coordinate.view(np.int64)
+        # The top bits of the double name its segment; the others, after 1., are the coordinate.
         np.right_shift(bits, 52 - SEGMENT_BITS, out=column)
         column -= FIRST_COLUMN
         bits &= FRACTION_MASK
         bits |= ONE_BITS
         coordinate -= CENTRE
+        # What is outside the table is clipped to a sentinel column, whose NaN is never decided.
         np.take(self._packed, column, out=packed, mode="clip")
         np.left_shift(packed, PACKED_SHIFT, out=normal.view(np.int64))
         normal *= coordinate

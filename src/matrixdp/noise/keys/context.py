@@ -129,6 +129,7 @@ class NoiseContext:
             dtype=dtype.str,
             grid_bits=grid_bits,
             grid_exponents=grid_exponents(scales, grid_bits),
+            # A digest, because scales may be as many as the elements and a context is kept.
             scale_digest=scale_digest(scales),
         )
 

@@ -42,7 +42,7 @@ def _current_process() -> tuple[int, object]:
 class ReleaseKey:
     """The secret behind the noise of one release; used once.
 
-    Whoever holds a key, or its stream, can subtract the noise. A key is spent by its first
+    Anyone who holds a key, or its stream, can subtract the noise. A key is spent by its first
     ``bind``: two values released with one key differ by exactly their difference. It can only be
     bound in the process that made it, so that a fork cannot bind it twice, and it is neither shown
     nor pickled nor copied. ``close`` (also called when the key is dropped) overwrites its bytes;
@@ -75,6 +75,7 @@ class ReleaseKey:
     @classmethod
     def generate(cls) -> Self:
         """Make a key from the operating system's entropy."""
+        # A bytearray, because bytes cannot be overwritten.
         return cls(bytearray(os.urandom(KEY_BYTES)))
 
     @classmethod
@@ -158,7 +159,7 @@ class ReleaseKey:
 
     def __del__(self) -> None:
         """Overwrite the key."""
-        if hasattr(self, "_secret"):
+        if hasattr(self, "_secret"):  # else the constructor has failed
             self._erase()
 
     def __repr__(self) -> str:

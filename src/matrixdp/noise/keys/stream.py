@@ -138,12 +138,14 @@ class NoiseStream:
         known = isinstance(secret, bytes | bytearray)
         if not (known and len(secret) == _SECRET_BYTES):
             raise InvalidParameterError("secret must be the bytes that export_secret returned")
+        # The digest is public, so it need not be compared in constant time.
         if secret[STREAM_BYTES:] != context.digest():
             raise KeyStateError("this secret belongs to a stream that is bound to another context")
         return cls(context, bytearray(secret[:STREAM_BYTES]))
 
     def export_secret(self) -> bytes:
         """Return the secret of the stream, which removes the noise, and a check of its context."""
+        # Copied before the check, not after it: see `_check_open`.
         secret = bytes(self._first_key + self._further_key)
         self._check_open()
         return secret + self.context.digest()
@@ -241,6 +243,7 @@ class NoiseStream:
 
 def _keystream(key: bytes | bytearray, counter: int) -> CipherContext:
     """AES-256-CTR from a 128-bit block counter on."""
+    # Counter mode can start at any block, so that elements do not depend on an order.
     return Cipher(algorithms.AES(key), modes.CTR(counter.to_bytes(16, "big"))).encryptor()
 
 

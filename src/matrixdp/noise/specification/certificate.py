@@ -227,6 +227,7 @@ def _to_chebyshev(coefficients: list[Any]) -> list[Any]:
 
 def _nearest_double(ball: Any) -> float:
     """Return the double nearest to a number known only by its ball; raise if there are two."""
+    # If both ends round to one double, so does everything between them.
     low, high = float(ball.lower()), float(ball.upper())
     if low != high:
         raise MatrixDPError("a coefficient is too close to a tie of doubles; raise PRECISION")
@@ -244,6 +245,7 @@ def _leading(residual: list[Any], power: int) -> Any:
 def _packed(c2: Any, low_bits: int) -> int:
     """Return the bits of the double nearest to c2 among those that end in the given bits of c3."""
     nearest = _bits(_nearest_double(c2)) >> _C3_BITS
+    # The neighbours too: low bits that are given may make one of them the nearest.
     candidates = [(nearest + step << _C3_BITS) | low_bits for step in (-1, 0, 1)]
     return min(candidates, key=lambda bits: float(abs(arb(_from_bits(bits)) - c2)))
 
@@ -321,6 +323,7 @@ def _segment_error(segment: Segment, column: NDArray[np.float64]) -> Any:
     unread = segment.distance * abs(_slope(tail))
     horner, magnitude = _horner_error(powers)
     inverse = unread + _polynomial_error(segment, powers, tail) + horner
+    # In grid steps, where an error of z counts most; a scale is below twice its power of two.
     largest_scale = arb(2) ** (GRID_BITS + 1)
     product = largest_scale * magnitude
     rounding = _UNIT_ROUNDOFF * (product + product * (1 + _UNIT_ROUNDOFF) + fmpq(1, 2))

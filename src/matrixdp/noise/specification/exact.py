@@ -65,7 +65,7 @@ class LazyUniform:
     def exceeds_tail(self, numerator: int, denominator: int) -> bool:
         """Decide ``V > erfc(b / sqrt(2))``, that is ``|z| < b``, b = numerator / denominator."""
         if not numerator > 0:
-            return False
+            return False  # an absolute value is never below 0
         while True:
             precision = self.bits + _EXTRA_PRECISION
             low, high = tail_bounds(numerator, denominator, precision)

@@ -46,6 +46,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
         raise InvalidParameterError(
             f"dtype must be float64 or float32, got dtype={dtype!r}, which is not a numpy type"
         ) from None
+    # The name includes the byte order, because kernels read the bits of a double.
     if given.str not in LARGEST_SCALE_EXPONENT:
         raise InvalidParameterError(
             f"the value must be float64 or float32 in little-endian order, got dtype={given.str!r}"
@@ -117,7 +118,7 @@ def fitted_scale(
 def _check_range(scales: NDArray[np.float64], exponent: int) -> None:
     """Raise unless all scales are in ``[2**-exponent, 2**exponent]``; NaN fails the comparisons."""
     if scales.size == 0:
-        return
+        return  # an empty matrix gets no noise
     smallest, largest = float(scales.min()), float(scales.max())
     if not (smallest >= ldexp(1.0, -exponent) and largest <= ldexp(1.0, exponent)):
         raise InvalidParameterError(

@@ -72,7 +72,7 @@ def certified_bound(gram: FloatArray, gram_error: float, point: DualPoint) -> fl
     # The two roundings of every entry of K are allowed for where its decomposition is verified.
     error = gram_error * float(np.max(point.weights)) * float(np.trace(gram)) * (1.0 + 1e-12)
     bounds = semidefinite_eigenvalue_bounds(scaled, np.square(point.roots), point.vectors, error)
-    # Summed without rounding; the roots themselves and the final product are rounded down for.
+    # Summed without rounding; the factors cover the rounding of the roots and of the last line.
     roots = math.fsum(np.sqrt(bounds).tolist()) * (1.0 - 4 * UNIT_ROUNDOFF)
     return roots**2 / math.fsum(np.square(sides).tolist()) * (1.0 - 16 * UNIT_ROUNDOFF)
 

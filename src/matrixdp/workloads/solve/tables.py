@@ -48,7 +48,7 @@ _ROUNDED = 1.0 - 2.0**-40
 
 
 def has_optimal_tables(workload: Workload, neighbouring: Neighbouring) -> bool:
-    """Tell whether a workload consists of tables of few enough attributes.
+    """Return whether a workload consists of tables of few enough attributes.
 
     They are at most 26 for adding or removing a record, and ten for replacing one.
     """

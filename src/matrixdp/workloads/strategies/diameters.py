@@ -39,7 +39,7 @@ _TOGETHER = 512
 
 
 def columns_are_equal(matrix: FloatArray) -> bool:
-    """Tell whether all columns of a matrix are the same."""
+    """Return whether all columns of a matrix are the same."""
     return bool(np.all(matrix == matrix[:, :1]))
 
 

@@ -157,8 +157,8 @@ class StackedStrategy(Strategy):
         Warns
         -----
         RuntimeWarning
-            If 20,000 steps were not enough, which takes measurements of very different size. The
-            histogram is then the closest that was found.
+            If 20,000 steps were not enough, which only measurements of very different size can
+            cause. The histogram is then the closest that was found.
         """
         operator = LinearOperator(
             self.shape,
