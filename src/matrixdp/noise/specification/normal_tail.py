@@ -61,7 +61,7 @@ def _series_bounds(b: int, bits: int) -> tuple[int, int]:
     square_low = (b * b) >> (bits + 1)
     square_high = square_low + 1
     falling_after = square_high >> bits
-    # Lower bounds are rounded down, and upper bounds up: shifts and divisions lose less than a unit.
+    # Lower bounds are rounded down, upper bounds up: shifts and divisions lose less than a unit.
     power_low = power_high = sum_low = sum_high = b
     n = 0
     while True:
