@@ -190,7 +190,7 @@ def squeezed_and_broken(_: bytes) -> bytes:
         (rewrite(lambda _: packed(factor_0=np.full((4, 4), np.nan))), "factor"),
     ],
 )
-def test_damage_is_told(damage: Callable[[Path], None], told: str, tmp_path: Path) -> None:
+def test_damage_is_reported(damage: Callable[[Path], None], told: str, tmp_path: Path) -> None:
     save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
     damage(tmp_path)
     with pytest.raises(FileFormatError, match=told) as refusal:
@@ -201,7 +201,7 @@ def test_damage_is_told(damage: Callable[[Path], None], told: str, tmp_path: Pat
     assert main(["workload", "evaluate", *command, *found]) == 2
 
 
-def test_more_cells_than_a_histogram_has_are_told(
+def test_more_cells_than_a_histogram_has_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     best = optimal_strategy(Product([Prefix(3), Prefix(5)]), neighbouring="add-remove")
@@ -211,7 +211,7 @@ def test_more_cells_than_a_histogram_has_are_told(
         load_strategy(tmp_path / "s.npz")
 
 
-def test_a_missing_gap_is_told(tmp_path: Path) -> None:
+def test_a_missing_gap_is_reported(tmp_path: Path) -> None:
     save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
     path = tmp_path / "s.npz.json"
     record = json.loads(path.read_text())

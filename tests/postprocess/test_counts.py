@@ -106,6 +106,6 @@ def test_bad_estimates_are_refused(estimate: Any, told: str) -> None:
 
 
 @pytest.mark.parametrize("release", [[1], None, np.ones(3)])
-def test_what_is_no_release_has_no_estimate(release: Any) -> None:
+def test_only_releases_have_estimates(release: Any) -> None:
     with pytest.raises(InvalidParameterError, match=r"MatrixMechanism\.release"):
         nonnegative_estimate(release)

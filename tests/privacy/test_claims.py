@@ -98,7 +98,7 @@ def test_there_and_back_does_not_exceed_the_promise(
     assert composed_delta(each.delta, steps, each.slack) <= delta
 
 
-def test_a_delta_shared_too_finely_is_told_as_given() -> None:
+def test_a_delta_shared_too_finely_is_shown_as_given() -> None:
     with pytest.raises(CalibrationError, match=r"delta=1e-300 shared by steps=1000000000000"):
         equal_claims(1.0, 1e-300, 10**12, 0.5)
     with pytest.raises(CalibrationError, match=r"delta=1e-300 shared by steps=1000000000000"):

@@ -32,7 +32,7 @@ def packed_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def read_archive(source: Path, what: str) -> bytes:
-    """Return the content of a file, or raise if there is none; ``what`` is what it should be."""
+    """Return the content of a file, or raise if there is none; errors call it ``what``."""
     try:
         return source.read_bytes()
     except FileNotFoundError as error:

@@ -84,7 +84,7 @@ def write_all(contents: Sequence[tuple[Path, bytes | Path]], *, force: bool = Fa
         If a file cannot be written. In both cases all targets are as they were before.
     """
     hidden: list[tuple[Path, Path]] = []
-    # On the way out, what is to be undone on failure is undone before hidden files are removed.
+    # The inner stack ends first: after a failure, names are restored before hidden files go.
     with ExitStack() as always, ExitStack() as on_failure:
         # All contents are on the disk before the first file gets its name: what is most likely to
         # fail, a full disk, then changes nothing.

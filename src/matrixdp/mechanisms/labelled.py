@@ -56,7 +56,7 @@ class LabelledMatrix:
         Parameters
         ----------
         matrix : ndarray, list of lists, pandas or polars DataFrame, or MatrixFile
-            What is to be released.
+            The matrix to release.
         limit : callable, optional
             The limit of its entries by shape and type; see `real_array`.
 

@@ -221,7 +221,7 @@ class MatrixMechanism:
         return np.asarray(counts)
 
     def __repr__(self) -> str:
-        """Say what is asked and what is promised."""
+        """Show the queries and the promise."""
         return (
             f"MatrixMechanism({self.workload!r}, {self.budget!r}, "
             f"neighbouring={self.neighbouring!r})"

@@ -15,7 +15,7 @@ from matrixdp.sensitivity.sets import SensitivitySet
 __all__ = ["Mechanism"]
 
 
-# A protocol, not a base class: a mechanism of one's own need not derive from anything.
+# A protocol, not a base class: a user's own mechanism need not derive from anything.
 class Mechanism(Protocol):
     """Built from what one record can change and what is to be guaranteed; releases matrices."""
 

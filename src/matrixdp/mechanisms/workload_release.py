@@ -34,9 +34,9 @@ class WorkloadRelease:
     measurements : Release
         The strategy's measurements with their noise, in one column.
     workload : Workload
-        What was asked.
+        The queries.
     strategy : Strategy
-        What was measured.
+        The measurements that were made, without their noise.
 
     Raises
     ------

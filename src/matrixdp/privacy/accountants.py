@@ -136,7 +136,7 @@ def plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant = Accou
     Parameters
     ----------
     plan : SampledPlan
-        What is to be done.
+        The steps to account for.
     delta : float
         From the smallest normal double to 1 - 1e-12.
     accountant : Accountant, optional
@@ -197,7 +197,7 @@ def noise_multiplier_for(
     sampling_rate, steps, neighbouring
         As in `SampledPlan`.
     accountant : Accountant, optional
-        Which account is to be kept.
+        Whose account has to keep the promise.
 
     Returns
     -------

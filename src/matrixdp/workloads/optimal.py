@@ -53,9 +53,9 @@ class OptimalStrategy:
     Attributes
     ----------
     workload : Workload
-        What is asked.
+        The queries.
     strategy : Strategy
-        What is measured.
+        The measurements.
     neighbouring : {"add-remove", "replace"}
         The relation that it is optimised for.
     certificate : Certificate

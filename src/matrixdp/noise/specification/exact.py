@@ -32,7 +32,7 @@ _WORD_BITS = 64
 # probability of about 2**-bits, and hardly ever because of the tail's own error.
 _EXTRA_PRECISION = 16
 _GUESS_BITS = 40
-# Smaller ones have a probability below 2**-1000; a double must hold the guess all the same.
+# Smaller ones have a probability below 2**-1000, but a double must still hold the guess.
 _SMALLEST_UNIFORM = ldexp(1.0, -1000)
 _NORMAL = NormalDist()
 
