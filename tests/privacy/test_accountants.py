@@ -235,7 +235,7 @@ def test_orders_reach_small_epsilons(accountant: Accountant, epsilon: float) -> 
     + [(each, 0.1) for each in Accountant if each is not Accountant.PLD]
     + [pytest.param(Accountant.PLD, 0.1, marks=needs_accounting)],
 )
-def test_too_little_noise_is_told_as_given(accountant: Accountant, rate: float) -> None:
+def test_too_little_noise_is_shown_as_given(accountant: Accountant, rate: float) -> None:
     with pytest.raises(CalibrationError, match=r"noise_multiplier=1e-05 in steps=100 is too"):
         plan_epsilon(sampled(1e-5, rate, 100), 1e-5, accountant)
 
@@ -252,7 +252,7 @@ def test_targets_that_no_multiplier_meets() -> None:
         )
 
 
-def test_a_missing_extra_is_told_with_the_install_line() -> None:
+def test_a_missing_extra_is_reported_with_the_install_line() -> None:
     code = (
         "import sys; sys.modules['dp_accounting'] = None\n"
         "import matrixdp as mdp\n"

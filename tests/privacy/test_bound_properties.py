@@ -172,7 +172,7 @@ def test_a_bad_entry_is_located() -> None:
         privacy_bound([[1.0], [-2.0]], 1e-5)
 
 
-def test_what_is_no_list_of_mus() -> None:
+def test_only_a_list_of_mus_is_composed() -> None:
     with pytest.raises(InvalidParameterError, match="mus=5"):
         composed_mu(5)  # type: ignore[arg-type]
 

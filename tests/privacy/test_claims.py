@@ -106,7 +106,7 @@ def test_a_delta_shared_too_finely_is_shown_as_given() -> None:
 
 
 @pytest.mark.parametrize("multiplier", [5e-5, 5e-4])
-def test_too_little_noise_is_told_as_given(multiplier: float) -> None:
+def test_too_little_noise_is_shown_as_given(multiplier: float) -> None:
     # Not as the mu, or the epsilon of one step, that it makes.
     with pytest.raises(CalibrationError, match=f"noise_multiplier={multiplier!r} in steps=7"):
         sampled_gaussian_epsilon(multiplier, 1e-5, steps=7, sampling_rate=0.1)

@@ -36,7 +36,7 @@ class WorkloadRelease:
     workload : Workload
         The queries.
     strategy : Strategy
-        The measurements that were made, without their noise.
+        Which measurements were made.
 
     Raises
     ------
