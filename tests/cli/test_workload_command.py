@@ -249,7 +249,12 @@ def test_post_processing_that_fails_writes_nothing(
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize(
-    ("factor", "count"), [("ranges:64", 10), ("prefix:16", 64), ("prefix:2", 200)]
+    ("factor", "count"),
+    [
+        ("ranges:64", 10),
+        pytest.param("prefix:16", 64, marks=pytest.mark.thorough),
+        pytest.param("prefix:2", 200, marks=pytest.mark.thorough),
+    ],
 )
 def test_more_queries_than_anything_holds_are_still_optimised(
     factor: str, count: int, relation: str, capsys: pytest.CaptureFixture[str]
