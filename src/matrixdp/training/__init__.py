@@ -1,0 +1,1 @@
+"""Private training in PyTorch (extra ``train``)."""
