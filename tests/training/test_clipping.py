@@ -39,10 +39,8 @@ def clipped(
     groups = {part: group_of(name) for name, part in model.named_parameters()}
     with recording.on():
         values = losses(model, inputs)
-        values.reshape(examples, -1).mean(1).sum().backward()
-        assert all(part.grad is None for part in model.parameters())
-        taken = recording.take(len(inputs), examples)
-    uses = [use for _, layer in taken for use in layer]
+        uses = recording.backward(values.reshape(examples, -1).mean(1), len(inputs), examples)
+    assert all(part.grad is None for part in model.parameters())
     return clipped_sum(uses, groups, bounds)
 
 

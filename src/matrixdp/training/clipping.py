@@ -1,13 +1,13 @@
 """From the uses of layers to one clipped sum: no example contributes more than its bound."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training.layers.use import LayerUse, PerExample, squared_norms_of, weighted_sum_of
+from matrixdp.training.layers.use import PerExample, squared_norms_of, weighted_sum_of
+from matrixdp.training.recording import MeasuredUse
 
 __all__ = ["ClippedSum", "clipped_sum"]
 
@@ -34,7 +34,7 @@ class ClippedSum:
 
 
 def clipped_sum(
-    uses: Sequence[LayerUse],
+    uses: Sequence[MeasuredUse],
     groups: Mapping[nn.Parameter, int],
     bounds: Sequence[float],
     *,
@@ -44,7 +44,7 @@ def clipped_sum(
 
     Parameters
     ----------
-    uses : sequence of LayerUse
+    uses : sequence of MeasuredUse
         Every use of every parameter in one batch.
     groups : mapping of parameters to int
         The group of each parameter.
@@ -59,8 +59,8 @@ def clipped_sum(
     norm, the rounding of factors and of scaled gradients included. How the sum itself is rounded
     depends on the kernels that form it, and is not covered here.
     """
-    alone, shared = _divided(uses)
-    found = [use.squared_norms() for use in alone]
+    shared = _shared_gradients(uses)
+    found = [measured.squared_norms for measured in uses if measured.squared_norms is not None]
     found.append({parameter: squared_norms_of(part) for parameter, part in shared.items()})
     norms = _group_norms(found, groups, len(bounds))
     limits = torch.tensor(bounds, dtype=torch.float64, device=norms.device)[:, None]
@@ -68,30 +68,24 @@ def clipped_sum(
     # An example without any gradient has norm 0: infinity is clamped to 1.
     factors = (limits / norms).clamp(max=1.0) * margin
     sums: dict[nn.Parameter, Tensor] = {}
-    for use in alone:
-        for group in sorted({groups[parameter] for parameter in use.parameters}):
-            for parameter, total in use.weighted_sum(factors[group]).items():
-                if groups[parameter] == group:
-                    sums[parameter] = total
+    for _, use, squared_norms in uses:
+        if squared_norms is not None:
+            for group in sorted({groups[parameter] for parameter in use.parameters}):
+                totals = use.weighted_sum(factors[group])
+                sums |= {part: total for part, total in totals.items() if groups[part] == group}
     for parameter, part in shared.items():
         sums[parameter] = weighted_sum_of(part, factors[groups[parameter]])
     return ClippedSum(sums, norms)
 
 
-def _divided(uses: Sequence[LayerUse]) -> tuple[list[LayerUse], PerExample]:
-    """Return the uses of parameters with one use, and the gradients of all others.
-
-    Gradients of several uses add up before their norm is taken.
-    """
-    count = Counter(parameter for use in uses for parameter in use.parameters)
-    alone, shared = [], PerExample()
-    for use in uses:
-        if all(count[parameter] == 1 for parameter in use.parameters):
-            alone.append(use)
-            continue
-        for parameter, part in use.gradients().items():
-            shared[parameter] = shared[parameter] + part if parameter in shared else part
-    return alone, shared
+def _shared_gradients(uses: Sequence[MeasuredUse]) -> PerExample:
+    """Return the gradients of parameters with several uses, added up before any norm is taken."""
+    shared = PerExample()
+    for _, use, squared_norms in uses:
+        if squared_norms is None:
+            for parameter, part in use.gradients().items():
+                shared[parameter] = shared[parameter] + part if parameter in shared else part
+    return shared
 
 
 def _group_norms(

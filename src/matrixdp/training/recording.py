@@ -6,9 +6,10 @@ the model: hooks are global and know the modules, so that its class, its ``state
 pickles stay what they are.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,9 @@ from torch.nn.modules import module as torch_module
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.layers.table import check_layer, layer_uses
-from matrixdp.training.layers.use import LayerUse
+from matrixdp.training.layers.use import LayerUse, PerExample
 
-__all__ = ["LayerRecord", "Recording"]
+__all__ = ["MeasuredUse", "Recording"]
 
 
 class LayerRecord:
@@ -28,19 +29,19 @@ class LayerRecord:
         self.name = name
         self.module = module
         self.inputs = tuple(part.detach() if isinstance(part, Tensor) else part for part in inputs)
+        self.outputs = 0
         self.gradients: dict[int, Tensor] = {}
 
-    def tap(self, place: int, output: Tensor) -> Tensor:
-        """Return an output whose gradient will be kept under a number."""
 
-        def keep(gradient: Tensor) -> None:
-            self.gradients[place] = gradient
+class MeasuredUse(NamedTuple):
+    """The use of a layer's parameters, and the squared norms of every example's gradient.
 
-        if not output.requires_grad:
-            # Nothing before this layer needs a gradient, so autograd would not come here.
-            output = _Rooted.apply(output, torch.ones((), requires_grad=True))
-        output.register_hook(keep)
-        return output
+    There are no norms where a parameter has other uses too, whose gradients are to be added first.
+    """
+
+    name: str
+    use: LayerUse
+    squared_norms: PerExample | None
 
 
 class _Rooted(torch.autograd.Function):
@@ -82,6 +83,9 @@ class Recording:
         self._listening = False
         self._calls: list[LayerRecord] = []
         self._waiting: list[LayerRecord] = []
+        self._measured: list[MeasuredUse] = []
+        self._shared: set[nn.Parameter] = set()
+        self._rows = self._examples = 0
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -97,32 +101,50 @@ class Recording:
             after.remove()
             self._release()
 
-    def take(self, rows: int, examples: int) -> list[tuple[LayerRecord, list[LayerUse]]]:
-        """Return the uses of all layers since the last call, and forget their records.
+    def backward(self, losses: Tensor, rows: int, examples: int) -> list[MeasuredUse]:
+        """Run the backward pass; return the uses of all layers since the last one.
+
+        Norms are taken as soon as a layer's gradient is there, so that what is not needed for the
+        sums can be let go.
 
         Parameters
         ----------
+        losses : Tensor
+            The losses of all examples, added up or not.
         rows : int
             How many rows the batch has.
         examples : int
             How many examples they belong to; each owns as many consecutive rows.
         """
-        calls, self._calls = self._calls, []
-        found = []
+        counted = Counter(part for record in self._calls for part in self._own[record.module])
+        self._shared = {part for part, number in counted.items() if number > 1}
+        self._rows, self._examples = rows, examples
         # Layers without a shortcut are run again, which is not to be recorded.
         self._listening = False
         try:
-            for record in calls:
-                if record.gradients:  # otherwise the losses do not depend on it
-                    _check_rows(record, rows)
-                    found.append((record, layer_uses(record.module, record, examples)))
+            losses.sum().backward()
+            for record in self._calls:
+                self._measure(record)
+            return self._measured
         finally:
             self._listening = True
-        return found
+            self._calls, self._measured = [], []
 
-    def forget(self) -> None:
-        """Drop what was recorded."""
-        self._calls.clear()
+    def _arrived(self, record: LayerRecord, place: int, gradient: Tensor) -> None:
+        record.gradients[place] = gradient
+        if record.outputs == 1:
+            self._measure(record)
+
+    def _measure(self, record: LayerRecord) -> None:
+        """Turn a record into uses, once; a record without gradients does not matter."""
+        if not record.gradients:
+            return
+        _check_rows(record, self._rows)
+        for use in layer_uses(record.module, record, self._examples):
+            shared = not self._shared.isdisjoint(use.parameters)
+            norms = None if shared else use.squared_norms()
+            self._measured.append(MeasuredUse(record.name, use, norms))
+        record.inputs, record.gradients = (), {}
 
     def _before(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         if not (self._listening and module in self._names and torch.is_grad_enabled()):
@@ -139,7 +161,24 @@ class Recording:
         if output is None:  # the layer raised
             return output
         self._calls.append(record)
-        return _tapped(record, output)
+        return self._tapped(record, output)
+
+    def _tapped(self, record: LayerRecord, output: Any) -> Any:
+        """Return a layer's output with every tensor in it tapped, numbered in their order."""
+        if isinstance(output, Tensor):
+            place = record.outputs
+            record.outputs += 1
+            if not output.requires_grad:
+                # Nothing before this layer needs a gradient, so autograd would not come here.
+                output = _Rooted.apply(output, torch.ones((), requires_grad=True))
+            output.register_hook(lambda gradient: self._arrived(record, place, gradient))
+            return output
+        if type(output) is tuple:
+            return tuple(self._tapped(record, part) for part in output)
+        raise InvalidParameterError(
+            f"layer {record.name!r} returns a {type(output).__name__}: only tensors and tuples of "
+            "tensors can be followed; return those"
+        )
 
     def _unfreeze(self, module: nn.Module) -> None:
         """Let a layer's parameters train again, unless a layer around it holds them too."""
@@ -153,25 +192,6 @@ class Recording:
         while self._waiting:
             self._unfreeze(self._waiting.pop().module)
         self._calls.clear()
-
-
-def _tapped(record: LayerRecord, output: Any) -> Any:
-    """Return a layer's output with every tensor in it tapped, numbered in their order."""
-    count = 0
-
-    def walk(part: Any) -> Any:
-        nonlocal count
-        if isinstance(part, Tensor):
-            count += 1
-            return record.tap(count - 1, part)
-        if isinstance(part, tuple) and type(part) is tuple:
-            return tuple(walk(member) for member in part)
-        raise InvalidParameterError(
-            f"layer {record.name!r} returns a {type(part).__name__}: only tensors and tuples of "
-            "tensors can be followed; return those"
-        )
-
-    return walk(output)
 
 
 def _check_rows(record: LayerRecord, rows: int) -> None:

@@ -4,14 +4,13 @@ At output position t the weight meets the patch of input pixels ``t * stride + o
 one for each offset in the kernel, and an example's weight gradient is ``sum_t g_t patch_t^T``.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from matrixdp.training.layers.gram import gram, norms_from_grams
+from matrixdp.training.layers.shifted_gram import Geometry, norms_of_patches
 from matrixdp.training.layers.use import (
     LayerUse,
     PerExample,
@@ -26,23 +25,10 @@ __all__ = ["ConvolutionUse"]
 _MOST_GRAM_POSITIONS = 256
 # Gradients of a layer are kept between norm and sum if they take no more than this.
 _MOST_KEPT_BYTES = 1 << 29
-# What is copied at a time while forming gradients.
-_MOST_COPIED_BYTES = 1 << 28
-
-
-@dataclass(frozen=True)
-class _Geometry:
-    """The shape of a convolution in two dimensions: (vertical, horizontal) each."""
-
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    groups: int
-
-    def window(self, axis: int, offset: int, length: int) -> slice:
-        """Return the input positions that an offset of the kernel meets along an axis."""
-        start = offset * self.dilation[axis]
-        return slice(start, start + self.stride[axis] * (length - 1) + 1, self.stride[axis])
+# What is copied at a time while gradients are formed.
+_MOST_COPIED_BYTES = 1 << 27
+# Fast matrix products want rows that start at multiples of 16 bytes.
+_ALIGNMENT_BYTES = 16
 
 
 def _pair(sizes: tuple[int, ...]) -> tuple[int, int]:
@@ -51,7 +37,7 @@ def _pair(sizes: tuple[int, ...]) -> tuple[int, int]:
 
 
 class ConvolutionUse(LayerUse):
-    """A convolution, its inputs padded already.
+    """A convolution.
 
     Parameters
     ----------
@@ -67,17 +53,24 @@ class ConvolutionUse(LayerUse):
         self, module: nn.Conv1d | nn.Conv2d, inputs: Tensor, outputs: Tensor, examples: int
     ) -> None:
         flat = isinstance(module, nn.Conv1d)
-        # One dimension is two with a height of one.
-        self._inputs = (inputs.unsqueeze(2) if flat else inputs).to(outputs.dtype)
-        self._outputs = outputs.unsqueeze(2) if flat else outputs
         self._module = module
         self._examples = examples
-        self._geometry = _Geometry(
+        self._outputs = outputs.unsqueeze(2) if flat else outputs
+        image = (inputs.unsqueeze(2) if flat else inputs).to(outputs.dtype)
+        # left, right, top, bottom; torch puts what "same" cannot halve after the last column
+        sides = [*module._reversed_padding_repeated_twice, 0, 0][:4]  # noqa: SLF001
+        if module.padding_mode != "zeros":
+            image = functional.pad(image, sides, mode=module.padding_mode)
+            sides = [0, 0, 0, 0]
+        self._inputs = image
+        self._geometry = Geometry(
             kernel=_pair(module.kernel_size),
             stride=_pair(module.stride),
             dilation=_pair(module.dilation),
+            padding=(sides[2], sides[0]),
             groups=module.groups,
         )
+        self._sides = sides
         self._kept: Tensor | None = None
 
     @property
@@ -98,12 +91,14 @@ class ConvolutionUse(LayerUse):
         if not self._module.weight.requires_grad:
             return result
         if self._gram_is_cheaper():
-            norms = self._norms_by_gram()
+            norms = norms_of_patches(self._inputs, self._outputs, self._geometry)
         else:
             products = self._products()
             norms = squared_norms_of(products)
             if products.nbytes <= _MOST_KEPT_BYTES:
                 self._kept = products
+                # Neither is needed again, and both are large where gradients are kept.
+                self._inputs = self._outputs = products.new_empty(0)
         return {self._module.weight: norms} | result
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
@@ -127,48 +122,21 @@ class ConvolutionUse(LayerUse):
         sums = self._outputs.sum((2, 3), dtype=torch.float32)
         return {bias: sums.reshape(self._examples, -1, sums.shape[1]).sum(1)}
 
-    @cached_property
-    def _padded(self) -> Tensor:
-        mode = "constant" if self._module.padding_mode == "zeros" else self._module.padding_mode
-        sides = list(self._module._reversed_padding_repeated_twice)  # noqa: SLF001
-        return functional.pad(self._inputs, sides + [0] * (4 - len(sides)), mode=mode)
-
     @property
-    def _positions(self) -> int:
-        return self._outputs.shape[2] * self._outputs.shape[3]
+    def _one_view(self) -> bool:
+        return len(self._inputs) == self._examples
 
     def _gram_is_cheaper(self) -> bool:
         """Compare the multiplications; several views of an example multiply its positions."""
-        one_view = len(self._inputs) == self._examples
-        if not (one_view and self._geometry.groups == 1):
+        if not (self._one_view and self._geometry.groups == 1):
             return False
         pixels = self._inputs.shape[2] * self._inputs.shape[3]
+        positions = self._outputs.shape[2] * self._outputs.shape[3]
         channels, made = self._inputs.shape[1], self._outputs.shape[1]
         offsets = self._geometry.kernel[0] * self._geometry.kernel[1]
-        grams = pixels**2 * channels + self._positions**2 * (made + offsets)
-        direct = self._positions * channels * made * offsets
-        return max(pixels, self._positions) <= _MOST_GRAM_POSITIONS and grams <= direct
-
-    def _norms_by_gram(self) -> Tensor:
-        r"""Return norms from the Gram matrices of pixels and of output gradients.
-
-        The Gram matrix of *patches* is a sum of shifted copies of that of *pixels*, one for each
-        offset: ``K[t, s] = sum_o P[t stride + o, s stride + o]``, with zeros outside.
-        """
-        pixels = self._padded.flatten(2).transpose(1, 2)
-        height, width = self._padded.shape[2:]
-        shape, rows = self._geometry, self._outputs.shape[2:]
-        inner = gram(pixels).unflatten(1, (height, width)).unflatten(3, (height, width))
-        patches = None
-        for i in range(shape.kernel[0]):
-            down = shape.window(0, i, rows[0])
-            for j in range(shape.kernel[1]):
-                across = shape.window(1, j, rows[1])
-                shifted = inner[:, down, across, down, across]
-                patches = shifted.clone() if patches is None else patches.add_(shifted)
-        outer = gram(self._outputs.flatten(2).transpose(1, 2))
-        terms = pixels.shape[2] + shape.kernel[0] * shape.kernel[1] + self._outputs.shape[1]
-        return norms_from_grams(patches.reshape(outer.shape), outer, terms)  # type: ignore[union-attr]
+        grams = pixels**2 * channels + positions**2 * (made + offsets)
+        direct = positions * channels * made * offsets
+        return max(pixels, positions) <= _MOST_GRAM_POSITIONS and grams <= direct
 
     def _products(self) -> Tensor:
         """Return every example's gradient, of shape (examples, kernel rows, groups, out, rest).
@@ -176,23 +144,54 @@ class ConvolutionUse(LayerUse):
         The rest is kernel columns times the channels of a group. The inputs are copied once for
         each column of the kernel, not for each of its entries; its rows are slices of that copy.
         """
-        per_row = self._padded[0].nbytes * self._geometry.kernel[1]
         views = len(self._inputs) // self._examples
-        together = max(1, _MOST_COPIED_BYTES // (per_row * views))
+        copied = self._inputs[0].nbytes * self._geometry.kernel[1] * views
+        together = max(1, _MOST_COPIED_BYTES // copied)
+        simple = self._one_view and self._geometry.groups == 1 and self._geometry.stride == (1, 1)
+        form = self._products_by_rows if simple else self._products_by_pixels
         parts = [
-            self._products_of(slice(start * views, (start + together) * views), views)
+            form(slice(start * views, (start + together) * views))
             for start in range(0, self._examples, together)
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _products_of(self, rows: slice, views: int) -> Tensor:
+    def _products_by_rows(self, part: slice) -> Tensor:
+        """Form gradients where each output row is a slice of an input row: stride one, one group.
+
+        With rows of equal length for input and output, a shift down by a row is a shift of the
+        flattened image by that length, so each row of the kernel is a view of one copy.
+        """
+        inputs, outputs, shape = self._inputs[part], self._outputs[part], self._geometry
+        height, width = outputs.shape[2:]
+        step = _ALIGNMENT_BYTES // inputs.element_size()
+        length = -(-width // step) * step
+        rows = inputs.shape[2] + self._sides[2] + self._sides[3]
+        image = inputs.new_zeros(
+            len(inputs), shape.kernel[1], inputs.shape[1], rows, length
+        )
+        for j in range(shape.kernel[1]):
+            across, columns = shape.met(1, j, inputs.shape[3], width)
+            down = slice(self._sides[2], self._sides[2] + inputs.shape[2])
+            image[:, j, :, down, across] = inputs[..., columns]
+        flat = image.flatten(3).flatten(1, 2)  # (examples, columns channels, rows length)
+        gradient = functional.pad(outputs, (0, length - width)).flatten(2)
+        products = []
+        for i in range(shape.kernel[0]):
+            start = i * shape.dilation[0] * length
+            met = flat[..., start : start + height * length]
+            products.append(torch.bmm(gradient, met.transpose(1, 2)).to(torch.float32))
+        return torch.stack(products, dim=1)[:, :, None]
+
+    def _products_by_pixels(self, part: slice) -> Tensor:
+        """Form gradients of any convolution, with the channels of a pixel together."""
         shape, groups = self._geometry, self._geometry.groups
-        pixels = self._padded[rows].permute(0, 2, 3, 1)
+        views = len(self._inputs) // self._examples
+        pixels = functional.pad(self._inputs[part], self._sides).permute(0, 2, 3, 1)
         height, width = self._outputs.shape[2:]
         columns = torch.stack(
             [pixels[:, :, shape.window(1, j, width)] for j in range(shape.kernel[1])], dim=3
         )
-        gradient = self._outputs[rows].unflatten(1, (groups, -1))
+        gradient = self._outputs[part].unflatten(1, (groups, -1))
         gradient = gradient.unflatten(0, (-1, views)).permute(0, 2, 3, 1, 4, 5)
         gradient = gradient.flatten(3).flatten(0, 1)  # (examples groups, out, positions)
         products = []
@@ -211,22 +210,18 @@ class ConvolutionUse(LayerUse):
         return ordered.reshape(len(products), *self._module.weight.shape)
 
     def _scaled_weight_gradient(self, weights: Tensor) -> Tensor:
+        """Scale the output gradients and let torch form the weight gradient of the whole batch."""
         views = len(self._inputs) // self._examples
-        scale = weights.to(self._outputs.dtype).repeat_interleave(views)
-        weight = self._module.weight.reshape(
-            *self._module.weight.shape[:2], *self._geometry.kernel
-        ).to(self._outputs.dtype)
+        scale = weights.to(torch.float32).repeat_interleave(views)[:, None, None, None]
+        # Not in place: other layers may have recorded the same tensor, where branches meet.
+        scaled = (self._outputs * scale).to(self._outputs.dtype)
+        weight = self._module.weight.detach().to(scaled.dtype)
+        inputs, padding = self._inputs, self._geometry.padding
+        if self._sides[0::2] != self._sides[1::2]:
+            inputs, padding = functional.pad(inputs, self._sides), (0, 0)
         gradient = torch.ops.aten.convolution_backward(
-            self._outputs * scale[:, None, None, None],
-            self._padded,
-            weight,
-            None,
-            self._geometry.stride,
-            (0, 0),
-            self._geometry.dilation,
-            False,
-            (0, 0),
-            self._geometry.groups,
-            (False, True, False),
+            *(scaled, inputs, weight.reshape(*weight.shape[:2], *self._geometry.kernel), None),
+            *(self._geometry.stride, padding, self._geometry.dilation),
+            *(False, (0, 0), self._geometry.groups, (False, True, False)),
         )[1]
-        return gradient.reshape(self._module.weight.shape).to(torch.float32)
+        return gradient.reshape(weight.shape).to(torch.float32)

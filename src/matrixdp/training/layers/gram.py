@@ -12,9 +12,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-__all__ = ["full_float32", "gram", "norms_from_grams"]
+__all__ = ["UNIT_ROUNDOFF_32", "full_float32", "gram", "norms_from_grams"]
 
-_UNIT = 2.0**-24  # unit roundoff of float32
+UNIT_ROUNDOFF_32 = 2.0**-24
+"""The unit roundoff of float32."""
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def norms_from_grams(inputs: Tensor, outputs: Tensor, terms: int) -> Tensor:
     """
     total = (inputs * outputs).sum((1, 2), dtype=torch.float64)
     sizes = (_diagonal(inputs) * _diagonal(outputs)).sqrt().sum(1).square()
-    return total.clamp(min=0.0) + 2.0 * (terms + 3) * _UNIT * sizes
+    return total.clamp(min=0.0) + 2.0 * (terms + 3) * UNIT_ROUNDOFF_32 * sizes
 
 
 def _diagonal(matrices: Tensor) -> Tensor:

@@ -23,16 +23,20 @@ __all__ = [
 PerExample = dict[nn.Parameter, Tensor]
 """For each parameter a tensor whose first axis is the examples."""
 
-# Squares are summed in float64, where a sum of 2**40 terms is off by less than this share.
-_MARGIN = 1.0 + 2.0**-12 * 2.0**-24
+# So many squares are summed in float32, where each sum is off by at most this share; the sums are
+# added up in float64, where nothing of that size is lost.
+_TOGETHER = 256
+_MARGIN = 1.0 + 2.0 * (_TOGETHER + 4) * 2.0**-24
 
 
 def squared_norms_of(gradients: Tensor) -> Tensor:
     """Return every example's squared norm, in float64 and rounded up."""
     flat = gradients.flatten(1)
-    # float32 squares summed in float32 would be off by up to their number times 2**-24.
-    norms = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64)
-    return norms.square() * _MARGIN
+    whole = flat.shape[1] - flat.shape[1] % _TOGETHER
+    parts = [flat[:, :whole].unflatten(1, (-1, _TOGETHER))] if whole else []
+    parts += [flat[:, None, whole:]] if whole < flat.shape[1] else []
+    squares = [torch.linalg.vector_norm(part, dim=2).to(torch.float64).square() for part in parts]
+    return torch.cat(squares, dim=1).sum(1) * _MARGIN
 
 
 def weighted_sum_of(gradients: Tensor, weights: Tensor) -> Tensor:
