@@ -5,7 +5,7 @@ offsets; here it stays in registers.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 import triton
@@ -24,11 +24,11 @@ class _Geometry(Protocol):
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _shift_and_multiply(  # noqa: PLR0917
-    pixels: Any,
-    made: Any,
-    rows: Any,
-    diagonal: Any,
-    positions: Any,
+    pixels,  # noqa: ANN001 - Triton evaluates annotations, and knows none for pointers
+    made,  # noqa: ANN001
+    rows,  # noqa: ANN001
+    diagonal,  # noqa: ANN001
+    positions,  # noqa: ANN001
     height: tl.constexpr,
     width: tl.constexpr,
     out_width: tl.constexpr,
