@@ -17,7 +17,7 @@ from torch.nn.modules import module as torch_module
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.layers.table import check_layer, layer_uses
-from matrixdp.training.layers.use import LayerUse, PerExample
+from matrixdp.training.layers.use import LayerUse, NormBounds
 
 __all__ = ["MeasuredUse", "Recording"]
 
@@ -34,14 +34,14 @@ class LayerRecord:
 
 
 class MeasuredUse(NamedTuple):
-    """The use of a layer's parameters, and the squared norms of every example's gradient.
+    """The use of a layer's parameters, and bounds of the norms of every example's gradient.
 
-    There are no norms where a parameter has other uses too, whose gradients are to be added first.
+    There are no bounds where a parameter has other uses too, whose gradients are to be added first.
     """
 
     name: str
     use: LayerUse
-    squared_norms: PerExample | None
+    norm_bounds: dict[nn.Parameter, NormBounds] | None
 
 
 class _Rooted(torch.autograd.Function):
@@ -142,8 +142,8 @@ class Recording:
         _check_rows(record, self._rows)
         for use in layer_uses(record.module, record, self._examples):
             shared = not self._shared.isdisjoint(use.parameters)
-            norms = None if shared else use.squared_norms()
-            self._measured.append(MeasuredUse(record.name, use, norms))
+            bounds = None if shared else use.norm_bounds()
+            self._measured.append(MeasuredUse(record.name, use, bounds))
         record.inputs, record.gradients = (), {}
 
     def _before(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:

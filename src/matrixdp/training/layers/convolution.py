@@ -13,8 +13,9 @@ from torch.nn import functional
 from matrixdp.training.layers.shifted_gram import Geometry, norms_of_patches
 from matrixdp.training.layers.use import (
     LayerUse,
+    NormBounds,
     PerExample,
-    squared_norms_of,
+    norm_bounds_of,
     trainable,
     weighted_sum_of,
 )
@@ -34,6 +35,13 @@ _ALIGNMENT_BYTES = 16
 def _pair(sizes: tuple[int, ...]) -> tuple[int, int]:
     """Return sizes in two dimensions; a convolution in one has a height of one."""
     return (1, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
+
+
+def _zeros_channels_last(like: Tensor, axes: tuple[int, int, int, int, int]) -> Tensor:
+    """Return zeros (rows, columns, channels, height, width), with columns and channels last."""
+    rows, columns, channels, height, width = axes
+    zeros = like.new_zeros(rows, height, width, columns, channels)
+    return zeros.permute(0, 3, 4, 1, 2)
 
 
 class ConvolutionUse(LayerUse):
@@ -85,21 +93,21 @@ class ConvolutionUse(LayerUse):
             result[self._module.weight] = self._in_order(self._products())
         return result | self._bias_gradients
 
-    def squared_norms(self) -> PerExample:
-        """Return the squared norms, from Gram matrices or from the gradients."""
-        result = {bias: squared_norms_of(part) for bias, part in self._bias_gradients.items()}
+    def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
+        """Return bounds of the norms, from Gram matrices or from the gradients."""
+        result = {bias: norm_bounds_of(part) for bias, part in self._bias_gradients.items()}
         if not self._module.weight.requires_grad:
             return result
         if self._gram_is_cheaper():
-            norms = norms_of_patches(self._inputs, self._outputs, self._geometry)
+            bounds = norms_of_patches(self._inputs, self._outputs, self._geometry)
         else:
             products = self._products()
-            norms = squared_norms_of(products)
+            bounds = norm_bounds_of(products)
             if products.nbytes <= _MOST_KEPT_BYTES:
                 self._kept = products
                 # Neither is needed again, and both are large where gradients are kept.
                 self._inputs = self._outputs = products.new_empty(0)
-        return {self._module.weight: norms} | result
+        return {self._module.weight: bounds} | result
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
         """Return the sum from kept gradients, or by the ordinary weight gradient of torch."""
@@ -163,23 +171,25 @@ class ConvolutionUse(LayerUse):
         """
         inputs, outputs, shape = self._inputs[part], self._outputs[part], self._geometry
         height, width = outputs.shape[2:]
-        step = _ALIGNMENT_BYTES // inputs.element_size()
+        channels_last = inputs.stride(1) == 1 and inputs.shape[1] > 1
+        # Channels last starts a pixel at a multiple of its channels; otherwise rows are lengthened.
+        step = 1 if channels_last else _ALIGNMENT_BYTES // inputs.element_size()
         length = -(-width // step) * step
         rows = inputs.shape[2] + self._sides[2] + self._sides[3]
-        image = inputs.new_zeros(
-            len(inputs), shape.kernel[1], inputs.shape[1], rows, length
-        )
+        axes = (len(inputs), shape.kernel[1], inputs.shape[1], rows, length)
+        image = _zeros_channels_last(inputs, axes) if channels_last else inputs.new_zeros(axes)
         for j in range(shape.kernel[1]):
             across, columns = shape.met(1, j, inputs.shape[3], width)
             down = slice(self._sides[2], self._sides[2] + inputs.shape[2])
             image[:, j, :, down, across] = inputs[..., columns]
         flat = image.flatten(3).flatten(1, 2)  # (examples, columns channels, rows length)
-        gradient = functional.pad(outputs, (0, length - width)).flatten(2)
+        gradient = functional.pad(outputs, (0, length - width)) if length > width else outputs
         products = []
         for i in range(shape.kernel[0]):
             start = i * shape.dilation[0] * length
             met = flat[..., start : start + height * length]
-            products.append(torch.bmm(gradient, met.transpose(1, 2)).to(torch.float32))
+            product = torch.bmm(gradient.flatten(2), met.transpose(1, 2))
+            products.append(product.to(torch.float32))
         return torch.stack(products, dim=1)[:, :, None]
 
     def _products_by_pixels(self, part: slice) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training.layers.use import LayerUse, PerExample, squared_norms_of
+from matrixdp.training.layers.use import LayerUse, NormBounds, PerExample, norm_bounds_of
 
 __all__ = ["EmbeddingUse"]
 
@@ -52,10 +52,12 @@ class EmbeddingUse(LayerUse):
         whole[self._owner, self._token] = self._rows
         return {table: whole}
 
-    def squared_norms(self) -> PerExample:
-        """Return the sums of the squared norms of an example's rows."""
-        norms = self._rows.new_zeros(self._examples, dtype=torch.float64)
-        return {self._module.weight: norms.index_add_(0, self._owner, squared_norms_of(self._rows))}
+    def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
+        """Return the roots of the sums of an example's squared row norms."""
+        rows, share = norm_bounds_of(self._rows)
+        squares = self._rows.new_zeros(self._examples, dtype=torch.float64)
+        squares.index_add_(0, self._owner, rows.to(torch.float64).square())
+        return {self._module.weight: NormBounds(squares.sqrt(), share + 2.0**-40)}
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
         """Return the table with every row's weighted sum."""
