@@ -65,7 +65,9 @@ def brute_force(
         }
         for group, bound in enumerate(bounds):
             mine = [name for name in names if group_of(name) == group]
-            norm = torch.stack([gradients[name].double().square().sum() for name in mine]).sum().sqrt()
+            norm = (
+                torch.stack([gradients[name].double().square().sum() for name in mine]).sum().sqrt()
+            )
             norms[group, number] = norm
             for name in mine:
                 sums[name] += gradients[name] * min(1.0, bound / float(norm))
@@ -78,7 +80,9 @@ def check(model: nn.Module, inputs: Tensor, examples: int | None = None, **optio
     sums, norms = brute_force(model, inputs, number, **options)  # type: ignore[arg-type]
     assert torch.all(found.norms >= norms * (1 - 1e-5))
     torch.testing.assert_close(found.norms, norms, rtol=2e-4, atol=1e-6)
-    by_name = {name: found.sums[part] for name, part in model.named_parameters() if part in found.sums}
+    by_name = {
+        name: found.sums[part] for name, part in model.named_parameters() if part in found.sums
+    }
     assert set(by_name) == set(sums)
     size = max(float(total.abs().max()) for total in sums.values())
     for name, total in sums.items():

@@ -50,31 +50,32 @@ def _by_channel(
     r"""Return the sums without ever writing n(x), which is as large as the activations.
 
     ``n(x) = (x - mean) / deviation`` with one mean and deviation for all channels of a group, so
-    ``sum_p g n(x) = (sum_p g x - mean sum_p g) / deviation``.
+    ``sum_p g n(x) = (sum_p g y - mean(y) sum_p g) / deviation`` for any y that is x less a number.
     """
     rows, channels = inputs.shape[:2]
-    values, gradient = inputs.flatten(2), outputs.flatten(2)
-    sums, products = _channel_sums(values, gradient)
-    variance, mean = torch.var_mean(
-        values.unflatten(1, (groups, -1)).to(torch.float32), dim=(2, 3), correction=0
+    sums = _channel_sums(inputs.flatten(2), outputs.flatten(2), groups)
+    gradients, products, values, squares = sums.to(torch.float64).unbind(2)
+    count = channels // groups * inputs[0, 0].numel()
+    mean, square = (part.unflatten(1, (groups, -1)).sum(2) / count for part in (values, squares))
+    scale = ((square - mean.square()).clamp(min=0.0) + eps).rsqrt()
+    mean, scale = (part.repeat_interleave(channels // groups, dim=1) for part in (mean, scale))
+    found = (scale * (products - mean * gradients), gradients)
+    product, total = (
+        part.reshape(examples, -1, channels).sum(1).to(torch.float32) for part in found
     )
-    width = channels // groups
-    mean, scale = (
-        part.repeat_interleave(width, dim=1) for part in (mean, (variance + eps).rsqrt())
-    )
-    found = (scale * (products - mean * sums), sums)
-    views = rows // examples
-    product, total = (part.reshape(examples, views, channels).sum(1) for part in found)
     return product, total
 
 
-def _channel_sums(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``sum_p g`` and ``sum_p g x`` for every row and channel, in float32."""
+def _channel_sums(inputs: Tensor, outputs: Tensor, groups: int) -> Tensor:
+    """Return the sums of ``g``, ``g y``, ``y`` and ``y^2``; see `fused_channel_sums`."""
     if inputs.is_cuda:
         from matrixdp.training.layers.fused_sums import fused_channel_sums  # noqa: PLC0415
 
         if inputs.stride() != outputs.stride():
             outputs = torch.empty_like(inputs, dtype=outputs.dtype).copy_(outputs)
-        return fused_channel_sums(inputs, outputs)
-    gradient = outputs.to(torch.float32)
-    return gradient.sum(2), (gradient * inputs.to(torch.float32)).sum(2)
+        return fused_channel_sums(inputs, outputs, groups)
+    gradient, value = outputs.to(torch.float32), inputs.to(torch.float32)
+    width = inputs.shape[1] // groups
+    value = value - value[:, ::width, :1].repeat_interleave(width, dim=1)
+    terms = (gradient, gradient * value, value, value.square())
+    return torch.stack([term.sum(2) for term in terms], dim=2)

@@ -70,9 +70,7 @@ def norms_of_patches(inputs: Tensor, outputs: Tensor, geometry: Geometry) -> Nor
     return bounds_from_rows(rows, patches, made, inputs.shape[1] + outputs.shape[1] + offsets)
 
 
-def _row_sums(
-    inputs: Tensor, outputs: Tensor, geometry: Geometry
-) -> tuple[Tensor, Tensor, Tensor]:
+def _row_sums(inputs: Tensor, outputs: Tensor, geometry: Geometry) -> tuple[Tensor, Tensor, Tensor]:
     """Return ``sum_s K_x[t,s] K_g[t,s]``, ``K_x[t,t]`` and ``K_g[t,t]`` for all t."""
     pixels = gram(inputs.flatten(2).transpose(1, 2))
     made = gram(outputs.flatten(2).transpose(1, 2))
@@ -87,9 +85,7 @@ def _row_sums(
     return rows, diagonal, torch.diagonal(made, dim1=1, dim2=2)
 
 
-def _patches(
-    pixels: Tensor, inside: torch.Size, outside: torch.Size, geometry: Geometry
-) -> Tensor:
+def _patches(pixels: Tensor, inside: torch.Size, outside: torch.Size, geometry: Geometry) -> Tensor:
     """Return the Gram matrix of patches."""
     inner = pixels.unflatten(1, inside).unflatten(3, inside)
     total = pixels.new_zeros(len(pixels), *outside, *outside)
