@@ -72,10 +72,12 @@ def fused_channel_sums(inputs: Tensor, outputs: Tensor, groups: int) -> Tensor:
     """
     rows, channels, positions = inputs.shape
     sums = torch.empty(rows, channels, 4, dtype=torch.float32, device=inputs.device)
-    # Neighbours in memory are read together: positions, or channels where those come last.
+    # Neighbours in memory are read together: positions, or channels where those come last. Small
+    # images leave room for several channels.
     last = inputs.stride(1) == 1 and channels > 1
-    channel_block = min(triton.next_power_of_2(channels), 64) if last else 1
-    position_block = min(triton.next_power_of_2(positions), _TILE // channel_block)
+    most, length = triton.next_power_of_2(channels), triton.next_power_of_2(positions)
+    position_block = min(length, _TILE // min(most, 64) if last else _TILE)
+    channel_block = min(most, _TILE // position_block)
     _add_up[(rows, triton.cdiv(channels, channel_block))](
         *(inputs, outputs, sums, channels, positions, *inputs.stride()),
         group_width=channels // groups,

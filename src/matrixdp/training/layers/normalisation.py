@@ -54,15 +54,15 @@ def _by_channel(
     """
     rows, channels = inputs.shape[:2]
     sums = _channel_sums(inputs.flatten(2), outputs.flatten(2), groups)
-    gradients, products, values, squares = sums.to(torch.float64).unbind(2)
+    gradients, products, values, squares = sums.unbind(2)
     count = channels // groups * inputs[0, 0].numel()
     mean, square = (part.unflatten(1, (groups, -1)).sum(2) / count for part in (values, squares))
     scale = ((square - mean.square()).clamp(min=0.0) + eps).rsqrt()
     mean, scale = (part.repeat_interleave(channels // groups, dim=1) for part in (mean, scale))
     found = (scale * (products - mean * gradients), gradients)
-    product, total = (
-        part.reshape(examples, -1, channels).sum(1).to(torch.float32) for part in found
-    )
+    if rows == examples:
+        return found
+    product, total = (part.reshape(examples, -1, channels).sum(1) for part in found)
     return product, total
 
 
