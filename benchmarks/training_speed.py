@@ -299,8 +299,8 @@ def measured(setting: Setting, device: str) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for way, make in ways.items():
         row: dict[str, object] = {"setting": setting.name, "way": way}
+        step = make()
         try:
-            step = make()
             row["eager_ms"] = round(milliseconds(step, device, 15), 3)
             if device == "cuda":
                 row["peak_gib"] = round(peak_gibibytes(step), 3)
@@ -310,7 +310,7 @@ def measured(setting: Setting, device: str) -> list[dict[str, object]]:
             row["eager_ms"] = "out of memory"
         rows.append(row)
         print("  ".join(f"{name}={value}" for name, value in row.items()), flush=True)
-        step = None
+        del step
         gc.collect()  # Opacus holds its modules in circles
         if device == "cuda":
             torch.cuda.empty_cache()

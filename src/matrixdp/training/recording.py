@@ -9,7 +9,7 @@ pickles stay what they are.
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,11 @@ class _Rooted(torch.autograd.Function):
     @staticmethod
     def backward(_ctx: Any, *_gradients: Tensor) -> tuple[None, None]:
         return None, None
+
+
+def _rooted(output: Tensor) -> Tensor:
+    root = torch.ones((), requires_grad=True)
+    return cast("Tensor", _Rooted.apply(output, root))  # type: ignore[no-untyped-call]
 
 
 class Recording:
@@ -151,7 +156,7 @@ class Recording:
             return
         self._waiting.append(LayerRecord(self._names[module], module, arguments))
         for parameter in self._own[module]:
-            parameter.requires_grad_(requires_grad=False)
+            parameter.requires_grad_(False)  # noqa: FBT003
 
     def _after(self, module: nn.Module, _arguments: Any, output: Any) -> Any:
         if not self._waiting or self._waiting[-1].module is not module:
@@ -170,7 +175,7 @@ class Recording:
             record.outputs += 1
             if not output.requires_grad:
                 # Nothing before this layer needs a gradient, so autograd would not come here.
-                output = _Rooted.apply(output, torch.ones((), requires_grad=True))
+                output = _rooted(output)
             output.register_hook(lambda gradient: self._arrived(record, place, gradient))
             return output
         if type(output) is tuple:
@@ -185,7 +190,7 @@ class Recording:
         held = {id(part) for record in self._waiting for part in self._own[record.module]}
         for parameter in self._own[module]:
             if id(parameter) not in held:
-                parameter.requires_grad_(requires_grad=True)
+                parameter.requires_grad_(True)  # noqa: FBT003
 
     def _release(self) -> None:
         """Let everything train again, also after an exception within a layer."""
@@ -200,6 +205,6 @@ def _check_rows(record: LayerRecord, rows: int) -> None:
     if first is None or first.ndim == 0 or first.shape[0] != rows:
         shape = None if first is None else tuple(first.shape)
         raise ShapeError(
-            f"layer {record.name!r} got an input of shape {shape}, but the batch has {rows} rows: keep "
-            "the batch as the first axis of every layer's input, and pass it by position"
+            f"layer {record.name!r} got an input of shape {shape}, but the batch has {rows} rows: "
+            "keep the batch as the first axis of every layer's input, and pass it by position"
         )

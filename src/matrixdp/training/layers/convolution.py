@@ -7,12 +7,14 @@ one for each offset in the kernel, and an example's weight gradient is ``sum_t g
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from matrixdp.training.layers.shifted_gram import Geometry, norms_of_patches
+from matrixdp.training.layers.geometry import Geometry
+from matrixdp.training.layers.shifted_gram import norms_of_patches
 from matrixdp.training.layers.use import (
     LayerUse,
     NormBounds,
@@ -114,7 +116,9 @@ class ConvolutionUse(LayerUse):
         self, module: nn.Conv1d | nn.Conv2d, inputs: Tensor, outputs: Tensor, examples: int
     ) -> None:
         flat = isinstance(module, nn.Conv1d)
-        self._module = module
+        # torch declares them as tensors; `layer_uses` has seen that they are parameters
+        self._weight = cast("nn.Parameter", module.weight)
+        self._bias = cast("nn.Parameter | None", module.bias)
         self._examples = examples
         self._outputs = outputs.unsqueeze(2) if flat else outputs
         image = (inputs.unsqueeze(2) if flat else inputs).to(outputs.dtype)
@@ -137,19 +141,19 @@ class ConvolutionUse(LayerUse):
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
         """Weight and bias, as far as they are trained."""
-        return trainable(self._module.weight, self._module.bias)
+        return trainable(self._weight, self._bias)
 
     def gradients(self) -> PerExample:
         """Return the gradient of each example."""
         result: PerExample = {}
-        if self._module.weight.requires_grad:
-            result[self._module.weight] = self._in_order(self._products())
+        if self._weight.requires_grad:
+            result[self._weight] = self._in_order(self._products())
         return result | self._bias_gradients
 
     def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
         """Return bounds of the norms, from Gram matrices or from the gradients."""
         result = {bias: norm_bounds_of(part) for bias, part in self._bias_gradients.items()}
-        if not self._module.weight.requires_grad:
+        if not self._weight.requires_grad:
             return result
         if self._gram_is_cheaper():
             bounds = norms_of_patches(self._inputs, self._outputs, self._geometry)
@@ -160,29 +164,28 @@ class ConvolutionUse(LayerUse):
                 self._kept = products
                 # Neither is needed again, and both are large where gradients are kept.
                 self._inputs = self._outputs = products.new_empty(0)
-        return {self._module.weight: bounds} | result
+        return {self._weight: bounds} | result
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
         """Return the sum from kept gradients, or by the ordinary weight gradient of torch."""
         result = {
             bias: weighted_sum_of(part, weights) for bias, part in self._bias_gradients.items()
         }
-        if not self._module.weight.requires_grad:
+        if not self._weight.requires_grad:
             return result
         if self._kept is not None:
             rows = torch.stack([weighted_sum_of(row, weights) for row in self._kept])
             total = self._in_order(rows[:, None])[0]
         else:
             total = self._scaled_weight_gradient(weights)
-        return {self._module.weight: total} | result
+        return {self._weight: total} | result
 
     @cached_property
     def _bias_gradients(self) -> PerExample:
-        bias = self._module.bias
-        if bias is None or not bias.requires_grad:
+        if self._bias is None or not self._bias.requires_grad:
             return {}
         sums = self._outputs.sum((2, 3), dtype=torch.float32)
-        return {bias: sums.reshape(self._examples, -1, sums.shape[1]).sum(1)}
+        return {self._bias: sums.reshape(self._examples, -1, sums.shape[1]).sum(1)}
 
     @property
     def _one_view(self) -> bool:
@@ -279,7 +282,7 @@ class ConvolutionUse(LayerUse):
         by_axis = products.unflatten(4, (self._geometry.kernel[1], -1))
         # (kernel rows, examples, groups, out, kernel columns, channels)
         ordered = by_axis.permute(1, 2, 3, 5, 0, 4).flatten(1, 2)
-        return ordered.reshape(products.shape[1], *self._module.weight.shape)
+        return ordered.reshape(products.shape[1], *self._weight.shape)
 
     def _scaled_weight_gradient(self, weights: Tensor) -> Tensor:
         """Scale the output gradients and let torch form the weight gradient of the whole batch."""
@@ -287,7 +290,7 @@ class ConvolutionUse(LayerUse):
         scale = weights.to(torch.float32).repeat_interleave(views)[:, None, None, None]
         # Not in place: other layers may have recorded the same tensor, where branches meet.
         scaled = (self._outputs * scale).to(self._outputs.dtype)
-        weight = self._module.weight.detach().to(scaled.dtype)
+        weight = self._weight.detach().to(scaled.dtype)
         inputs, padding = self._inputs, self._geometry.padding
         if self._sides[0::2] != self._sides[1::2]:
             inputs, padding = functional.pad(inputs, self._sides), (0, 0)

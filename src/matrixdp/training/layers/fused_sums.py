@@ -11,7 +11,7 @@ _TILE = 2048
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _add_up(  # noqa: PLR0917
+def _add_up(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     inputs,  # noqa: ANN001 - Triton evaluates annotations, and knows none for pointers
     outputs,  # noqa: ANN001
     sums,  # noqa: ANN001

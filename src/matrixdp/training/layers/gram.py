@@ -57,8 +57,8 @@ def gram_bounds(inputs: Tensor, outputs: Tensor, units: int) -> NormBounds:
         How many float32 products were added up for an entry of K_x and for one of K_g together.
     """
     rows = (inputs * outputs).sum(2)
-    diagonals = [torch.diagonal(part, dim1=1, dim2=2) for part in (inputs, outputs)]
-    return bounds_from_rows(rows, *diagonals, units)
+    first, second = (torch.diagonal(part, dim1=1, dim2=2) for part in (inputs, outputs))
+    return bounds_from_rows(rows, first, second, units)
 
 
 def bounds_from_rows(rows: Tensor, inputs: Tensor, outputs: Tensor, units: int) -> NormBounds:

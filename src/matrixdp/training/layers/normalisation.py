@@ -4,11 +4,13 @@
 of ``g * n(x)`` and of ``g`` over its positions. They are small, and kept.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from matrixdp.training.layers.use import KeptGradients, PerExample
+from matrixdp.training.layers.use import KeptGradients, trainable
 
 __all__ = ["NormalisationLayer", "normalisation_use"]
 
@@ -26,11 +28,12 @@ def normalisation_use(
             found = _by_channel(inputs, outputs, module.num_groups, module.eps, examples)
         case _:
             found = _by_channel(inputs, outputs, inputs.shape[1], module.eps, examples)
-    result: PerExample = {}
-    for parameter, part in zip((module.weight, module.bias), found, strict=True):
-        if parameter is not None and parameter.requires_grad:
-            result[parameter] = part
-    return KeptGradients(result)
+    # Without affine parameters torch has None in their places.
+    parameters = cast("tuple[nn.Parameter | None, ...]", (module.weight, module.bias))
+    kept = zip(parameters, found, strict=True)
+    return KeptGradients(
+        {parameter: part for parameter, part in kept if parameter in trainable(parameter)}
+    )
 
 
 def _by_element(

@@ -1,47 +1,16 @@
 """The Gram matrix of a convolution's patches as shifted copies of that of its pixels."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from matrixdp.training.layers.geometry import Geometry
 from matrixdp.training.layers.gram import bounds_from_rows, gram
 from matrixdp.training.layers.use import NormBounds
 
-__all__ = ["Geometry", "norms_of_patches"]
+__all__ = ["norms_of_patches"]
 
 # Gram matrices are as large as the positions squared: they are formed for so many examples at once.
 _MOST_GRAM_BYTES = 1 << 26
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """The shape of a convolution in two dimensions: (vertical, horizontal) each.
-
-    ``padding`` is that of zeros before the first row and column; what other paddings add is part of
-    the input already.
-    """
-
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    padding: tuple[int, int]
-    groups: int
-
-    def window(self, axis: int, offset: int, length: int) -> slice:
-        """Return the padded input positions that an offset of the kernel meets along an axis."""
-        start = offset * self.dilation[axis]
-        return slice(start, start + self.stride[axis] * (length - 1) + 1, self.stride[axis])
-
-    def met(self, axis: int, offset: int, inside: int, length: int) -> tuple[slice, slice]:
-        """Return the outputs that an offset gives an unpadded input, and these inputs."""
-        stride = self.stride[axis]
-        shift = offset * self.dilation[axis] - self.padding[axis]
-        first = max(0, -(shift // stride))  # the first output whose input is not before the start
-        last = min(length, (inside - 1 - shift) // stride + 1)
-        count = max(0, last - first)
-        start = first * stride + shift
-        return slice(first, first + count), slice(start, start + stride * count, stride)
 
 
 def norms_of_patches(inputs: Tensor, outputs: Tensor, geometry: Geometry) -> NormBounds:
