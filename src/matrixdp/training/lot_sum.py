@@ -74,14 +74,14 @@ class LotSum:
         self._batch = examples
         self._watching.enter_context(self._recording.on())
 
-    def stop_watching(self) -> None:
-        """Leave the model alone again."""
+    def end(self) -> None:
+        """Hand out no more batches; one that is under way can no longer be accumulated."""
         self._watching.close()
+        self._batch = None
 
     def check_accumulated(self) -> None:
         """Raise if the last batch was handed out and its losses were not accumulated."""
         if self._batch is not None:
-            self.stop_watching()
             raise InvalidParameterError(
                 "the losses of the last batch were not accumulated: call "
                 "training.accumulate(losses) once for each batch"
@@ -114,7 +114,7 @@ class LotSum:
         try:
             uses = self._recording.backward(by_example, examples * self._views, examples)
         finally:
-            self.stop_watching()
+            self._watching.close()
         self._trainable.check_no_gradients()
         if not uses:
             raise InvalidParameterError(

@@ -47,4 +47,4 @@ class Lot:
             self._total.check_accumulated()
         finally:
             # Also when the loop is left by break, return or an exception.
-            self._total.stop_watching()
+            self._total.end()

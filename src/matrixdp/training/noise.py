@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, OneSided
@@ -63,8 +64,8 @@ class SimulatedNoise:
 def _colouring(covariance: Covariance, device: torch.device) -> Callable[[Tensor], Tensor]:
     """Return ``Covariance.colour`` for tensors, in float32."""
 
-    def moved(array: object) -> Tensor:
-        return torch.as_tensor(np.asarray(array), dtype=torch.float32, device=device)
+    def moved(array: NDArray[np.float64]) -> Tensor:
+        return torch.tensor(array, dtype=torch.float32, device=device)
 
     match covariance:
         case Isotropic():

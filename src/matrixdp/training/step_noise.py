@@ -62,7 +62,8 @@ class StepNoise:
         for name, covariance in shapes.items():
             block = _layer_block(model, name, rest)
             blocks.append((block, _shaped_mechanism(name, covariance, block.shape, flat)))
-            rest = {part: None for part in rest if part not in block.parameters}
+            taken = set(block.parameters)
+            rest = {part: None for part in rest if part not in taken}
         by_device: dict[torch.device, list[nn.Parameter]] = {}
         for parameter in rest:
             by_device.setdefault(parameter.device, []).append(parameter)
