@@ -102,6 +102,16 @@ def test_noise_of_another_shape_is_found_out() -> None:
     assert stats.kstest(white.ravel(), "norm").pvalue < RARE
 
 
+@pytest.mark.parametrize("seed", [3, None], ids=["simulated", "exact"])
+def test_blocks_have_noise_of_their_own(seed: int | None) -> None:
+    model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6))
+    shapes: dict[str, Covariance] = {"0": Isotropic(1.0), "1": Isotropic(1.0)}
+    drawn = noise_of_steps(model, seed, shapes, steps=1)
+    together = torch.stack([drawn[f"{number}.weight"].flatten() for number in range(3)])
+    # Of 36 independent pairs the correlation is beyond 0.9 with probability 1e-13.
+    assert float(np.corrcoef(together.numpy())[np.triu_indices(3, 1)].max()) < 0.9
+
+
 def test_a_baseline_lends_its_covariance() -> None:
     plan, model = small_plan(), small_model()
     ball = FrobeniusBall(plan.sensitivity, neighbouring="add-remove")

@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import Dataset
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.training import PrivateTraining, TrainingPlan
+from matrixdp.training import PrivateTraining, TrainingPlan, lot_sum
+from matrixdp.training.clipping import ClippedSum, clipped_sum
 from matrixdp.training.sampling import SeededCoins, drawn_records
 from training.small_training import (
     RECORDS,
@@ -66,7 +68,6 @@ def reference_gradient(plan: TrainingPlan, group_of: Callable[[str], int], views
     names, parameters = zip(*model.named_parameters(), strict=True)
     inputs, targets = small_data()
     lot = drawn_records(SeededCoins(SEED), RECORDS, plan.exact_rate, 0)
-    assert len(lot) not in (0, plan.lot_size)  # or the divisor would not show
     total = [torch.zeros_like(part) for part in parameters]
     for record in lot.tolist():
         rows = inputs[[record] * views]
@@ -88,6 +89,8 @@ def test_a_step_is_the_clipped_sum_over_the_expected_lot_size(
     views: int, size: int, clip_norm: float | dict[str, float]
 ) -> None:
     plan = small_plan(clip_norm=clip_norm, views=views)
+    drawn = len(drawn_records(SeededCoins(SEED), RECORDS, plan.exact_rate, 0))
+    assert drawn not in (0, plan.lot_size)  # or the divisor would not show
     losses = augmented if views == 2 else cross_entropy
     found = step_without_noise(plan, losses, size)
 
@@ -315,6 +318,26 @@ def test_sixteen_bits() -> None:
     assert {part.dtype for part in model.parameters()} == {torch.bfloat16}
 
 
+def test_clipping_knows_of_sixteen_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = []
+
+    def spy(*arguments: Any, half: bool) -> ClippedSum:
+        halves.append(half)
+        return clipped_sum(*arguments, half=half)
+
+    def autocast(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        # The losses themselves have 32 bits, and are accumulated outside of the block.
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return cross_entropy(model, inputs, targets)
+
+    monkeypatch.setattr(lot_sum, "clipped_sum", spy)
+    for losses in (cross_entropy, autocast, cross_entropy):
+        model = small_model()
+        training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=SEED)
+        train(training, model, steps=1, size=40, losses=losses)
+    assert halves == [False, True, False]
+
+
 def test_gradients_lie_in_memory_as_their_parameters() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 16, 2))
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -391,3 +414,21 @@ def test_digits_are_learnt() -> None:
     with torch.no_grad():
         right = (model(inputs[1500:]).argmax(1) == targets[1500:]).float().mean()
     assert right > 0.8  # 0.88 to 0.9; by chance 0.1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("seed", [SEED, None], ids=["simulated", "exact"])
+def test_on_a_gpu(seed: int | None) -> None:
+    model = small_model().to("cuda")
+    data = tuple(part.to("cuda") for part in small_data())
+    plan = small_plan(noise_multiplier=0.001, clip_norm=0.3, lot_size=40)
+    training = PrivateTraining(model, optim.SGD(model.parameters(), lr=1.0), plan, seed=seed)
+    before = weights(model).cpu()
+    for lot in training.lots(data):
+        for inputs, targets in lot.batches(16):
+            training.accumulate(cross_entropy(model, inputs, targets))
+        training.step()
+        break
+    # All records are in the lot, and there is next to no noise.
+    expected = reference_gradient(plan, lambda _: 0, 1)
+    torch.testing.assert_close(before - weights(model).cpu(), expected, rtol=1e-2, atol=1e-4)
