@@ -11,6 +11,7 @@ from scipy import stats
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
+from torch import Tensor
 from torch.utils.data import (
     DataLoader,
     Dataset,
@@ -124,6 +125,14 @@ class Squares(Dataset[tuple[int, int]]):
         return number, number * number
 
 
+class Doubled(TensorDataset):
+    """A subclass that transforms what it returns."""
+
+    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
+        first, second = super().__getitem__(number)
+        return first, first + second
+
+
 class Stream(IterableDataset[int]):
     def __iter__(self) -> Iterator[int]:
         return iter(range(10))
@@ -134,7 +143,8 @@ def test_records_are_looked_up(views: int) -> None:
     numbers = np.array([2, 5])
     rows = [2, 5] if views == 1 else [2, 2, 5, 5]
     values = torch.arange(10)
-    for data in ((values, values**2), [values, values**2], Squares()):
+    by_record = [(number, number**2) for number in range(10)]
+    for data in ((values, values**2), by_record, Squares(), Doubled(values, values**2 - values)):
         first, second = record_source(data, 10).batch(numbers, views)
         assert first.tolist() == rows
         assert second.tolist() == [number**2 for number in rows]

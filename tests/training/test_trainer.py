@@ -398,22 +398,23 @@ def test_digits_are_learnt() -> None:
     digits = datasets.load_digits()
     inputs = torch.tensor(digits.data / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)
     targets = torch.tensor(digits.target)
+    test = torch.arange(len(inputs)) % 6 == 0
     torch.manual_seed(0)
     model = nn.Sequential(
         *(nn.Conv2d(1, 8, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10)),
     )
     plan = TrainingPlan(
-        records=1500, lot_size=300, steps=60, clip_norm=1.0, epsilon=4.0, delta=1e-4
+        records=1497, lot_size=300, steps=60, clip_norm=1.0, epsilon=4.0, delta=1e-4
     )
     optimizer = optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
     training = PrivateTraining(model, optimizer, plan, seed=SEED)
-    for lot in training.lots((inputs[:1500], targets[:1500])):
+    for lot in training.lots((inputs[~test], targets[~test])):
         for rows, labels in lot.batches(500):
             training.accumulate(cross_entropy(model, rows, labels))
         training.step()
     with torch.no_grad():
-        right = (model(inputs[1500:]).argmax(1) == targets[1500:]).float().mean()
-    assert right > 0.8  # 0.88 to 0.9; by chance 0.1
+        right = (model(inputs[test]).argmax(1) == targets[test]).float().mean()
+    assert right > 0.88  # 0.94 to 0.96 with other seeds; 0.1 by chance
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

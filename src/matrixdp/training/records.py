@@ -68,7 +68,7 @@ def record_source(data: Any, records: int) -> RecordSource:
 
     Parameters
     ----------
-    data : Dataset, Tensor, or tuple or list of Tensor
+    data : Dataset, Tensor, or tuple of Tensor
         A map-style data set, or tensors whose first axis is the records.
     records : int
         How many there must be.
@@ -91,10 +91,12 @@ def _source_of(data: Any) -> RecordSource:
     match data:
         case Tensor():
             return _TensorRecords((data,), alone=True)
-        case TensorDataset():
+        # Only the class itself: a subclass may transform what it returns.
+        case TensorDataset() if type(data) is TensorDataset:
             return _TensorRecords(data.tensors, alone=False)
-        case tuple() | list() if data and all(isinstance(part, Tensor) for part in data):
-            return _TensorRecords(tuple(data), alone=False)
+        # A list of tensors is a data set with a tensor for each record, so it is left to the end.
+        case tuple() if data and all(isinstance(part, Tensor) for part in data):
+            return _TensorRecords(data, alone=False)
         case DataLoader():
             raise InvalidParameterError(
                 "the data is a DataLoader, whose batches are no Poisson samples, so that the plan "
