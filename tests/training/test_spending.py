@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -105,10 +106,29 @@ def test_another_plan_or_seed_is_refused(path: Path) -> None:
 def test_only_one_training_continues_a_run(path: Path) -> None:
     first, second = opened(path), opened(path)
     first.spend()
-    with pytest.raises(StorageError, match="changed by someone else"):
+    with pytest.raises(StorageError, match="another one continues the run"):
         second.spend()
     assert second.spent == 0
     first.spend()
+    assert opened(path).spent == 2
+
+
+def test_an_interruption_while_counting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = opened(path)
+    record.spend()
+    written = SpendingRecord._append
+
+    def interrupted(file: BinaryIO, content: bytes) -> None:
+        written(file, content)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SpendingRecord, "_append", staticmethod(interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            record.spend()
+    # The file counts the step, the object does not know: it counts no further.
+    with pytest.raises(StorageError, match="writing was interrupted"):
+        record.spend()
     assert opened(path).spent == 2
 
 
@@ -128,19 +148,19 @@ class Killed(BaseException):
 def test_a_kill_between_the_record_and_the_draw(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = StepNoise.added
+    drawn = StepNoise.noisy_means
 
     def killed(
-        noise: StepNoise, matrices: Sequence[Tensor], step: int
+        noise: StepNoise, matrices: Sequence[Tensor], step: int, divisor: float
     ) -> Iterator[tuple[nn.Parameter, Tensor]]:
         if step == 1:
             raise Killed
-        return drawn(noise, matrices, step)
+        return drawn(noise, matrices, step, divisor)
 
     model = small_model()
     before_the_draw = PrivateTraining(model, sgd(model), small_plan(), record=path)
     with monkeypatch.context() as patched:
-        patched.setattr(StepNoise, "added", killed)
+        patched.setattr(StepNoise, "noisy_means", killed)
         with pytest.raises(Killed):
             train(before_the_draw, model)
     model = small_model()

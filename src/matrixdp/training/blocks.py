@@ -46,6 +46,7 @@ class FlatBlock(Block):
 
     def gathered(self, sums: Sums) -> Tensor:
         """Return one row, parameters in their order and elements as they lie in memory."""
+        # In the order of memory, so that neither this nor the way back has to copy by strides.
         parts = [
             _sum_of(part, sums).permute(order).reshape(-1)
             for part, order in zip(self._parameters, self._orders, strict=True)
@@ -89,7 +90,7 @@ class LayerBlock(Block):
         """Return ``[weight, bias]``."""
         matrix = _sum_of(self._weight, sums).reshape(len(self._weight), -1)
         if self._bias is None:
-            return matrix.clone()
+            return matrix.clone()  # noise is added in place, and the sums are not to change
         return torch.cat([matrix, _sum_of(self._bias, sums)[:, None]], dim=1)
 
     def scattered(self, matrix: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
@@ -102,6 +103,7 @@ class LayerBlock(Block):
 
 def _sum_of(parameter: nn.Parameter, sums: Sums) -> Tensor:
     """Return a parameter's sum; one that no example used has noise alone."""
+    # Noise is drawn for every parameter in every step: which ones an example uses may depend on it.
     if parameter in sums:
         return sums[parameter].to(torch.float32)
     return torch.zeros_like(parameter, dtype=torch.float32)

@@ -84,6 +84,7 @@ class TrainingGuarantee:
             f"{self.steps} steps on {self._sampling()}, noise multiplier "
             f"{shown_down(self.noise_multiplier, 4)}{shape}, accounted for by {self._account()}."
         )
+        # First, so that nobody quotes the numbers of an experiment as a promise.
         warning = "" if self.protects else "An experiment, which protects nothing; it simulates: "
         sources = f"Noise: {self.noise}. Lots: {self.lots}."
         return f"{warning}{claim} {how} {sources} {_ASSUMPTIONS[self.mode]}"

@@ -110,6 +110,7 @@ class LotSum:
                 "for each batch, within `for ... in lot.batches(...)`"
             )
         examples = self._batch
+        # Checked before the backward pass, so that the call can be made again with the right ones.
         by_example = _checked_losses(losses, examples, self._views)
         try:
             uses = self._recording.backward(by_example, examples * self._views, examples)
@@ -129,11 +130,13 @@ class LotSum:
         clipped = clipped_sum(
             uses, self._trainable.groups, self._trainable.bounds, half=self._recording.half
         )
+        # In float32 whatever the model's type is: 16 bits would lose small examples in the sum.
         for parameter, total in clipped.sums.items():
             if parameter in self.sums:
                 self.sums[parameter] += total
             else:
                 self.sums[parameter] = total.to(torch.float32)
+        # Only names and norms are kept: the uses hold the activations of the batch.
         layers = [(use.name, use.squared_norms) for use in uses]
         self._evidence.append(_Evidence(losses, clipped.norms, layers))
 
@@ -159,6 +162,7 @@ class LotSum:
 
     def _first_not_finite(self) -> str:
         """Name the layer: the first one on the way back from the losses."""
+        # Slow, with a wait for every layer, but only on the way to an error.
         for batch in self._evidence:
             subject = "losses and" if not batch.losses.isfinite().all() else ""
             for name, norms in batch.layers:

@@ -41,6 +41,7 @@ class Lot:
         try:
             for start in range(0, len(self._numbers), size):
                 numbers = self._numbers[start : start + size]
+                # Loaded before the model is watched: a transform may run models of its own.
                 batch = self._source.batch(numbers, self._views)
                 self._total.expect(len(numbers))
                 yield batch

@@ -122,6 +122,7 @@ class TrainingPlan:
         """Find whichever of the noise and the epsilon is missing, or check one by the other."""
         if epsilon is not None:
             epsilon = positive_number(EPSILON.number(epsilon), "epsilon")
+        # With both, as after dataclasses.replace, the claim is proven again rather than believed.
         if noise_multiplier is not None:
             proven = self._epsilon_of(noise_multiplier)
             if epsilon is not None and not proven <= epsilon:
@@ -203,6 +204,7 @@ class TrainingPlan:
     @property
     def digest(self) -> str:
         """A fingerprint of the plan, by which checkpoints and spending records know it."""
+        # json writes every digit of a float, so that plans which differ at all differ here.
         fields = asdict(self) | {"accountant": self.accountant.value}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
@@ -227,6 +229,7 @@ def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | 
             "clip_norm must map at least one name of a module or parameter to its bound: pass for "
             "instance {'features': 1.0, '': 0.5}, or one number"
         )
+    # Sorted, so that the same bounds in another order are the same plan and have the same digest.
     return tuple(
         (name, positive_number(groups[name], f"clip_norm[{name!r}]")) for name in sorted(groups)
     )

@@ -84,7 +84,8 @@ class SpendingRecord:
                     "continued by the plan and the seed that it was made with; choose another file"
                 )
             if torn:
-                # The step was to be drawn next: it counts, and its line is completed.
+                # The step was about to be drawn: it counts, and its line is completed. Nothing is
+                # cut off or rewritten, so that another kill right here loses nothing either.
                 self._append(file, _line(self.spent)[torn:])
             self._size = file.tell()
         self.run = header.run
@@ -98,21 +99,28 @@ class SpendingRecord:
             If that cannot be written, or if another process continues the same run. The step must
             not be drawn then.
         """
+        # No size fits until the step is counted here as well: after an interruption in between,
+        # this object does not know any more what the file says, and must not go on counting.
+        size, self._size = self._size, -1
         with self._opened() as file:
-            if file.seek(0, os.SEEK_END) != self._size:
+            if file.seek(0, os.SEEK_END) != size:
                 raise StorageError(
-                    f"record={str(self._path)!r} was changed by someone else: another training "
-                    "continues this run; only one may. Nothing was drawn"
+                    f"record={str(self._path)!r} is not what this training left: another one "
+                    "continues the run, or writing was interrupted. Nothing was drawn. Only one "
+                    "training may continue a run; make PrivateTraining again for this one"
                 )
             self._append(file, _line(self.spent + 1))
-            self._size = file.tell()
+            end = file.tell()
         self.spent += 1
+        self._size = end
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
         """Open the file, alone as long as the block runs where the system has locks."""
         try:
             with self._path.open("r+b") as file:
+                # Held for one step, not for the run: a notebook may make a training again while
+                # the old one still exists. The size tells when the other one wrote.
                 if fcntl is not None:
                     fcntl.flock(file, fcntl.LOCK_EX)
                 yield file

@@ -62,8 +62,10 @@ class StepNoise:
         for name, covariance in shapes.items():
             block = _layer_block(model, name, rest)
             blocks.append((block, _shaped_mechanism(name, covariance, block.shape, flat)))
+            # A set, which compares tensors by identity; a tuple would compare their elements.
             taken = set(block.parameters)
             rest = {part: None for part in rest if part not in taken}
+        # One row for each device, so that a step takes one draw for nearly all parameters.
         by_device: dict[torch.device, list[nn.Parameter]] = {}
         for parameter in rest:
             by_device.setdefault(parameter.device, []).append(parameter)
@@ -85,8 +87,10 @@ class StepNoise:
         """Return the sums of all blocks as new matrices."""
         return [block.gathered(sums) for block in self._blocks]
 
-    def added(self, matrices: Sequence[Tensor], step: int) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """Draw the noise of a step; return every parameter with its noisy sum.
+    def noisy_means(
+        self, matrices: Sequence[Tensor], step: int, divisor: float
+    ) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """Draw the noise of a step; return every parameter with its noisy sum over a divisor.
 
         Parameters
         ----------
@@ -94,9 +98,11 @@ class StepNoise:
             What `gathered` returned; they may be changed.
         step : int
             The number of the step.
+        divisor : float
+            By which the sums are divided once they have their noise.
         """
         for block, noise, matrix in zip(self._blocks, self._noises, matrices, strict=True):
-            yield from block.scattered(noise.added(matrix, step))
+            yield from block.scattered(noise.added(matrix, step).div_(divisor))
 
 
 def _layer_block(model: nn.Module, name: str, free: Mapping[nn.Parameter, None]) -> LayerBlock:
@@ -125,4 +131,5 @@ def _shaped_mechanism(name: str, covariance: object, shape: tuple[int, int], fla
             "or Kronecker; of a mechanism, its covariance"
         )
     covariance.check_shape(shape)
+    # Judged as if this layer alone could use up the whole clip norm, as an example's gradient may.
     return IMGM(sensitivity=flat.sensitivity, budget=flat.budget, covariance=covariance)

@@ -38,6 +38,7 @@ class Trainable:
     def __init__(self, model: nn.Module, optimizer: optim.Optimizer, plan: TrainingPlan) -> None:
         self._model = model
         self._optimizer = optimizer
+        # By identity: replacing a parameter by an equal one is a change.
         self._names = dict(_trained(model))
         if not self._names:
             raise InvalidParameterError(
@@ -52,6 +53,7 @@ class Trainable:
         prefixes = [prefix for prefix, _ in plan.bounds]
         self.groups = {part: _group(name, prefixes) for part, name in self._names.items()}
         self.bounds = tuple(bound for _, bound in plan.bounds)
+        # A bound without parameters is not wrong, but everyone pays for it in noise.
         unused = set(range(len(prefixes))) - set(self.groups.values())
         if unused:
             raise InvalidParameterError(
@@ -65,19 +67,17 @@ class Trainable:
 
     def check_unchanged(self) -> None:
         """Raise if other parameters are trained now than when training began."""
-        for parameter, name in _trained(self._model):
-            if parameter not in self._names:
-                raise InvalidParameterError(
-                    f"parameter {name!r} was added or unfrozen after PrivateTraining was made: "
-                    "change the model first, then make its optimiser and PrivateTraining"
-                )
         present = dict(_trained(self._model))
-        for parameter, name in self._names.items():
-            if parameter not in present:
-                raise InvalidParameterError(
-                    f"parameter {name!r} was removed or frozen after PrivateTraining was made: "
-                    "change the model first, then make its optimiser and PrivateTraining"
-                )
+        for change, before, after in (
+            ("added or unfrozen", self._names, present),
+            ("removed or frozen", present, self._names),
+        ):
+            for parameter, name in after.items():
+                if parameter not in before:
+                    raise InvalidParameterError(
+                        f"parameter {name!r} was {change} after PrivateTraining was made: change "
+                        "the model first, then make its optimiser and PrivateTraining"
+                    )
         self._check_optimizer()
 
     def forget_gradients(self) -> None:
@@ -99,11 +99,13 @@ class Trainable:
 
     def _check_optimizer(self) -> None:
         held = set(_held(self._optimizer))
+        # A foreign parameter would get its gradient from autograd, unclipped and without noise.
         if any(part.requires_grad and part not in self._names for part in held):
             raise InvalidParameterError(
                 "the optimiser holds a parameter that is not one of the model's: its gradient "
                 "would not be private; make it a part of the model"
             )
+        # One that is not updated would still be part of every norm, and take its share of the clip.
         for parameter, name in self._names.items():
             if parameter not in held:
                 raise InvalidParameterError(

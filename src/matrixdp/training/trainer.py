@@ -107,7 +107,7 @@ class PrivateTraining:
         self._open: LotSum | None = None
         # Last, as it may make a file.
         self._record = None if record is None else _opened_record(Path(record), plan, seed)
-        self._spent = 0 if self._record is None else self._record.spent
+        self._unrecorded = 0  # steps spent, where there is no record to count them
         self._run = secrets.token_hex(16) if self._record is None else self._record.run
 
     @property
@@ -118,12 +118,12 @@ class PrivateTraining:
     @property
     def steps_spent(self) -> int:
         """How many steps were spent, those of earlier processes in the record included."""
-        return self._spent
+        return self._unrecorded if self._record is None else self._record.spent
 
     @property
     def steps_left(self) -> int:
         """How many steps the plan has left."""
-        return self._plan.steps - self._spent
+        return self._plan.steps - self.steps_spent
 
     @property
     def guarantee(self) -> TrainingGuarantee:
@@ -164,7 +164,7 @@ class PrivateTraining:
     def _lots(self, source: RecordSource) -> Iterator[Lot]:
         plan = self._plan
         while self.steps_left:
-            numbers = drawn_records(self._coins, plan.records, plan.exact_rate, self._spent)
+            numbers = drawn_records(self._coins, plan.records, plan.exact_rate, self.steps_spent)
             total = LotSum(
                 self._recording, self._trainable, views=plan.views, examples=len(numbers)
             )
@@ -221,21 +221,23 @@ class PrivateTraining:
             )
         total.check_complete()
         self._trainable.check_unchanged()
-        number = self._spent
-        # From here on the step counts: what happens next depends on the records.
+        number = self.steps_spent
+        # All that was checked so far is the loop's doing. What happens from here on depends on the
+        # records, also whether it fails: so the step counts before anything is looked at.
         self._spend()
         matrices = self._noise.gathered(total.sums)
         total.check_finite(matrices)
-        for parameter, noisy in self._noise.added(matrices, number):
-            # The expected size is public; dividing by the drawn one would reveal it.
-            parameter.grad = noisy.div_(self._plan.lot_size).to(parameter.dtype)
+        # The expected size is public; dividing by the drawn one would reveal that.
+        for parameter, mean in self._noise.noisy_means(matrices, number, self._plan.lot_size):
+            parameter.grad = mean.to(parameter.dtype)
         self._optimizer.step()
         self._trainable.forget_gradients()
 
     def _spend(self) -> None:
-        if self._record is not None:
+        if self._record is None:
+            self._unrecorded += 1
+        else:
             self._record.spend()
-        self._spent += 1
         self._open = None
 
     def _check_steps_left(self) -> None:
@@ -251,7 +253,7 @@ class PrivateTraining:
             "plan": self._plan.digest,
             "run": self._run,
             "seed": self._seed,
-            "steps_spent": self._spent,
+            "steps_spent": self.steps_spent,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -273,7 +275,7 @@ class PrivateTraining:
         """
         self._check_state(state)
         if self._record is None:
-            self._spent = int(state["steps_spent"])
+            self._unrecorded = int(state["steps_spent"])
         self._open = None
 
     def _check_state(self, state: Mapping[str, Any]) -> None:
@@ -284,12 +286,13 @@ class PrivateTraining:
                 "made with"
             )
         if self._record is None:
+            # An experiment repeats the very same steps; a release would draw others in their place.
             if self._seed is None:
                 raise InvalidParameterError(
                     "a checkpoint does not know which steps were spent after it: resume with "
                     "PrivateTraining(..., record=path), with the record that the run began with"
                 )
-        elif state["run"] != self._run or not state["steps_spent"] <= self._spent:
+        elif state["run"] != self._run or not state["steps_spent"] <= self.steps_spent:
             raise InvalidParameterError(
                 "the checkpoint does not belong to this spending record, or the record lost "
                 "steps: resume with the record that the run began with"
@@ -317,5 +320,6 @@ def _check_kinds(model: object, optimizer: object, plan: object, seed: object) -
 
 
 def _opened_record(path: Path, plan: TrainingPlan, seed: int | None) -> SpendingRecord:
+    # A record of an experiment does not pass for that of a release, nor the other way round.
     randomness = "secure" if seed is None else f"seed {seed}"
     return SpendingRecord(path, plan=plan.digest, randomness=randomness)
