@@ -156,7 +156,7 @@ def test_records_are_looked_up(views: int) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (DataLoader(Squares(), batch_size=2), r"DataLoader.*no Poisson.*loader\.dataset"),
+        (DataLoader(Squares(), batch_size=2), r"DataLoader.*not Poisson.*loader\.dataset"),
         (Stream(), "IterableDataset"),
         (7, "is a int"),
         (Squares(), "has 10 records, but the plan is for records=11"),

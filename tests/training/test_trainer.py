@@ -101,6 +101,35 @@ def test_a_step_is_the_clipped_sum_over_the_expected_lot_size(
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=2e-5)
 
 
+def clipped_total(data: tuple[Tensor, ...], clip_norm: dict[str, float]) -> Tensor:
+    """Return the clipped sum of all records, without its noise."""
+    moved, records = [], len(data[0])
+    for factor in (0.0, 1.0):
+        model = small_model()
+        plan = small_plan(records=records, lot_size=records, steps=1, clip_norm=clip_norm)
+        optimizer = optim.SGD(model.parameters(), lr=records)
+        training = PrivateTraining(model, optimizer, plan, seed=SEED)
+        for lot in training.lots(data):
+            for rows, labels, weight in lot.batches(16):
+                training.accumulate(factor * weight * cross_entropy(model, rows, labels))
+            training.step()
+        moved.append(weights(model))
+    return moved[0] - moved[1]
+
+
+def test_a_record_moves_the_sum_by_its_bounds_at_most() -> None:
+    """However large the record: each group by its bound, all of them by the sensitivity."""
+    bounds = {"0": 0.3, "2": 0.4}
+    others = torch.arange(RECORDS) != 7
+    data = (*small_data(), torch.where(others, 1.0, 1e6))
+    with_it = clipped_total(data, bounds)
+    without = clipped_total(tuple(part[others] for part in data), bounds)
+    first, second = (with_it - without).split_with_sizes([35, 18])
+    assert 0.29 < float(first.norm()) < 0.3 * (1 + 1e-4)
+    assert 0.39 < float(second.norm()) < 0.4 * (1 + 1e-4)
+    assert float((with_it - without).norm()) < small_plan(clip_norm=bounds).sensitivity * 1.0001
+
+
 def test_losses_may_be_averaged_over_views_beforehand() -> None:
     plan = small_plan(views=2)
 

@@ -21,9 +21,10 @@ _ACCOUNTS = {
 # What the claim takes for granted, by mode: nothing here is proven about the float program.
 _ASSUMPTIONS: dict[Mode, str] = {
     "fast": (
-        "Mode fast: each example is clipped by a proven upper bound of its gradient's norm. It is "
-        "assumed, not proven, that the rounding of the accumulated sum is negligible and that the "
-        "kernels compute an example alike whatever the rest of its batch is."
+        "Mode fast: each example is clipped by a proven upper bound of its gradient's norm. Two "
+        "things are assumed, not proven: that the rounding error of the accumulated sum is "
+        "negligible, and that the kernels give an example the same gradient whatever else is in "
+        "its batch."
     )
 }
 
@@ -32,8 +33,8 @@ _ASSUMPTIONS: dict[Mode, str] = {
 class TrainingGuarantee:
     """What the whole of a plan guarantees, and how it was carried out.
 
-    Made by ``PrivateTraining.guarantee``. It is about all planned steps: whoever stops early, for
-    instance because the accuracy looks good, may claim this and nothing smaller.
+    Made by ``PrivateTraining.guarantee``. It is about all planned steps. If training is stopped
+    early, for instance because the accuracy looks good, this still is what may be claimed.
 
     Attributes
     ----------

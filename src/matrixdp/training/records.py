@@ -99,8 +99,8 @@ def _source_of(data: Any) -> RecordSource:
             return _TensorRecords(data, alone=False)
         case DataLoader():
             raise InvalidParameterError(
-                "the data is a DataLoader, whose batches are no Poisson samples, so that the plan "
-                "would not hold for them: pass its data set, training.lots(loader.dataset)"
+                "the data is a DataLoader, whose batches are not Poisson samples: the plan would "
+                "not hold for them. Pass its data set, training.lots(loader.dataset)"
             )
         case IterableDataset():
             raise InvalidParameterError(

@@ -78,6 +78,6 @@ def drawn_records(coins: Coins, records: int, rate: Fraction, step: int) -> NDAr
         raise InvalidParameterError(
             f"rate={float(rate)!r} is outside its domain: it is a probability from 2**-64 to 1"
         )
-    # Not `< threshold`: a rate of 1 has the threshold 2**64, which is no 64-bit word.
+    # Not `< threshold`: a rate of 1 has the threshold 2**64, which does not fit into 64 bits.
     taken = coins.words(records, step) <= np.uint64(threshold - 1)
     return np.flatnonzero(taken)
