@@ -1,6 +1,7 @@
 """Clipped sums against brute force: one backward pass for each example."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ torch = pytest.importorskip("torch", reason="private training needs the extra `t
 
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
+from torch import Generator, Tensor, nn  # noqa: E402
 
 from matrixdp.training.clipping import ClippedSum, clipped_sum  # noqa: E402
 from matrixdp.training.recording import Recording  # noqa: E402
@@ -65,7 +66,9 @@ def brute_force(
         }
         for group, bound in enumerate(bounds):
             mine = [name for name in names if group_of(name) == group]
-            norm = torch.stack([gradients[name].double().square().sum() for name in mine]).sum().sqrt()
+            norm = (
+                torch.stack([gradients[name].double().square().sum() for name in mine]).sum().sqrt()
+            )
             norms[group, number] = norm
             for name in mine:
                 sums[name] += gradients[name] * min(1.0, bound / float(norm))
@@ -78,16 +81,18 @@ def check(model: nn.Module, inputs: Tensor, examples: int | None = None, **optio
     sums, norms = brute_force(model, inputs, number, **options)  # type: ignore[arg-type]
     assert torch.all(found.norms >= norms * (1 - 1e-5))
     torch.testing.assert_close(found.norms, norms, rtol=2e-4, atol=1e-6)
-    by_name = {name: found.sums[part] for name, part in model.named_parameters() if part in found.sums}
+    by_name = {
+        name: found.sums[part] for name, part in model.named_parameters() if part in found.sums
+    }
     assert set(by_name) == set(sums)
     size = max(float(total.abs().max()) for total in sums.values())
     for name, total in sums.items():
         torch.testing.assert_close(by_name[name], total, rtol=1e-3, atol=1e-5 * size)
 
 
-def seeded(seed: int) -> torch.Generator:
+def seeded(seed: int) -> Generator:
     torch.manual_seed(seed)
-    return torch.Generator().manual_seed(seed)
+    return Generator().manual_seed(seed)
 
 
 class SharedTwice(nn.Module):
@@ -116,7 +121,7 @@ class Scale(nn.Module):
         return self.inner(inputs * self.factor) * self.factor
 
 
-def lenet() -> nn.Module:
+def lenet() -> nn.Sequential:
     return nn.Sequential(
         *(nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.MaxPool2d(2)),
         *(nn.Conv2d(6, 16, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
@@ -175,8 +180,9 @@ def test_other_layers_fall_back() -> None:
 def test_frozen_parameters_and_groups() -> None:
     generator = seeded(4)
     model = lenet()
-    model[0].weight.requires_grad_(False)
-    model[7].bias.requires_grad_(False)
+    parameters = dict(model.named_parameters())
+    for name in ("0.weight", "7.bias"):
+        parameters[name].requires_grad_(False)
     inputs = torch.randn(5, 1, 28, 28, generator=generator)
     check(model, inputs, bounds=(0.2, 0.9), group_of=lambda name: int(name.startswith("11")))
 
@@ -185,7 +191,7 @@ def test_frozen_parameters_and_groups() -> None:
 def convolutions(draw: st.DrawFn) -> tuple[nn.Module, Tensor, int]:
     flat = draw(st.booleans())
     groups = draw(st.sampled_from([1, 1, 2, 3]))
-    options = {
+    options: dict[str, Any] = {
         "in_channels": groups * draw(st.integers(1, 3)),
         "out_channels": groups * draw(st.integers(1, 3)),
         "groups": groups,
@@ -193,7 +199,7 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Module, Tensor, int]:
         "padding_mode": draw(st.sampled_from(["zeros", "zeros", "reflect", "circular"])),
     }
     sides = 1 if flat else 2
-    sizes = {
+    sizes: dict[str, Any] = {
         name: tuple(draw(st.integers(low, high)) for _ in range(sides))
         for name, low, high in (
             *(("kernel_size", 1, 4), ("stride", 1, 3)),
@@ -201,9 +207,9 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Module, Tensor, int]:
         )
     }
     if draw(st.booleans()) and set(sizes["stride"]) == {1}:
-        sizes["padding"] = draw(st.sampled_from(["same", "valid"]))  # type: ignore[assignment]
+        sizes["padding"] = draw(st.sampled_from(["same", "valid"]))
     torch.manual_seed(draw(st.integers(0, 1000)))
-    layer = (nn.Conv1d if flat else nn.Conv2d)(**options, **sizes)  # type: ignore[arg-type]
+    layer = (nn.Conv1d if flat else nn.Conv2d)(**options, **sizes)
     views = draw(st.integers(1, 2))
     shape = [draw(st.integers(8, 10)) for _ in range(sides)]
     return layer, torch.randn(3 * views, options["in_channels"], *shape), 3

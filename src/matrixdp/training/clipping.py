@@ -6,7 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training.layers.use import PerExample, squared_norms_of, weighted_sum_of
+from matrixdp.training.layers.use import (
+    NormBounds,
+    PerExample,
+    norm_bounds_of,
+    weighted_sum_of,
+)
 from matrixdp.training.recording import MeasuredUse
 
 __all__ = ["ClippedSum", "clipped_sum"]
@@ -60,16 +65,15 @@ def clipped_sum(
     depends on the kernels that form it, and is not covered here.
     """
     shared = _shared_gradients(uses)
-    found = [measured.squared_norms for measured in uses if measured.squared_norms is not None]
-    found.append({parameter: squared_norms_of(part) for parameter, part in shared.items()})
+    found = [measured.norm_bounds for measured in uses if measured.norm_bounds is not None]
+    found.append({parameter: norm_bounds_of(part) for parameter, part in shared.items()})
     norms = _group_norms(found, groups, len(bounds))
-    limits = torch.tensor(bounds, dtype=torch.float64, device=norms.device)[:, None]
     margin = _HALF_MARGIN if half else _FLOAT32_MARGIN
-    # An example without any gradient has norm 0: infinity is clamped to 1.
-    factors = (limits / norms).clamp(max=1.0) * margin
     sums: dict[nn.Parameter, Tensor] = {}
-    for _, use, squared_norms in uses:
-        if squared_norms is not None:
+    # An example without any gradient has norm 0: infinity is clamped to 1.
+    factors = [(bound / norms[group]).clamp(max=1.0) * margin for group, bound in enumerate(bounds)]
+    for _, use, measured in uses:
+        if measured is not None:
             for group in sorted({groups[parameter] for parameter in use.parameters}):
                 totals = use.weighted_sum(factors[group])
                 sums |= {part: total for part, total in totals.items() if groups[part] == group}
@@ -81,22 +85,32 @@ def clipped_sum(
 def _shared_gradients(uses: Sequence[MeasuredUse]) -> PerExample:
     """Return the gradients of parameters with several uses, added up before any norm is taken."""
     shared = PerExample()
-    for _, use, squared_norms in uses:
-        if squared_norms is None:
+    for _, use, measured in uses:
+        if measured is None:
             for parameter, part in use.gradients().items():
                 shared[parameter] = shared[parameter] + part if parameter in shared else part
     return shared
 
 
 def _group_norms(
-    found: Sequence[PerExample], groups: Mapping[nn.Parameter, int], number: int
+    found: Sequence[Mapping[nn.Parameter, NormBounds]],
+    groups: Mapping[nn.Parameter, int],
+    number: int,
 ) -> Tensor:
     """Return the norms of all examples in each group, rounded up."""
-    squares: list[list[Tensor]] = [[] for _ in range(number)]
-    for norms in found:
-        for parameter, values in norms.items():
-            squares[groups[parameter]].append(values)
-    like = next(values for group in squares for values in group)
-    totals = [torch.stack(group).sum(0) if group else torch.zeros_like(like) for group in squares]
-    # float64 sums of a few hundred terms and a root: far below the margin of the factors.
-    return torch.stack(totals).sqrt()
+    members: list[list[Tensor]] = [[] for _ in range(number)]
+    shares = [0.0] * number
+    for bounds in found:
+        for parameter, (values, share) in bounds.items():
+            group = groups[parameter]
+            members[group].append(values.to(torch.float64))
+            # One share for all of a group: the largest.
+            shares[group] = max(shares[group], share)
+    like = next(values for group in members for values in group)
+    norms = [
+        torch.linalg.vector_norm(torch.stack(group), dim=0) * (1.0 + share + 2.0**-40)
+        if group
+        else torch.zeros_like(like)
+        for group, share in zip(members, shares, strict=True)
+    ]
+    return torch.stack(norms)

@@ -9,7 +9,7 @@ pickles stay what they are.
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from torch.nn.modules import module as torch_module
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.layers.table import check_layer, layer_uses
-from matrixdp.training.layers.use import LayerUse, PerExample
+from matrixdp.training.layers.use import LayerUse, NormBounds
 
 __all__ = ["MeasuredUse", "Recording"]
 
@@ -34,14 +34,14 @@ class LayerRecord:
 
 
 class MeasuredUse(NamedTuple):
-    """The use of a layer's parameters, and the squared norms of every example's gradient.
+    """The use of a layer's parameters, and bounds of the norms of every example's gradient.
 
-    There are no norms where a parameter has other uses too, whose gradients are to be added first.
+    There are no bounds where a parameter has other uses too, whose gradients are to be added first.
     """
 
     name: str
     use: LayerUse
-    squared_norms: PerExample | None
+    norm_bounds: dict[nn.Parameter, NormBounds] | None
 
 
 class _Rooted(torch.autograd.Function):
@@ -56,6 +56,11 @@ class _Rooted(torch.autograd.Function):
     @staticmethod
     def backward(_ctx: Any, *_gradients: Tensor) -> tuple[None, None]:
         return None, None
+
+
+def _rooted(output: Tensor) -> Tensor:
+    root = torch.ones((), requires_grad=True)
+    return cast("Tensor", _Rooted.apply(output, root))  # type: ignore[no-untyped-call]
 
 
 class Recording:
@@ -145,8 +150,8 @@ class Recording:
         _check_rows(record, self._rows)
         for use in layer_uses(record.module, record, self._examples):
             shared = not self._shared.isdisjoint(use.parameters)
-            norms = None if shared else use.squared_norms()
-            self._measured.append(MeasuredUse(record.name, use, norms))
+            bounds = None if shared else use.norm_bounds()
+            self._measured.append(MeasuredUse(record.name, use, bounds))
         record.inputs, record.gradients = (), {}
 
     def _before(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -154,7 +159,7 @@ class Recording:
             return
         self._waiting.append(LayerRecord(self._names[module], module, arguments))
         for parameter in self._own[module]:
-            parameter.requires_grad_(requires_grad=False)
+            parameter.requires_grad_(False)  # noqa: FBT003
 
     def _after(self, module: nn.Module, _arguments: Any, output: Any) -> Any:
         if not self._waiting or self._waiting[-1].module is not module:
@@ -173,7 +178,7 @@ class Recording:
             record.outputs += 1
             if not output.requires_grad:
                 # Nothing before this layer needs a gradient, so autograd would not come here.
-                output = _Rooted.apply(output, torch.ones((), requires_grad=True))
+                output = _rooted(output)
             output.register_hook(lambda gradient: self._arrived(record, place, gradient))
             return output
         if type(output) is tuple:
@@ -188,7 +193,7 @@ class Recording:
         held = {id(part) for record in self._waiting for part in self._own[record.module]}
         for parameter in self._own[module]:
             if id(parameter) not in held:
-                parameter.requires_grad_(requires_grad=True)
+                parameter.requires_grad_(True)  # noqa: FBT003
 
     def _release(self) -> None:
         """Let everything train again, also after an exception within a layer."""
@@ -203,6 +208,6 @@ def _check_rows(record: LayerRecord, rows: int) -> None:
     if first is None or first.ndim == 0 or first.shape[0] != rows:
         shape = None if first is None else tuple(first.shape)
         raise ShapeError(
-            f"layer {record.name!r} got an input of shape {shape}, but the batch has {rows} rows: keep "
-            "the batch as the first axis of every layer's input, and pass it by position"
+            f"layer {record.name!r} got an input of shape {shape}, but the batch has {rows} rows: "
+            "keep the batch as the first axis of every layer's input, and pass it by position"
         )

@@ -1,9 +1,11 @@
 """Embeddings: a row of the table for each token, so an example's gradient has few rows."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training.layers.use import LayerUse, PerExample, squared_norms_of
+from matrixdp.training.layers.use import LayerUse, NormBounds, PerExample, norm_bounds_of
 
 __all__ = ["EmbeddingUse"]
 
@@ -25,7 +27,7 @@ class EmbeddingUse(LayerUse):
     """
 
     def __init__(self, module: nn.Embedding, tokens: Tensor, outputs: Tensor) -> None:
-        self._module = module
+        self._table = cast("nn.Parameter", module.weight)
         self._examples = len(tokens)
         gradient = outputs.to(torch.float32)
         if module.padding_idx is not None:
@@ -43,22 +45,23 @@ class EmbeddingUse(LayerUse):
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
         """The table."""
-        return (self._module.weight,)
+        return (self._table,)
 
     def gradients(self) -> PerExample:
         """Return the whole table for each example: for shared tables only."""
-        table = self._module.weight
-        whole = self._rows.new_zeros(self._examples, *table.shape)
+        whole = self._rows.new_zeros(self._examples, *self._table.shape)
         whole[self._owner, self._token] = self._rows
-        return {table: whole}
+        return {self._table: whole}
 
-    def squared_norms(self) -> PerExample:
-        """Return the sums of the squared norms of an example's rows."""
-        norms = self._rows.new_zeros(self._examples, dtype=torch.float64)
-        return {self._module.weight: norms.index_add_(0, self._owner, squared_norms_of(self._rows))}
+    def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
+        """Return the roots of the sums of an example's squared row norms."""
+        rows, share = norm_bounds_of(self._rows)
+        squares = self._rows.new_zeros(self._examples, dtype=torch.float64)
+        squares.index_add_(0, self._owner, rows.to(torch.float64).square())
+        return {self._table: NormBounds(squares.sqrt(), share + 2.0**-40)}
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
         """Return the table with every row's weighted sum."""
         scaled = self._rows * weights.to(self._rows.dtype)[self._owner][:, None]
-        total = self._rows.new_zeros(self._module.weight.shape)
-        return {self._module.weight: total.index_add_(0, self._token, scaled)}
+        total = self._rows.new_zeros(self._table.shape)
+        return {self._table: total.index_add_(0, self._token, scaled)}

@@ -27,8 +27,8 @@ def fallback_use(
     detached = {name: parameter.detach() for name, parameter in own.items()}
 
     def gradient(rows: tuple[Any, ...], output: Tensor) -> dict[str, Tensor]:
-        _, pull_back = vjp(lambda values: functional_call(module, values, rows), detached)
-        return pull_back(output)[0]
+        found = vjp(lambda values: functional_call(module, values, rows), detached)
+        return found[1](output)[0]
 
     grouped = tuple(
         part.reshape(examples, -1, *part.shape[1:]) if isinstance(part, Tensor) else part

@@ -5,25 +5,19 @@ offsets; here it stays in registers.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from matrixdp.training.layers.geometry import Geometry
+
 __all__ = ["fused_rows"]
 
 
-class _Geometry(Protocol):
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    padding: tuple[int, int]
-
-
 @triton.jit  # type: ignore[untyped-decorator]
-def _shift_and_multiply(  # noqa: PLR0917
+def _shift_and_multiply(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     pixels,  # noqa: ANN001 - Triton evaluates annotations, and knows none for pointers
     made,  # noqa: ANN001
     rows,  # noqa: ANN001
@@ -71,7 +65,7 @@ def fused_rows(
     made: Tensor,
     inside: Sequence[int],
     outside: Sequence[int],
-    geometry: _Geometry,
+    geometry: Geometry,
 ) -> tuple[Tensor, Tensor]:
     """Return ``sum_s K_x[t,s] K_g[t,s]`` and ``K_x[t,t]`` for every example and position t."""
     examples, positions = made.shape[:2]

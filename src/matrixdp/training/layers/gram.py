@@ -1,4 +1,4 @@
-r"""Squared gradient norms from Gram matrices, and how far rounding may put them off.
+r"""Gradient norms from Gram matrices, and how far rounding may put them off.
 
 With ``x_t`` the rows that a weight multiplies at position t and ``g_t`` the output gradients there,
 an example's weight gradient is ``sum_t g_t x_t^T``, and its squared norm
@@ -12,10 +12,12 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-__all__ = ["UNIT_ROUNDOFF_32", "full_float32", "gram", "norms_from_grams"]
+from matrixdp.training.layers.use import NormBounds
 
-UNIT_ROUNDOFF_32 = 2.0**-24
-"""The unit roundoff of float32."""
+__all__ = ["bounds_from_rows", "full_float32", "gram", "gram_bounds"]
+
+# The unit roundoff of float32, twice: tensor cores cut off where others round.
+_UNIT = 2.0**-23
 
 
 @contextmanager
@@ -35,36 +37,53 @@ def full_float32() -> Iterator[None]:
 
 
 def gram(rows: Tensor) -> Tensor:
-    """Return ``rows @ rows^T`` for each example, in full float32."""
+    """Return ``rows @ rows^T`` for each example, with the accuracy of float32."""
+    if rows.is_cuda and rows.dtype != torch.float32:
+        # Products of 16-bit numbers are exact in float32, which tensor cores add up in.
+        return torch.bmm(rows, rows.transpose(1, 2), out_dtype=torch.float32)
     wide = rows.to(torch.float32)
     with full_float32():
         return torch.bmm(wide, wide.transpose(1, 2))
 
 
-def norms_from_grams(inputs: Tensor, outputs: Tensor, terms: int) -> Tensor:
-    r"""Return upper bounds of ``sum_(t,s) K_x[t,s] K_g[t,s]`` for every example, in float64.
+def gram_bounds(inputs: Tensor, outputs: Tensor, units: int) -> NormBounds:
+    """Return bounds of ``sqrt(sum_(t,s) K_x[t,s] K_g[t,s])`` for every example.
 
     Parameters
     ----------
     inputs, outputs : Tensor, shape (examples, T, T)
-        K_x and K_g, in float32 and of float32 accuracy.
-    terms : int
+        K_x and K_g, with the accuracy of float32.
+    units : int
         How many float32 products were added up for an entry of K_x and for one of K_g together.
+    """
+    rows = (inputs * outputs).sum(2)
+    first, second = (torch.diagonal(part, dim1=1, dim2=2) for part in (inputs, outputs))
+    return bounds_from_rows(rows, first, second, units)
+
+
+def bounds_from_rows(rows: Tensor, inputs: Tensor, outputs: Tensor, units: int) -> NormBounds:
+    r"""Return bounds of norms from the rows of a product of Gram matrices, and their diagonals.
+
+    Parameters
+    ----------
+    rows : Tensor, shape (examples, T)
+        ``sum_s K_x[t,s] K_g[t,s]``, computed in float32.
+    inputs, outputs : Tensor, shape (examples, T)
+        ``K_x[t,t]`` and ``K_g[t,t]``.
+    units : int
+        As in `gram_bounds`.
 
     Notes
     -----
     *Guarantee:* a float32 sum of k products is off by at most ``(k + 1) u sum |a b|``, in any order
     of summation (Higham 2002, section 3.1), which for an entry (t, s) of a Gram matrix is at most
-    ``(k + 1) u |x_t| |x_s|``. Multiplying two such entries rounds once more; the products are then
-    added up in float64. Together that is to first order ``(terms + 3) u sum |x_t||x_s||g_t||g_s|``,
-    and the sum is ``(sum_t |x_t||g_t|)^2``; the terms themselves cancel, so the error is relative
-    to this and not to the result. Twice as much is added, which covers the higher orders and the
-    rounding of the diagonal entries for any number of terms below 2**20.
+    ``(k + 1) u |x_t| |x_s|``. Multiplying the two matrices rounds once, and adding up a row of T
+    terms T times; rows are added up in float64. To first order that is ``units + T + 4`` units of
+    ``(sum_t |x_t| |g_t|)^2``. The terms cancel, so the error is relative to this and not to the
+    result. Twice as much is added, which covers the higher orders and the rounding of the diagonals
+    as long as the number of units stays below 2**20.
     """
-    total = (inputs * outputs).sum((1, 2), dtype=torch.float64)
-    sizes = (_diagonal(inputs) * _diagonal(outputs)).sqrt().sum(1).square()
-    return total.clamp(min=0.0) + 2.0 * (terms + 3) * UNIT_ROUNDOFF_32 * sizes
-
-
-def _diagonal(matrices: Tensor) -> Tensor:
-    return torch.diagonal(matrices, dim1=1, dim2=2).to(torch.float64)
+    total = rows.sum(1, dtype=torch.float64).clamp(min=0.0)
+    sizes = (inputs.to(torch.float64) * outputs.to(torch.float64)).clamp(min=0.0).sqrt().sum(1)
+    error = 2.0 * (units + rows.shape[1] + 4) * _UNIT
+    return NormBounds((total + error * sizes.square()).sqrt(), 2.0**-40)

@@ -1,10 +1,19 @@
 """Linear layers, on vectors and on sequences."""
 
+from functools import cached_property
+
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training.layers.gram import gram, norms_from_grams
-from matrixdp.training.layers.use import LayerUse, PerExample, squared_norms_of, trainable
+from matrixdp.training.layers.gram import gram, gram_bounds
+from matrixdp.training.layers.use import (
+    LayerUse,
+    NormBounds,
+    PerExample,
+    norm_bounds_of,
+    trainable,
+    weighted_sum_of,
+)
 
 __all__ = ["LinearUse"]
 
@@ -39,39 +48,50 @@ class LinearUse(LayerUse):
         """Return ``sum_t g_t x_t^T``, and ``sum_t g_t`` for the bias."""
         result: PerExample = {}
         if self._weight.requires_grad:
-            product = torch.bmm(self._outputs.transpose(1, 2), self._inputs)
-            result[self._weight] = product.to(torch.float32)
-        return result | self._bias_gradients()
+            result[self._weight] = self._products()
+        return result | self._bias_gradients
 
-    def squared_norms(self) -> PerExample:
-        """Return the squared norms by the cheapest of three ways."""
-        result = {bias: squared_norms_of(part) for bias, part in self._bias_gradients().items()}
-        if not self._weight.requires_grad:
-            return result
+    def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
+        """Return bounds of the norms by the cheapest of three ways."""
         positions = self._inputs.shape[1]
         width, height = self._inputs.shape[2], self._outputs.shape[2]
+        result = {bias: norm_bounds_of(part) for bias, part in self._bias_gradients.items()}
+        if not self._weight.requires_grad:
+            return result
         if positions == 1:
             # One outer product: its norm is the product of the norms.
-            norms = squared_norms_of(self._inputs) * squared_norms_of(self._outputs)
+            rows, made = norm_bounds_of(self._inputs), norm_bounds_of(self._outputs)
+            bounds = NormBounds(
+                rows.values.to(torch.float64) * made.values.to(torch.float64),
+                (1.0 + rows.share) * (1.0 + made.share) - 1.0,
+            )
         elif positions * (width + height) <= width * height:
-            inner = gram(self._inputs), gram(self._outputs)
-            norms = norms_from_grams(*inner, terms=width + height)
+            bounds = gram_bounds(gram(self._inputs), gram(self._outputs), width + height)
         else:
-            product = torch.bmm(self._outputs.transpose(1, 2), self._inputs)
-            norms = squared_norms_of(product.to(torch.float32))
-        return {self._weight: norms} | result
+            bounds = norm_bounds_of(self._products())
+        return {self._weight: bounds} | result
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
         """Return ``sum_e w_e sum_t g_t x_t^T`` as one product over examples and positions."""
-        scaled = self._outputs * weights.to(self._outputs.dtype)[:, None, None]
-        result: PerExample = {}
+        result = {
+            bias: weighted_sum_of(part, weights) for bias, part in self._bias_gradients.items()
+        }
         if self._weight.requires_grad:
-            product = scaled.flatten(0, 1).T @ self._inputs.flatten(0, 1)
+            # The smaller of the two is scaled; a 16-bit result is rounded once more.
+            left, right = self._outputs, self._inputs
+            scale = weights.to(torch.float32)[:, None, None]
+            if left.shape[2] <= right.shape[2]:
+                left = (left * scale).to(left.dtype)
+            else:
+                right = (right * scale).to(right.dtype)
+            product = left.flatten(0, 1).T @ right.flatten(0, 1)
             result[self._weight] = product.to(torch.float32)
-        if self._bias is not None and self._bias.requires_grad:
-            result[self._bias] = scaled.sum((0, 1), dtype=torch.float32)
         return result
 
+    def _products(self) -> Tensor:
+        return torch.bmm(self._outputs.transpose(1, 2), self._inputs).to(torch.float32)
+
+    @cached_property
     def _bias_gradients(self) -> PerExample:
         if self._bias is None or not self._bias.requires_grad:
             return {}

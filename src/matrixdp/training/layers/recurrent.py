@@ -1,10 +1,10 @@
 r"""Long short-term memory layers: gate gradients computed again, step by step.
 
-One step is ``z = W_ih x + b_ih + W_hh h' + b_hh``, split into the gates i, f, g, o;
-``c = s(f) c' + s(i) tanh(g)`` and ``h = s(o) tanh(c)``, where s is the logistic function and a prime
-marks the step before. The gradients of all parameters follow from those of z, as in a linear layer
-on a sequence. The z of all steps follow from the recorded inputs and outputs in one product each;
-only the gradients have to run back through time step by step.
+One step is ``z = W_ih x + b_ih + W_hh h' + b_hh``, split into the gates i, f, g, o; then
+``c = s(f) c' + s(i) tanh(g)`` and ``h = s(o) tanh(c)``, where s is the logistic function and a
+prime marks the step before. The gradients of all parameters follow from those of z, as in a linear
+layer on a sequence. The z of all steps follow from the recorded inputs and outputs in one product
+each; only the gradients have to run back through time step by step.
 """
 
 from typing import NamedTuple
@@ -75,9 +75,7 @@ def recurrent_uses(module: nn.LSTM, record: RecurrentRecord, examples: int) -> l
             parameters = _parameters(module, layer, side)
             gates, before = _gate_gradients(
                 parameters,
-                inputs[layer],
-                inputs[layer + 1][..., part],
-                gradient[..., part],
+                (inputs[layer], inputs[layer + 1][..., part], gradient[..., part]),
                 record,
                 layer * directions + side,
                 backwards=side == 1,
@@ -126,25 +124,26 @@ def _outputs(
     rows = inputs.flip(1) if side else inputs
     like = inputs.new_zeros(len(inputs), module.hidden_size)
     start = [state[None] for state in _start(record.states, layer * directions + side, like)]
-    hidden = torch._VF.lstm(  # noqa: SLF001
-        rows, start, parameters, module.bias, 1, 0.0, False, False, True
-    )[0]
+    # has_biases, num_layers, dropout, train, bidirectional, batch_first
+    options = (module.bias, 1, 0.0, False, False, True)
+    hidden = torch._VF.lstm(rows, start, parameters, *options)[0]  # noqa: SLF001
     return hidden.flip(1) if side else hidden
 
 
 def _gate_gradients(
     parameters: _Direction,
-    inputs: Tensor,
-    outputs: Tensor,
-    gradient: Tensor,
+    sequences: tuple[Tensor, Tensor, Tensor],
     record: RecurrentRecord,
     place: int,
     *,
     backwards: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of z at every step, and the hidden states before every step."""
-    if backwards:
-        inputs, outputs, gradient = inputs.flip(1), outputs.flip(1), gradient.flip(1)
+    """Return the gradients of z at every step, and the hidden states before every step.
+
+    The sequences are inputs, outputs and the gradients of outputs; the place is that of the layer
+    and direction among the states.
+    """
+    inputs, outputs, gradient = (part.flip(1) if backwards else part for part in sequences)
     first, cell = _start(record.states, place, outputs[:, 0])
     before = torch.cat([first[:, None], outputs[:, :-1]], dim=1)
     hidden_weight = parameters.hidden_weight.detach()

@@ -1,7 +1,7 @@
 """Which layer is handled how: shortcuts for known kinds, ``torch.func`` for the rest."""
 
 import warnings
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -83,7 +83,11 @@ def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUs
             gradient = record.gradients[0]
             inputs = first.reshape(examples, -1, first.shape[-1])
             outputs = gradient.reshape(examples, -1, gradient.shape[-1])
-            return [LinearUse(module.weight, module.bias, inputs, outputs)]
+            weight, bias = (
+                cast("nn.Parameter", module.weight),
+                cast("nn.Parameter | None", module.bias),
+            )
+            return [LinearUse(weight, bias, inputs, outputs)]
         case nn.Conv1d() | nn.Conv2d():
             return [ConvolutionUse(module, first, record.gradients[0], examples)]
         case nn.Embedding():
@@ -115,8 +119,8 @@ def _warn_once(module: nn.Module) -> None:
     if type(module) not in _WARNED:
         _WARNED.add(type(module))
         warnings.warn(
-            f"{type(module).__name__} has no shortcut: its gradients are computed for every example "
-            "by torch.func, which takes more time and memory",
+            f"{type(module).__name__} has no shortcut: torch.func computes its gradients for every "
+            "example, which takes more time and memory",
             stacklevel=2,
         )
 

@@ -2,11 +2,12 @@
 
 A layer is recorded by its input and by the gradient of the losses with respect to its output. The
 gradients of its parameters follow from these two, example by example, without another backward
-pass: as squared norms where those are cheaper than the gradients, and as sums weighted by example.
+pass: as norms where those are cheaper than the gradients, and as sums weighted by example.
 """
 
 import abc
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +15,9 @@ from torch import Tensor, nn
 __all__ = [
     "KeptGradients",
     "LayerUse",
+    "NormBounds",
     "PerExample",
-    "squared_norms_of",
+    "norm_bounds_of",
     "trainable",
     "weighted_sum_of",
 ]
@@ -23,20 +25,37 @@ __all__ = [
 PerExample = dict[nn.Parameter, Tensor]
 """For each parameter a tensor whose first axis is the examples."""
 
-# So many squares are summed in float32, where each sum is off by at most this share; the sums are
-# added up in float64, where nothing of that size is lost.
-_TOGETHER = 256
-_MARGIN = 1.0 + 2.0 * (_TOGETHER + 4) * 2.0**-24
+# As many squares are added up in float32 at a time: what that rounds off stays below 2**-10.
+_MOST_TOGETHER = 4096
 
 
-def squared_norms_of(gradients: Tensor) -> Tensor:
-    """Return every example's squared norm, in float64 and rounded up."""
+class NormBounds(NamedTuple):
+    """Upper bounds of a norm for every example: each value times one plus the share.
+
+    Keeping the share apart saves a pass over the values for every parameter.
+    """
+
+    values: Tensor
+    share: float
+
+
+def norm_bounds_of(gradients: Tensor) -> NormBounds:
+    """Return bounds of every example's norm.
+
+    A float32 sum of k squares is off by at most a share of ``(k + 1) u`` in any order of summation
+    (Higham 2002, section 3.1), its root by half of that. More than a few thousand are added up in
+    parts, and the parts in float64.
+    """
     flat = gradients.flatten(1)
-    whole = flat.shape[1] - flat.shape[1] % _TOGETHER
-    parts = [flat[:, :whole].unflatten(1, (-1, _TOGETHER))] if whole else []
-    parts += [flat[:, None, whole:]] if whole < flat.shape[1] else []
-    squares = [torch.linalg.vector_norm(part, dim=2).to(torch.float64).square() for part in parts]
-    return torch.cat(squares, dim=1).sum(1) * _MARGIN
+    width = flat.shape[1]
+    if width <= _MOST_TOGETHER:
+        return NormBounds(torch.linalg.vector_norm(flat, dim=1), (width + 4) * 2.0**-24)
+    whole = width - width % _MOST_TOGETHER
+    parts = [flat[:, :whole].unflatten(1, (-1, _MOST_TOGETHER))]
+    parts += [flat[:, None, whole:]] if whole < width else []
+    norms = [torch.linalg.vector_norm(part, dim=2).to(torch.float64) for part in parts]
+    total = torch.linalg.vector_norm(torch.cat(norms, dim=1), dim=1)
+    return NormBounds(total, (_MOST_TOGETHER + 8) * 2.0**-24)
 
 
 def weighted_sum_of(gradients: Tensor, weights: Tensor) -> Tensor:
@@ -67,13 +86,13 @@ class LayerUse(abc.ABC):
     def gradients(self) -> PerExample:
         """Return the gradient of every example, of shape ``(examples, *parameter.shape)``."""
 
-    def squared_norms(self) -> PerExample:
-        """Return an upper bound of every example's squared gradient norm, in float64.
+    def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
+        """Return upper bounds of every example's gradient norm.
 
-        It bounds the gradient whose weighted sum `weighted_sum` forms, apart from the rounding of
+        They bound the gradients whose weighted sum `weighted_sum` forms, apart from the rounding of
         that sum: whatever a shortcut may have rounded off is added.
         """
-        return {parameter: squared_norms_of(part) for parameter, part in self.gradients().items()}
+        return {parameter: norm_bounds_of(part) for parameter, part in self.gradients().items()}
 
     def weighted_sum(self, weights: Tensor) -> Mapping[nn.Parameter, Tensor]:
         """Return the sum of all examples' gradients, each times its weight."""
