@@ -189,7 +189,7 @@ class Tied(nn.Module):
         self.outer = nn.Linear(6, 3)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.outer(functional.linear(self.inner(inputs), self.inner.weight))  # type: ignore[no-any-return]
+        return self.outer(functional.linear(self.inner(inputs), self.inner.weight))
 
 
 def test_a_gradient_beside_the_layers() -> None:
@@ -205,7 +205,7 @@ def test_a_backward_pass_of_ones_own() -> None:
     def penalised(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         losses = cross_entropy(model, inputs, targets)
         penalty = sum((part.square().sum() for part in model.parameters()), torch.zeros(()))
-        penalty.backward()  # type: ignore[no-untyped-call]
+        penalty.backward()
         return losses
 
     model = small_model()

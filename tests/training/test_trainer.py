@@ -303,7 +303,7 @@ def test_nothing_is_watched_outside_of_the_loop() -> None:
         break
     assert not torch_module._global_forward_hooks
     # A plain backward pass works as ever.
-    cross_entropy(model, *small_data()).mean().backward()  # type: ignore[no-untyped-call]
+    cross_entropy(model, *small_data()).mean().backward()
     assert all(part.grad is not None for part in model.parameters())
 
 

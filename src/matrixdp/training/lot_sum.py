@@ -1,7 +1,7 @@
 """The clipped sum of one lot, batch by batch: every record counts once, whatever the loop does."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.clipping import clipped_sum
-from matrixdp.training.layers.use import PerExample
+from matrixdp.training.layers.use import NormBounds
 from matrixdp.training.recording import MeasuredUse, Recording
 from matrixdp.training.trainable import Trainable
 
@@ -22,7 +22,7 @@ class _Evidence(NamedTuple):
 
     losses: Tensor
     norms: Tensor
-    layers: list[tuple[str, PerExample | None]]
+    layers: Sequence[tuple[str, Mapping[nn.Parameter, NormBounds] | None]]
 
 
 class LotSum:
@@ -137,7 +137,7 @@ class LotSum:
             else:
                 self.sums[parameter] = total.to(torch.float32)
         # Only names and norms are kept: the uses hold the activations of the batch.
-        layers = [(use.name, use.squared_norms) for use in uses]
+        layers = [(use.name, use.norm_bounds) for use in uses]
         self._evidence.append(_Evidence(losses, clipped.norms, layers))
 
     def check_finite(self, matrices: Sequence[Tensor]) -> None:
@@ -165,15 +165,19 @@ class LotSum:
         # Slow, with a wait for every layer, but only on the way to an error.
         for batch in self._evidence:
             subject = "losses and" if not batch.losses.isfinite().all() else ""
-            for name, norms in batch.layers:
-                if norms is not None and not all(part.isfinite().all() for part in norms.values()):
+            for name, bounds in batch.layers:
+                if bounds is not None and not all(_finite(part) for part in bounds.values()):
                     return f"{subject} gradients of layer {name!r} are".strip()
             if not batch.norms.isfinite().all():
-                shared = sorted({name for name, norms in batch.layers if norms is None})
+                shared = sorted({name for name, bounds in batch.layers if bounds is None})
                 return f"{subject} gradients of one of the layers {shared!r} are".strip()
             if subject:
                 return "losses are"
         return "the sum of gradients is"
+
+
+def _finite(bounds: NormBounds) -> bool:
+    return bool(bounds.values.isfinite().all())
 
 
 def _checked_losses(losses: Tensor, examples: int, views: int) -> Tensor:
