@@ -91,6 +91,7 @@ class Recording:
         self._measured: list[MeasuredUse] = []
         self._shared: set[nn.Parameter] = set()
         self._rows = self._examples = 0
+        self.half = False  # whether the last backward pass had gradients of 16 bits
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -124,6 +125,7 @@ class Recording:
         counted = Counter(part for record in self._calls for part in self._own[record.module])
         self._shared = {part for part, number in counted.items() if number > 1}
         self._rows, self._examples = rows, examples
+        self.half = False
         # Layers without a shortcut are run again, which is not to be recorded.
         self._listening = False
         try:
@@ -137,6 +139,7 @@ class Recording:
 
     def _arrived(self, record: LayerRecord, place: int, gradient: Tensor) -> None:
         record.gradients[place] = gradient
+        self.half = self.half or gradient.element_size() < 4
         if record.outputs == 1:
             self._measure(record)
 
