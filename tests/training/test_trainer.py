@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import Dataset
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.training import PrivateTraining, TrainingPlan, lot_sum
+from matrixdp.training import PrivateTraining, TrainingPlan, fast_sum
 from matrixdp.training.clipping import ClippedSum, clipped_sum
 from matrixdp.training.sampling import SeededCoins, drawn_records
 from training.small_training import (
@@ -359,7 +359,7 @@ def test_clipping_knows_of_sixteen_bits(monkeypatch: pytest.MonkeyPatch) -> None
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return cross_entropy(model, inputs, targets)
 
-    monkeypatch.setattr(lot_sum, "clipped_sum", spy)
+    monkeypatch.setattr(fast_sum, "clipped_sum", spy)
     for losses in (cross_entropy, autocast, cross_entropy):
         model = small_model()
         training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=SEED)

@@ -25,7 +25,7 @@ class Block(abc.ABC):
 
     @abc.abstractmethod
     def gathered(self, sums: Sums) -> Tensor:
-        """Return the gradients as a new float32 matrix."""
+        """Return the gradients as a new matrix: float64 where sums are exact, float32 otherwise."""
 
     @abc.abstractmethod
     def scattered(self, matrix: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
@@ -105,7 +105,9 @@ def _sum_of(parameter: nn.Parameter, sums: Sums) -> Tensor:
     """Return a parameter's sum; one that no example used has noise alone."""
     # Noise is drawn for every parameter in every step: which ones an example uses may depend on it.
     if parameter in sums:
-        return sums[parameter].to(torch.float32)
+        # Exact sums are in float64, which holds them without rounding.
+        exact = sums[parameter].dtype == torch.float64
+        return sums[parameter] if exact else sums[parameter].to(torch.float32)
     return torch.zeros_like(parameter, dtype=torch.float32)
 
 

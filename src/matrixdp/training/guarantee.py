@@ -8,7 +8,7 @@ from matrixdp.rounding import shown_down, shown_up
 
 __all__ = ["Lots", "Mode", "Noise", "TrainingGuarantee"]
 
-Mode = Literal["fast"]
+Mode = Literal["fast", "exact"]
 Noise = Literal["exact", "simulated"]
 Lots = Literal["secure", "seeded"]
 
@@ -18,14 +18,20 @@ _ACCOUNTS = {
     Accountant.MOMENTS: "the moments accountant",
     Accountant.CLAIMS: "composition of amplified claims",
 }
-# What the claim takes for granted, by mode: nothing here is proven about the float program.
+# What the claim takes for granted, by mode.
 _ASSUMPTIONS: dict[Mode, str] = {
     "fast": (
         "Mode fast: each example is clipped by a proven upper bound of its gradient's norm. Two "
         "things are assumed, not proven: that the rounding error of the accumulated sum is "
         "negligible, and that the kernels give an example the same gradient whatever else is in "
         "its batch."
-    )
+    ),
+    "exact": (
+        "Mode exact: the model runs on one record at a time; each clipped gradient is rounded to "
+        "whole steps, and these are added up in integers. So one record moves the sum by at most "
+        "the clip norm, in exact arithmetic. It is assumed that the model keeps no memory of "
+        "earlier records."
+    ),
 }
 
 
@@ -48,7 +54,7 @@ class TrainingGuarantee:
         The scale of the noise over the sensitivity of the sum of gradients.
     accountant : Accountant
         How epsilon was found.
-    mode : {"fast"}
+    mode : {"fast", "exact"}
         How gradients are clipped and added up.
     noise : {"exact", "simulated"}
         Whether the noise is exact and secret, or seeded, for experiments.

@@ -30,12 +30,13 @@ class Lot:
     def batches(self, size: int) -> Iterator[Any]:
         """Return the lot in batches of at most ``size`` records, once.
 
-        The size limits the memory that is used; the step does not depend on it. Of a plan with
+        The size limits the memory that is used; the step does not depend on it, and in the mode
+        ``exact`` batches have one record each. Of a plan with
         several views a batch has that many consecutive rows for each record.
         """
         size = positive_integer(size, "size")
         self._total.begin()
-        return self._batches(size)
+        return self._batches(min(size, self._total.largest_batch or size))
 
     def _batches(self, size: int) -> Iterator[Any]:
         try:

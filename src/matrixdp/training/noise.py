@@ -57,7 +57,8 @@ class SimulatedNoise:
         # Places count from 1: 0 are the words that lots are drawn by.
         words = np.random.SeedSequence([self._seed, step, 1 + self._place])
         self._generator.manual_seed(int(words.generate_state(1, np.uint64)[0] >> np.uint64(1)))
-        standard = torch.empty_like(matrix).normal_(generator=self._generator)
+        # In float32 whatever the sums are in: the same seed gives the same noise in both modes.
+        standard = torch.empty_like(matrix, dtype=torch.float32).normal_(generator=self._generator)
         return matrix.add_(self._colour(standard))
 
 

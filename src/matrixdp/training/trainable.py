@@ -61,6 +61,11 @@ class Trainable:
                 "belongs: leave it out, as its bound adds to the noise"
             )
 
+    @property
+    def names(self) -> dict[nn.Parameter, str]:
+        """The name of each parameter."""
+        return self._names
+
     def __iter__(self) -> Iterator[nn.Parameter]:
         """Go through the parameters."""
         return iter(self._names)

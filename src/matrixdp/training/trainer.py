@@ -3,13 +3,15 @@
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from torch import Tensor, nn, optim
 
 from matrixdp.covariance import Covariance
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.training.guarantee import TrainingGuarantee
+from matrixdp.training.exact_sum import MOST_RECORDS, ExactLotSum
+from matrixdp.training.fast_sum import FastLotSum
+from matrixdp.training.guarantee import Mode, TrainingGuarantee
 from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.lots import Lot
 from matrixdp.training.plan import TrainingPlan
@@ -45,6 +47,10 @@ class PrivateTraining:
     record : path, optional
         A file that counts the steps before they are drawn. Needed to resume a release from a
         checkpoint; see `load_state_dict`.
+    mode : {"fast", "exact"}, optional
+        How gradients are added up. ``fast``, the default, runs whole batches; its guarantee states
+        what is assumed of float arithmetic. ``exact`` runs one record at a time and adds up whole
+        numbers, so that the guarantee holds for the program as it is, at many times the cost.
     noise : mapping of str to Covariance, optional
         Noise of another shape for the layers named. The matrix of a layer is its weight as outputs
         times inputs, with the bias as the last column. A covariance needs at least
@@ -94,9 +100,12 @@ class PrivateTraining:
         *,
         seed: int | None = None,
         record: str | Path | None = None,
+        mode: Mode = "fast",
         noise: Mapping[str, Covariance] | None = None,
     ) -> None:
         _check_kinds(model, optimizer, plan, seed)
+        _check_mode(mode, plan)
+        self._mode = mode
         self._plan = plan
         self._optimizer = optimizer
         self._seed = seed
@@ -135,7 +144,7 @@ class PrivateTraining:
             steps=self._plan.steps,
             noise_multiplier=self._plan.noise_multiplier,
             accountant=self._plan.accountant,
-            mode="fast",
+            mode=self._mode,
             noise=self._noise.kind,
             lots=self._coins.kind,
             shaped_layers=self._noise.shaped_layers,
@@ -165,9 +174,7 @@ class PrivateTraining:
         plan = self._plan
         while self.steps_left:
             numbers = drawn_records(self._coins, plan.records, plan.exact_rate, self.steps_spent)
-            total = LotSum(
-                self._recording, self._trainable, views=plan.views, examples=len(numbers)
-            )
+            total = self._empty_sum(len(numbers))
             self._open = total
             yield Lot(source, numbers, total, plan.views)
             if self._open is total:
@@ -175,6 +182,12 @@ class PrivateTraining:
                     "training.step() was not called for the last lot: call it once for each lot, "
                     "also for an empty one"
                 )
+
+    def _empty_sum(self, examples: int) -> LotSum:
+        views = self._plan.views
+        if self._mode == "exact":
+            return ExactLotSum(self._trainable, views=views, examples=examples)
+        return FastLotSum(self._recording, self._trainable, views=views, examples=examples)
 
     def accumulate(self, losses: Tensor) -> None:
         """Clip the gradients of a batch and add them up, instead of ``losses.mean().backward()``.
@@ -317,6 +330,16 @@ def _check_kinds(model: object, optimizer: object, plan: object, seed: object) -
             )
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not seed >= 0):
         raise InvalidParameterError(f"seed={seed!r} must be a whole number of at least 0, or None")
+
+
+def _check_mode(mode: object, plan: TrainingPlan) -> None:
+    if mode not in get_args(Mode):
+        raise InvalidParameterError(f"mode={mode!r} is not known: pass 'fast' or 'exact'")
+    if mode == "exact" and not plan.records <= MOST_RECORDS:
+        raise InvalidParameterError(
+            f"records={plan.records} is more than the {MOST_RECORDS} whose sum float64 holds "
+            "exactly: use mode='fast'"
+        )
 
 
 def _opened_record(path: Path, plan: TrainingPlan, seed: int | None) -> SpendingRecord:
