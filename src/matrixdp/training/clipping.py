@@ -99,18 +99,19 @@ def _group_norms(
 ) -> Tensor:
     """Return the norms of all examples in each group, rounded up."""
     members: list[list[Tensor]] = [[] for _ in range(number)]
-    shares = [0.0] * number
+    shares, least = [2.0**-40] * number, [0.0] * number
     for bounds in found:
-        for parameter, (values, share) in bounds.items():
+        for parameter, (values, share, absolute) in bounds.items():
             group = groups[parameter]
             members[group].append(values.to(torch.float64))
-            # One share for all of a group: the largest.
-            shares[group] = max(shares[group], share)
+            # One share for all of a group, the largest; what is absolute adds up.
+            shares[group] = max(shares[group], share + 2.0**-40)
+            least[group] += absolute
     like = next(values for group in members for values in group)
     norms = [
-        torch.linalg.vector_norm(torch.stack(group), dim=0) * (1.0 + share + 2.0**-40)
+        torch.linalg.vector_norm(torch.stack(group), dim=0) * (1.0 + share) + absolute
         if group
         else torch.zeros_like(like)
-        for group, share in zip(members, shares, strict=True)
+        for group, share, absolute in zip(members, shares, least, strict=True)
     ]
     return torch.stack(norms)

@@ -4,6 +4,7 @@ At output position t the weight meets the patch of input pixels ``t * stride + o
 one for each offset in the kernel, and an example's weight gradient is ``sum_t g_t patch_t^T``.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -95,8 +96,10 @@ def _joined(parts: Sequence[NormBounds]) -> NormBounds:
     """Return bounds of the norms of several parts together."""
     values = torch.stack([part.values for part in parts])
     share = max(part.share for part in parts)
+    least = math.sqrt(len(parts)) * max(part.least for part in parts) + 2.0**-60
     # A few more roundings of float32.
-    return NormBounds(torch.linalg.vector_norm(values, dim=0), share + (len(parts) + 8) * 2.0**-24)
+    more = (len(parts) + 8) * 2.0**-24
+    return NormBounds(torch.linalg.vector_norm(values, dim=0), share + more, least)
 
 
 class ConvolutionUse(LayerUse):
@@ -136,6 +139,7 @@ class ConvolutionUse(LayerUse):
             groups=module.groups,
         )
         self._sides = sides
+        self._direct = False  # whether norms come from gradients, and not from Gram matrices
         self._kept: Tensor | None = None
 
     @property
@@ -160,6 +164,7 @@ class ConvolutionUse(LayerUse):
         else:
             products = self._products()
             bounds = _joined([norm_bounds_of(row) for row in products])
+            self._direct = True
             if products.nbytes <= _MOST_KEPT_BYTES:
                 self._kept = products
                 # Neither is needed again, and both are large where gradients are kept.
@@ -173,8 +178,10 @@ class ConvolutionUse(LayerUse):
         }
         if not self._weight.requires_grad:
             return result
-        if self._kept is not None:
-            rows = torch.stack([weighted_sum_of(row, weights) for row in self._kept])
+        if self._direct:
+            # What was measured is what is added up, to the last bit: kept, or computed again.
+            products = self._products() if self._kept is None else self._kept
+            rows = torch.stack([weighted_sum_of(row, weights) for row in products])
             total = self._in_order(rows[:, None])[0]
         else:
             total = self._scaled_weight_gradient(weights)

@@ -18,6 +18,8 @@ __all__ = ["bounds_from_rows", "full_float32", "gram", "gram_bounds"]
 
 # The unit roundoff of float32, twice: tensor cores cut off where others round.
 _UNIT = 2.0**-23
+# More than all float32 products of a Gram matrix together can lose by underflow.
+_UNDERFLOW = 2.0**-100
 
 
 @contextmanager
@@ -81,9 +83,17 @@ def bounds_from_rows(rows: Tensor, inputs: Tensor, outputs: Tensor, units: int) 
     terms T times; rows are added up in float64. To first order that is ``units + T + 4`` units of
     ``(sum_t |x_t| |g_t|)^2``. The terms cancel, so the error is relative to this and not to the
     result. Twice as much is added, which covers the higher orders and the rounding of the diagonals
-    as long as the number of units stays below 2**20.
+    as long as the number of units stays below 2**20. Products below 2**-126 may count as zero: an
+    entry of K_x is then off by at most ``units 2**-126``, which K_g multiplies by ``|g_t| |g_s|``,
+    and the other way round; 2**-100 of the squared sums of norms covers that. Products of the two
+    matrices may be off by 2**-126 each.
     """
     total = rows.sum(1, dtype=torch.float64).clamp(min=0.0)
-    sizes = (inputs.to(torch.float64) * outputs.to(torch.float64)).clamp(min=0.0).sqrt().sum(1)
+    lengths = [
+        (part.to(torch.float64).clamp(min=0.0) + _UNDERFLOW).sqrt() for part in (inputs, outputs)
+    ]
+    sizes = (lengths[0] * lengths[1]).sum(1)
     error = 2.0 * (units + rows.shape[1] + 4) * _UNIT
-    return NormBounds((total + error * sizes.square()).sqrt(), 2.0**-40)
+    lost = _UNDERFLOW * (lengths[0].sum(1).square() + lengths[1].sum(1).square())
+    lost = lost + rows.shape[1] ** 2 * 2.0**-124
+    return NormBounds((total + error * sizes.square() + lost).sqrt(), 2.0**-40, 0.0)

@@ -38,6 +38,7 @@ class LinearUse(LayerUse):
         self._bias = bias
         self._inputs = inputs.to(outputs.dtype)
         self._outputs = outputs
+        self._kept: Tensor | None = None
 
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
@@ -61,14 +62,13 @@ class LinearUse(LayerUse):
         if positions == 1:
             # One outer product: its norm is the product of the norms.
             rows, made = norm_bounds_of(self._inputs), norm_bounds_of(self._outputs)
-            bounds = NormBounds(
-                rows.values.to(torch.float64) * made.values.to(torch.float64),
-                (1.0 + rows.share) * (1.0 + made.share) - 1.0,
-            )
+            bounds = NormBounds(rows.written_out() * made.written_out(), 2.0**-40, 0.0)
         elif positions * (width + height) <= width * height:
             bounds = gram_bounds(gram(self._inputs), gram(self._outputs), width + height)
         else:
-            bounds = norm_bounds_of(self._products())
+            # Kept, so that what is added up later is what was measured here, to the last bit.
+            self._kept = self._products()
+            bounds = norm_bounds_of(self._kept)
         return {self._weight: bounds} | result
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
@@ -76,7 +76,9 @@ class LinearUse(LayerUse):
         result = {
             bias: weighted_sum_of(part, weights) for bias, part in self._bias_gradients.items()
         }
-        if self._weight.requires_grad:
+        if self._kept is not None:
+            result[self._weight] = weighted_sum_of(self._kept, weights)
+        elif self._weight.requires_grad:
             # The smaller of the two is scaled; a 16-bit result is rounded once more.
             left, right = self._outputs, self._inputs
             scale = weights.to(torch.float32)[:, None, None]

@@ -6,6 +6,7 @@ pass: as norms where those are cheaper than the gradients, and as sums weighted 
 """
 
 import abc
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -30,13 +31,18 @@ _MOST_TOGETHER = 4096
 
 
 class NormBounds(NamedTuple):
-    """Upper bounds of a norm for every example: each value times one plus the share.
+    """Upper bounds of every example's norm: each value times one plus the share, plus the least.
 
-    Keeping the share apart saves a pass over the values for every parameter.
+    Keeping the two numbers apart saves a pass over the values for every parameter.
     """
 
     values: Tensor
     share: float
+    least: float
+
+    def written_out(self) -> Tensor:
+        """Return the bounds themselves, in float64."""
+        return self.values.to(torch.float64) * (1.0 + self.share) + self.least
 
 
 def norm_bounds_of(gradients: Tensor) -> NormBounds:
@@ -44,18 +50,26 @@ def norm_bounds_of(gradients: Tensor) -> NormBounds:
 
     A float32 sum of k squares is off by at most a share of ``(k + 1) u`` in any order of summation
     (Higham 2002, section 3.1), its root by half of that. More than a few thousand are added up in
-    parts, and the parts in float64.
+    parts, and the parts in float64. Squares below 2**-126 may count as zero, so k numbers may have
+    a norm of ``sqrt(k) 2**-63`` more.
     """
     flat = gradients.flatten(1)
     width = flat.shape[1]
+    least = math.sqrt(width) * 2.0**-63
     if width <= _MOST_TOGETHER:
-        return NormBounds(torch.linalg.vector_norm(flat, dim=1), (width + 4) * 2.0**-24)
+        return NormBounds(_norms(flat), (width + 4) * 2.0**-24, least)
     whole = width - width % _MOST_TOGETHER
     parts = [flat[:, :whole].unflatten(1, (-1, _MOST_TOGETHER))]
     parts += [flat[:, None, whole:]] if whole < width else []
-    norms = [torch.linalg.vector_norm(part, dim=2).to(torch.float64) for part in parts]
+    norms = [_norms(part).to(torch.float64) for part in parts]
     total = torch.linalg.vector_norm(torch.cat(norms, dim=1), dim=1)
-    return NormBounds(total, (_MOST_TOGETHER + 8) * 2.0**-24)
+    return NormBounds(total, (_MOST_TOGETHER + 8) * 2.0**-24, least)
+
+
+def _norms(rows: Tensor) -> Tensor:
+    """Return norms along the last axis, in float32 at least: 16 bits would round the result."""
+    kind = torch.promote_types(rows.dtype, torch.float32)
+    return torch.linalg.vector_norm(rows, dim=-1, dtype=kind)
 
 
 def weighted_sum_of(gradients: Tensor, weights: Tensor) -> Tensor:
