@@ -109,8 +109,8 @@ def _checked_layout(mechanism: Mechanism, source: Path, target: Path) -> NpyLayo
     """Return the layout of a file that can be released in parts, or raise if it is not one."""
     if isinstance(mechanism.sensitivity, SymmetricBall):
         raise InvalidParameterError(
-            "a SymmetricBall is about symmetric matrices, and parts of one do not show whether it is "
-            "symmetric: load the matrix and use mechanism.release"
+            "a SymmetricBall is about symmetric matrices, and parts do not show whether one is "
+            "symmetric: load it and use mechanism.release"
         )
     if target.suffix != ".npy":
         raise InvalidParameterError(f"{target} does not end in .npy: name such a file")
