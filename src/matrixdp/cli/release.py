@@ -1,6 +1,5 @@
 """``matrixdp release``: from a file with a matrix to a file that may be shown."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +22,9 @@ from matrixdp.cli.overwriting import check_inputs_survive
 from matrixdp.cli.progress import progress_bar
 from matrixdp.cli.streams import (
     STREAM,
-    ReleasedButCutShortError,
     check_stdout,
     read_source,
+    reporting_release,
     write_stdout,
 )
 from matrixdp.covariance import Covariance, Diagonal, Isotropic, SymmetricIsotropic
@@ -274,19 +273,13 @@ def _release_to_stdout(released: Release, places: _Places) -> None:
 
 
 def _report(done: _Outcome, places: _Places, *, as_json: bool) -> None:
-    """Say what was released; from here on no failure may look as if nothing had happened."""
-    try:
+    """Say what was released."""
+    with reporting_release(places.statement):
         if as_json:
             print_json(_record(done, places))
-            sys.stdout.flush()  # or a failure would come later, outside this block
-        else:
-            for line in _lines(done, places):
-                typer.echo(line, err=True)
-    except (OSError, KeyboardInterrupt) as error:
-        raise ReleasedButCutShortError(
-            f"the release is out, its budget is spent and {places.statement} is its statement, but "
-            "the report of it could not be written"
-        ) from error
+            return
+        for line in _lines(done, places):
+            typer.echo(line, err=True)
 
 
 def _record(done: _Outcome, places: _Places) -> dict[str, object]:
