@@ -113,11 +113,10 @@ def test_a_part_is_spent_exactly(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_report_that_cannot_be_written_leaves_a_release(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Path("/dev/full").open("w") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        assert (
-            main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET, "--json"]) == 4
-        )
+    answer = ["workload", "answer", "counts.npy", *PREFIX, *BUDGET]
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert main([*answer, "out.npz", "--json"]) == 4
     assert "the release is out, its budget is spent" in capsys.readouterr().err
     assert WorkloadRelease.load("out.npz").guarantee.epsilon == 1.0
 
