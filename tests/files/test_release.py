@@ -363,6 +363,19 @@ def test_files_in_parts_refuse_first(tmp_path: Path) -> None:
     assert Release.verify(target) == MECHANISMS["ball"].guarantee
 
 
+def test_a_file_release_never_replaces_its_source(tmp_path: Path) -> None:
+    source = tmp_path / "in.npy"
+    np.save(source, np.zeros((3, 2)))
+    before = source.read_bytes()
+    (tmp_path / "link.npy").symlink_to(source)
+    (tmp_path / "hard.npy").hardlink_to(source)
+    (tmp_path / "out.npy.json").symlink_to(source)  # where a statement would go
+    for name in ("in.npy", "link.npy", "hard.npy", "out.npy"):
+        with pytest.raises(InvalidParameterError, match="which is read"):
+            release_npy(MECHANISMS["ball"], source, tmp_path / name, force=True)
+    assert source.read_bytes() == before
+
+
 def test_covariances_of_every_kind_are_public(tmp_path: Path) -> None:
     for name, mechanism in MECHANISMS.items():
         mechanism.release(np.eye(3)).save(tmp_path / f"{name}.npy")

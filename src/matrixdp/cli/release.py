@@ -18,7 +18,6 @@ from matrixdp.cli.options import (
     budget_from,
 )
 from matrixdp.cli.output import print_json
-from matrixdp.cli.overwriting import check_inputs_survive
 from matrixdp.cli.progress import progress_bar
 from matrixdp.cli.streams import (
     STREAM,
@@ -33,6 +32,7 @@ from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.decimal_range import cover_decimals
 from matrixdp.files.matrices import FORMATS
 from matrixdp.files.npy_layout import NpyLayout, read_layout
+from matrixdp.files.overwriting import check_inputs_survive
 from matrixdp.files.releases import encode_release
 from matrixdp.files.statement import statement_path
 from matrixdp.files.streamed_release import release_npy
