@@ -262,13 +262,17 @@ def _released_in_memory(mechanism: IMGM, matrix: MatrixFile, places: _Places) ->
 
 def _release_to_stdout(released: Release, places: _Places) -> None:
     data, statement = encode_release(released, f"stdout{places.suffix}")
+    former = places.statement.read_bytes() if places.statement.is_file() else None
     # The statement first: if it cannot be written, nothing is released.
     write_all([(places.statement, statement.encode())], force=places.force)
     try:
         write_stdout(data)
     except OSError:
         # Not a byte came out. After anything else the statement stays, to be on the safe side.
-        places.statement.unlink(missing_ok=True)
+        if former is None:
+            places.statement.unlink(missing_ok=True)
+        else:  # of an earlier release, which is out and keeps its statement
+            write_all([(places.statement, former)], force=True)
         raise
 
 
