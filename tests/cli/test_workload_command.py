@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from matrixdp import MatrixMechanism, WorkloadRelease
-from matrixdp.cli import workload_answer
 from matrixdp.cli.main import main
 from matrixdp.cli.workload_text import read_workload
 from matrixdp.errors import CalibrationError
@@ -123,7 +122,7 @@ def test_a_report_that_cannot_be_written_leaves_a_release(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workload_answer.typer, "echo", interrupted)
+    monkeypatch.setattr("matrixdp.cli.workload_answer.typer.echo", interrupted)
     assert main([*answer, "two.npz"]) == 4
     assert WorkloadRelease.load("two.npz").guarantee.epsilon == 1.0
 

@@ -418,6 +418,8 @@ def test_a_release_by_hand_proves_its_guarantee() -> None:
         ({"guarantee": "private"}, ValueError, "guarantee is a str"),
         ({"sensitivity": 1.0}, ValueError, "sensitivity is a float"),
         ({"covariance": 1.0}, ValueError, "covariance is a float"),
+        # Noise that is large enough, but that no mechanism draws for such a set.
+        ({"covariance": Kronecker(1e6 * np.eye(3), np.eye(3))}, ValueError, "never drawn"),
         ({"value": np.zeros((2, 3))}, ShapeError, "3 rows"),
         ({"value": np.zeros(3)}, ShapeError, "a release is a matrix"),
     ],

@@ -76,6 +76,16 @@ def test_the_guarantee_covers_everything_that_can_be_spent(budget: Budget, parts
     assert ball.delta_minus(promise.mu, promise.epsilon, promise.delta) <= 0
 
 
+@given(budgets, st.integers(2, 1000))
+def test_the_next_float_after_what_remains_is_refused(budget: Budget, parts: int) -> None:
+    # After each step less than a rounding error is left of the budget, and less than that again.
+    purse = purse_of(budget.split(parts)[0])
+    for _ in range(3):
+        with pytest.raises(BudgetExceededError):
+            purse.spend(math.nextafter(purse.remaining, math.inf))
+        purse.spend(purse.remaining)
+
+
 def test_a_filter_guarantees_its_budget_whatever_was_spent() -> None:
     # An analyst who stops when the outputs look good makes any smaller claim false.
     purse = Filter(BUDGET, neighbouring="add-remove")
