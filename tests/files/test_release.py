@@ -12,6 +12,7 @@ from matrixdp import (
     Box,
     Budget,
     FrobeniusBall,
+    Guarantee,
     InvalidParameterError,
     Isotropic,
     Kronecker,
@@ -430,6 +431,16 @@ def test_a_release_by_hand_cannot_claim_more(
     with pytest.raises(error, match=told) as caught:
         by_hand(**changes)
     assert isinstance(caught.value, MatrixDPError)
+
+
+def test_a_release_of_a_proof_cannot_claim_more() -> None:
+    proof = MECHANISMS["rows"].proof
+    assert Release.from_proof(np.eye(3), proof, HONEST, "IMGM").guarantee == HONEST
+    less = Guarantee.of_mu(0.99 * proof.mu, delta=1e-5, neighbouring="replace")
+    other = Guarantee.of_mu(proof.mu, delta=1e-5, neighbouring="add-remove")
+    for claim, told in ((less, "mu="), (other, "neighbouring"), (HONEST.for_group(2), "records=2")):
+        with pytest.raises(InvalidParameterError, match=told):
+            Release.from_proof(np.eye(3), proof, claim, "IMGM")
 
 
 def test_the_name_of_an_index_is_kept(tmp_path: Path) -> None:
