@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,6 +48,10 @@ class OneSided(Directional):
         object.__setattr__(self, "covariance", checked_symmetric(covariance, "covariance"))
         object.__setattr__(self, "side", side)
         _ = self.eigenvalues  # so that a covariance that exists is proven positive definite
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
+        return type(self), (self.covariance, self.side)
 
     @classmethod
     def from_directions(
