@@ -6,6 +6,7 @@ BARE := .venv-core/.installed
 BENCH := .venv-bench/.installed
 NOISE_BENCH := .venv-opendp/.installed
 WORKLOAD_BENCH := .venv-jax/.installed
+TRAINING_BENCH := .venv-opacus/.installed
 # make benchmark SAVE=--save keeps the figures in results/, which the README quotes.
 SAVE ?=
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -17,7 +18,7 @@ SENSITIVE := tests/baselines tests/covariance tests/files tests/mechanisms tests
 	tests/sensitivity tests/workloads
 
 .PHONY: demo test test-thorough test-processors core-test lint types format figures benchmark benchmark-noise \
-	benchmark-workloads benchmark-sizes noise-statistics clean
+	benchmark-workloads benchmark-sizes benchmark-training noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -68,6 +69,10 @@ benchmark-noise: $(NOISE_BENCH)
 benchmark-workloads: $(WORKLOAD_BENCH)
 	.venv-jax/bin/python benchmarks/workload_strategies.py $(SAVE)
 
+# On the CPU, or on a GPU if there is one.
+benchmark-training: $(TRAINING_BENCH)
+	.venv-opacus/bin/python benchmarks/training_speed.py $(SAVE)
+
 # Ten minutes or so.
 benchmark-sizes: $(DEV)
 	.venv/bin/python benchmarks/workload_sizes.py $(SAVE)
@@ -86,7 +91,7 @@ $(CORE): .venv/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): .venv/bin/python pyproject.toml constraints.txt
-	.venv/bin/python $(INSTALL) --editable '.[dev,fast,accounting]'
+	.venv/bin/python $(INSTALL) --editable '.[dev,fast,accounting,train]'
 	@touch $@ $(CORE)
 
 $(BARE): pyproject.toml constraints.txt
@@ -109,5 +114,10 @@ $(WORKLOAD_BENCH): pyproject.toml constraints.txt benchmarks/requirements-worklo
 	.venv-jax/bin/python $(INSTALL) --editable . --requirement benchmarks/requirements-workloads.txt
 	@touch $@
 
+$(TRAINING_BENCH): pyproject.toml constraints.txt benchmarks/requirements-training.txt
+	$(PYTHON) -m venv .venv-opacus
+	.venv-opacus/bin/python $(INSTALL) --editable '.[train]' --requirement benchmarks/requirements-training.txt
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-core .venv-bench .venv-opendp .venv-jax demo-output
+	rm -rf .venv .venv-core .venv-bench .venv-opendp .venv-jax .venv-opacus demo-output

@@ -15,21 +15,21 @@ def record(name: str, figures: Mapping[str, float]) -> None:
     if "--save" not in sys.argv[1:]:
         return
     RESULTS.mkdir(exist_ok=True)
-    commit = _commit()  # before the file is touched, which is a change, too
+    made_by = commit()  # before the file is touched, which is a change, too
     with (RESULTS / f"{name}.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["what", "figure"])
-        writer.writerow(["commit", commit])
-        writer.writerow(["processor", _processor()])
+        writer.writerow(["commit", made_by])
+        writer.writerow(["processor", processor()])
         writer.writerow(["python", platform.python_version()])
         writer.writerows((what, f"{figure:.4g}") for what, figure in figures.items())
 
 
-def _commit() -> str:
+def commit() -> str:
     """Return the commit, and whether anything but other results has changed since."""
-    commit = _git("rev-parse", "--short", "HEAD") or "unknown"
+    head = _git("rev-parse", "--short", "HEAD") or "unknown"
     changed = _git("status", "--porcelain", "--", ".", ":(exclude)results")
-    return f"{commit}-dirty" if changed else commit
+    return f"{head}-dirty" if changed else head
 
 
 def _git(*arguments: str) -> str:
@@ -38,7 +38,8 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the model of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -59,7 +59,9 @@ def eigenvalue_lower_bounds(matrix: FloatArray, name: str) -> FloatArray:
             f"{float(values[0]):.3g} and float64 resolves {residual:.3g}; noise without variance "
             "in some direction protects nothing there: add variance in that direction"
         )
-    return np.asarray(bounds)
+    proven = np.asarray(bounds)
+    proven.setflags(write=False)  # a covariance keeps them, and they must stay what was proven
+    return proven
 
 
 def semidefinite_eigenvalue_bounds(

@@ -15,7 +15,7 @@ SOURCE = Path(matrixdp.__file__).parent
 # From the ground up; a module may import from lower tiers and from its own part, not from beside.
 TIERS = [
     {"errors"},
-    {"parameters", "rounding"},
+    {"parameters", "rounding", "processes"},
     {"spectra"},
     {"covariance", "privacy", "noise"},
     {"sensitivity", "workloads"},

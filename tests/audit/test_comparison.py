@@ -158,7 +158,7 @@ def test_a_delta_that_loss_distributions_do_not_resolve() -> None:
 
 
 @needs_accounting
-@pytest.mark.parametrize("rate", [1e-320, 1e-12])
+@pytest.mark.parametrize("rate", [pytest.param(1e-320, marks=pytest.mark.thorough), 1e-12])
 def test_extreme_sampling_rates(rate: float) -> None:
     found = by_name(sampling_rate=rate, steps=3)
     assert scale(found, "IMGM, exact, unsampled") >= scale(found, "analytic, RDP") * 0.9

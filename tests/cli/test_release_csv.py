@@ -144,6 +144,20 @@ def test_a_first_row_that_could_be_data_needs_a_word(
     assert Path("out.csv").read_text().splitlines()[0] == text.splitlines()[0]
 
 
+@pytest.mark.parametrize("corner", ["52000", "NA", "?"])
+def test_a_corner_that_could_be_data_needs_a_word(
+    corner: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("corner.csv").write_text(f"{corner},a,b\nx,0,0\n")
+    arguments = ["release", "corner.csv", "out.csv", *BALL, "--index"]
+    assert main([*arguments, "--header"]) == 2
+    error = capsys.readouterr().err
+    assert "row 1, column 1 could be data" in error
+    assert corner not in error
+    assert not Path("out.csv").exists()
+    assert main([*arguments, "--header=public"]) == 0
+
+
 def test_a_first_column_that_could_be_data_needs_a_word(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -100,6 +100,14 @@ def test_without_a_single_byte_nothing_was_released(
     assert not Path("said.json").exists()
 
 
+def test_without_a_single_byte_the_former_statement_stays() -> None:
+    # It is the statement of an earlier release, which is out.
+    Path("said.json").write_text("of an earlier release")
+    done = without_reader([*PROGRAM, "in.npy", *TO_STDOUT, "--force"])
+    assert done.returncode == 2
+    assert Path("said.json").read_text() == "of an earlier release"
+
+
 def test_a_reader_that_goes_away_leaves_a_release() -> None:
     command = [*PROGRAM, "large.npy", *TO_STDOUT]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,24 @@ def test_a_part_is_spent_exactly(capsys: pytest.CaptureFixture[str]) -> None:
     assert WorkloadRelease.load("out.npz").guarantee.mu == pytest.approx(float(mu), rel=1e-12)
     assert main(["workload", "answer", "counts.npy", "two.npz", *spend, "--epsilon", "1"]) == 2
     assert "exactly one of --epsilon and --mu" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_leaves_a_release(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = ["workload", "answer", "counts.npy", *PREFIX, *BUDGET]
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert main([*answer, "out.npz", "--json"]) == 4
+    assert "the release is out, its budget is spent" in capsys.readouterr().err
+    assert WorkloadRelease.load("out.npz").guarantee.epsilon == 1.0
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("matrixdp.cli.workload_answer.typer.echo", interrupted)
+    assert main([*answer, "two.npz"]) == 4
+    assert WorkloadRelease.load("two.npz").guarantee.epsilon == 1.0
 
 
 @pytest.mark.parametrize("target", ["answers.csv", "answers.npy"])
@@ -249,7 +268,12 @@ def test_post_processing_that_fails_writes_nothing(
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize(
-    ("factor", "count"), [("ranges:64", 10), ("prefix:16", 64), ("prefix:2", 200)]
+    ("factor", "count"),
+    [
+        ("ranges:64", 10),
+        pytest.param("prefix:16", 64, marks=pytest.mark.thorough),
+        pytest.param("prefix:2", 200, marks=pytest.mark.thorough),
+    ],
 )
 def test_more_queries_than_anything_holds_are_still_optimised(
     factor: str, count: int, relation: str, capsys: pytest.CaptureFixture[str]

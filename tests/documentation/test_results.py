@@ -78,3 +78,54 @@ def test_strategies_against_jax_privacy() -> None:
         assert found[f"jax-privacy, prefixes, {size}, excess in %"] > -1e-6
     worst = found["jax-privacy, prefixes, 256, excess in %"]
     assert quoted(f"{worst:.1e} % above", "docs/workloads.md")
+
+
+def training_speed(name: str) -> dict[tuple[str, str], dict[str, float]]:
+    """Return the figures of each setting and way to train, without their provenance."""
+    with (ROOT / "results" / f"training_speed_{name}.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    provenance = {row["setting"]: row["way"] for row in rows if not row["eager_ms"]}
+    assert set(provenance) == {"commit", "device", "torch"}
+    columns = ("eager_ms", "graph_ms", "peak_gib")
+    return {
+        (row["setting"], row["way"]): {name: float(row[name]) for name in columns if row[name]}
+        for row in rows
+        if row["eager_ms"]
+    }
+
+
+def test_training_on_a_gpu() -> None:
+    found = training_speed("gpu")
+    for setting in {setting for setting, _ in found}:
+        plain, private = found[setting, "plain"], found[setting, "matrixdp"]
+        ratios = [
+            f"{private[column] / plain[column]:.2f}"
+            for column in ("graph_ms", "eager_ms", "peak_gib")
+        ]
+        peers = [
+            f"{found[setting, way]['eager_ms'] / plain['eager_ms']:.2f}"
+            for way in ("Opacus, hooks", "Opacus, ghost clipping")
+            if (setting, way) in found
+        ]
+        row = [setting, *ratios, ", ".join(peers) or "–"]
+        assert quoted(f"| {' | '.join(row)} |", "docs/training.md")
+    lenet = "LeNet, lot 1,024"
+    for setting, name in (
+        ("VGG-16, lot 1,024, TF32", "VGG-16, 32 x 32, lot 1,024, TF32"),
+        ("VGG-16 with GroupNorm, TF32", "the same with GroupNorm"),
+        (lenet, lenet),
+    ):
+        own = found[setting, "matrixdp"]["graph_ms"] / found[setting, "plain"]["graph_ms"]
+        peer = found[setting, "Opacus, hooks"]["eager_ms"] / found[setting, "plain"]["eager_ms"]
+        assert quoted(f"| {name} | {own:.2f} | {peer:.2f} |")
+    exact = found[lenet, "matrixdp, mode exact"]["eager_ms"] / found[lenet, "plain"]["eager_ms"]
+    assert quoted(f"{exact:,.0f} times as long as a plain step of LeNet", "docs/training.md")
+    # What was to be reached, both sides as graphs.
+    for setting, most in (
+        ("VGG-16, lot 1,024, TF32", 1.4),
+        ("VGG-16 with GroupNorm, TF32", 1.35),
+        ("VGG-16, bf16, channels last", 1.7),
+        (lenet, 2.0),
+    ):
+        ratio = found[setting, "matrixdp"]["graph_ms"] / found[setting, "plain"]["graph_ms"]
+        assert ratio <= most

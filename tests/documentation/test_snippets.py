@@ -18,6 +18,13 @@ from matrixdp.cli.main import main
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What a page needs besides the library, and why; without it the page's snippets are skipped.
+NEEDS = {
+    "training.md": {
+        "torch": "private training needs the extra `train`",
+        "sklearn": "the example is on scikit-learn's digits",
+    }
+}
 PROSE = {"text", "sh", "bibtex"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -38,6 +45,8 @@ def commands(block: str) -> list[tuple[str, str]]:
 
 @page_names
 def test_python_blocks(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, reason in NEEDS.get(page.name, {}).items():
+        pytest.importorskip(module, reason=reason)
     monkeypatch.chdir(tmp_path)
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=FLAGS)
     names: dict[str, object] = {}

@@ -28,6 +28,18 @@ def bounds_of(sensitivity: object) -> list[float]:
     return [float(bound) for bound in sensitivity.bounds]
 
 
+@pytest.mark.parametrize("given_range", [2.0**-1074, 1e-310, 2.0**-1022])
+def test_a_range_of_subnormal_numbers_covers_their_rounding(given_range: float) -> None:
+    # Decimals around half of the smallest float: a hair apart, and one float apart when rounded.
+    smallest = Fraction(2.0**-1074)
+    below, above = smallest / 2, smallest / 2 * (1 + Fraction(1, 10**6))
+    assert (float(below), float(above)) == (0.0, 2.0**-1074)
+    for sensitivity in (FrobeniusBall(2.0**-1074, "replace"), RowBounds([2.0**-1074], "replace")):
+        cover = cover_decimals(sensitivity, (1, 100), given_range)
+        assert 100 * (above - below) ** 2 <= smallest**2
+        assert Fraction(bounds_of(cover.sensitivity)[0]) >= 10 * smallest
+
+
 @given(
     bound=st.sampled_from([1e-7, 0.25, 3.0, 1e-320, 2.0**-1074, 1e200]),
     share=st.decimals(-1, 1, places=40),

@@ -54,7 +54,9 @@ def test_old_releases_are_read(name: str) -> None:
     assert isinstance(release.covariance, covariance)
     assert release.value.shape == shape
     assert release.value.dtype == (np.float32 if "32" in name else np.float64)
-    assert (release.guarantee.epsilon, release.guarantee.delta) == (1.0, 1e-5)
+    # Directional noise is proven by this processor, whose last digits may be others.
+    assert 1.0 <= release.guarantee.epsilon <= 1.0 + 1e-9
+    assert release.guarantee.delta == 1e-5
     assert Release.verify(OLD / name) == release.guarantee
 
 

@@ -12,6 +12,7 @@ from matrixdp import (
     Box,
     Budget,
     FrobeniusBall,
+    Guarantee,
     InvalidParameterError,
     Isotropic,
     Kronecker,
@@ -363,6 +364,19 @@ def test_files_in_parts_refuse_first(tmp_path: Path) -> None:
     assert Release.verify(target) == MECHANISMS["ball"].guarantee
 
 
+def test_a_file_release_never_replaces_its_source(tmp_path: Path) -> None:
+    source = tmp_path / "in.npy"
+    np.save(source, np.zeros((3, 2)))
+    before = source.read_bytes()
+    (tmp_path / "link.npy").symlink_to(source)
+    (tmp_path / "hard.npy").hardlink_to(source)
+    (tmp_path / "out.npy.json").symlink_to(source)  # where a statement would go
+    for name in ("in.npy", "link.npy", "hard.npy", "out.npy"):
+        with pytest.raises(InvalidParameterError, match="which is read"):
+            release_npy(MECHANISMS["ball"], source, tmp_path / name, force=True)
+    assert source.read_bytes() == before
+
+
 def test_covariances_of_every_kind_are_public(tmp_path: Path) -> None:
     for name, mechanism in MECHANISMS.items():
         mechanism.release(np.eye(3)).save(tmp_path / f"{name}.npy")
@@ -405,6 +419,8 @@ def test_a_release_by_hand_proves_its_guarantee() -> None:
         ({"guarantee": "private"}, ValueError, "guarantee is a str"),
         ({"sensitivity": 1.0}, ValueError, "sensitivity is a float"),
         ({"covariance": 1.0}, ValueError, "covariance is a float"),
+        # Noise that is large enough, but that no mechanism draws for such a set.
+        ({"covariance": Kronecker(1e6 * np.eye(3), np.eye(3))}, ValueError, "never drawn"),
         ({"value": np.zeros((2, 3))}, ShapeError, "3 rows"),
         ({"value": np.zeros(3)}, ShapeError, "a release is a matrix"),
     ],
@@ -415,6 +431,16 @@ def test_a_release_by_hand_cannot_claim_more(
     with pytest.raises(error, match=told) as caught:
         by_hand(**changes)
     assert isinstance(caught.value, MatrixDPError)
+
+
+def test_a_release_of_a_proof_cannot_claim_more() -> None:
+    proof = MECHANISMS["rows"].proof
+    assert Release.from_proof(np.eye(3), proof, HONEST, "IMGM").guarantee == HONEST
+    less = Guarantee.of_mu(0.99 * proof.mu, delta=1e-5, neighbouring="replace")
+    other = Guarantee.of_mu(proof.mu, delta=1e-5, neighbouring="add-remove")
+    for claim, told in ((less, "mu="), (other, "neighbouring"), (HONEST.for_group(2), "records=2")):
+        with pytest.raises(InvalidParameterError, match=told):
+            Release.from_proof(np.eye(3), proof, claim, "IMGM")
 
 
 def test_the_name_of_an_index_is_kept(tmp_path: Path) -> None:

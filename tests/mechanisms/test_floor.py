@@ -40,7 +40,8 @@ def smallest_eigenvalue(matrix: NDArray[np.float64]) -> arb:
     """Return the smallest eigenvalue of a symmetric float matrix, enclosed in 400 bits."""
     saved, ctx.prec = ctx.prec, 400
     try:
-        values = acb_mat(arb_mat(matrix.tolist())).eig(nonstop=True)
+        # Equal eigenvalues, to the last bit, need the slower algorithm.
+        values = acb_mat(arb_mat(matrix.tolist())).eig(multiple=True)
         smallest: arb = min((value.real for value in values), key=lambda ball: float(ball.mid()))
         return smallest
     finally:

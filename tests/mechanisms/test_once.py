@@ -119,7 +119,7 @@ def test_a_symmetric_ball_takes_symmetric_matrices_only(covariance: Any) -> None
 def test_symmetry_is_not_taken_on_trust_from_a_file(tmp_path: Path) -> None:
     np.save(tmp_path / "in.npy", np.array([[0.0, 1.0], [2.0, 0.0]]))
     mechanism = IMGM(PAIRS, BUDGET, Isotropic(9.0))
-    with pytest.raises(InvalidParameterError, match="load the matrix"):
+    with pytest.raises(InvalidParameterError, match="load it and use"):
         release_npy(mechanism, tmp_path / "in.npy", tmp_path / "out.npy")
 
 

@@ -11,13 +11,16 @@ from matrixdp import (
     Box,
     Budget,
     BudgetExceededError,
+    Diagonal,
     Filter,
     FrobeniusBall,
     InvalidParameterError,
     Kronecker,
     MatrixMechanism,
     ReleaseKey,
+    SymmetricBall,
 )
+from matrixdp.covariance import OneSided
 from matrixdp.errors import KeyStateError, MatrixDPError
 from matrixdp.workloads import Prefix
 
@@ -131,3 +134,30 @@ def test_threads_share_one_filter() -> None:
     for thread in threads:
         thread.join()
     assert len(outcomes) == 20
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+@pytest.mark.parametrize("size", [1e-290, 1e290])
+def test_noise_beyond_the_range_of_a_type_costs_nothing(kind: str, size: float) -> None:
+    ball = FrobeniusBall(size, neighbouring="replace")
+    for mechanism in (
+        IMGM(ball, PART),
+        IMGM(ball, PART, Diagonal([[20.0 * size, 30.0 * size]])),
+        IMGM(SymmetricBall(size, neighbouring="replace"), PART),
+    ):
+        purse, key = purse_of(BUDGET), ReleaseKey.generate()
+        with pytest.raises(InvalidParameterError, match="scale must be"):
+            mechanism.release(np.zeros((2, 2), dtype=kind), key=key, filter=purse)
+        assert purse.spent == 0.0
+        key.check_unbound()
+
+
+def test_a_floor_beyond_the_range_of_a_type_costs_nothing() -> None:
+    # 1e-35 is below the smallest scale of float32, and well within the range of float64.
+    weak = OneSided(1e-70 * np.eye(2), "rows")
+    mechanism = IMGM(FrobeniusBall(1e-37, neighbouring="replace"), PART, weak)
+    purse = purse_of(BUDGET)
+    with pytest.raises(InvalidParameterError, match="scale must be"):
+        mechanism.release(np.zeros((2, 2), dtype=np.float32), filter=purse)
+    assert purse.spent == 0.0
+    assert mechanism.release(np.zeros((2, 2)), filter=purse).shape == (2, 2)

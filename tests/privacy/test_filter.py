@@ -2,7 +2,9 @@
 
 import copy
 import math
+import os
 import pickle
+import signal
 import threading
 from collections.abc import Sequence
 from fractions import Fraction
@@ -72,6 +74,16 @@ def test_the_guarantee_covers_everything_that_can_be_spent(budget: Budget, parts
     purse.spend(purse.remaining)
     assert promise.mu >= purse.spent
     assert ball.delta_minus(promise.mu, promise.epsilon, promise.delta) <= 0
+
+
+@given(budgets, st.integers(2, 1000))
+def test_the_next_float_after_what_remains_is_refused(budget: Budget, parts: int) -> None:
+    # After each step less than a rounding error is left of the budget, and less than that again.
+    purse = purse_of(budget.split(parts)[0])
+    for _ in range(3):
+        with pytest.raises(BudgetExceededError):
+            purse.spend(math.nextafter(purse.remaining, math.inf))
+        purse.spend(purse.remaining)
 
 
 def test_a_filter_guarantees_its_budget_whatever_was_spent() -> None:
@@ -166,6 +178,29 @@ def test_a_filter_cannot_be_duplicated() -> None:
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
             duplicate(purse)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("number", ["its own", "the parent's"])
+def test_a_fork_is_no_second_budget(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    purse = purse_of(BUDGET)
+    # Another thread may hold the lock at the moment of the fork; in the child it stays held.
+    with purse._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(5)  # a child that waits for the lock must not wait for ever
+            if number == "the parent's":  # another namespace may use the same number again
+                parent = os.getppid()
+                monkeypatch.setattr(os, "getpid", lambda: parent)
+            refused = 0
+            for cost in (0.2, 0.0, Guarantee.of_mu(0.1, delta=1e-5, neighbouring="replace")):
+                try:
+                    purse.spend(cost)
+                except InvalidParameterError as error:
+                    refused += "process" in str(error)
+            os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    purse.spend(BUDGET.mu)  # the parent still has it all
 
 
 def test_threads_cannot_overspend_together() -> None:

@@ -25,8 +25,8 @@ class AnalyticGaussian(GaussianMechanism):
 
     Notes
     -----
-    *Guarantee:* (budget.epsilon, budget.delta)-DP under the set's relation, exactly: the noise is
-    the least i.i.d. noise for the set's largest norm.
+    *Guarantee:* (guarantee.epsilon, guarantee.delta)-DP under the set's relation, exactly: the
+    noise is the least i.i.d. noise for the set's largest norm.
 
     References
     ----------

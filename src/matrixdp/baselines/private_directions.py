@@ -56,10 +56,10 @@ def private_directions(
 
     Notes
     -----
-    *Guarantee:* the directions are (budget.epsilon, budget.delta)-DP under the set's relation, as
-    post-processing of an exact release. Together with a release of the other part of a split
-    budget they cost the whole budget, since mu squared adds up whatever the second release makes
-    of the first (see `Budget.split`).
+    *Guarantee:* the directions cost the budget's mu under the set's relation, as post-processing of
+    an exact release: what `IMGM` guarantees for that budget. Together with a release of the other
+    part of a split budget they cost the whole budget, since mu squared adds up whatever the second
+    release makes of the first (see `Budget.split`).
 
     Examples
     --------

@@ -1,6 +1,5 @@
 """``matrixdp release``: from a file with a matrix to a file that may be shown."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +18,12 @@ from matrixdp.cli.options import (
     budget_from,
 )
 from matrixdp.cli.output import print_json
-from matrixdp.cli.overwriting import check_inputs_survive
 from matrixdp.cli.progress import progress_bar
 from matrixdp.cli.streams import (
     STREAM,
-    ReleasedButCutShortError,
     check_stdout,
     read_source,
+    reporting_release,
     write_stdout,
 )
 from matrixdp.covariance import Covariance, Diagonal, Isotropic, SymmetricIsotropic
@@ -34,6 +32,7 @@ from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.decimal_range import cover_decimals
 from matrixdp.files.matrices import FORMATS
 from matrixdp.files.npy_layout import NpyLayout, read_layout
+from matrixdp.files.overwriting import check_inputs_survive
 from matrixdp.files.releases import encode_release
 from matrixdp.files.statement import statement_path
 from matrixdp.files.streamed_release import release_npy
@@ -265,30 +264,28 @@ def _released_in_memory(mechanism: IMGM, matrix: MatrixFile, places: _Places) ->
 def _release_to_stdout(released: Release, places: _Places) -> None:
     # A statement names its file, and a stream has no name; readers do not compare it.
     data, statement = encode_release(released, f"stdout{places.suffix}")
+    former = places.statement.read_bytes() if places.statement.is_file() else None
     # The statement first: if it cannot be written, nothing is released.
     write_all([(places.statement, statement.encode())], force=places.force)
     try:
         write_stdout(data)
     except OSError:
         # Not a single byte was written. In all other cases the statement stays, to be safe.
-        places.statement.unlink(missing_ok=True)
+        if former is None:
+            places.statement.unlink(missing_ok=True)
+        else:  # of an earlier release, which is out and keeps its statement
+            write_all([(places.statement, former)], force=True)
         raise
 
 
 def _report(done: _Outcome, places: _Places, *, as_json: bool) -> None:
-    """Say what was released; from here on no failure may look as if nothing had happened."""
-    try:
+    """Say what was released."""
+    with reporting_release(places.statement):
         if as_json:
             print_json(_record(done, places))
-            sys.stdout.flush()  # or a failure would come later, outside this block
-        else:
-            for line in _lines(done, places):
-                typer.echo(line, err=True)
-    except (OSError, KeyboardInterrupt) as error:
-        raise ReleasedButCutShortError(
-            f"the release is out, its budget is spent and {places.statement} is its statement, but "
-            "the report of it could not be written"
-        ) from error
+            return
+        for line in _lines(done, places):
+            typer.echo(line, err=True)
 
 
 def _record(done: _Outcome, places: _Places) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +12,14 @@ from matrixdp.files.decimals import Decimals
 from matrixdp.files.matrices import read_matrix
 from matrixdp.mechanisms.labelled import MatrixFile
 
-__all__ = ["STREAM", "ReleasedButCutShortError", "check_stdout", "read_source", "write_stdout"]
+__all__ = [
+    "STREAM",
+    "ReleasedButCutShortError",
+    "check_stdout",
+    "read_source",
+    "reporting_release",
+    "write_stdout",
+]
 
 STREAM = "-"
 """The name of standard input and standard output."""
@@ -76,6 +85,26 @@ def write_stdout(data: bytes) -> None:
     except KeyboardInterrupt:
         # The interrupt may hide how much the last write had done: assume that it did something.
         raise _cut_short("interrupted") from None
+
+
+@contextmanager
+def reporting_release(statement: Path) -> Iterator[None]:
+    """Let no failure in the block, which reports a release, look as if nothing had happened.
+
+    Raises
+    ------
+    ReleasedButCutShortError
+        If the report could not be written, or was interrupted.
+    """
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()  # or a failure would come later, outside this block
+    except (OSError, KeyboardInterrupt) as error:
+        raise ReleasedButCutShortError(
+            f"the release is out, its budget is spent and {statement} is its statement, but the "
+            "report of it could not be written"
+        ) from error
 
 
 def _cut_short(reason: str) -> ReleasedButCutShortError:

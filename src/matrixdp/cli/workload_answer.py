@@ -17,7 +17,7 @@ from matrixdp.cli.options import (
     budget_from,
 )
 from matrixdp.cli.output import print_json
-from matrixdp.cli.streams import read_source
+from matrixdp.cli.streams import read_source, reporting_release
 from matrixdp.cli.workload_options import (
     NeighbouringOption,
     SavedStrategyOption,
@@ -88,7 +88,8 @@ def answer(
     mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
     expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
     mechanism.release(counts).save(target, force=force)
-    _report_release(mechanism, expected, target, as_json=as_json)
+    with reporting_release(statement_path(target)):
+        _report_release(mechanism, expected, target, as_json=as_json)
 
 
 def _report_release(

@@ -8,9 +8,9 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.console import Console
 
-from matrixdp.cli.overwriting import check_inputs_survive
 from matrixdp.cli.workload_text import WORKLOAD_HELP
 from matrixdp.errors import InvalidParameterError
+from matrixdp.files.overwriting import check_inputs_survive
 from matrixdp.files.statement import statement_path
 
 __all__ = [

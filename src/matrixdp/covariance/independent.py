@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -126,6 +126,10 @@ class Diagonal(Covariance):
                 f"scales must all be positive, and the smallest is {float(array.min())!r}"
             )
         object.__setattr__(self, "scales", array)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
+        return type(self), (self.scales,)
 
     @property
     def smallest_singular_value(self) -> float:

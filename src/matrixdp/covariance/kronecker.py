@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -66,6 +66,10 @@ class Kronecker(Directional):
         )
         # Proven here, so that a covariance that exists is positive definite.
         _ = self.row_eigenvalues, self.column_eigenvalues
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
+        return type(self), (self.row_covariance, self.column_covariance)
 
     @classmethod
     def from_factors(cls, row_factor: ArrayLike, column_factor: ArrayLike) -> Self:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,6 +56,10 @@ class OneSided(Directional):
         object.__setattr__(self, "side", checked_side(side))
         object.__setattr__(self, "covariance", checked_symmetric(covariance, "covariance"))
         _ = self.eigenvalues  # so that a covariance that exists is proven positive definite
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
+        return type(self), (self.covariance, self.side)
 
     @classmethod
     def from_directions(cls, directions: ArrayLike, scales: ArrayLike, side: Side) -> Self:

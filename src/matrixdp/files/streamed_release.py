@@ -10,6 +10,7 @@ from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.atomic import check_target, hidden_beside, write_all
 from matrixdp.files.npy_layout import NpyLayout, read_layout
 from matrixdp.files.npy_stream import Advance, write_noisy_npy
+from matrixdp.files.overwriting import check_inputs_survive
 from matrixdp.files.releases import MatrixRecord, stated_release
 from matrixdp.files.statement import encoded, statement_path
 from matrixdp.mechanisms.mechanism import Mechanism
@@ -43,7 +44,7 @@ def release_npy(
     target : path
         The file to make; its statement goes beside it, as with ``Release.save``.
     force : bool, optional
-        Whether to replace existing files.
+        Whether to replace existing files; the source is never replaced.
     advance : callable, optional
         Called with the number of elements checked or written since the last call; the numbers add
         up to twice the size of the matrix.
@@ -65,6 +66,7 @@ def release_npy(
     scale = _independent_scale(mechanism)
     layout = _checked_layout(mechanism, origin, path)
     guarantee, beside = mechanism.guarantee, statement_path(path)
+    check_inputs_survive([path, beside], [origin])
     for made in (path, beside):
         check_target(made, force=force)
     with hidden_beside(path) as hidden:
@@ -109,8 +111,8 @@ def _checked_layout(mechanism: Mechanism, source: Path, target: Path) -> NpyLayo
     """Return the layout of a file that can be released in parts, or raise if it is not one."""
     if isinstance(mechanism.sensitivity, SymmetricBall):
         raise InvalidParameterError(
-            "a SymmetricBall is about symmetric matrices, and parts of one do not show whether it "
-            "is symmetric: load the matrix and use mechanism.release"
+            "a SymmetricBall is about symmetric matrices, and parts do not show whether one is "
+            "symmetric: load it and use mechanism.release"
         )
     if target.suffix != ".npy":
         raise InvalidParameterError(f"{target} does not end in .npy: name such a file")

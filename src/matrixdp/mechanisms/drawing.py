@@ -15,7 +15,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise import ReleaseKey
 from matrixdp.noise.application.add import noisy_copy
-from matrixdp.noise.specification.scales import value_limit
+from matrixdp.noise.specification.scales import check_scale_range, value_limit
 from matrixdp.parameters import Limit
 
 __all__ = ["check_drawable", "draw", "largest_entries"]
@@ -29,14 +29,7 @@ def largest_entries(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[A
 
     It depends on the exact noise that carries the privacy, not on what is added to it.
     """
-    match proof.covariance:
-        case Diagonal(scales=scales):
-            return value_limit(scales, dtype)
-        case SymmetricIsotropic() as symmetric:
-            return value_limit(symmetric.entry_scales(shape), dtype)
-        case covariance:
-            weakest = proof.floor or covariance.smallest_singular_value
-            return value_limit(np.array(weakest), dtype)
+    return value_limit(_exact_scales(proof, shape), dtype)
 
 
 def check_drawable(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
@@ -45,7 +38,7 @@ def check_drawable(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[An
     Raises
     ------
     InvalidParameterError
-        If directional noise has no floor, or is larger than the type can hold.
+        If directional noise has no floor, or a scale is beyond what the type can hold.
     """
     covariance = proof.covariance
     if not proof.can_be_drawn:
@@ -55,6 +48,7 @@ def check_drawable(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[An
             "weakest direction may need less noise than an i.i.d. floor has, so privacy would rest "
             "on float rotations. Use Diagonal, or the set's best covariance"
         )
+    check_scale_range(_exact_scales(proof, shape), dtype)
     if isinstance(covariance, Directional):
         largest = float(np.max(covariance.entry_scales(shape)))
         if not largest <= _LARGEST_SCALE[dtype.name]:
@@ -62,6 +56,17 @@ def check_drawable(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[An
                 f"covariance has a standard deviation of {largest!r}, beyond what {dtype.name} can "
                 "hold: rescale the query"
             )
+
+
+def _exact_scales(proof: NoiseProof, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Return the scales of the exact noise: of every entry, or one for all."""
+    match proof.covariance:
+        case Diagonal(scales=scales):
+            return scales
+        case SymmetricIsotropic() as symmetric:
+            return symmetric.entry_scales(shape)
+        case covariance:
+            return np.array(proof.floor or covariance.smallest_singular_value)
 
 
 def draw(matrix: NDArray[Any], proof: NoiseProof, key: ReleaseKey) -> NDArray[Any]:

@@ -56,8 +56,10 @@ class GaussianMechanism:
 
     Notes
     -----
-    *Guarantee:* every release is (budget.epsilon, budget.delta)-DP, proven by the exact curve at
-    ``mu``, the radius of the set under the covariance. It does not matter how that was found.
+    *Guarantee:* every release is (guarantee.epsilon, guarantee.delta)-DP, proven by the exact curve
+    at ``mu``, the radius of the set under the covariance. It does not matter how that was found.
+    These are the budget's numbers, except that the epsilon of a share is rounded down, because it
+    may be entered again, and that of the guarantee up, because it is a promise.
     Where mu is below ``budget.mu`` the noise is larger than the promise needs, and
     ``guarantee.epsilon_at(delta)`` says what it really guarantees.
     """

@@ -29,10 +29,11 @@ class IMGM(GaussianMechanism):
 
     Notes
     -----
-    *Guarantee:* every release is (budget.epsilon, budget.delta)-DP under the set's relation, in
-    exact arithmetic, for the matrix as it is in memory: the noise scale is rounded up, the privacy
-    bound down, and the noise is drawn exactly and rounded onto a grid that does not depend on the
-    data. That neighbouring matrices really differ by a member of the set is the caller's promise.
+    *Guarantee:* every release is (guarantee.epsilon, guarantee.delta)-DP under the set's relation,
+    in exact arithmetic, for the matrix as it is in memory: the noise scale is rounded up, the
+    privacy bound down, and the noise is drawn exactly and rounded onto a grid that does not depend
+    on the data. That neighbouring matrices really differ by a member of the set is the caller's
+    promise.
 
     References
     ----------

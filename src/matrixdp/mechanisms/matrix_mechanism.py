@@ -57,11 +57,11 @@ class MatrixMechanism:
 
     Notes
     -----
-    *Guarantee:* every release is (budget.epsilon, budget.delta)-DP under the relation, in exact
-    arithmetic, over all histograms of at most 2**30 records; larger ones are refused. The noise
-    covers what is really measured, floats that are off from ``A x``: entry by entry by at most
-    ``r |A| x`` with r = `Strategy.measurement_error`, about 2**-53 for each attribute, because the
-    products are compensated. Since ``|| |A| x || <= (records) max_j ||a_j||``, two neighbours'
+    *Guarantee:* every release is (guarantee.epsilon, guarantee.delta)-DP under the relation, in
+    exact arithmetic, over all histograms of at most 2**30 records; larger ones are refused. The
+    noise covers what is really measured, floats that are off from ``A x``: entry by entry by at
+    most ``r |A| x`` with r = `Strategy.measurement_error`, about 2**-53 for each attribute, because
+    the products are compensated. Since ``|| |A| x || <= (records) max_j ||a_j||``, two neighbours'
     measurements are at most ``s + 2 r 2**30 max_j ||a_j||`` apart, s the exact sensitivity rounded
     up and a_j without the measurements that are exact (`Strategy.rounded_norm`): some 1e-6 more
     than s. Underflow is far smaller than the amount by which that is rounded up. The stated

@@ -13,6 +13,7 @@ from matrixdp.privacy.guarantee import (
     Neighbouring,
     checked_neighbouring,
 )
+from matrixdp.processes import current_process
 from matrixdp.rounding import shown_up, sqrt_down, sqrt_up
 
 __all__ = ["Filter"]
@@ -23,7 +24,7 @@ class Filter:
 
     A release costs the square of its mu. Costs are summed exactly, and one that does not fit is
     refused with nothing spent. A filter cannot be copied or pickled: two copies would be two
-    budgets. It may be shared by threads.
+    budgets. It may be shared by threads, but not by processes: a forked child cannot spend it.
 
     Parameters
     ----------
@@ -61,6 +62,7 @@ class Filter:
         self._budget = budget
         self._neighbouring = checked_neighbouring(neighbouring)
         self._spent = Fraction(0)  # exact, so that many small costs do not vanish in rounding
+        self._process = current_process()
         self._lock = threading.Lock()
 
     @property
@@ -109,8 +111,11 @@ class Filter:
         BudgetExceededError
             If what is left does not cover it.
         InvalidParameterError
-            If it is not a mu, or is stated for another relation or for a group of records.
+            If it is not a mu, or is stated for another relation or for a group of records; or if
+            the filter was made in another process.
         """
+        # Before the lock: in a forked child another thread's lock is held for ever.
+        self._check_process()
         mu = self._stated_mu(cost)
         square = Fraction(mu) ** 2
         # Comparing and adding in one step: otherwise two threads could both find enough left.
@@ -121,6 +126,14 @@ class Filter:
                     f"{self._budget!r}; add more noise, or stop here"
                 )
             self._spent += square
+
+    def _check_process(self) -> None:
+        """Raise in a forked child: the parent does not see what is spent there."""
+        if self._process != current_process():
+            raise InvalidParameterError(
+                "this filter was made in another process, which may spend its budget too: split "
+                "the budget and give each process a filter of its own"
+            )
 
     def _stated_mu(self, cost: float | Guarantee | HasGuarantee) -> float:
         """Return the mu of a cost, if it is for one record under this filter's relation."""

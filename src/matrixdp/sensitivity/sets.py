@@ -8,6 +8,7 @@ variance that keeps the radius at a budget's mu.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -183,6 +184,10 @@ class RowBounds:
         object.__setattr__(self, "bounds", positive_vector(bounds, "bounds"))
         object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
+        return type(self), (self.bounds, self.neighbouring)
+
     def check_shape(self, shape: Shape) -> None:
         """Raise unless there is one bound for each row."""
         if shape[0] != len(self.bounds):
@@ -272,7 +277,7 @@ class Box:
     ) -> None:
         checked = positive_vector(bounds, "bounds")
         # Weights only choose among covariances; every choice keeps the budget.
-        weighing = np.ones_like(checked) if weights is None else positive_vector(weights, "weights")
+        weighing = positive_vector(np.ones_like(checked) if weights is None else weights, "weights")
         if weighing.shape != checked.shape:
             raise ShapeError(
                 f"weights of shape {weighing.shape} do not fit bounds of shape {checked.shape}"
@@ -280,6 +285,10 @@ class Box:
         object.__setattr__(self, "bounds", checked)
         object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
         object.__setattr__(self, "weights", weighing)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
+        return type(self), (self.bounds, self.neighbouring, self.weights)
 
     def check_shape(self, shape: Shape) -> None:
         """Raise unless there is one bound for each column."""

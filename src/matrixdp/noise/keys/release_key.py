@@ -11,32 +11,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from matrixdp.errors import InvalidParameterError, KeyStateError
 from matrixdp.noise.keys.context import NoiseContext, check_context
 from matrixdp.noise.keys.stream import KEY_BYTES, STREAM_BYTES, NoiseStream, overwrite
+from matrixdp.processes import current_process
 
 __all__ = ["ReleaseKey", "checked_key"]
-
-
-class _ProcessToken:
-    """An object that a forked child replaces by another."""
-
-    current = object()
-
-    @classmethod
-    def renew(cls) -> None:
-        """Replace the object."""
-        cls.current = object()
-
-
-if hasattr(os, "register_at_fork"):  # systems without fork do not have it
-    os.register_at_fork(after_in_child=_ProcessToken.renew)
-
-
-def _current_process() -> tuple[int, object]:
-    """Return a value that is equal only to the same value in the same process.
-
-    The process number alone is not enough, because another namespace may use the same number. The
-    token alone is not enough either, because a fork made by foreign code does not renew it.
-    """
-    return os.getpid(), _ProcessToken.current
 
 
 class ReleaseKey:
@@ -68,7 +45,7 @@ class ReleaseKey:
             )
         self._secret = secret
         self._erased = False
-        self._process = _current_process()
+        self._process = current_process()
         self._context: NoiseContext | None = None
         self._lock = Lock()
 
@@ -139,7 +116,7 @@ class ReleaseKey:
 
         Comes before the lock is taken: in a forked child another thread's lock is held for ever.
         """
-        if self._process != _current_process():
+        if self._process != current_process():
             raise KeyStateError(
                 "this release key was made in another process, which may bind it too; make a key "
                 "in the process that releases"
@@ -148,7 +125,7 @@ class ReleaseKey:
     def close(self) -> None:
         """Overwrite the key; it cannot be bound any more."""
         # In a forked child the lock may be held for ever, but no other thread uses the key there.
-        in_a_fork = self._process != _current_process()
+        in_a_fork = self._process != current_process()
         with nullcontext() if in_a_fork else self._lock:
             self._erase()
 

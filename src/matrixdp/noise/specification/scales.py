@@ -14,6 +14,7 @@ from matrixdp.parameters import Limit, checked_integer, real_array
 
 __all__ = [
     "LARGEST_SCALE_EXPONENT",
+    "check_scale_range",
     "checked_dtype",
     "checked_grid_bits",
     "checked_scale",
@@ -111,12 +112,16 @@ def fitted_scale(
             f"scale of shape {given} does not fit a value of shape {shape}; give one number, "
             "or an array with as many axes, each of length 1 or the value's length"
         )
-    _check_range(scales, LARGEST_SCALE_EXPONENT[checked_dtype(dtype).str])
+    check_scale_range(scales, dtype)
     return scales
 
 
-def _check_range(scales: NDArray[np.float64], exponent: int) -> None:
-    """Raise unless all scales are in ``[2**-exponent, 2**exponent]``; NaN fails the comparisons."""
+def check_scale_range(scales: NDArray[np.float64], dtype: Any) -> None:
+    """Raise unless all scales are within the range of a type; NaN fails the comparisons.
+
+    See `LARGEST_SCALE_EXPONENT` for the ranges.
+    """
+    exponent = LARGEST_SCALE_EXPONENT[checked_dtype(dtype).str]
     if scales.size == 0:
         return  # an empty matrix gets no noise
     smallest, largest = float(scales.min()), float(scales.max())

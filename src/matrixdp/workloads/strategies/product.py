@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,6 +83,10 @@ class ProductStrategy(Strategy):
             if any(matrix.shape[0] != matrix.shape[1] for matrix in matrices):
                 raise ShapeError("weights need square factors, whose inverse undoes them")
             object.__setattr__(self, "weights", _checked_weights(weights, self.layout))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
+        return type(self), (self.factors, self.weights)
 
     @property
     def dimensions(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -103,6 +103,10 @@ class StackedStrategy(Strategy):
                 "memory: measure less"
             )
         object.__setattr__(self, "parts", members)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
+        return type(self), (self.parts,)
 
     @property
     def dimensions(self) -> tuple[int, ...]:

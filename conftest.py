@@ -1,0 +1,10 @@
+"""Which modules have their examples run: not those whose extra is missing."""
+
+from importlib.util import find_spec
+
+collect_ignore_glob = []
+if find_spec("torch") is None:
+    collect_ignore_glob.append("src/matrixdp/training/*")
+elif find_spec("triton") is None:
+    # GPU kernels; builds of PyTorch for the CPU come without their compiler.
+    collect_ignore_glob.append("src/matrixdp/training/layers/fused_*")

@@ -1,0 +1,117 @@
+"""Gradients as matrices: the blocks of parameters that noise is drawn for."""
+
+import abc
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.errors import InvalidParameterError
+
+__all__ = ["Block", "FlatBlock", "LayerBlock", "Sums"]
+
+Sums = Mapping[nn.Parameter, Tensor]
+"""The sum of clipped gradients for each parameter; what is missing is zero."""
+
+
+class Block(abc.ABC):
+    """Some parameters of one device, whose gradients make up one matrix."""
+
+    @property
+    @abc.abstractmethod
+    def device(self) -> torch.device:
+        """Where they are."""
+
+    @abc.abstractmethod
+    def gathered(self, sums: Sums) -> Tensor:
+        """Return the gradients as a new matrix: float64 where sums are exact, float32 otherwise."""
+
+    @abc.abstractmethod
+    def scattered(self, matrix: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """Return the parts of a matrix, each in the shape of its parameter."""
+
+
+class FlatBlock(Block):
+    """Parameters one after another in a single row, so that one call draws all of their noise."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self._parameters = tuple(parameters)
+        self._orders = [_memory_order(part) for part in self._parameters]
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the first one."""
+        return self._parameters[0].device
+
+    def gathered(self, sums: Sums) -> Tensor:
+        """Return one row, parameters in their order and elements as they lie in memory."""
+        # In the order of memory, so that neither this nor the way back has to copy by strides.
+        parts = [
+            _sum_of(part, sums).permute(order).reshape(-1)
+            for part, order in zip(self._parameters, self._orders, strict=True)
+        ]
+        return torch.cat(parts)[None]
+
+    def scattered(self, matrix: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """Return views with the strides of the parameters, as optimisers like them best."""
+        pieces = matrix[0].split_with_sizes([part.numel() for part in self._parameters])
+        for part, order, piece in zip(self._parameters, self._orders, pieces, strict=True):
+            shape = [part.shape[axis] for axis in order]
+            back = sorted(range(part.ndim), key=order.__getitem__)
+            yield part, piece.view(shape).permute(back)
+
+
+class LayerBlock(Block):
+    """The weight of a layer as a matrix, its bias as one more column.
+
+    A kernel of a convolution is seen as outputs times (inputs times positions).
+    """
+
+    def __init__(self, layer: nn.Module, name: str) -> None:
+        weight, bias = getattr(layer, "weight", None), getattr(layer, "bias", None)
+        if not isinstance(weight, nn.Parameter) or weight.ndim < 2:
+            raise InvalidParameterError(
+                f"noise[{name!r}] has no matrix to shape: name a layer with a weight of two axes "
+                "or more, such as nn.Linear or nn.Conv2d"
+            )
+        biased = isinstance(bias, nn.Parameter) and bias.requires_grad
+        self._weight = weight
+        self._bias = bias if biased else None
+        self.parameters = (weight, bias) if biased else (weight,)
+        self.shape = (len(weight), prod(weight.shape[1:]) + int(biased))
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weight."""
+        return self._weight.device
+
+    def gathered(self, sums: Sums) -> Tensor:
+        """Return ``[weight, bias]``."""
+        matrix = _sum_of(self._weight, sums).reshape(len(self._weight), -1)
+        if self._bias is None:
+            return matrix.clone()  # noise is added in place, and the sums are not to change
+        return torch.cat([matrix, _sum_of(self._bias, sums)[:, None]], dim=1)
+
+    def scattered(self, matrix: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """Return the weight's columns, and the bias's."""
+        columns = prod(self._weight.shape[1:])
+        yield self._weight, matrix[:, :columns].reshape(self._weight.shape)
+        if self._bias is not None:
+            yield self._bias, matrix[:, columns]
+
+
+def _sum_of(parameter: nn.Parameter, sums: Sums) -> Tensor:
+    """Return a parameter's sum; one that no example used has noise alone."""
+    # Noise is drawn for every parameter in every step: which ones an example uses may depend on it.
+    if parameter in sums:
+        # Exact sums are in float64, which holds them without rounding.
+        exact = sums[parameter].dtype == torch.float64
+        return sums[parameter] if exact else sums[parameter].to(torch.float32)
+    return torch.zeros_like(parameter, dtype=torch.float32)
+
+
+def _memory_order(parameter: nn.Parameter) -> list[int]:
+    """Return the axes from the slowest to the fastest: other than usual if channels come last."""
+    strides = parameter.stride()
+    return sorted(range(parameter.ndim), key=lambda axis: -strides[axis])

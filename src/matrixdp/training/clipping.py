@@ -1,0 +1,117 @@
+"""From the uses of layers to one clipped sum: no example contributes more than its bound."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.training.layers.use import (
+    NormBounds,
+    PerExample,
+    norm_bounds_of,
+    weighted_sum_of,
+)
+from matrixdp.training.recording import MeasuredUse
+
+__all__ = ["ClippedSum", "clipped_sum"]
+
+# Factors are rounded to float32 and multiplied once more: both stay within this.
+_FLOAT32_MARGIN = 1.0 - 2.0**-21
+# Gradients that autocast keeps in 16 bits are rounded again when they are scaled, by 2**-9 each.
+_HALF_MARGIN = 1.0 - 2.0**-7
+
+
+@dataclass(frozen=True)
+class ClippedSum:
+    """The clipped sum of a batch.
+
+    Attributes
+    ----------
+    sums : mapping of parameters to tensors
+        ``sum_e min(1, bound / norm_e) gradient_e`` for each parameter.
+    norms : Tensor, shape (groups, examples)
+        What each example was clipped by: its norm, rounded up, in float64.
+    """
+
+    sums: Mapping[nn.Parameter, Tensor]
+    norms: Tensor
+
+
+def clipped_sum(
+    uses: Sequence[MeasuredUse],
+    groups: Mapping[nn.Parameter, int],
+    bounds: Sequence[float],
+    *,
+    half: bool = False,
+) -> ClippedSum:
+    """Clip each example's gradient, within each group of parameters, and add up the examples.
+
+    Parameters
+    ----------
+    uses : sequence of MeasuredUse
+        Every use of every parameter in one batch.
+    groups : mapping of parameters to int
+        The group of each parameter.
+    bounds : sequence of float
+        The largest norm of an example's gradient in each group.
+    half : bool, optional
+        Whether gradients of activations have 16 bits.
+
+    Notes
+    -----
+    *Guarantee:* the factor of an example is at most ``bound / norm`` for an upper bound of its
+    norm, the rounding of factors and of scaled gradients included. How the sum itself is rounded
+    depends on the kernels that form it, and is not covered here.
+    """
+    shared = _shared_gradients(uses)
+    found = [measured.norm_bounds for measured in uses if measured.norm_bounds is not None]
+    found.append({parameter: norm_bounds_of(part) for parameter, part in shared.items()})
+    norms = _group_norms(found, groups, len(bounds))
+    margin = _HALF_MARGIN if half else _FLOAT32_MARGIN
+    sums: dict[nn.Parameter, Tensor] = {}
+    # An example without any gradient has norm 0: infinity is clamped to 1.
+    factors = [(bound / norms[group]).clamp(max=1.0) * margin for group, bound in enumerate(bounds)]
+    for _, use, measured in uses:
+        if measured is not None:
+            for group in sorted({groups[parameter] for parameter in use.parameters}):
+                totals = use.weighted_sum(factors[group])
+                sums |= {part: total for part, total in totals.items() if groups[part] == group}
+    for parameter, part in shared.items():
+        sums[parameter] = weighted_sum_of(part, factors[groups[parameter]])
+    return ClippedSum(sums, norms)
+
+
+def _shared_gradients(uses: Sequence[MeasuredUse]) -> PerExample:
+    """Return the gradients of parameters with several uses, added up before any norm is taken."""
+    shared = PerExample()
+    for _, use, measured in uses:
+        if measured is None:
+            for parameter, part in use.gradients().items():
+                shared[parameter] = shared[parameter] + part if parameter in shared else part
+    return shared
+
+
+def _group_norms(
+    found: Sequence[Mapping[nn.Parameter, NormBounds]],
+    groups: Mapping[nn.Parameter, int],
+    number: int,
+) -> Tensor:
+    """Return the norms of all examples in each group, rounded up."""
+    members: list[list[Tensor]] = [[] for _ in range(number)]
+    shares, least = [2.0**-40] * number, [0.0] * number
+    for bounds in found:
+        for parameter, (values, share, absolute) in bounds.items():
+            group = groups[parameter]
+            members[group].append(values.to(torch.float64))
+            # One share for all of a group, the largest; what is absolute adds up.
+            shares[group] = max(shares[group], share + 2.0**-40)
+            least[group] += absolute
+    like = next(values for group in members for values in group)
+    norms = [
+        torch.linalg.vector_norm(torch.stack(group), dim=0) * (1.0 + share) + absolute
+        if group
+        else torch.zeros_like(like)
+        for group, share, absolute in zip(members, shares, least, strict=True)
+    ]
+    return torch.stack(norms)

@@ -1,0 +1,146 @@
+r"""The sum of one lot in the mode ``exact``: one record at a time, and whole numbers.
+
+The model runs on one record at a time, so that nothing of one record can enter another's gradient,
+not even through the order in which a kernel adds up a larger batch. A record's gradient is clipped,
+rounded to whole multiples of a step, and added up in integers, which no order of summation rounds.
+One record more or less moves the sum by exactly its own term.
+"""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.lot_sum import LotSum
+from matrixdp.training.trainable import Trainable
+
+__all__ = ["MOST_RECORDS", "ExactLotSum", "Quantiser"]
+
+# A bound has 2**30 to 2**31 steps: what a coordinate is rounded by is far below any noise.
+_BITS = 30
+
+MOST_RECORDS = 2**22
+"""Of so many records the sum is below 2**53 steps, and so a float64 without rounding."""
+
+
+class Quantiser:
+    """Clips the gradient of a record to a bound, and rounds it to whole steps.
+
+    Parameters
+    ----------
+    bound : float
+        The clip norm.
+    size : int
+        How many numbers a gradient has.
+
+    Notes
+    -----
+    *Guarantee:* the whole numbers q that `__call__` returns satisfy ``step |q| <= bound`` in exact
+    arithmetic: the sum of their squares is compared as an integer, and what does not pass counts as
+    zero. It passes whenever the gradient is finite. With v the scaled gradient before it is
+    rounded, ``|q| <= |v| + sqrt(size) / 2``, and v is scaled to leave that much room.
+    """
+
+    def __init__(self, bound: float, size: int) -> None:
+        self.step = 2.0 ** (math.frexp(bound)[1] - 1 - _BITS)
+        steps = Fraction(bound) / Fraction(self.step)
+        self._most_squares = math.floor(steps**2)
+        self._length = float(steps) * (1.0 - 2.0**-40) - math.sqrt(size) / 2.0 - 1.0
+
+    def __call__(self, gradients: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+        """Return whole numbers of steps, and whether they are those of a finite gradient.
+
+        Parameters
+        ----------
+        gradients : sequence of Tensor
+            The parts of one record's gradient.
+        """
+        wide = [part.to(torch.float64) / self.step for part in gradients]
+        norm = torch.stack([torch.linalg.vector_norm(part) for part in wide]).square().sum().sqrt()
+        # A norm of zero gives infinity, which is clamped; NaN stays NaN and fails below.
+        factor = (self._length / norm).clamp(max=1.0)
+        whole = [(part * factor).round() for part in wide]
+        # Below 2**31 each, or not finite: then the largest stands for all of them, and fails too.
+        bounded = [part.nan_to_num(nan=2.0**32).clamp(-(2.0**32), 2.0**32) for part in whole]
+        numbers = [part.to(torch.int64) for part in bounded]
+        largest = torch.stack([part.abs().max() for part in numbers]).max()
+        squares = torch.stack([part.square().sum() for part in numbers]).sum()
+        # The largest first: squares of larger numbers would overflow.
+        sound = (largest < 2**31) & (squares >= 0) & (squares <= self._most_squares)
+        return [part * sound for part in numbers], sound
+
+
+class ExactLotSum(LotSum):
+    """The sum of clipped gradients in whole steps.
+
+    Parameters
+    ----------
+    trainable, views, examples
+        As in `LotSum`.
+    """
+
+    largest_batch = 1
+
+    def __init__(self, trainable: Trainable, *, views: int, examples: int) -> None:
+        super().__init__(trainable, views=views, examples=examples)
+        self._groups: list[list[nn.Parameter]] = [[] for _ in trainable.bounds]
+        for parameter, group in trainable.groups.items():
+            self._groups[group].append(parameter)
+        self._quantisers = [
+            Quantiser(bound, sum(parameter.numel() for parameter in group))
+            for bound, group in zip(trainable.bounds, self._groups, strict=True)
+        ]
+        self._totals = {
+            parameter: torch.zeros_like(parameter, dtype=torch.int64) for parameter in trainable
+        }
+        self._finite: dict[nn.Parameter, Tensor] = {}
+        self._sound: list[Tensor] = []
+
+    @property
+    def sums(self) -> dict[nn.Parameter, Tensor]:
+        """The sum for each parameter in float64: a multiple of the step, not rounded."""
+        return {
+            parameter: self._totals[parameter].to(torch.float64) * quantiser.step
+            for quantiser, group in zip(self._quantisers, self._groups, strict=True)
+            for parameter in group
+        }
+
+    def _watch(self) -> None:
+        """Do nothing: autograd itself gives the gradient of a single record."""
+
+    def _unwatch(self) -> None:
+        """Do nothing, likewise."""
+
+    def _accumulate(self, losses: Tensor, examples: int) -> None:  # noqa: ARG002
+        parameters = list(self._totals)
+        # None for a parameter that the record does not use.
+        found: tuple[Tensor | None, ...] = torch.autograd.grad(
+            losses.sum(), parameters, allow_unused=True
+        )
+        gradients = {
+            parameter: torch.zeros_like(parameter) if part is None else part
+            for parameter, part in zip(parameters, found, strict=True)
+        }
+        for quantiser, group in zip(self._quantisers, self._groups, strict=True):
+            numbers, sound = quantiser([gradients[parameter] for parameter in group])
+            self._sound.append(sound)
+            for parameter, part in zip(group, numbers, strict=True):
+                self._totals[parameter] += part
+        for parameter, part in gradients.items():
+            finite = part.isfinite().all()
+            self._finite[parameter] = self._finite.get(parameter, finite) & finite
+
+    def check_finite(self, matrices: Sequence[Tensor]) -> None:  # noqa: ARG002
+        """Raise if a gradient was not finite."""
+        if not self._sound or bool(torch.stack([part.cpu() for part in self._sound]).all()):
+            return
+        names = self._trainable.names
+        wrong = [names[part] for part, finite in self._finite.items() if not bool(finite)]
+        raise InvalidParameterError(
+            f"the step was refused: gradients of {', '.join(map(repr, wrong)) or 'a record'} are "
+            "not finite. Its budget is spent, and the model was not changed. Look for a division "
+            "by zero, a logarithm of zero or a learning rate that is too large"
+        )

@@ -1,0 +1,125 @@
+"""The sum of one lot in the mode ``fast``: batches of any size, and floats."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.clipping import clipped_sum
+from matrixdp.training.layers.use import NormBounds
+from matrixdp.training.lot_sum import LotSum
+from matrixdp.training.recording import MeasuredUse, Recording
+from matrixdp.training.trainable import Trainable
+
+__all__ = ["FastLotSum"]
+
+
+class _Evidence(NamedTuple):
+    """What tells whether a batch was finite: small tensors, read once in a step."""
+
+    losses: Tensor
+    norms: Tensor
+    layers: Sequence[tuple[str, Mapping[nn.Parameter, NormBounds] | None]]
+
+
+class FastLotSum(LotSum):
+    """The sum of clipped gradients in float32, from one backward pass for each batch.
+
+    The recording is on only from a batch being handed out until its losses are accumulated, so
+    that nothing else the user does with the model is touched.
+
+    Parameters
+    ----------
+    recording : Recording
+        Watches the model.
+    trainable, views, examples
+        As in `LotSum`.
+    """
+
+    def __init__(
+        self, recording: Recording, trainable: Trainable, *, views: int, examples: int
+    ) -> None:
+        super().__init__(trainable, views=views, examples=examples)
+        self._recording = recording
+        self._watching = ExitStack()
+        self._evidence: list[_Evidence] = []
+        self._sums: dict[nn.Parameter, Tensor] = {}
+
+    @property
+    def sums(self) -> dict[nn.Parameter, Tensor]:
+        """The sum for each parameter that some example used, in float32."""
+        return self._sums
+
+    def _watch(self) -> None:
+        self._watching.enter_context(self._recording.on())
+
+    def _unwatch(self) -> None:
+        self._watching.close()
+
+    def _accumulate(self, losses: Tensor, examples: int) -> None:
+        uses = self._recording.backward(losses, examples * self._views, examples)
+        self._unwatch()
+        self._trainable.check_no_gradients()
+        if not uses:
+            raise InvalidParameterError(
+                "losses do not depend on any layer that is trained: compute them from the model's "
+                "outputs for this batch"
+            )
+        self._clip(uses, losses.detach())
+
+    def _clip(self, uses: Sequence[MeasuredUse], losses: Tensor) -> None:
+        clipped = clipped_sum(
+            uses, self._trainable.groups, self._trainable.bounds, half=self._recording.half
+        )
+        # In float32 whatever the model's type is: 16 bits would lose small examples in the sum.
+        for parameter, total in clipped.sums.items():
+            if parameter in self._sums:
+                self._sums[parameter] += total
+            else:
+                self._sums[parameter] = total.to(torch.float32)
+        # Only names and norms are kept: the uses hold the activations of the batch.
+        layers = [(use.name, use.norm_bounds) for use in uses]
+        self._evidence.append(_Evidence(losses, clipped.norms, layers))
+
+    def check_finite(self, matrices: Sequence[Tensor]) -> None:
+        """Raise if a loss, a norm or a sum is not finite; waits for the device once.
+
+        Parameters
+        ----------
+        matrices : sequence of Tensor
+            The sums, as they are about to get noise.
+        """
+        parts = [*matrices, *(part for batch in self._evidence for part in batch[:2])]
+        # A sum is finite only if its terms are; float64, so that none overflows on the way.
+        totals = [part.sum(dtype=torch.float64) for part in parts]
+        device = totals[0].device
+        whole = torch.stack([total.to(device, non_blocking=True) for total in totals]).sum()
+        if not math.isfinite(whole.item()):
+            raise InvalidParameterError(
+                f"the step was refused: {self._first_not_finite()} not finite. Its budget is "
+                "spent, and the model was not changed. Look for a division by zero, a logarithm "
+                "of zero or a learning rate that is too large"
+            )
+
+    def _first_not_finite(self) -> str:
+        """Name the layer: the first one on the way back from the losses."""
+        # Slow, with a wait for every layer, but only on the way to an error.
+        for batch in self._evidence:
+            subject = "losses and" if not batch.losses.isfinite().all() else ""
+            for name, bounds in batch.layers:
+                if bounds is not None and not all(_finite(part) for part in bounds.values()):
+                    return f"{subject} gradients of layer {name!r} are".strip()
+            if not batch.norms.isfinite().all():
+                shared = sorted({name for name, bounds in batch.layers if bounds is None})
+                return f"{subject} gradients of one of the layers {shared!r} are".strip()
+            if subject:
+                return "losses are"
+        return "the sum of gradients is"
+
+
+def _finite(bounds: NormBounds) -> bool:
+    return bool(bounds.values.isfinite().all())

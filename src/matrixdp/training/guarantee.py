@@ -1,0 +1,106 @@
+"""What a private training run guarantees: a frozen statement to be printed and kept."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from matrixdp.privacy import Accountant
+from matrixdp.rounding import shown_down, shown_up
+
+__all__ = ["Lots", "Mode", "Noise", "TrainingGuarantee"]
+
+Mode = Literal["fast", "exact"]
+Noise = Literal["exact", "simulated"]
+Lots = Literal["secure", "seeded"]
+
+_ACCOUNTS = {
+    Accountant.PLD: "privacy loss distributions",
+    Accountant.RDP: "Rényi divergences",
+    Accountant.MOMENTS: "the moments accountant",
+    Accountant.CLAIMS: "composition of amplified claims",
+}
+# What the claim takes for granted, by mode.
+_ASSUMPTIONS: dict[Mode, str] = {
+    "fast": (
+        "Mode fast: each example is clipped by a proven upper bound of its gradient's norm. Two "
+        "things are assumed, not proven: that the rounding error of the accumulated sum is "
+        "negligible, and that the kernels give an example the same gradient whatever else is in "
+        "its batch."
+    ),
+    "exact": (
+        "Mode exact: the model runs on one record at a time; each clipped gradient is rounded to "
+        "whole steps, and these are added up in integers. So one record moves the sum by at most "
+        "the clip norm, in exact arithmetic. It is assumed that the model keeps no memory of "
+        "earlier records."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingGuarantee:
+    """What the whole of a plan guarantees, and how it was carried out.
+
+    Made by ``PrivateTraining.guarantee``. It is about all planned steps. If training is stopped
+    early, for instance because the accuracy looks good, this still is what may be claimed.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Under adding or removing one record.
+    sampling_rate : float
+        The probability of each record to be in a step.
+    steps : int
+        How many steps there are.
+    noise_multiplier : float
+        The scale of the noise over the sensitivity of the sum of gradients.
+    accountant : Accountant
+        How epsilon was found.
+    mode : {"fast", "exact"}
+        How gradients are clipped and added up.
+    noise : {"exact", "simulated"}
+        Whether the noise is exact and secret, or seeded, for experiments.
+    lots : {"secure", "seeded"}
+        Whether lots come from the operating system's randomness, or from a seed.
+    shaped_layers : tuple of str
+        The layers whose noise has a covariance of its own; the rest is independent noise.
+    """
+
+    epsilon: float
+    delta: float
+    sampling_rate: float
+    steps: int
+    noise_multiplier: float
+    accountant: Accountant
+    mode: Mode
+    noise: Noise
+    lots: Lots
+    shaped_layers: tuple[str, ...] = ()
+
+    @property
+    def protects(self) -> bool:
+        """Whether noise and lots are secret; what comes from a seed protects nothing."""
+        return self.noise == "exact" and self.lots == "secure"
+
+    def __str__(self) -> str:
+        """Say the guarantee in sentences, its numbers rounded to the private side."""
+        claim = (
+            f"({shown_up(self.epsilon, 4)}, {shown_up(self.delta, 4)})-differential privacy under "
+            "adding or removing one record."
+        )
+        shape = f", shaped in {', '.join(self.shaped_layers)}" if self.shaped_layers else ""
+        how = (
+            f"{self.steps} steps on {self._sampling()}, noise multiplier "
+            f"{shown_down(self.noise_multiplier, 4)}{shape}, accounted for by {self._account()}."
+        )
+        # First, so that nobody quotes the numbers of an experiment as a promise.
+        warning = "" if self.protects else "An experiment, which protects nothing; it simulates: "
+        sources = f"Noise: {self.noise}. Lots: {self.lots}."
+        return f"{warning}{claim} {how} {sources} {_ASSUMPTIONS[self.mode]}"
+
+    def _sampling(self) -> str:
+        if self.sampling_rate == 1.0:
+            return "all records"
+        return f"Poisson samples at rate {shown_up(self.sampling_rate, 4)}"
+
+    def _account(self) -> str:
+        exact = self.sampling_rate == 1.0 and self.accountant is Accountant.PLD
+        return "the exact Gaussian curve" if exact else _ACCOUNTS[self.accountant]

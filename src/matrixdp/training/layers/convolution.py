@@ -1,0 +1,309 @@
+r"""Convolutions in one and two dimensions, without ever unfolding all patches.
+
+At output position t the weight meets the patch of input pixels ``t * stride + offset * dilation``,
+one for each offset in the kernel, and an example's weight gradient is ``sum_t g_t patch_t^T``.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from matrixdp.training.layers.geometry import Geometry
+from matrixdp.training.layers.shifted_gram import norms_of_patches
+from matrixdp.training.layers.use import (
+    LayerUse,
+    NormBounds,
+    PerExample,
+    norm_bounds_of,
+    trainable,
+    weighted_sum_of,
+)
+
+__all__ = ["ConvolutionUse"]
+
+# Gram matrices grow with the square of the positions: beyond this the gradients are cheaper.
+_MOST_GRAM_POSITIONS = 256
+# Gradients of a layer are kept between norm and sum if they take no more than this.
+_MOST_KEPT_BYTES = 1 << 29
+# What is copied at a time while gradients are formed.
+_MOST_COPIED_BYTES = 1 << 27
+# Fast matrix products want rows that start at multiples of 16 bytes.
+_ALIGNMENT_BYTES = 16
+
+
+def _pair(sizes: tuple[int, ...]) -> tuple[int, int]:
+    """Return sizes in two dimensions; a convolution in one has a height of one."""
+    return (1, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
+
+
+def _aligned(width: int, like: Tensor, *, channels_last: bool) -> int:
+    """Return a length of rows, at least the width, that starts every row at a multiple of 16 bytes.
+
+    With channels last a pixel is a multiple of its channels, and nothing has to be added.
+    """
+    step = 1 if channels_last else _ALIGNMENT_BYTES // like.element_size()
+    return -(-width // step) * step
+
+
+@dataclass(frozen=True)
+class _TallImages:
+    """Images of an example's views, one below the other, with rows of one length."""
+
+    examples: int
+    views: int
+    rows: int
+    length: int
+    channels_last: bool
+
+    def zeros(self, like: Tensor, channels: int) -> Tensor:
+        """Return empty images, of shape (examples, views, channels, rows, length)."""
+        if self.channels_last:
+            shape = (self.examples, self.views, self.rows, self.length, channels)
+            return like.new_zeros(shape).permute(0, 1, 4, 2, 3)
+        shape = (self.examples, channels, self.views, self.rows, self.length)
+        return like.new_zeros(shape).permute(0, 2, 1, 3, 4)
+
+    def embedded(self, outputs: Tensor) -> Tensor:
+        """Return (views of) output gradients in images, flattened."""
+        channels, height, width = outputs.shape[1:]
+        source = outputs.unflatten(0, (self.examples, self.views))
+        if self.views == 1 and width == self.length:
+            return source[:, 0].flatten(2)  # its rows are as long as they have to be
+        image = self.zeros(outputs, channels)
+        image[..., :height, :width] = source
+        return self.flattened(image)
+
+    def flattened(self, images: Tensor) -> Tensor:
+        """Return images as (examples, channels, positions), without a copy."""
+        return images.permute(0, 2, 1, 3, 4).flatten(2)
+
+
+def _multiply(left: Tensor, right: Tensor, result: Tensor) -> None:
+    """Write products of matrices where they are to be kept."""
+    if left.dtype == result.dtype:
+        torch.bmm(left, right, out=result)
+    else:
+        result.copy_(torch.bmm(left, right))
+
+
+def _joined(parts: Sequence[NormBounds]) -> NormBounds:
+    """Return bounds of the norms of several parts together."""
+    values = torch.stack([part.values for part in parts])
+    share = max(part.share for part in parts)
+    least = math.sqrt(len(parts)) * max(part.least for part in parts) + 2.0**-60
+    # A few more roundings of float32.
+    more = (len(parts) + 8) * 2.0**-24
+    return NormBounds(torch.linalg.vector_norm(values, dim=0), share + more, least)
+
+
+class ConvolutionUse(LayerUse):
+    """A convolution.
+
+    Parameters
+    ----------
+    module : nn.Conv1d or nn.Conv2d
+        The layer.
+    inputs, outputs : Tensor
+        What went in, and the gradients of what came out; examples and their views first.
+    examples : int
+        How many examples; each owns as many consecutive rows.
+    """
+
+    def __init__(
+        self, module: nn.Conv1d | nn.Conv2d, inputs: Tensor, outputs: Tensor, examples: int
+    ) -> None:
+        flat = isinstance(module, nn.Conv1d)
+        # torch declares them as tensors; `layer_uses` has seen that they are parameters
+        self._weight = cast("nn.Parameter", module.weight)
+        self._bias = cast("nn.Parameter | None", module.bias)
+        self._examples = examples
+        self._outputs = outputs.unsqueeze(2) if flat else outputs
+        image = (inputs.unsqueeze(2) if flat else inputs).to(outputs.dtype)
+        # left, right, top, bottom; torch puts what "same" cannot halve after the last column
+        sides = [*module._reversed_padding_repeated_twice, 0, 0][:4]  # noqa: SLF001
+        if module.padding_mode != "zeros":
+            image = functional.pad(image, sides, mode=module.padding_mode)
+            sides = [0, 0, 0, 0]
+        self._inputs = image
+        self._geometry = Geometry(
+            kernel=_pair(module.kernel_size),
+            stride=_pair(module.stride),
+            dilation=_pair(module.dilation),
+            padding=(sides[2], sides[0]),
+            groups=module.groups,
+        )
+        self._sides = sides
+        self._direct = False  # whether norms come from gradients, and not from Gram matrices
+        self._kept: Tensor | None = None
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        """Weight and bias, as far as they are trained."""
+        return trainable(self._weight, self._bias)
+
+    def gradients(self) -> PerExample:
+        """Return the gradient of each example."""
+        result: PerExample = {}
+        if self._weight.requires_grad:
+            result[self._weight] = self._in_order(self._products())
+        return result | self._bias_gradients
+
+    def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
+        """Return bounds of the norms, from Gram matrices or from the gradients."""
+        result = {bias: norm_bounds_of(part) for bias, part in self._bias_gradients.items()}
+        if not self._weight.requires_grad:
+            return result
+        if self._gram_is_cheaper():
+            bounds = norms_of_patches(self._inputs, self._outputs, self._geometry)
+        else:
+            products = self._products()
+            bounds = _joined([norm_bounds_of(row) for row in products])
+            self._direct = True
+            if products.nbytes <= _MOST_KEPT_BYTES:
+                self._kept = products
+                # Neither is needed again, and both are large where gradients are kept.
+                self._inputs = self._outputs = products.new_empty(0)
+        return {self._weight: bounds} | result
+
+    def weighted_sum(self, weights: Tensor) -> PerExample:
+        """Return the sum from kept gradients, or by the ordinary weight gradient of torch."""
+        result = {
+            bias: weighted_sum_of(part, weights) for bias, part in self._bias_gradients.items()
+        }
+        if not self._weight.requires_grad:
+            return result
+        if self._direct:
+            # What was measured is what is added up, to the last bit: kept, or computed again.
+            products = self._products() if self._kept is None else self._kept
+            rows = torch.stack([weighted_sum_of(row, weights) for row in products])
+            total = self._in_order(rows[:, None])[0]
+        else:
+            total = self._scaled_weight_gradient(weights)
+        return {self._weight: total} | result
+
+    @cached_property
+    def _bias_gradients(self) -> PerExample:
+        if self._bias is None or not self._bias.requires_grad:
+            return {}
+        sums = self._outputs.sum((2, 3), dtype=torch.float32)
+        return {self._bias: sums.reshape(self._examples, -1, sums.shape[1]).sum(1)}
+
+    @property
+    def _one_view(self) -> bool:
+        return len(self._inputs) == self._examples
+
+    def _gram_is_cheaper(self) -> bool:
+        """Compare the multiplications; several views of an example multiply its positions."""
+        if not (self._one_view and self._geometry.groups == 1):
+            return False
+        pixels = self._inputs.shape[2] * self._inputs.shape[3]
+        positions = self._outputs.shape[2] * self._outputs.shape[3]
+        channels, made = self._inputs.shape[1], self._outputs.shape[1]
+        offsets = self._geometry.kernel[0] * self._geometry.kernel[1]
+        grams = pixels**2 * channels + positions**2 * (made + offsets)
+        direct = positions * channels * made * offsets
+        return max(pixels, positions) <= _MOST_GRAM_POSITIONS and grams <= direct
+
+    def _products(self) -> Tensor:
+        """Return every example's gradient, of shape (kernel rows, examples, groups, out, rest).
+
+        The rest is kernel columns times the channels of a group. The inputs are copied once for
+        each column of the kernel, not for each of its entries; its rows are slices of that copy.
+        """
+        shape, made = self._geometry, self._outputs.shape[1]
+        views = len(self._inputs) // self._examples
+        copied = self._inputs[0].nbytes * shape.kernel[1] * views
+        together = max(1, _MOST_COPIED_BYTES // copied)
+        simple = shape.groups == 1 and shape.stride == (1, 1)
+        form = self._products_by_rows if simple else self._products_by_pixels
+        width = shape.kernel[1] * self._inputs.shape[1] // shape.groups
+        products = torch.empty(
+            *(shape.kernel[0], self._examples, shape.groups, made // shape.groups, width),
+            dtype=torch.float32,
+            device=self._outputs.device,
+        )
+        for start in range(0, self._examples, together):
+            rows = slice(start * views, (start + together) * views)
+            form(rows, products[:, start : start + together])
+        return products
+
+    def _products_by_rows(self, part: slice, products: Tensor) -> None:
+        """Form gradients where each output row is a slice of an input row: stride one, one group.
+
+        With rows of equal length for input and output, a shift down by a row is a shift of the
+        flattened image by that length, so each row of the kernel is a view of one copy. The views
+        of an example form one tall image; between them lie rows whose gradients are zero.
+        """
+        inputs, outputs, shape = self._inputs[part], self._outputs[part], self._geometry
+        views = len(self._inputs) // self._examples
+        channels_last = inputs.stride(1) == 1 and inputs.shape[1] > 1
+        tall = _TallImages(
+            examples=len(inputs) // views,
+            views=views,
+            rows=inputs.shape[2] + self._sides[2] + self._sides[3],
+            length=_aligned(outputs.shape[3], inputs, channels_last=channels_last),
+            channels_last=channels_last,
+        )
+        image = tall.zeros(inputs, shape.kernel[1] * inputs.shape[1])
+        by_column = image.unflatten(2, (shape.kernel[1], -1))
+        down = slice(self._sides[2], self._sides[2] + inputs.shape[2])
+        source = inputs.unflatten(0, (-1, views))
+        for j in range(shape.kernel[1]):
+            across, columns = shape.met(1, j, inputs.shape[3], outputs.shape[3])
+            by_column[:, :, j, :, down, across] = source[..., columns]
+        gradient = tall.embedded(outputs)
+        # Below the last row of the last view all gradients are zero.
+        end = ((tall.views - 1) * tall.rows + outputs.shape[2]) * tall.length
+        flat = tall.flattened(image)
+        for i in range(shape.kernel[0]):
+            start = i * shape.dilation[0] * tall.length
+            met = flat[..., start : start + end]
+            _multiply(gradient[..., :end], met.transpose(1, 2), products[i, :, 0])
+
+    def _products_by_pixels(self, part: slice, products: Tensor) -> None:
+        """Form gradients of any convolution, with the channels of a pixel together."""
+        shape, groups = self._geometry, self._geometry.groups
+        views = len(self._inputs) // self._examples
+        pixels = functional.pad(self._inputs[part], self._sides).permute(0, 2, 3, 1)
+        height, width = self._outputs.shape[2:]
+        columns = torch.stack(
+            [pixels[:, :, shape.window(1, j, width)] for j in range(shape.kernel[1])], dim=3
+        )
+        gradient = self._outputs[part].unflatten(1, (groups, -1))
+        gradient = gradient.unflatten(0, (-1, views)).permute(0, 2, 3, 1, 4, 5)
+        gradient = gradient.flatten(3).flatten(0, 1)  # (examples groups, out, positions)
+        for i in range(shape.kernel[0]):
+            met = columns[:, shape.window(0, i, height)].unflatten(4, (groups, -1))
+            met = met.unflatten(0, (-1, views)).permute(0, 5, 1, 2, 3, 4, 6)
+            met = met.flatten(5).flatten(2, 4).flatten(0, 1)  # (examples groups, positions, rest)
+            _multiply(gradient, met, products[i].flatten(0, 1))
+
+    def _in_order(self, products: Tensor) -> Tensor:
+        """Return gradients in the order of the parameter's axes, examples first."""
+        by_axis = products.unflatten(4, (self._geometry.kernel[1], -1))
+        # (kernel rows, examples, groups, out, kernel columns, channels)
+        ordered = by_axis.permute(1, 2, 3, 5, 0, 4).flatten(1, 2)
+        return ordered.reshape(products.shape[1], *self._weight.shape)
+
+    def _scaled_weight_gradient(self, weights: Tensor) -> Tensor:
+        """Scale the output gradients and let torch form the weight gradient of the whole batch."""
+        views = len(self._inputs) // self._examples
+        scale = weights.to(torch.float32).repeat_interleave(views)[:, None, None, None]
+        # Not in place: other layers may have recorded the same tensor, where branches meet.
+        scaled = (self._outputs * scale).to(self._outputs.dtype)
+        weight = self._weight.detach().to(scaled.dtype)
+        inputs, padding = self._inputs, self._geometry.padding
+        if self._sides[0::2] != self._sides[1::2]:
+            inputs, padding = functional.pad(inputs, self._sides), (0, 0)
+        gradient = torch.ops.aten.convolution_backward(
+            *(scaled, inputs, weight.reshape(*weight.shape[:2], *self._geometry.kernel), None),
+            *(self._geometry.stride, padding, self._geometry.dilation),
+            *(False, (0, 0), self._geometry.groups, (False, True, False)),
+        )[1]
+        return gradient.reshape(weight.shape).to(torch.float32)

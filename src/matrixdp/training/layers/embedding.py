@@ -1,0 +1,66 @@
+"""Embeddings: a row of the table for each token, so an example's gradient has few rows."""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.training.layers.use import LayerUse, NormBounds, PerExample, norm_bounds_of
+
+__all__ = ["EmbeddingUse"]
+
+
+class EmbeddingUse(LayerUse):
+    """An embedding. Row v of an example's gradient is the sum of ``g_t`` over its tokens v.
+
+    The rows that differ from zero are kept, one for each pair of an example and a token that occurs
+    in it; the table itself is never written out for each example.
+
+    Parameters
+    ----------
+    module : nn.Embedding
+        The layer.
+    tokens : Tensor, shape (examples, positions)
+        Row numbers.
+    outputs : Tensor, shape (examples, positions, dimension)
+        The gradients of what came out.
+    """
+
+    def __init__(self, module: nn.Embedding, tokens: Tensor, outputs: Tensor) -> None:
+        self._table = cast("nn.Parameter", module.weight)
+        self._examples = len(tokens)
+        gradient = outputs.to(torch.float32)
+        if module.padding_idx is not None:
+            # The row of the padding token is constant: torch gives it no gradient either.
+            gradient = gradient * (tokens != module.padding_idx)[..., None]
+        first = torch.arange(self._examples, device=tokens.device)[:, None]
+        pairs, place = torch.unique(
+            first * module.num_embeddings + tokens, sorted=False, return_inverse=True
+        )
+        rows = gradient.new_zeros(len(pairs), gradient.shape[-1])
+        self._rows = rows.index_add_(0, place.flatten(), gradient.flatten(0, 1))
+        self._owner = torch.div(pairs, module.num_embeddings, rounding_mode="floor")
+        self._token = pairs % module.num_embeddings
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        """The table."""
+        return (self._table,)
+
+    def gradients(self) -> PerExample:
+        """Return the whole table for each example: for shared tables only."""
+        whole = self._rows.new_zeros(self._examples, *self._table.shape)
+        whole[self._owner, self._token] = self._rows
+        return {self._table: whole}
+
+    def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
+        """Return the roots of the sums of an example's squared row norms."""
+        squares = self._rows.new_zeros(self._examples, dtype=torch.float64)
+        squares.index_add_(0, self._owner, norm_bounds_of(self._rows).written_out().square())
+        return {self._table: NormBounds(squares.sqrt(), 2.0**-40, 0.0)}
+
+    def weighted_sum(self, weights: Tensor) -> PerExample:
+        """Return the table with every row's weighted sum."""
+        scaled = self._rows * weights.to(self._rows.dtype)[self._owner][:, None]
+        total = self._rows.new_zeros(self._table.shape)
+        return {self._table: total.index_add_(0, self._token, scaled)}

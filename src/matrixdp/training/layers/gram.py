@@ -1,0 +1,99 @@
+r"""Gradient norms from Gram matrices, and how far rounding may put them off.
+
+With ``x_t`` the rows that a weight multiplies at position t and ``g_t`` the output gradients there,
+an example's weight gradient is ``sum_t g_t x_t^T``, and its squared norm
+``sum_(t,s) (x_t . x_s) (g_t . g_s)``. For T positions this costs ``T^2 (in + out)`` products where
+the gradient itself costs ``T in out``.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from matrixdp.training.layers.use import NormBounds
+
+__all__ = ["bounds_from_rows", "full_float32", "gram", "gram_bounds"]
+
+# The unit roundoff of float32, twice: tensor cores cut off where others round.
+_UNIT = 2.0**-23
+# More than all float32 products of a Gram matrix together can lose by underflow.
+_UNDERFLOW = 2.0**-100
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Let matrix products on a GPU use all bits of float32, whatever the user allows elsewhere.
+
+    TF32 keeps 11 bits. The Gram form cancels, so that what TF32 drops could be as large as the norm
+    itself; its products are a small part of the work.
+    """
+    backend = torch.backends.cuda.matmul
+    former = backend.fp32_precision
+    backend.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        backend.fp32_precision = former
+
+
+def gram(rows: Tensor) -> Tensor:
+    """Return ``rows @ rows^T`` for each example, with the accuracy of float32."""
+    if rows.is_cuda and rows.dtype != torch.float32:
+        # Products of 16-bit numbers are exact in float32, which tensor cores add up in.
+        return torch.bmm(rows, rows.transpose(1, 2), out_dtype=torch.float32)
+    wide = rows.to(torch.float32)
+    with full_float32():
+        return torch.bmm(wide, wide.transpose(1, 2))
+
+
+def gram_bounds(inputs: Tensor, outputs: Tensor, units: int) -> NormBounds:
+    """Return bounds of ``sqrt(sum_(t,s) K_x[t,s] K_g[t,s])`` for every example.
+
+    Parameters
+    ----------
+    inputs, outputs : Tensor, shape (examples, T, T)
+        K_x and K_g, with the accuracy of float32.
+    units : int
+        How many float32 products were added up for an entry of K_x and for one of K_g together.
+    """
+    rows = (inputs * outputs).sum(2)
+    first, second = (torch.diagonal(part, dim1=1, dim2=2) for part in (inputs, outputs))
+    return bounds_from_rows(rows, first, second, units)
+
+
+def bounds_from_rows(rows: Tensor, inputs: Tensor, outputs: Tensor, units: int) -> NormBounds:
+    r"""Return bounds of norms from the rows of a product of Gram matrices, and their diagonals.
+
+    Parameters
+    ----------
+    rows : Tensor, shape (examples, T)
+        ``sum_s K_x[t,s] K_g[t,s]``, computed in float32.
+    inputs, outputs : Tensor, shape (examples, T)
+        ``K_x[t,t]`` and ``K_g[t,t]``.
+    units : int
+        As in `gram_bounds`.
+
+    Notes
+    -----
+    *Guarantee:* a float32 sum of k products is off by at most ``(k + 1) u sum |a b|``, in any order
+    of summation (Higham 2002, section 3.1), which for an entry (t, s) of a Gram matrix is at most
+    ``(k + 1) u |x_t| |x_s|``. Multiplying the two matrices rounds once, and adding up a row of T
+    terms T times; rows are added up in float64. To first order that is ``units + T + 4`` units of
+    ``(sum_t |x_t| |g_t|)^2``. The terms cancel, so the error is relative to this and not to the
+    result. Twice as much is added, which covers the higher orders and the rounding of the diagonals
+    as long as the number of units stays below 2**20. Products below 2**-126 may count as zero: an
+    entry of K_x is then off by at most ``units 2**-126``, which K_g multiplies by ``|g_t| |g_s|``,
+    and the other way round; 2**-100 of the squared sums of norms covers that. Products of the two
+    matrices may be off by 2**-126 each.
+    """
+    total = rows.sum(1, dtype=torch.float64).clamp(min=0.0)
+    lengths = [
+        (part.to(torch.float64).clamp(min=0.0) + _UNDERFLOW).sqrt() for part in (inputs, outputs)
+    ]
+    sizes = (lengths[0] * lengths[1]).sum(1)
+    error = 2.0 * (units + rows.shape[1] + 4) * _UNIT
+    lost = _UNDERFLOW * (lengths[0].sum(1).square() + lengths[1].sum(1).square())
+    lost = lost + rows.shape[1] ** 2 * 2.0**-124
+    return NormBounds((total + error * sizes.square() + lost).sqrt(), 2.0**-40, 0.0)

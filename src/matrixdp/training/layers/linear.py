@@ -1,0 +1,100 @@
+"""Linear layers, on vectors and on sequences."""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.training.layers.gram import gram, gram_bounds
+from matrixdp.training.layers.use import (
+    LayerUse,
+    NormBounds,
+    PerExample,
+    norm_bounds_of,
+    trainable,
+    weighted_sum_of,
+)
+
+__all__ = ["LinearUse"]
+
+
+class LinearUse(LayerUse):
+    """A linear layer: at position t of an example the weight gradient is ``g_t x_t^T``.
+
+    Parameters
+    ----------
+    weight : Parameter, shape (out, in)
+        The weight.
+    bias : Parameter or None
+        The bias, if there is one.
+    inputs, outputs : Tensor, shapes (examples, positions, in) and (examples, positions, out)
+        What went in, and the gradients of what came out.
+    """
+
+    def __init__(
+        self, weight: nn.Parameter, bias: nn.Parameter | None, inputs: Tensor, outputs: Tensor
+    ) -> None:
+        self._weight = weight
+        self._bias = bias
+        self._inputs = inputs.to(outputs.dtype)
+        self._outputs = outputs
+        self._kept: Tensor | None = None
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        """Weight and bias, as far as they are trained."""
+        return trainable(self._weight, self._bias)
+
+    def gradients(self) -> PerExample:
+        """Return ``sum_t g_t x_t^T``, and ``sum_t g_t`` for the bias."""
+        result: PerExample = {}
+        if self._weight.requires_grad:
+            result[self._weight] = self._products()
+        return result | self._bias_gradients
+
+    def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
+        """Return bounds of the norms by the cheapest of three ways."""
+        positions = self._inputs.shape[1]
+        width, height = self._inputs.shape[2], self._outputs.shape[2]
+        result = {bias: norm_bounds_of(part) for bias, part in self._bias_gradients.items()}
+        if not self._weight.requires_grad:
+            return result
+        if positions == 1:
+            # One outer product: its norm is the product of the norms.
+            rows, made = norm_bounds_of(self._inputs), norm_bounds_of(self._outputs)
+            bounds = NormBounds(rows.written_out() * made.written_out(), 2.0**-40, 0.0)
+        elif positions * (width + height) <= width * height:
+            bounds = gram_bounds(gram(self._inputs), gram(self._outputs), width + height)
+        else:
+            # Kept, so that what is added up later is what was measured here, to the last bit.
+            self._kept = self._products()
+            bounds = norm_bounds_of(self._kept)
+        return {self._weight: bounds} | result
+
+    def weighted_sum(self, weights: Tensor) -> PerExample:
+        """Return ``sum_e w_e sum_t g_t x_t^T`` as one product over examples and positions."""
+        result = {
+            bias: weighted_sum_of(part, weights) for bias, part in self._bias_gradients.items()
+        }
+        if self._kept is not None:
+            result[self._weight] = weighted_sum_of(self._kept, weights)
+        elif self._weight.requires_grad:
+            # The smaller of the two is scaled; a 16-bit result is rounded once more.
+            left, right = self._outputs, self._inputs
+            scale = weights.to(torch.float32)[:, None, None]
+            if left.shape[2] <= right.shape[2]:
+                left = (left * scale).to(left.dtype)
+            else:
+                right = (right * scale).to(right.dtype)
+            product = left.flatten(0, 1).T @ right.flatten(0, 1)
+            result[self._weight] = product.to(torch.float32)
+        return result
+
+    def _products(self) -> Tensor:
+        return torch.bmm(self._outputs.transpose(1, 2), self._inputs).to(torch.float32)
+
+    @cached_property
+    def _bias_gradients(self) -> PerExample:
+        if self._bias is None or not self._bias.requires_grad:
+            return {}
+        return {self._bias: self._outputs.sum(1, dtype=torch.float32)}

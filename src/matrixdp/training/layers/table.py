@@ -1,0 +1,142 @@
+"""Which layer is handled how: shortcuts for known kinds, ``torch.func`` for the rest."""
+
+import warnings
+from typing import Any, Protocol, cast
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.utils.parametrize import is_parametrized
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.convolution import ConvolutionUse
+from matrixdp.training.layers.embedding import EmbeddingUse
+from matrixdp.training.layers.fallback import fallback_use
+from matrixdp.training.layers.linear import LinearUse
+from matrixdp.training.layers.normalisation import normalisation_use
+from matrixdp.training.layers.recurrent import RecurrentRecord, check_recurrent, recurrent_uses
+from matrixdp.training.layers.use import LayerUse
+
+__all__ = ["check_layer", "layer_uses"]
+
+_SHORTCUTS: tuple[type[nn.Module], ...] = (
+    *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LSTM),
+    *(nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d),
+)
+
+
+class Record(Protocol):
+    """What was recorded of one call of a layer."""
+
+    name: str
+    inputs: tuple[Any, ...]
+    gradients: dict[int, Tensor]
+
+
+def check_layer(module: nn.Module, name: str) -> None:
+    """Raise for a layer that mixes examples, or that cannot be differentiated one by one.
+
+    Raises
+    ------
+    InvalidParameterError
+        Which names the layer and what to use instead.
+    """
+    match module:
+        case _BatchNorm():
+            raise InvalidParameterError(
+                f"layer {name!r} is a {type(module).__name__}, which normalises over the batch, so "
+                "that one example changes the gradients of all others: use nn.GroupNorm"
+            )
+        case _InstanceNorm() if module.track_running_stats:
+            raise InvalidParameterError(
+                f"layer {name!r} keeps running statistics of the examples, which would leak: use "
+                "track_running_stats=False"
+            )
+        case nn.RNN() | nn.GRU():
+            raise InvalidParameterError(
+                f"layer {name!r} is a {type(module).__name__}, which has no gradients by example: "
+                "use nn.LSTM"
+            )
+        case nn.LSTM():
+            check_recurrent(module, name)
+        case nn.Embedding() if module.max_norm is not None or module.scale_grad_by_freq:
+            raise InvalidParameterError(
+                f"layer {name!r} uses max_norm or scale_grad_by_freq, which depend on the batch as "
+                "a whole: leave them out"
+            )
+    if is_parametrized(module):
+        raise InvalidParameterError(
+            f"layer {name!r} is parametrized: remove it with torch.nn.utils.parametrize"
+        )
+
+
+def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUse]:
+    """Return the uses of a layer's parameters in one recorded call."""
+    if not _has_shortcut(module):
+        _warn_once(module)
+        return [fallback_use(module, record.inputs, record.gradients[0], examples)]
+    first: Tensor = record.inputs[0]
+    match module:
+        case nn.LSTM():
+            return list(recurrent_uses(module, _recurrent_record(module, record), examples))
+        case nn.Linear():
+            gradient = record.gradients[0]
+            inputs = first.reshape(examples, -1, first.shape[-1])
+            outputs = gradient.reshape(examples, -1, gradient.shape[-1])
+            weight, bias = (
+                cast("nn.Parameter", module.weight),
+                cast("nn.Parameter | None", module.bias),
+            )
+            return [LinearUse(weight, bias, inputs, outputs)]
+        case nn.Conv1d() | nn.Conv2d():
+            return [ConvolutionUse(module, first, record.gradients[0], examples)]
+        case nn.Embedding():
+            gradient = record.gradients[0].reshape(examples, -1, module.embedding_dim)
+            return [EmbeddingUse(module, first.reshape(examples, -1), gradient)]
+    return [normalisation_use(module, first, record.gradients[0], examples)]  # type: ignore[arg-type]
+
+
+def _has_shortcut(module: nn.Module) -> bool:
+    """Return whether a layer is of a known kind, and runs as that kind does.
+
+    A subclass with a forward pass of its own, or a weight that something else computes, is not.
+    """
+    for kind in _SHORTCUTS:
+        if isinstance(module, kind):
+            plain = type(module).forward is kind.forward
+            return plain and all(
+                part is None or isinstance(part, nn.Parameter)
+                for part in (getattr(module, "weight", None), getattr(module, "bias", None))
+                if not isinstance(module, nn.LSTM)
+            )
+    return False
+
+
+_WARNED: set[type[nn.Module]] = set()
+
+
+def _warn_once(module: nn.Module) -> None:
+    if type(module) not in _WARNED:
+        _WARNED.add(type(module))
+        warnings.warn(
+            f"{type(module).__name__} has no shortcut: torch.func computes its gradients for every "
+            "example, which takes more time and memory",
+            stacklevel=2,
+        )
+
+
+def _recurrent_record(module: nn.LSTM, record: Record) -> RecurrentRecord:
+    """Return the record of an LSTM with the batch first."""
+    first: Tensor = record.inputs[0]
+    states = record.inputs[1] if len(record.inputs) > 1 else None
+    gradient = record.gradients.get(0)
+    if not module.batch_first:
+        first = first.transpose(0, 1)
+        gradient = None if gradient is None else gradient.transpose(0, 1)
+    return RecurrentRecord(
+        inputs=first,
+        states=None if states is None else (states[0].detach(), states[1].detach()),
+        output_gradient=gradient,
+        last_hidden_gradient=record.gradients.get(1),
+        last_cell_gradient=record.gradients.get(2),
+    )

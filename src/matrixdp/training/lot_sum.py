@@ -1,0 +1,148 @@
+"""The sum of one lot, batch by batch: every record counts once, whatever the loop does."""
+
+import abc
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.training.trainable import Trainable
+
+__all__ = ["LotSum"]
+
+
+class LotSum(abc.ABC):
+    """The sum of the clipped gradients of one lot; how it is formed depends on the mode.
+
+    Parameters
+    ----------
+    trainable : Trainable
+        The parameters, their groups and bounds.
+    views : int
+        How many rows each example has.
+    examples : int
+        How many examples the lot has.
+    """
+
+    largest_batch: int | None = None
+    """The most records that may be handed out together, where that matters."""
+
+    def __init__(self, trainable: Trainable, *, views: int, examples: int) -> None:
+        self._trainable = trainable
+        self._views = views
+        self._missing = examples
+        self._batch: int | None = None  # the examples of the batch that is handed out
+        self._handed_out = False
+
+    @property
+    @abc.abstractmethod
+    def sums(self) -> dict[nn.Parameter, Tensor]:
+        """The sum for each parameter that some example used."""
+
+    @abc.abstractmethod
+    def check_finite(self, matrices: Sequence[Tensor]) -> None:
+        """Raise if a loss, a gradient or a sum is not finite; waits for the device once.
+
+        Parameters
+        ----------
+        matrices : sequence of Tensor
+            The sums, as they are about to get noise.
+        """
+
+    @abc.abstractmethod
+    def _watch(self) -> None:
+        """Begin to follow the model: a batch is handed out."""
+
+    @abc.abstractmethod
+    def _unwatch(self) -> None:
+        """Follow the model no longer."""
+
+    @abc.abstractmethod
+    def _accumulate(self, losses: Tensor, examples: int) -> None:
+        """Clip and add the gradients of examples, given one loss for each."""
+
+    def begin(self) -> None:
+        """Note that batches are handed out; a second time, records would count twice."""
+        if self._handed_out:
+            raise InvalidParameterError(
+                "the batches of this lot were handed out already, and each record may count once: "
+                "go through lot.batches(...) once, and call training.step()"
+            )
+        # Once for each lot and not for each batch: it goes through the whole model.
+        self._trainable.check_unchanged()
+        self._handed_out = True
+
+    def expect(self, examples: int) -> None:
+        """Watch the model from here on: a batch of so many examples is handed out."""
+        self.check_accumulated()
+        self._trainable.forget_gradients()
+        self._batch = examples
+        self._watch()
+
+    def end(self) -> None:
+        """Hand out no more batches; one that is under way can no longer be accumulated."""
+        self._unwatch()
+        self._batch = None
+
+    def check_accumulated(self) -> None:
+        """Raise if the last batch was handed out and its losses were not accumulated."""
+        if self._batch is not None:
+            raise InvalidParameterError(
+                "the losses of the last batch were not accumulated: call "
+                "training.accumulate(losses) once for each batch"
+            )
+
+    def check_complete(self) -> None:
+        """Raise unless every example of the lot was accumulated."""
+        self.check_accumulated()
+        if self._missing:
+            raise InvalidParameterError(
+                "the lot is not complete: go through all of lot.batches(...) and accumulate the "
+                "losses of each batch before training.step()"
+            )
+
+    def add(self, losses: Tensor) -> None:
+        """Clip and add the gradients of the batch that was handed out.
+
+        Raises
+        ------
+        InvalidParameterError, ShapeError
+            If there is no such batch, or these are not its losses.
+        """
+        if self._batch is None:
+            raise InvalidParameterError(
+                "there is no batch whose losses these are: call training.accumulate(losses) once "
+                "for each batch, within `for ... in lot.batches(...)`"
+            )
+        examples = self._batch
+        # Checked before the backward pass, so that the call can be made again with the right ones.
+        by_example = _checked_losses(losses, examples, self._views)
+        try:
+            self._accumulate(by_example, examples)
+        finally:
+            self._unwatch()
+        self._batch = None
+        self._missing -= examples
+
+
+def _checked_losses(losses: Tensor, examples: int, views: int) -> Tensor:
+    """Return one loss for each example, or raise if they are not the losses of the batch."""
+    if not isinstance(losses, Tensor):
+        raise InvalidParameterError(f"losses is a {type(losses).__name__}: pass a tensor")
+    if losses.ndim == 0:
+        raise ShapeError(
+            "losses were reduced to one number, but each example's gradient is clipped by itself: "
+            'use reduction="none", and pass one loss per example'
+        )
+    if losses.ndim > 1 or len(losses) not in (examples, examples * views):
+        raise ShapeError(
+            f"losses have shape {tuple(losses.shape)}, but the batch has {examples} examples of "
+            f"{views} rows each: pass one loss per example or per row, for instance "
+            "losses.flatten(1).mean(1)"
+        )
+    if not losses.requires_grad:
+        raise InvalidParameterError(
+            "losses have no gradient: compute them from the model's outputs, not under "
+            "torch.no_grad() and not detached"
+        )
+    return losses if len(losses) == examples else losses.reshape(examples, views).mean(1)

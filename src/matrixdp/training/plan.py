@@ -1,0 +1,235 @@
+"""A training plan: everything that the privacy of a run depends on, fixed before it begins."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_number
+from matrixdp.privacy import Accountant, Budget, SampledPlan, noise_multiplier_for, plan_epsilon
+from matrixdp.rounding import float_up, quotient_down, sqrt_up
+from matrixdp.sensitivity import FrobeniusBall
+
+__all__ = ["TrainingPlan"]
+
+Bounds = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, init=False)
+class TrainingPlan:
+    """Sampling rate, clip norm, steps, noise and account of a training run, tied together.
+
+    Everything in a plan is public: it is fixed before training and must not depend on the data.
+    State ``epsilon`` and the plan finds the noise, or state ``noise_multiplier`` and it finds the
+    epsilon. With both, the plan checks that the noise is enough.
+
+    Parameters
+    ----------
+    records : int
+        How many records the data set has.
+    lot_size : float
+        The expected number of records in a step, from 1 to ``records``. Each record is in a step
+        with probability ``lot_size / records``, and each gradient is divided by ``lot_size``.
+    steps : int
+        How many steps are taken.
+    clip_norm : float or mapping of str to float
+        The largest norm of one record's gradient. A mapping gives groups of parameters a bound
+        each: its keys are names of parameters or of modules that hold them (``"features"`` is
+        everything below it, ``""`` all the rest). The squares of the bounds add up.
+    delta : float
+        Well below one over the number of records.
+    epsilon : float, optional
+        What is to be guaranteed, above 0.
+    noise_multiplier : float, optional
+        The scale of the noise over the sensitivity of the sum of clipped gradients, under adding
+        or removing one record.
+    views : int, optional
+        How many rows of a batch belong to each record, for instance augmented copies of one image.
+        A record's gradient is the mean over its views, and is clipped once.
+    accountant : Accountant, optional
+        By default Rényi divergences, which need no extra; without sampling (``lot_size`` equals
+        ``records``) the exact curve of Gaussian noise. ``Accountant.PLD`` is tight with sampling
+        too, and needs the extra ``accounting``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is outside its domain, or the noise does not guarantee the epsilon.
+
+    Notes
+    -----
+    *Guarantee:* (epsilon, delta)-DP under adding or removing one record, for steps on Poisson
+    samples with ``sampling_rate`` and Gaussian noise of scale ``noise_scale`` on sums whose terms
+    have norms of at most ``sensitivity``. All three are rounded up.
+
+    Examples
+    --------
+    >>> from matrixdp.training import TrainingPlan
+    >>> plan = TrainingPlan(
+    ...     records=60_000, lot_size=256, steps=2000, clip_norm=1.0, epsilon=2.0, delta=1e-6
+    ... )
+    >>> round(plan.noise_multiplier, 3)
+    0.9
+    >>> TrainingPlan(
+    ...     records=60_000, lot_size=256, steps=2000, clip_norm={"features": 3.0, "": 4.0},
+    ...     noise_multiplier=1.0, delta=1e-6
+    ... ).sensitivity
+    5.0
+    """
+
+    records: int
+    lot_size: float
+    steps: int
+    clip_norm: float | Bounds  # a mapping becomes pairs, which nobody can change afterwards
+    delta: float
+    epsilon: float
+    noise_multiplier: float
+    views: int
+    accountant: Accountant
+
+    def __init__(
+        self,
+        *,
+        records: int,
+        lot_size: float,
+        steps: int,
+        clip_norm: float | Mapping[str, float] | Bounds,
+        delta: float,
+        epsilon: float | None = None,
+        noise_multiplier: float | None = None,
+        views: int = 1,
+        accountant: Accountant | None = None,
+    ) -> None:
+        self._set("records", positive_integer(records, "records"))
+        self._set("lot_size", _checked_lot_size(lot_size, self.records))
+        self._set("steps", positive_integer(steps, "steps"))
+        self._set("clip_norm", _checked_bounds(clip_norm))
+        self._set("delta", DELTA.number(delta))
+        self._set("views", positive_integer(views, "views"))
+        # Without sampling, PLD stands for the exact Gaussian curve and needs no extra.
+        default = Accountant.PLD if self.sampling_rate == 1.0 else Accountant.RDP
+        self._set("accountant", default if accountant is None else accountant)
+        self._settle(epsilon, noise_multiplier)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _settle(self, epsilon: float | None, noise_multiplier: float | None) -> None:
+        """Find whichever of the noise and the epsilon is missing, or check one by the other."""
+        if epsilon is not None:
+            epsilon = positive_number(EPSILON.number(epsilon), "epsilon")
+        # With both, as after dataclasses.replace, the claim is proven again rather than believed.
+        if noise_multiplier is not None:
+            proven = self._epsilon_of(noise_multiplier)
+            if epsilon is not None and not proven <= epsilon:
+                raise InvalidParameterError(
+                    f"epsilon={epsilon!r} is not guaranteed by "
+                    f"noise_multiplier={noise_multiplier!r}: claim at least {proven!r}, or leave "
+                    "one of the two out"
+                )
+            self._set("epsilon", proven if epsilon is None else epsilon)
+            self._set("noise_multiplier", float(noise_multiplier))
+        elif epsilon is not None:
+            self._set("epsilon", epsilon)
+            self._set("noise_multiplier", self._multiplier_for(epsilon))
+        else:
+            raise InvalidParameterError(
+                "epsilon and noise_multiplier are both missing: state what is to be guaranteed, or "
+                "how much noise is added"
+            )
+
+    def _epsilon_of(self, noise_multiplier: float) -> float:
+        sampled = SampledPlan(
+            noise_multiplier=noise_multiplier,
+            sampling_rate=self.sampling_rate,
+            steps=self.steps,
+            neighbouring="add-remove",
+        )
+        return plan_epsilon(sampled, self.delta, self.accountant)
+
+    def _multiplier_for(self, epsilon: float) -> float:
+        return noise_multiplier_for(
+            epsilon,
+            self.delta,
+            sampling_rate=self.sampling_rate,
+            steps=self.steps,
+            neighbouring="add-remove",
+            accountant=self.accountant,
+        )
+
+    @property
+    def exact_rate(self) -> Fraction:
+        """The probability of each record to be in a step."""
+        return Fraction(self.lot_size) / self.records
+
+    @property
+    def sampling_rate(self) -> float:
+        """The same as a float, rounded up: what is accounted for."""
+        return float_up(self.exact_rate)
+
+    @property
+    def bounds(self) -> Bounds:
+        """The groups of parameters by name, and the clip norm of each."""
+        return self.clip_norm if isinstance(self.clip_norm, tuple) else (("", self.clip_norm),)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one record can move the sum of gradients, all groups together, rounded up."""
+        return sqrt_up(sum((Fraction(bound) ** 2 for _, bound in self.bounds), Fraction(0)))
+
+    @property
+    def step_budget(self) -> Budget:
+        """What one step may spend on the records that are in it: ``mu = 1 / noise_multiplier``.
+
+        This is before amplification by sampling. It is rounded down, so that noise which keeps it
+        has at least the plan's multiplier.
+        """
+        return Budget.from_mu(quotient_down(1.0, self.noise_multiplier), self.delta)
+
+    @property
+    def step_mechanism(self) -> IMGM:
+        """The mechanism of one step: the least independent noise for the sum of gradients."""
+        ball = FrobeniusBall(self.sensitivity, neighbouring="add-remove")
+        return IMGM(sensitivity=ball, budget=self.step_budget)
+
+    @property
+    def noise_scale(self) -> float:
+        """The standard deviation of the noise on the sum of gradients, rounded up."""
+        return self.step_mechanism.covariance.smallest_singular_value
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the plan, by which checkpoints and spending records know it."""
+        # json writes every digit of a float, so that plans which differ at all differ here.
+        fields = asdict(self) | {"accountant": self.accountant.value}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def _checked_lot_size(lot_size: float, records: int) -> float:
+    size = positive_number(lot_size, "lot_size")
+    if not 1.0 <= size <= records:
+        raise InvalidParameterError(
+            f"lot_size={size!r} is outside its domain: it is the expected number of records in a "
+            f"step, from 1 to records={records!r}"
+        )
+    return size
+
+
+def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | Bounds:
+    """Return a positive bound, or the bounds of named groups in the order of their names."""
+    if not isinstance(clip_norm, Mapping | tuple):
+        return positive_number(clip_norm, "clip_norm")
+    groups = dict(clip_norm)
+    if not groups or not all(isinstance(name, str) for name in groups):
+        raise InvalidParameterError(
+            "clip_norm must map at least one name of a module or parameter to its bound: pass for "
+            "instance {'features': 1.0, '': 0.5}, or one number"
+        )
+    # Sorted, so that the same bounds in another order are the same plan and have the same digest.
+    return tuple(
+        (name, positive_number(groups[name], f"clip_norm[{name!r}]")) for name in sorted(groups)
+    )

@@ -1,0 +1,213 @@
+"""Watching a model run: the inputs of its layers, and the gradients of their outputs.
+
+While a recording is on, no layer's parameters take part in the backward pass: it only computes the
+gradients of the activations, which is what per-example gradients are made of. Nothing is stored in
+the model: hooks are global and know the modules, so that its class, its ``state_dict`` and its
+pickles stay what they are.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.training.layers.table import check_layer, layer_uses
+from matrixdp.training.layers.use import LayerUse, NormBounds
+
+__all__ = ["MeasuredUse", "Recording"]
+
+
+class LayerRecord:
+    """One call of one layer: what went in, and as the backward pass goes on what comes back."""
+
+    def __init__(self, name: str, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        self.name = name
+        self.module = module
+        self.inputs = tuple(part.detach() if isinstance(part, Tensor) else part for part in inputs)
+        self.outputs = 0
+        self.gradients: dict[int, Tensor] = {}
+
+
+class MeasuredUse(NamedTuple):
+    """The use of a layer's parameters, and bounds of the norms of every example's gradient.
+
+    There are no bounds where a parameter has other uses too, whose gradients are to be added first.
+    """
+
+    name: str
+    use: LayerUse
+    norm_bounds: dict[nn.Parameter, NormBounds] | None
+
+
+class _Rooted(torch.autograd.Function):
+    """The identity, on a tensor that autograd would otherwise take for a constant."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, _root: Tensor) -> Tensor:
+        # Marked as changed in place: a following layer may then change it in place as well.
+        ctx.mark_dirty(output)
+        return output
+
+    @staticmethod
+    def backward(_ctx: Any, *_gradients: Tensor) -> tuple[None, None]:
+        return None, None
+
+
+def _rooted(output: Tensor) -> Tensor:
+    root = torch.ones((), requires_grad=True)
+    return cast("Tensor", _Rooted.apply(output, root))  # type: ignore[no-untyped-call]
+
+
+class Recording:
+    """The layers of a model that have parameters to train, and their calls.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Any module.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a layer mixes examples, or is of a kind that cannot be differentiated example by example.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._names: dict[nn.Module, str] = {}
+        self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
+        for name, module in model.named_modules():
+            own = tuple(part for part in module.parameters(recurse=False) if part.requires_grad)
+            check_layer(module, name)
+            if own:
+                self._names[module], self._own[module] = name, own
+        self._listening = False
+        self._calls: list[LayerRecord] = []
+        self._waiting: list[LayerRecord] = []
+        self._measured: list[MeasuredUse] = []
+        self._shared: set[nn.Parameter] = set()
+        self._rows = self._examples = 0
+        self.half = False  # whether the last backward pass had gradients of 16 bits
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Record every call of the model's layers within the block, where gradients are enabled."""
+        before = torch_module.register_module_forward_pre_hook(self._before)
+        after = torch_module.register_module_forward_hook(self._after, always_call=True)
+        self._listening = True
+        try:
+            yield
+        finally:
+            self._listening = False
+            before.remove()
+            after.remove()
+            self._release()
+
+    def backward(self, losses: Tensor, rows: int, examples: int) -> list[MeasuredUse]:
+        """Run the backward pass; return the uses of all layers since the last one.
+
+        Norms are taken as soon as a layer's gradient is there, so that what is not needed for the
+        sums can be let go.
+
+        Parameters
+        ----------
+        losses : Tensor
+            The losses of all examples, added up or not.
+        rows : int
+            How many rows the batch has.
+        examples : int
+            How many examples they belong to; each owns as many consecutive rows.
+        """
+        counted = Counter(part for record in self._calls for part in self._own[record.module])
+        self._shared = {part for part, number in counted.items() if number > 1}
+        self._rows, self._examples = rows, examples
+        self.half = False
+        # Layers without a shortcut are run again, which is not to be recorded.
+        self._listening = False
+        try:
+            losses.sum().backward()
+            for record in self._calls:
+                self._measure(record)
+            return self._measured
+        finally:
+            self._listening = True
+            self._calls, self._measured = [], []
+
+    def _arrived(self, record: LayerRecord, place: int, gradient: Tensor) -> None:
+        record.gradients[place] = gradient
+        self.half = self.half or gradient.element_size() < 4
+        if record.outputs == 1:
+            self._measure(record)
+
+    def _measure(self, record: LayerRecord) -> None:
+        """Turn a record into uses, once; a record without gradients does not matter."""
+        if not record.gradients:
+            return
+        _check_rows(record, self._rows)
+        for use in layer_uses(record.module, record, self._examples):
+            shared = not self._shared.isdisjoint(use.parameters)
+            bounds = None if shared else use.norm_bounds()
+            self._measured.append(MeasuredUse(record.name, use, bounds))
+        record.inputs, record.gradients = (), {}
+
+    def _before(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        if not (self._listening and module in self._names and torch.is_grad_enabled()):
+            return
+        self._waiting.append(LayerRecord(self._names[module], module, arguments))
+        for parameter in self._own[module]:
+            parameter.requires_grad_(False)  # noqa: FBT003
+
+    def _after(self, module: nn.Module, _arguments: Any, output: Any) -> Any:
+        if not self._waiting or self._waiting[-1].module is not module:
+            return output
+        record = self._waiting.pop()
+        self._unfreeze(module)
+        if output is None:  # the layer raised
+            return output
+        self._calls.append(record)
+        return self._tapped(record, output)
+
+    def _tapped(self, record: LayerRecord, output: Any) -> Any:
+        """Return a layer's output with every tensor in it tapped, numbered in their order."""
+        if isinstance(output, Tensor):
+            place = record.outputs
+            record.outputs += 1
+            if not output.requires_grad:
+                # Nothing before this layer needs a gradient, so autograd would not come here.
+                output = _rooted(output)
+            output.register_hook(lambda gradient: self._arrived(record, place, gradient))
+            return output
+        if type(output) is tuple:
+            return tuple(self._tapped(record, part) for part in output)
+        raise InvalidParameterError(
+            f"layer {record.name!r} returns a {type(output).__name__}: only tensors and tuples of "
+            "tensors can be followed; return those"
+        )
+
+    def _unfreeze(self, module: nn.Module) -> None:
+        """Let a layer's parameters train again, unless a layer around it holds them too."""
+        held = {id(part) for record in self._waiting for part in self._own[record.module]}
+        for parameter in self._own[module]:
+            if id(parameter) not in held:
+                parameter.requires_grad_(True)  # noqa: FBT003
+
+    def _release(self) -> None:
+        """Let everything train again, also after an exception within a layer."""
+        while self._waiting:
+            self._unfreeze(self._waiting.pop().module)
+        self._calls.clear()
+
+
+def _check_rows(record: LayerRecord, rows: int) -> None:
+    """Raise unless the first axis of a layer's input is the rows of the batch."""
+    first = next((part for part in record.inputs if isinstance(part, Tensor)), None)
+    if first is None or first.ndim == 0 or first.shape[0] != rows:
+        shape = None if first is None else tuple(first.shape)
+        raise ShapeError(
+            f"layer {record.name!r} got an input of shape {shape}, but the batch has {rows} rows: "
+            "keep the batch as the first axis of every layer's input, and pass it by position"
+        )

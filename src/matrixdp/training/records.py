@@ -1,0 +1,115 @@
+"""Where records come from: tensors that are indexed at once, or a data set item by item."""
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+
+__all__ = ["RecordSource", "record_source"]
+
+
+class RecordSource(Protocol):
+    """Records that can be looked up by their numbers."""
+
+    def __len__(self) -> int:
+        """Return how many records there are."""
+
+    def batch(self, numbers: NDArray[np.int64], views: int) -> Any:
+        """Return the rows of some records, each ``views`` times in a row."""
+
+
+class _TensorRecords:
+    """Tensors whose first axis is the records; batches stay on their device."""
+
+    def __init__(self, tensors: tuple[Tensor, ...], *, alone: bool) -> None:
+        lengths = {len(part) if part.ndim else 0 for part in tensors}
+        if len(lengths) != 1 or lengths == {0}:
+            raise ShapeError(
+                f"the tensors of the data have shapes {[tuple(part.shape) for part in tensors]}: "
+                "the first axis of each must be the records"
+            )
+        self._tensors = tensors
+        self._alone = alone
+
+    def __len__(self) -> int:
+        """Return the length of the first axis."""
+        return len(self._tensors[0])
+
+    def batch(self, numbers: NDArray[np.int64], views: int) -> Tensor | tuple[Tensor, ...]:
+        """Return the rows; copies of a row are there to be augmented."""
+        places = torch.from_numpy(np.repeat(numbers, views))
+        parts = tuple(part[places.to(part.device)] for part in self._tensors)
+        return parts[0] if self._alone else parts
+
+
+class _DatasetRecords:
+    """A map-style data set; a random transform in it makes each view another one."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        """Return the length of the data set."""
+        return len(self._dataset)
+
+    def batch(self, numbers: NDArray[np.int64], views: int) -> Any:
+        """Return the items, collated as a ``DataLoader`` does it."""
+        items = [self._dataset[number] for number in np.repeat(numbers, views).tolist()]
+        return default_collate(items)
+
+
+def record_source(data: Any, records: int) -> RecordSource:
+    """Return a way to look up records, or raise if lots cannot be drawn from the data.
+
+    Parameters
+    ----------
+    data : Dataset, Tensor, or tuple of Tensor
+        A map-style data set, or tensors whose first axis is the records.
+    records : int
+        How many there must be.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the data makes its own batches, cannot be indexed, or has another number of records.
+    """
+    source = _source_of(data)
+    if len(source) != records:
+        raise InvalidParameterError(
+            f"the data has {len(source)} records, but the plan is for records={records}: make the "
+            "plan with records=len(dataset)"
+        )
+    return source
+
+
+def _source_of(data: Any) -> RecordSource:
+    match data:
+        case Tensor():
+            return _TensorRecords((data,), alone=True)
+        # Only the class itself: a subclass may transform what it returns.
+        case TensorDataset() if type(data) is TensorDataset:
+            return _TensorRecords(data.tensors, alone=False)
+        # A list of tensors is a data set with a tensor for each record, so it is left to the end.
+        case tuple() if data and all(isinstance(part, Tensor) for part in data):
+            return _TensorRecords(data, alone=False)
+        case DataLoader():
+            raise InvalidParameterError(
+                "the data is a DataLoader, whose batches are not Poisson samples: the plan would "
+                "not hold for them. Pass its data set, training.lots(loader.dataset)"
+            )
+        case IterableDataset():
+            raise InvalidParameterError(
+                "the data is an IterableDataset, from which no Poisson sample can be drawn: pass a "
+                "data set that has a length and can be indexed"
+            )
+    if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
+        raise InvalidParameterError(
+            f"the data is a {type(data).__name__}: pass a data set that has a length and can be "
+            "indexed, or tensors whose first axis is the records"
+        )
+    return _DatasetRecords(data)

@@ -1,0 +1,83 @@
+"""Poisson lots: each record is in a step by a coin of its own, whatever happens to the others.
+
+The coin is exact. A record is taken if a uniform 64-bit word is below ``floor(q 2**64)``, so the
+probability is a multiple of ``2**-64`` that is at most q, which is the rate that is accounted for.
+"""
+
+import os
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.guarantee import Lots
+
+__all__ = ["Coins", "SecureCoins", "SeededCoins", "drawn_records"]
+
+_WORD_BYTES = 8
+
+
+class Coins(Protocol):
+    """A source of uniform 64-bit words."""
+
+    @property
+    def kind(self) -> Lots:
+        """What the guarantee says about it."""
+
+    def words(self, number: int, step: int) -> NDArray[np.uint64]:
+        """Return so many words for a step."""
+
+
+class SecureCoins:
+    """Words from the operating system, for real releases: nobody can know who is in a lot."""
+
+    kind: Lots = "secure"
+
+    def words(self, number: int, step: int) -> NDArray[np.uint64]:  # noqa: ARG002
+        """Return fresh words; the step does not matter."""
+        return np.frombuffer(os.urandom(_WORD_BYTES * number), dtype=np.uint64)
+
+
+class SeededCoins:
+    """Words from a seed and the number of the step, for experiments: they can be drawn again.
+
+    No state is carried from step to step, so that a run that is resumed draws the lots that it
+    would have drawn.
+    """
+
+    kind: Lots = "seeded"
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def words(self, number: int, step: int) -> NDArray[np.uint64]:
+        """Return the words of a step, always the same."""
+        # The last number keeps these words apart from those that noise is seeded with.
+        generator = np.random.default_rng([self._seed, step, 0])
+        return generator.integers(0, 2**64, size=number, dtype=np.uint64)
+
+
+def drawn_records(coins: Coins, records: int, rate: Fraction, step: int) -> NDArray[np.int64]:
+    """Return the numbers of the records in a step's lot, ascending; there may be none.
+
+    Parameters
+    ----------
+    coins : Coins
+        Where the words come from.
+    records : int
+        How many records there are.
+    rate : Fraction
+        The probability of each to be in the lot, at least ``2**-64`` and at most 1.
+    step : int
+        The number of the step.
+    """
+    threshold = int(rate * 2**64)
+    if not 1 <= threshold <= 2**64:
+        raise InvalidParameterError(
+            f"rate={float(rate)!r} is outside its domain: it is a probability from 2**-64 to 1"
+        )
+    # Not `< threshold`: a rate of 1 has the threshold 2**64, which does not fit into 64 bits.
+    taken = coins.words(records, step) <= np.uint64(threshold - 1)
+    return np.flatnonzero(taken)

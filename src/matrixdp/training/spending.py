@@ -1,0 +1,159 @@
+"""The spending record: a file that knows how many steps were spent, whatever happens to the run.
+
+A line is added and forced to the disk *before* a step draws its noise. A process that is killed at
+any moment has therefore never released a step that the record does not count. It may count one step
+that was never released: that is the private side.
+
+The first line says which plan the record is for. Line k after it is ``{"step": k}``, so that what
+is missing at the end of a torn line is known, and anything else is recognised as not written here.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
+from matrixdp.files.atomic import write_all
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["SpendingRecord"]
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The first line: which run of which plan this is."""
+
+    format: Literal["matrixdp-spending-1"]
+    plan: str
+    randomness: str
+    run: str
+
+
+def _line(step: int) -> bytes:
+    return b'{"step": %d}\n' % step
+
+
+class SpendingRecord:
+    """How many steps of a run were spent, in a file.
+
+    Parameters
+    ----------
+    path : Path
+        An existing record of the same plan is continued; otherwise a new one is made.
+    plan : str
+        The digest of the plan.
+    randomness : str
+        Where lots and noise come from: a record of an experiment is not continued by a release.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is not a spending record, or was changed.
+    InvalidParameterError
+        If it belongs to another plan.
+    StorageError
+        If it cannot be read or written.
+
+    Attributes
+    ----------
+    run : str
+        The name of the run, by which its checkpoints are recognised.
+    spent : int
+        How many steps were spent, by this process and by those before it.
+    """
+
+    def __init__(self, path: Path, *, plan: str, randomness: str) -> None:
+        self._path = path
+        if not path.exists():
+            header = _Header("matrixdp-spending-1", plan, randomness, secrets.token_hex(16))
+            # All at once: a header is never torn, and never replaces another one.
+            write_all([(path, msgspec.json.encode(header) + b"\n")])
+        with self._opened() as file:
+            header, self.spent, torn = _read(file.read(), path)
+            if header.plan != plan or header.randomness != randomness:
+                raise InvalidParameterError(
+                    f"record={str(path)!r} belongs to another plan, or to another seed: it is only "
+                    "continued by the plan and the seed that it was made with; choose another file"
+                )
+            if torn:
+                # The step was about to be drawn: it counts, and its line is completed. Nothing is
+                # cut off or rewritten, so that another kill right here loses nothing either.
+                self._append(file, _line(self.spent)[torn:])
+            self._size = file.tell()
+        self.run = header.run
+
+    def spend(self) -> None:
+        """Count one more step, durably, before it is drawn.
+
+        Raises
+        ------
+        StorageError
+            If that cannot be written, or if another process continues the same run. The step must
+            not be drawn then.
+        """
+        # No size fits until the step is counted here as well: after an interruption in between,
+        # this object does not know any more what the file says, and must not go on counting.
+        size, self._size = self._size, -1
+        with self._opened() as file:
+            if file.seek(0, os.SEEK_END) != size:
+                raise StorageError(
+                    f"record={str(self._path)!r} is not what this training left: another one "
+                    "continues the run, or writing was interrupted. Nothing was drawn. Only one "
+                    "training may continue a run; make PrivateTraining again for this one"
+                )
+            self._append(file, _line(self.spent + 1))
+            end = file.tell()
+        self.spent += 1
+        self._size = end
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        """Open the file, alone as long as the block runs where the system has locks."""
+        try:
+            with self._path.open("r+b") as file:
+                # Held for one step, not for the run: a notebook may make a training again while
+                # the old one still exists. The size tells when the other one wrote.
+                if fcntl is not None:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                yield file
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError(
+                f"record={str(self._path)!r} cannot be used: {error.strerror}. Nothing was drawn"
+            ) from error
+
+    @staticmethod
+    def _append(file: BinaryIO, content: bytes) -> None:
+        file.seek(0, os.SEEK_END)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(content: bytes, path: Path) -> tuple[_Header, int, int]:
+    """Return the header, the number of steps, and how many bytes of a torn last line there are."""
+    first, newline, rest = content.partition(b"\n")
+    try:
+        header = msgspec.json.decode(first, type=_Header)
+    except msgspec.MsgspecError:
+        newline = b""
+    if not newline:
+        raise FileFormatError(f"{path} is not a spending record: choose another file")
+    *whole, last = rest.split(b"\n")
+    steps = len(whole)
+    expected = all(line + b"\n" == _line(number) for number, line in enumerate(whole, 1))
+    if not (expected and _line(steps + 1).startswith(last)):
+        raise FileFormatError(
+            f"{path} is a spending record that was changed: its steps are not numbered from 1. "
+            "What was spent is not known any more; take the whole plan as spent"
+        )
+    return header, steps + bool(last), len(last)

@@ -1,0 +1,142 @@
+"""Which parameters are trained: their names, their clipping groups, and that they stay the same."""
+
+from collections.abc import Iterable, Iterator
+
+from torch import Tensor, nn, optim
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.plan import TrainingPlan
+
+__all__ = ["Trainable"]
+
+
+class Trainable:
+    """The parameters of a model that are trained, as they were when training began.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Whose parameters they are.
+    optimizer : optim.Optimizer
+        Must update exactly these parameters.
+    plan : TrainingPlan
+        Gives them to groups, each with a clip norm.
+
+    Attributes
+    ----------
+    groups : dict of Parameter to int
+        The group of each parameter.
+    bounds : tuple of float
+        The clip norm of each group.
+
+    Raises
+    ------
+    InvalidParameterError
+        If something cannot be trained privately; the message names it.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: optim.Optimizer, plan: TrainingPlan) -> None:
+        self._model = model
+        self._optimizer = optimizer
+        # By identity: replacing a parameter by an equal one is a change.
+        self._names = dict(_trained(model))
+        if not self._names:
+            raise InvalidParameterError(
+                "the model has no parameter that requires a gradient: there is nothing to train"
+            )
+        if isinstance(optimizer, optim.LBFGS):
+            raise InvalidParameterError(
+                "LBFGS evaluates its closure several times in a step, and each evaluation would "
+                "need noise of its own: use an optimiser that takes one gradient per step"
+            )
+        self._check_optimizer()
+        prefixes = [prefix for prefix, _ in plan.bounds]
+        self.groups = {part: _group(name, prefixes) for part, name in self._names.items()}
+        self.bounds = tuple(bound for _, bound in plan.bounds)
+        # A bound without parameters is not wrong, but everyone pays for it in noise.
+        unused = set(range(len(prefixes))) - set(self.groups.values())
+        if unused:
+            raise InvalidParameterError(
+                f"clip_norm names {prefixes[min(unused)]!r}, to which no trained parameter "
+                "belongs: leave it out, as its bound adds to the noise"
+            )
+
+    @property
+    def names(self) -> dict[nn.Parameter, str]:
+        """The name of each parameter."""
+        return self._names
+
+    def __iter__(self) -> Iterator[nn.Parameter]:
+        """Go through the parameters."""
+        return iter(self._names)
+
+    def check_unchanged(self) -> None:
+        """Raise if other parameters are trained now than when training began."""
+        present = dict(_trained(self._model))
+        for change, before, after in (
+            ("added or unfrozen", self._names, present),
+            ("removed or frozen", present, self._names),
+        ):
+            for parameter, name in after.items():
+                if parameter not in before:
+                    raise InvalidParameterError(
+                        f"parameter {name!r} was {change} after PrivateTraining was made: change "
+                        "the model first, then make its optimiser and PrivateTraining"
+                    )
+        self._check_optimizer()
+
+    def forget_gradients(self) -> None:
+        """Remove all gradients, so that any that appear are known to be new."""
+        for parameter in self._names:
+            parameter.grad = None
+
+    def check_no_gradients(self) -> None:
+        """Raise if a parameter received a gradient that was not clipped."""
+        for parameter, name in self._names.items():
+            if parameter.grad is not None:
+                self.forget_gradients()
+                raise InvalidParameterError(
+                    f"parameter {name!r} received a gradient that no layer accounts for, so that "
+                    "it cannot be clipped: call the layer that holds it instead of using it "
+                    "directly, and leave out torch.compile, activation checkpointing and other "
+                    "calls of backward()"
+                )
+
+    def _check_optimizer(self) -> None:
+        held = set(_held(self._optimizer))
+        # A foreign parameter would get its gradient from autograd, unclipped and without noise.
+        if any(part.requires_grad and part not in self._names for part in held):
+            raise InvalidParameterError(
+                "the optimiser holds a parameter that is not one of the model's: its gradient "
+                "would not be private; make it a part of the model"
+            )
+        # One that is not updated would still be part of every norm, and take its share of the clip.
+        for parameter, name in self._names.items():
+            if parameter not in held:
+                raise InvalidParameterError(
+                    f"parameter {name!r} requires a gradient but the optimiser does not update it: "
+                    "freeze it with requires_grad_(False), or give it to the optimiser"
+                )
+
+
+def _trained(model: nn.Module) -> Iterable[tuple[nn.Parameter, str]]:
+    return [(part, name) for name, part in model.named_parameters() if part.requires_grad]
+
+
+def _held(optimizer: optim.Optimizer) -> Iterable[Tensor]:
+    return [part for group in optimizer.param_groups for part in group["params"]]
+
+
+def _group(name: str, prefixes: list[str]) -> int:
+    """Return the number of the longest prefix, in whole words, that a name has."""
+    fitting = [
+        number
+        for number, prefix in enumerate(prefixes)
+        if prefix in ("", name) or name.startswith(f"{prefix}.")
+    ]
+    if not fitting:
+        raise InvalidParameterError(
+            f"clip_norm has no bound for parameter {name!r}: name it or its module, or give the "
+            "rest a bound under the name ''"
+        )
+    return max(fitting, key=lambda number: len(prefixes[number]))

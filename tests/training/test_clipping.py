@@ -1,0 +1,221 @@
+"""Clipped sums against brute force: one backward pass for each example."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from torch import Generator, Tensor, nn  # noqa: E402
+
+from matrixdp.training.clipping import ClippedSum, clipped_sum  # noqa: E402
+from matrixdp.training.recording import Recording  # noqa: E402
+
+Losses = Callable[[nn.Module, Tensor], Tensor]
+
+
+def one_loss_per_row(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Return a loss whose gradient is different at every output."""
+    outputs = model(inputs)
+    if isinstance(outputs, tuple):
+        states = [state.transpose(0, 1) for state in outputs[1]]
+        outputs = torch.cat([part.flatten(1) for part in (outputs[0], *states)], dim=1)
+    outputs = outputs.flatten(1)
+    weights = torch.linspace(-1.0, 1.5, outputs.shape[1], dtype=outputs.dtype)
+    return (outputs * weights).sum(1) + 0.1 * outputs.square().sum(1)
+
+
+def clipped(
+    model: nn.Module,
+    inputs: Tensor,
+    examples: int,
+    bounds: Sequence[float] = (1.0,),
+    group_of: Callable[[str], int] = lambda _: 0,
+    losses: Losses = one_loss_per_row,
+) -> ClippedSum:
+    recording = Recording(model)
+    groups = {part: group_of(name) for name, part in model.named_parameters()}
+    with recording.on():
+        values = losses(model, inputs)
+        uses = recording.backward(values.reshape(examples, -1).mean(1), len(inputs), examples)
+    assert all(part.grad is None for part in model.parameters())
+    return clipped_sum(uses, groups, bounds)
+
+
+def brute_force(
+    model: nn.Module,
+    inputs: Tensor,
+    examples: int,
+    bounds: Sequence[float] = (1.0,),
+    group_of: Callable[[str], int] = lambda _: 0,
+    losses: Losses = one_loss_per_row,
+) -> tuple[dict[str, Tensor], Tensor]:
+    names = [name for name, part in model.named_parameters() if part.requires_grad]
+    parameters = [part for part in model.parameters() if part.requires_grad]
+    sums = {name: torch.zeros_like(part) for name, part in zip(names, parameters, strict=True)}
+    norms = torch.zeros(len(bounds), examples, dtype=torch.float64)
+    for number, rows in enumerate(inputs.chunk(examples)):
+        loss = losses(model, rows).mean()
+        found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = {
+            name: torch.zeros_like(sums[name]) if part is None else part
+            for name, part in zip(names, found, strict=True)
+        }
+        for group, bound in enumerate(bounds):
+            mine = [name for name in names if group_of(name) == group]
+            norm = (
+                torch.stack([gradients[name].double().square().sum() for name in mine]).sum().sqrt()
+            )
+            norms[group, number] = norm
+            for name in mine:
+                sums[name] += gradients[name] * min(1.0, bound / float(norm))
+    return sums, norms
+
+
+def check(model: nn.Module, inputs: Tensor, examples: int | None = None, **options: object) -> None:
+    number = len(inputs) if examples is None else examples
+    found = clipped(model, inputs, number, **options)  # type: ignore[arg-type]
+    sums, norms = brute_force(model, inputs, number, **options)  # type: ignore[arg-type]
+    assert torch.all(found.norms >= norms * (1 - 1e-5))
+    torch.testing.assert_close(found.norms, norms, rtol=2e-4, atol=1e-6)
+    by_name = {
+        name: found.sums[part] for name, part in model.named_parameters() if part in found.sums
+    }
+    assert set(by_name) == set(sums)
+    size = max(float(total.abs().max()) for total in sums.values())
+    for name, total in sums.items():
+        torch.testing.assert_close(by_name[name], total, rtol=1e-3, atol=1e-5 * size)
+
+
+def seeded(seed: int) -> Generator:
+    torch.manual_seed(seed)
+    return Generator().manual_seed(seed)
+
+
+class SharedTwice(nn.Module):
+    """One layer used twice, and one weight used by two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.twice = nn.Linear(5, 5)
+        self.first = nn.Linear(5, 5)
+        self.second = nn.Linear(5, 5, bias=False)
+        self.second.weight = self.first.weight
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.second(torch.tanh(self.first(self.twice(torch.tanh(self.twice(inputs))))))
+
+
+class Scale(nn.Module):
+    """A layer of a kind that is not known."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.randn(width))
+        self.inner = nn.Linear(width, width)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.inner(inputs * self.factor) * self.factor
+
+
+def lenet() -> nn.Sequential:
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh()),
+        nn.Linear(84, 10),
+    )
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(4, 8), nn.ReLU(inplace=True)),
+        *(nn.Conv2d(8, 8, 3, stride=2), nn.InstanceNorm2d(8, affine=True), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(8 * 9, 12), nn.LayerNorm(12), nn.Linear(12, 3)),
+    )
+
+
+@pytest.mark.parametrize("views", [1, 3])
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lenet, (1, 28, 28)),
+        (normed, (3, 8, 8)),
+        (lambda: nn.Linear(7, 4), (7,)),
+        (lambda: nn.Linear(30, 20), (3, 30)),
+        (lambda: nn.Linear(3, 2), (9, 3)),
+        (lambda: nn.LayerNorm((4, 5)), (3, 4, 5)),
+        (lambda: nn.GroupNorm(2, 6), (6, 5)),
+        (lambda: nn.InstanceNorm1d(6, affine=True), (6, 5)),
+        (SharedTwice, (5,)),
+        (lambda: nn.LSTM(4, 3, batch_first=True), (6, 4)),
+        (lambda: nn.LSTM(4, 3, num_layers=2, bidirectional=True, batch_first=True), (6, 4)),
+        (lambda: nn.LSTM(4, 3, bias=False, bidirectional=True, batch_first=True), (6, 4)),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_models(make: Callable[[], nn.Module], shape: tuple[int, ...], views: int) -> None:
+    generator = seeded(1)
+    model = make()
+    inputs = torch.randn(4 * views, *shape, generator=generator)
+    check(model, inputs, 4, bounds=(0.7,))
+
+
+def test_tokens() -> None:
+    generator = seeded(2)
+    model = nn.Sequential(nn.Embedding(11, 4, padding_idx=0), nn.Flatten(), nn.Linear(24, 2))
+    check(model, torch.randint(0, 11, (8, 6), generator=generator), 4, bounds=(0.5,))
+
+
+@pytest.mark.filterwarnings("ignore:Scale has no shortcut")
+def test_other_layers_fall_back() -> None:
+    generator = seeded(3)
+    model = nn.Sequential(nn.Linear(4, 5), Scale(5), nn.Linear(5, 2))
+    check(model, torch.randn(6, 4, generator=generator), 3, bounds=(0.3,))
+
+
+def test_frozen_parameters_and_groups() -> None:
+    generator = seeded(4)
+    model = lenet()
+    parameters = dict(model.named_parameters())
+    for name in ("0.weight", "7.bias"):
+        parameters[name].requires_grad_(False)
+    inputs = torch.randn(5, 1, 28, 28, generator=generator)
+    check(model, inputs, bounds=(0.2, 0.9), group_of=lambda name: int(name.startswith("11")))
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> tuple[nn.Module, Tensor, int]:
+    flat = draw(st.booleans())
+    groups = draw(st.sampled_from([1, 1, 2, 3]))
+    options: dict[str, Any] = {
+        "in_channels": groups * draw(st.integers(1, 3)),
+        "out_channels": groups * draw(st.integers(1, 3)),
+        "groups": groups,
+        "bias": draw(st.booleans()),
+        "padding_mode": draw(st.sampled_from(["zeros", "zeros", "reflect", "circular"])),
+    }
+    sides = 1 if flat else 2
+    sizes: dict[str, Any] = {
+        name: tuple(draw(st.integers(low, high)) for _ in range(sides))
+        for name, low, high in (
+            *(("kernel_size", 1, 4), ("stride", 1, 3)),
+            *(("dilation", 1, 2), ("padding", 0, 2)),
+        )
+    }
+    if draw(st.booleans()) and set(sizes["stride"]) == {1}:
+        sizes["padding"] = draw(st.sampled_from(["same", "valid"]))
+    torch.manual_seed(draw(st.integers(0, 1000)))
+    layer = (nn.Conv1d if flat else nn.Conv2d)(**options, **sizes)
+    views = draw(st.integers(1, 2))
+    shape = [draw(st.integers(8, 10)) for _ in range(sides)]
+    return layer, torch.randn(3 * views, options["in_channels"], *shape), 3
+
+
+@given(convolutions())
+def test_convolutions(drawn: tuple[nn.Module, Tensor, int]) -> None:
+    layer, inputs, examples = drawn
+    check(layer, inputs, examples, bounds=(1.5,))

@@ -1,0 +1,181 @@
+"""The mode exact: whole numbers, one record at a time, and bounds that hold in exact arithmetic."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+
+from matrixdp.errors import InvalidParameterError  # noqa: E402
+from matrixdp.training import PrivateTraining  # noqa: E402
+from matrixdp.training.exact_sum import MOST_RECORDS, ExactLotSum, Quantiser  # noqa: E402
+from matrixdp.training.trainable import Trainable  # noqa: E402
+from training.small_training import (  # noqa: E402
+    cross_entropy,
+    sgd,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+)
+
+floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
+bounds = st.floats(1e-6, 1e6)
+
+
+def squared(numbers: list[Tensor], step: float) -> Fraction:
+    total = sum(int(number) ** 2 for part in numbers for number in part.flatten())
+    return Fraction(step) ** 2 * total
+
+
+@given(st.lists(floats, min_size=1, max_size=30), bounds)
+def test_no_record_counts_for_more_than_its_bound(values: list[float], bound: float) -> None:
+    gradient = torch.tensor(values)
+    quantiser = Quantiser(bound, len(values))
+    numbers, sound = quantiser([gradient[:1], gradient[1:]] if len(values) > 1 else [gradient])
+    assert bool(sound)
+    assert squared(numbers, quantiser.step) <= Fraction(bound) ** 2
+    found = torch.cat([part.to(torch.float64) for part in numbers]) * quantiser.step
+    exact = gradient.to(torch.float64)
+    clipped = exact * min(1.0, bound / max(float(exact.norm()), 1e-300))
+    assert float((found - clipped).norm()) <= 1e-8 * bound * math.sqrt(len(values))
+
+
+@given(st.integers(1, 12), st.integers(0, 2**32), bounds)
+def test_norms_at_the_bound(size: int, seed: int, bound: float) -> None:
+    # Where rounding up is the most likely to exceed it: norms a little above and below the bound.
+    generator = torch.Generator().manual_seed(seed)
+    direction = torch.randn(size, generator=generator, dtype=torch.float64)
+    for share in (1.0, 1.0 - 2.0**-24, 1.0 + 2.0**-24, 1.0 + 2.0**-30):
+        gradient = (direction / direction.norm() * bound * share).to(torch.float32)
+        quantiser = Quantiser(bound, size)
+        numbers, sound = quantiser([gradient])
+        assert bool(sound)
+        assert squared(numbers, quantiser.step) <= Fraction(bound) ** 2
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_counts_as_nothing(bad: float) -> None:
+    numbers, sound = Quantiser(1.0, 3)([torch.tensor([1.0, bad, 0.5])])
+    assert not bool(sound)
+    assert not bool(torch.cat(numbers).any())
+
+
+def lot_sum(model: nn.Module, records: list[int], scale: float) -> ExactLotSum:
+    """Return the exact sum of some records, in the order given."""
+    plan = small_plan(clip_norm={"0": 0.3, "": 0.7})
+    total = ExactLotSum(Trainable(model, sgd(model), plan), views=1, examples=len(records))
+    inputs, targets = small_data()
+    total.begin()
+    for record in records:
+        total.expect(1)
+        rows = scale * inputs[record : record + 1]
+        total.add(cross_entropy(model, rows, targets[record : record + 1]))
+    total.end()
+    return total
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_neighbours_move_the_sum_by_at_most_the_bounds(scale: float) -> None:
+    model = small_model()
+    everyone = list(range(12))
+    largest = Fraction(0)
+    for missing in everyone:
+        # The others in another order: an order must not matter to the last bit.
+        others = [record for record in reversed(everyone) if record != missing]
+        whole, without = (lot_sum(model, records, scale).sums for records in (everyone, others))
+        for prefix, bound in (("0", 0.3), ("2", 0.7)):
+            moved = Fraction(0)
+            for name, parameter in model.named_parameters():
+                if name.startswith(prefix):
+                    pairs = zip(
+                        whole[parameter].flatten().tolist(),
+                        without[parameter].flatten().tolist(),
+                        strict=True,
+                    )
+                    moved += sum((Fraction(a) - Fraction(b)) ** 2 for a, b in pairs)
+            assert moved <= Fraction(bound) ** 2
+            largest = max(largest, moved)
+    assert largest > 0
+
+
+def test_float_sums_move_by_more() -> None:
+    # What the mode exact is for: the same terms added up in float32 exceed the bound.
+    generator = torch.Generator().manual_seed(1)
+    terms = torch.randn(1000, 4, generator=generator)
+    terms = terms / terms.norm(dim=1, keepdim=True)
+    whole, without = terms.sum(0), terms[1:].sum(0)
+    moved = sum(
+        (Fraction(a) - Fraction(b)) ** 2
+        for a, b in zip(whole.tolist(), without.tolist(), strict=True)
+    )
+    own = sum(Fraction(a) ** 2 for a in terms[0].tolist())
+    assert moved != own
+
+
+def test_exact_and_fast_take_the_same_step() -> None:
+    found = []
+    for mode in ("fast", "exact"):
+        model = small_model()
+        training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode=mode)
+        train(training, model)
+        found.append(torch.cat([part.detach().flatten() for part in model.parameters()]))
+        assert training.guarantee.mode == mode
+        assert f"Mode {mode}" in str(training.guarantee)
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-4)
+
+
+def test_batches_have_one_record() -> None:
+    model = small_model()
+    training = PrivateTraining(
+        model, sgd(model), small_plan(views=2, lot_size=40), seed=3, mode="exact"
+    )
+    lot = next(iter(training.lots(small_data())))
+    sizes = set()
+    for inputs, targets in lot.batches(16):
+        sizes.add(len(inputs))
+        training.accumulate(cross_entropy(model, inputs, targets))
+    training.step()
+    assert sizes == {2}
+
+
+def test_releases_are_exact_too() -> None:
+    model = small_model()
+    before = [part.detach().clone() for part in model.parameters()]
+    training = PrivateTraining(model, sgd(model), small_plan(steps=1), mode="exact")
+    train(training, model)
+    assert training.guarantee.protects
+    changed = zip(before, model.parameters(), strict=True)
+    assert all(not torch.equal(old, new) for old, new in changed)
+
+
+def test_a_gradient_that_is_not_finite_refuses_the_step() -> None:
+    def broken(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(model, inputs, targets) * float("nan")
+
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode="exact")
+    before = [part.detach().clone() for part in model.parameters()]
+    with pytest.raises(InvalidParameterError, match=r"gradients of '0\.weight'.* not finite"):
+        train(training, model, steps=1, losses=broken)
+    assert training.steps_spent == 1
+    assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "message"),
+    [
+        ("quick", {}, "mode='quick' is not known"),
+        ("exact", {"records": MOST_RECORDS + 1}, "holds exactly"),
+    ],
+)
+def test_bad_modes(mode: Any, changes: dict[str, Any], message: str) -> None:
+    model = small_model()
+    with pytest.raises(InvalidParameterError, match=message):
+        PrivateTraining(model, sgd(model), small_plan(**changes), seed=1, mode=mode)

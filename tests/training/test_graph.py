@@ -1,0 +1,91 @@
+"""Nodes as examples: neighbourhoods against a pass over the whole graph."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+from torch import Tensor, nn  # noqa: E402
+
+from matrixdp.errors import InvalidParameterError, ShapeError  # noqa: E402
+from matrixdp.training.clipping import clipped_sum  # noqa: E402
+from matrixdp.training.graph import GraphConvolution, Neighbourhoods, NodeRows  # noqa: E402
+from matrixdp.training.recording import Recording  # noqa: E402
+
+
+def random_graph(nodes: int) -> Tensor:
+    generator = torch.Generator().manual_seed(5)
+    edges = (torch.rand(nodes, nodes, generator=generator) < 0.2).float()
+    joined = ((edges + edges.T + torch.eye(nodes)) > 0).float()
+    degrees = joined.sum(1)
+    return joined / (degrees[:, None] * degrees).sqrt()
+
+
+class MixedGCN(nn.Module):
+    """A dense layer on every row, then a graph convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(6, 4)
+        self.convolution = GraphConvolution(4, 3)
+
+    def forward(self, features: Tensor, weights: Tensor) -> Tensor:
+        return self.convolution(torch.tanh(self.dense(features)), weights)
+
+    def on_whole_graph(self, features: Tensor, propagation: Tensor) -> Tensor:
+        return self.convolution.linear(propagation @ torch.tanh(self.dense(features)))
+
+
+@pytest.fixture
+def graph() -> tuple[MixedGCN, Tensor, Tensor, Tensor]:
+    torch.manual_seed(3)
+    propagation, features = random_graph(12), torch.randn(12, 6)
+    return MixedGCN(), propagation, features, torch.tensor([7, 0, 3, 11, 4])
+
+
+def test_neighbourhoods_give_what_the_whole_graph_gives(
+    graph: tuple[MixedGCN, Tensor, Tensor, Tensor],
+) -> None:
+    model, propagation, features, nodes = graph
+    for given in (propagation, propagation.to_sparse_coo()):
+        rows = Neighbourhoods(given).rows(features, nodes)
+        whole = model.on_whole_graph(features, propagation)[nodes]
+        torch.testing.assert_close(model(*rows), whole)
+
+
+def test_clipped_sums_of_nodes(graph: tuple[MixedGCN, Tensor, Tensor, Tensor]) -> None:
+    model, propagation, features, nodes = graph
+    parameters = list(model.parameters())
+    expected = [torch.zeros_like(part) for part in parameters]
+    norms = []
+    for node in nodes:
+        # One backward pass over the whole graph for each node: neighbours are shared here.
+        loss = model.on_whole_graph(features, propagation)[node].square().sum()
+        gradients = torch.autograd.grad(loss, parameters)
+        norms.append(torch.stack([part.square().sum() for part in gradients]).sum().sqrt())
+        factor = min(1.0, 0.4 / float(norms[-1]))
+        expected = [total + factor * part for total, part in zip(expected, gradients, strict=True)]
+    rows = Neighbourhoods(propagation).rows(features, nodes)
+    recording = Recording(model)
+    with recording.on():
+        losses = model(*rows).square().sum(1)
+        uses = recording.backward(losses, len(nodes), len(nodes))
+    found = clipped_sum(uses, dict.fromkeys(parameters, 0), [0.4])
+    torch.testing.assert_close(found.norms[0].float(), torch.stack(norms), rtol=1e-3, atol=1e-6)
+    for parameter, total in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(found.sums[parameter], total, rtol=1e-3, atol=1e-5)
+
+
+def test_padding_does_not_enter(graph: tuple[MixedGCN, Tensor, Tensor, Tensor]) -> None:
+    _, propagation, features, nodes = graph
+    rows = Neighbourhoods(propagation).rows(features, nodes)
+    assert isinstance(rows, NodeRows)
+    assert bool((rows.features[rows.weights == 0] == 0).all())
+
+
+def test_bad_graphs() -> None:
+    with pytest.raises(ShapeError, match="propagation has shape"):
+        Neighbourhoods(torch.ones(2, 3))
+    with pytest.raises(InvalidParameterError, match="without any weight"):
+        Neighbourhoods(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+    with pytest.raises(InvalidParameterError, match="NaN"):
+        Neighbourhoods(torch.tensor([[1.0, float("nan")], [0.0, 1.0]]))

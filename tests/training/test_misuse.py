@@ -1,0 +1,309 @@
+"""Every way to get a private loop wrong has an error that says what to do instead."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+import torch
+from torch import Tensor, nn, optim
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.training import PrivateTraining
+from training.small_training import (
+    cross_entropy,
+    sgd,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+    weights,
+)
+
+Losses = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
+
+def training_of(model: nn.Module, **options: Any) -> PrivateTraining:
+    # Every record is in every lot, so that no lot is empty.
+    plan = small_plan(**({"lot_size": 40} | options))
+    return PrivateTraining(model, sgd(model), plan, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("losses", "error", "message"),
+    [
+        (lambda m, x, y: functional.cross_entropy(m(x), y), ShapeError, 'reduction="none"'),
+        (lambda m, x, y: cross_entropy(m, x, y)[:-1], ShapeError, r"shape \(7,\).* 8 examples"),
+        (lambda m, x, y: cross_entropy(m, x, y).repeat(2), ShapeError, r"shape \(16,\)"),
+        (lambda m, x, _: m(x).square(), ShapeError, r"flatten\(1\)\.mean\(1\)"),
+        (lambda m, x, y: cross_entropy(m, x, y).detach(), InvalidParameterError, "no gradient"),
+        (lambda m, x, y: cross_entropy(m, x, y).tolist(), InvalidParameterError, "is a list"),
+        (
+            lambda _m, x, _y: x.sum(1).requires_grad_(),
+            InvalidParameterError,
+            "do not depend on any layer",
+        ),
+    ],
+)
+def test_wrong_losses(losses: Losses, error: type[Exception], message: str) -> None:
+    model = small_model()
+    training = training_of(model)
+    before = weights(model)
+    with pytest.raises(error, match=message):
+        train(training, model, losses=losses)
+    assert training.steps_spent == 0
+    assert torch.equal(weights(model), before)
+
+
+def test_accumulating_twice() -> None:
+    model = small_model()
+    training = training_of(model)
+    lot = next(training.lots(small_data()))
+    batches = lot.batches(40)
+    inputs, targets = next(batches)
+    losses = cross_entropy(model, inputs, targets)
+    training.accumulate(losses)
+    with pytest.raises(InvalidParameterError, match="once for each batch"):
+        training.accumulate(losses)
+    training.step()
+
+
+def test_a_lot_is_gone_through_once() -> None:
+    model = small_model()
+    training = training_of(model)
+    lot = next(training.lots(small_data()))
+    for inputs, targets in lot.batches(20):
+        training.accumulate(cross_entropy(model, inputs, targets))
+    with pytest.raises(InvalidParameterError, match="each record may count once"):
+        lot.batches(20)
+    training.step()
+    with pytest.raises(InvalidParameterError, match="each record may count once"):
+        lot.batches(20)
+
+
+def test_a_batch_without_its_losses() -> None:
+    model = small_model()
+    training = training_of(model)
+    lot = next(training.lots(small_data()))
+    batches = lot.batches(20)
+    next(batches)
+    with pytest.raises(InvalidParameterError, match="not accumulated"):
+        next(batches)
+
+
+def test_a_step_before_the_lot_is_complete() -> None:
+    model = small_model()
+    training = training_of(model)
+    with pytest.raises(InvalidParameterError, match="no lot is open"):
+        training.step()
+    with pytest.raises(InvalidParameterError, match="no lot is open"):
+        training.accumulate(torch.ones(3, requires_grad=True))
+    lot = next(training.lots(small_data()))
+    with pytest.raises(InvalidParameterError, match="not complete"):
+        training.step()
+    batches = lot.batches(20)
+    inputs, targets = next(batches)
+    training.accumulate(cross_entropy(model, inputs, targets))
+    with pytest.raises(InvalidParameterError, match="not complete"):
+        training.step()
+    assert training.steps_spent == 0
+
+
+def test_a_lot_without_a_step() -> None:
+    training = training_of(small_model())
+    lots = training.lots(small_data())
+    next(lots)
+    with pytest.raises(InvalidParameterError, match=r"step\(\) was not called"):
+        next(lots)
+
+
+def test_accumulating_outside_of_the_batches() -> None:
+    model = small_model()
+    training = training_of(model)
+    lot = next(training.lots(small_data()))
+    with pytest.raises(InvalidParameterError, match="no batch whose losses"):
+        training.accumulate(cross_entropy(model, *small_data()))
+    inputs, targets = next(lot.batches(40))  # the loop over batches ends here
+    with pytest.raises(InvalidParameterError, match=r"within `for .* in lot\.batches"):
+        training.accumulate(cross_entropy(model, inputs, targets))
+    with pytest.raises(InvalidParameterError, match="not complete"):
+        training.step()
+
+
+def infinite(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(model, inputs, targets) / (0.0 * inputs[:, 0]).detach()
+
+
+def nan_in_the_first_layer(model: nn.Module, inputs: Tensor, _targets: Tensor) -> Tensor:
+    """The square root of zero: a finite loss whose gradient is not."""
+    layers = list(model.children())
+    first: Tensor = layers[0](inputs)
+    second: Tensor = layers[2](inputs[:, :5])
+    return torch.sqrt(0.0 * first.sum(1)) + second.sum(1)
+
+
+@pytest.mark.parametrize(
+    ("losses", "message"),
+    [
+        (infinite, "losses and gradients of layer '2' are not finite"),
+        (nan_in_the_first_layer, "refused: gradients of layer '0' are not finite"),
+    ],
+)
+def test_what_is_not_finite(losses: Losses, message: str) -> None:
+    model = small_model()
+    training = training_of(model)
+    before = weights(model)
+    with pytest.raises(InvalidParameterError, match=message):
+        train(training, model, losses=losses)
+    assert training.steps_spent == 1  # it looked at the data
+    assert torch.equal(weights(model), before)
+    train(training, model)
+    assert training.steps_left == 0
+    assert not torch.equal(weights(model), before)
+
+
+def test_a_single_record_that_is_not_finite() -> None:
+    def one(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        factors = torch.ones(len(inputs))
+        factors[3] = math.nan
+        return cross_entropy(model, inputs, targets) * factors
+
+    model = small_model()
+    training = training_of(model)
+    with pytest.raises(InvalidParameterError, match="not finite"):
+        train(training, model, losses=one)
+    assert training.steps_spent == 1
+
+
+class Tied(nn.Module):
+    """Uses a layer's weight without calling the layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 6)
+        self.outer = nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.outer(functional.linear(self.inner(inputs), self.inner.weight))
+
+
+def test_a_gradient_beside_the_layers() -> None:
+    model = Tied()
+    training = training_of(model)
+    with pytest.raises(InvalidParameterError, match=r"parameter 'inner\.weight' received"):
+        train(training, model)
+    assert training.steps_spent == 0
+    assert all(part.grad is None for part in model.parameters())
+
+
+def test_a_backward_pass_of_ones_own() -> None:
+    def penalised(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        losses = cross_entropy(model, inputs, targets)
+        penalty = sum((part.square().sum() for part in model.parameters()), torch.zeros(()))
+        penalty.backward()
+        return losses
+
+    model = small_model()
+    with pytest.raises(InvalidParameterError, match=r"parameter '0\.weight' received"):
+        train(training_of(model), model, losses=penalised)
+
+
+def test_parameters_that_change_after_the_plan() -> None:
+    model = small_model()
+    training = training_of(model)
+    model.append(nn.Linear(3, 3))
+    with pytest.raises(InvalidParameterError, match=r"parameter '3\.weight' was added"):
+        train(training, model)
+    model = small_model()
+    model[0].bias.requires_grad_(False)
+    training = training_of(model)
+    model[0].bias.requires_grad_(True)
+    with pytest.raises(InvalidParameterError, match=r"parameter '0\.bias' was added or unfrozen"):
+        train(training, model)
+    model = small_model()
+    training = training_of(model)
+    model[0].bias.requires_grad_(False)
+    with pytest.raises(InvalidParameterError, match=r"parameter '0\.bias' was removed or frozen"):
+        train(training, model)
+    assert training.steps_spent == 0
+
+
+def test_a_parameter_group_that_is_added_later() -> None:
+    model = small_model()
+    optimizer = sgd(model)
+    training = PrivateTraining(model, optimizer, small_plan(), seed=1)
+    optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
+    with pytest.raises(InvalidParameterError, match="not one of the model's"):
+        train(training, model)
+
+
+def test_optimisers_that_do_not_fit() -> None:
+    model = small_model()
+    other = nn.Parameter(torch.zeros(2))
+    some = list(model.parameters())
+    for optimizer, message in (
+        (optim.LBFGS(some), "LBFGS"),
+        (optim.SGD([*some, other], lr=0.1), "not one of the model's"),
+        (optim.SGD(some[1:], lr=0.1), r"parameter '0\.weight' requires a gradient"),
+    ):
+        with pytest.raises(InvalidParameterError, match=message):
+            PrivateTraining(model, optimizer, small_plan())
+
+
+@pytest.mark.parametrize(
+    ("clip_norm", "message"),
+    [
+        ({"0": 1.0}, r"no bound for parameter '2\.weight'"),
+        ({"": 1.0, "3": 1.0}, "clip_norm names '3'"),
+        ({"0": 1.0, "0.bias": 1.0, "0.weight": 1.0, "2": 1.0}, "clip_norm names '0'"),
+    ],
+    ids=str,
+)
+def test_groups_that_do_not_fit(clip_norm: dict[str, float], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        training_of(small_model(), clip_norm=clip_norm)
+
+
+def test_models_that_cannot_be_trained() -> None:
+    frozen = small_model()
+    frozen.requires_grad_(False)
+    mixing = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
+    with pytest.raises(InvalidParameterError, match="nothing to train"):
+        training_of(frozen)
+    with pytest.raises(InvalidParameterError, match=r"BatchNorm1d.*nn\.GroupNorm"):
+        training_of(mixing)
+
+
+def test_a_loader_is_not_poisson() -> None:
+    loader = DataLoader(TensorDataset(*small_data()), batch_size=10, shuffle=True)
+    with pytest.raises(InvalidParameterError, match=r"DataLoader.*lots\(loader\.dataset\)"):
+        training_of(small_model()).lots(loader)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "m"}, "model is a str"),
+        ({"optimizer": None}, "optimizer is a NoneType"),
+        ({"plan": {}}, "plan is a dict"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": True}, "seed=True"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
+    model = small_model()
+    right: dict[str, Any] = {"model": model, "optimizer": sgd(model), "plan": small_plan()}
+    with pytest.raises(InvalidParameterError, match=message):
+        PrivateTraining(**(right | change))
+
+
+def test_sizes_of_batches() -> None:
+    lot = next(training_of(small_model()).lots(small_data()))
+    with pytest.raises(InvalidParameterError, match="size=0"):
+        lot.batches(0)

@@ -1,0 +1,173 @@
+"""Lots really are Poisson samples: a test that accepts them and rejects shuffled batches."""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    TensorDataset,
+)
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.training.records import record_source
+from matrixdp.training.sampling import SecureCoins, SeededCoins, drawn_records
+
+RECORDS, LOTS, RATE = 60, 3000, Fraction(1, 5)
+# Of a false alarm, for the tests whose randomness is fresh in every run.
+RARE = 1e-9
+
+
+def poisson(coins: SecureCoins | SeededCoins) -> NDArray[np.bool_]:
+    taken = np.zeros((LOTS, RECORDS), dtype=bool)
+    for step in range(LOTS):
+        taken[step, drawn_records(coins, RECORDS, RATE, step)] = True
+    return taken
+
+
+def shuffled() -> NDArray[np.bool_]:
+    """Return the batches of shuffled passes, as a loader makes them: each of 12 records."""
+    generator = np.random.default_rng(0)
+    taken = np.zeros((LOTS, RECORDS), dtype=bool)
+    for start in range(0, LOTS, 5):
+        order = generator.permutation(RECORDS)
+        for place in range(5):
+            taken[start + place, order[12 * place : 12 * place + 12]] = True
+    return taken
+
+
+def fixed_size() -> NDArray[np.bool_]:
+    """Return samples of a fixed size, drawn afresh each time."""
+    generator = np.random.default_rng(1)
+    return np.array(
+        [np.isin(np.arange(RECORDS), generator.permutation(RECORDS)[:12]) for _ in range(LOTS)]
+    )
+
+
+def p_values(taken: NDArray[np.bool_]) -> dict[str, float]:
+    """Test that all entries are independent coins: by lot, by record, and from lot to lot."""
+    rate, cells = float(RATE), taken.size
+    sizes = taken.sum(axis=1)
+    expected = RECORDS * rate * (1 - rate)
+    # The variance of sizes: that of a binomial distribution, not 0.
+    spread = float(np.sum((sizes - RECORDS * rate) ** 2)) / expected
+    again = int(np.sum(taken[1:] & taken[:-1]))
+    return {
+        "rate": stats.binomtest(int(taken.sum()), cells, rate).pvalue,
+        "sizes": 2 * min(stats.chi2.cdf(spread, LOTS), stats.chi2.sf(spread, LOTS)),
+        "records": stats.chisquare(taken.sum(axis=0)).pvalue,
+        "repetition": stats.binomtest(again, (LOTS - 1) * RECORDS, rate * rate).pvalue,
+    }
+
+
+@pytest.mark.parametrize("coins", [SecureCoins(), SeededCoins(3)], ids=["secure", "seeded"])
+def test_lots_are_poisson(coins: SecureCoins | SeededCoins) -> None:
+    assert min(p_values(poisson(coins)).values()) > RARE
+
+
+@pytest.mark.parametrize(
+    ("make", "fails"), [(shuffled, {"sizes", "repetition"}), (fixed_size, {"sizes"})]
+)
+def test_other_lots_are_found_out(make: Callable[[], NDArray[np.bool_]], fails: set[str]) -> None:
+    values = p_values(make())
+    assert {name for name, value in values.items() if value < RARE} >= fails
+
+
+class GivenWords:
+    kind = "seeded"
+
+    def __init__(self, *words: int) -> None:
+        self._words = np.array(words, dtype=np.uint64)
+
+    def words(self, number: int, step: int) -> NDArray[np.uint64]:
+        del step
+        return self._words[:number]
+
+
+def test_the_coin_is_exact_and_never_above_the_rate() -> None:
+    third = 2**64 // 3  # a third is no multiple of 2**-64: rounded down
+    coins = GivenWords(0, third - 1, third, 2**64 - 1)
+    assert drawn_records(coins, 4, Fraction(1, 3), 0).tolist() == [0, 1]  # type: ignore[arg-type]
+    assert drawn_records(coins, 4, Fraction(1), 0).tolist() == [0, 1, 2, 3]  # type: ignore[arg-type]
+    smallest = Fraction(1, 2**64)
+    assert drawn_records(coins, 4, smallest, 0).tolist() == [0]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rate", [Fraction(0), Fraction(5, 4)])
+def test_what_is_no_probability(rate: Fraction) -> None:
+    with pytest.raises(InvalidParameterError, match="probability"):
+        drawn_records(SeededCoins(0), 4, rate, 0)
+
+
+def test_seeded_lots_depend_on_seed_and_step_alone() -> None:
+    first = drawn_records(SeededCoins(1), 100, RATE, 7).tolist()
+    coins = SeededCoins(1)
+    other = drawn_records(coins, 100, RATE, 8).tolist()
+    assert drawn_records(coins, 100, RATE, 7).tolist() == first != other
+    assert drawn_records(SeededCoins(2), 100, RATE, 7).tolist() != first
+
+
+class Squares(Dataset[tuple[int, int]]):
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, number: int) -> tuple[int, int]:
+        return number, number * number
+
+
+class Doubled(TensorDataset):
+    """A subclass that transforms what it returns."""
+
+    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
+        first, second = self.tensors
+        return first[number], first[number] + second[number]
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+
+@pytest.mark.parametrize("views", [1, 2])
+def test_records_are_looked_up(views: int) -> None:
+    numbers = np.array([2, 5])
+    rows = [2, 5] if views == 1 else [2, 2, 5, 5]
+    values = torch.arange(10)
+    by_record = [(number, number**2) for number in range(10)]
+    for data in ((values, values**2), by_record, Squares(), Doubled(values, values**2 - values)):
+        first, second = record_source(data, 10).batch(numbers, views)
+        assert first.tolist() == rows
+        assert second.tolist() == [number**2 for number in rows]
+    first, second = record_source(TensorDataset(values, values**2), 10).batch(numbers, views)
+    assert second.tolist() == [number**2 for number in rows]
+    assert record_source(values, 10).batch(numbers, views).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (DataLoader(Squares(), batch_size=2), r"DataLoader.*not Poisson.*loader\.dataset"),
+        (Stream(), "IterableDataset"),
+        (7, "is a int"),
+        (Squares(), "has 10 records, but the plan is for records=11"),
+        (torch.zeros(12, 2), "has 12 records"),
+    ],
+)
+def test_what_lots_cannot_be_drawn_from(data: object, message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        record_source(data, 11)
+
+
+def test_tensors_of_different_lengths() -> None:
+    with pytest.raises(ShapeError, match="first axis"):
+        record_source((torch.zeros(11, 2), torch.zeros(10)), 11)

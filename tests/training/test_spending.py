@@ -1,0 +1,251 @@
+"""Steps that were spent stay spent: after a kill, a resume, a torn line, a second process."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.errors import (
+    BudgetExceededError,
+    FileFormatError,
+    InvalidParameterError,
+    StorageError,
+)
+from matrixdp.training import PrivateTraining
+from matrixdp.training.spending import SpendingRecord
+from matrixdp.training.step_noise import StepNoise
+from training.small_training import (
+    sgd,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+    weights,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.spent"
+
+
+def opened(path: Path) -> SpendingRecord:
+    return SpendingRecord(path, plan="p", randomness="secure")
+
+
+def test_steps_are_counted(path: Path) -> None:
+    record = opened(path)
+    assert record.spent == 0
+    for number in (1, 2, 3):
+        record.spend()
+        assert record.spent == opened(path).spent == number
+    assert opened(path).run == record.run
+    header, *steps = path.read_text().splitlines()
+    assert json.loads(header)["format"] == "matrixdp-spending-1"
+    assert [json.loads(line) for line in steps] == [{"step": 1}, {"step": 2}, {"step": 3}]
+
+
+@pytest.mark.parametrize("bytes_left", range(1, len('{"step": 3}\n')))
+def test_a_torn_line_counts(path: Path, bytes_left: int) -> None:
+    record = opened(path)
+    for _ in range(3):
+        record.spend()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) - len('{"step": 3}\n') + bytes_left])
+    torn = opened(path)
+    assert torn.spent == 3
+    assert path.read_bytes() == whole
+    torn.spend()
+    assert opened(path).spent == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'{"step": 2}\n', b""),
+        (b'{"step": 2}\n', b'{"step": 1}\n'),
+        (b'{"step": 3}\n', b'{"sttp'),
+        (b'{"step": 3}\n', b'{"step": 3}\n\n'),
+        (b'{"step": 1}', b'{"step":1}'),
+        (b"matrixdp-spending-1", b"matrixdp-spending-9"),
+        (b'"plan"', b'"plans"'),
+    ],
+)
+def test_a_changed_record_is_refused(path: Path, old: bytes, new: bytes) -> None:
+    record = opened(path)
+    for _ in range(3):
+        record.spend()
+    changed = path.read_bytes().replace(old, new)
+    path.write_bytes(changed)
+    with pytest.raises(FileFormatError, match="spending record"):
+        opened(path)
+    assert path.read_bytes() == changed
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"hello", b"{}\n", b"\xff\n"])
+def test_another_file_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match="is not a spending record"):
+        opened(path)
+
+
+def test_another_plan_or_seed_is_refused(path: Path) -> None:
+    opened(path)
+    for plan, randomness in (("q", "secure"), ("p", "seed 1")):
+        with pytest.raises(InvalidParameterError, match="belongs to another plan"):
+            SpendingRecord(path, plan=plan, randomness=randomness)
+
+
+def test_only_one_training_continues_a_run(path: Path) -> None:
+    first, second = opened(path), opened(path)
+    first.spend()
+    with pytest.raises(StorageError, match="another one continues the run"):
+        second.spend()
+    assert second.spent == 0
+    first.spend()
+    assert opened(path).spent == 2
+
+
+def test_an_interruption_while_counting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = opened(path)
+    record.spend()
+    written = SpendingRecord._append
+
+    def interrupted(file: BinaryIO, content: bytes) -> None:
+        written(file, content)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SpendingRecord, "_append", staticmethod(interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            record.spend()
+    # The file counts the step, the object does not know: it counts no further.
+    with pytest.raises(StorageError, match="writing was interrupted"):
+        record.spend()
+    assert opened(path).spent == 2
+
+
+def test_a_record_that_is_gone(path: Path) -> None:
+    record = opened(path)
+    path.unlink()
+    with pytest.raises(StorageError, match="cannot be used"):
+        record.spend()
+    with pytest.raises(StorageError, match="No such file"):
+        opened(path.parent / "missing" / "run.spent")
+
+
+class Killed(BaseException):
+    """What no code may catch: the process ends here."""
+
+
+def test_a_kill_between_the_record_and_the_draw(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = StepNoise.noisy_means
+
+    def killed(
+        noise: StepNoise, matrices: Sequence[Tensor], step: int, divisor: float
+    ) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        if step == 1:
+            raise Killed
+        return drawn(noise, matrices, step, divisor)
+
+    model = small_model()
+    before_the_draw = PrivateTraining(model, sgd(model), small_plan(), record=path)
+    with monkeypatch.context() as patched:
+        patched.setattr(StepNoise, "noisy_means", killed)
+        with pytest.raises(Killed):
+            train(before_the_draw, model)
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(), record=path)
+    assert (training.steps_spent, training.steps_left) == (2, 2)
+    train(training, model)
+    with pytest.raises(BudgetExceededError):
+        training.lots(small_data())
+
+
+def test_resuming_from_an_older_checkpoint(path: Path) -> None:
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(steps=7), record=path)
+    train(training, model, steps=2)
+    checkpoint = {"model": model.state_dict(), "training": training.state_dict()}
+    train(training, model, steps=3)
+    assert training.steps_spent == 5
+    for spent in (5, 6):  # twice
+        model = small_model()
+        training = PrivateTraining(model, sgd(model), small_plan(steps=7), record=path)
+        model.load_state_dict(checkpoint["model"])
+        training.load_state_dict(checkpoint["training"])
+        assert (training.steps_spent, training.steps_left) == (spent, 7 - spent)
+        train(training, model, steps=1)
+    assert training.steps_left == 0
+
+
+def test_without_a_checkpoint_steps_stay_spent(path: Path) -> None:
+    model = small_model()
+    train(PrivateTraining(model, sgd(model), small_plan(), record=path), model, steps=3)
+    assert PrivateTraining(model, sgd(model), small_plan(), record=path).steps_left == 1
+    with pytest.raises(InvalidParameterError, match="another plan"):
+        PrivateTraining(model, sgd(model), small_plan(steps=9), record=path)
+    with pytest.raises(InvalidParameterError, match="another seed"):
+        PrivateTraining(model, sgd(model), small_plan(), record=path, seed=1)
+
+
+def test_checkpoints_that_do_not_belong_to_the_record(path: Path) -> None:
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(), record=path)
+    train(training, model, steps=1)
+    early = path.read_bytes()
+    train(training, model, steps=1)
+    state = training.state_dict()
+    # The record of an earlier time was put back.
+    path.write_bytes(early)
+    older = PrivateTraining(model, sgd(model), small_plan(), record=path)
+    with pytest.raises(InvalidParameterError, match="lost steps"):
+        older.load_state_dict(state)
+    # The record of another run of the same plan.
+    other = PrivateTraining(model, sgd(model), small_plan(), record=path.with_name("other"))
+    train(other, model, steps=3)
+    with pytest.raises(InvalidParameterError, match="does not belong to this spending record"):
+        other.load_state_dict(state)
+    unrecorded = PrivateTraining(model, sgd(model), small_plan())
+    with pytest.raises(InvalidParameterError, match="record=path"):
+        unrecorded.load_state_dict(unrecorded.state_dict())
+    for wrong in ({}, state | {"plan": "x"}, state | {"seed": 3}):
+        with pytest.raises(InvalidParameterError, match="another plan or seed"):
+            training.load_state_dict(wrong)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_an_experiment_continues_as_if_nothing_had_happened(path: Path, *, recorded: bool) -> None:
+    whole = small_model()
+    train(PrivateTraining(whole, sgd(whole), small_plan(), seed=5), whole)
+    record = path if recorded else None
+    first = small_model()
+    training = PrivateTraining(first, sgd(first), small_plan(), seed=5, record=record)
+    train(training, first, steps=2)
+    state = training.state_dict()
+    second = small_model()
+    second.load_state_dict(first.state_dict())
+    resumed = PrivateTraining(second, sgd(second), small_plan(), seed=5, record=record)
+    resumed.load_state_dict(state)
+    train(resumed, second)
+    assert torch.equal(weights(second), weights(whole))
+
+
+def test_nothing_is_drawn_when_the_record_cannot_be_written(path: Path) -> None:
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(), record=path)
+    path.unlink()
+    before = weights(model)
+    with pytest.raises(StorageError, match="Nothing was drawn"):
+        train(training, model)
+    assert torch.equal(weights(model), before)
+    assert training.steps_spent == 0
