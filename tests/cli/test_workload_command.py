@@ -317,7 +317,7 @@ LARGE = ["--workload", STACKED, "--neighbouring", "add-remove"]
 def save_stack() -> float:
     """Save a stack for the union in s.npz, and return its error."""
     workload = read_workload(STACKED)
-    stack = unions.strategies_for_union(workload, "add-remove").strategies[-1]
+    stack = unions.strategies_for_union(workload, "add-remove").best[-1]
     value = stack.sensitivity("add-remove") ** 2 * stack.squared_error(workload)
     save_strategy(OptimalStrategy(workload, stack, "add-remove", Certificate(value, 1.0)), "s.npz")
     return math.sqrt(value / workload.rows)

@@ -58,7 +58,7 @@ def test_round_trip(workload: Prefix, tmp_path: Path) -> None:
 
 def test_stacks_are_read_back_whole(tmp_path: Path) -> None:
     union = Union([Product([Prefix(5), Total(6)]), Product([Total(5), Ranges(6)])])
-    stack = unions.strategies_for_union(union, "add-remove").strategies[-1]
+    stack = unions.strategies_for_union(union, "add-remove").best[-1]
     best = OptimalStrategy(union, stack, "add-remove", Certificate(3.0, 2.0))
     save_strategy(best, tmp_path / "s.npz")
     saved = load_strategy(tmp_path / "s.npz")

@@ -27,7 +27,7 @@ from matrixdp.workloads.solve import replacement_bound
 from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
 from matrixdp.workloads.solve.dual import DualPoint, Problem, dual_point
 from matrixdp.workloads.solve.explicit import ExplicitQueries
-from matrixdp.workloads.solve.results import AttributeOptimum, Candidates
+from matrixdp.workloads.solve.results import Found, FoundMatrix
 from matrixdp.workloads.strategies.compensated import compensated_error
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 from matrixdp.workloads.unions import bound as union_bound
@@ -137,8 +137,8 @@ def test_products_of_bounds_are_rounded_down(seed: int, monkeypatch: pytest.Monk
     rng = np.random.default_rng(seed)
     bounds = {size: 1.0 + rng.random() for size in (2, 3, 4, 5)}
 
-    def exact(factor: Prefix, _: object) -> AttributeOptimum:
-        return AttributeOptimum(np.eye(factor.cells), bounds[factor.cells])
+    def exact(factor: Prefix, _: object) -> FoundMatrix:
+        return Found(np.eye(factor.cells), bounds[factor.cells])
 
     monkeypatch.setattr(optimal, "certified_factor", exact)
     monkeypatch.setattr(unions, "certified_factor", exact)
@@ -147,7 +147,7 @@ def test_products_of_bounds_are_rounded_down(seed: int, monkeypatch: pytest.Monk
     found = optimal_strategy(product, neighbouring="add-remove").certificate.lower_bound
     assert truth * (1 - Fraction(1, 2**47)) <= Fraction(found) <= truth
     monkeypatch.setattr(optimal, "_MOST_CELLS_OF_A_UNION", 1)
-    monkeypatch.setattr(unions, "weighted_strategies", lambda *_: Candidates((), 0.0))
+    monkeypatch.setattr(unions, "weighted_strategies", lambda *_: Found((), 0.0))
     union = Union([product, Product([Prefix(2), Prefix(3), Ranges(4), Prefix(5)])])
     found = optimal_strategy(union, neighbouring="add-remove").certificate.lower_bound
     assert 2 * truth * (1 - Fraction(1, 2**47)) <= Fraction(found) <= 2 * truth

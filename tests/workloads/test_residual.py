@@ -29,7 +29,7 @@ from matrixdp.workloads import (
 )
 from matrixdp.workloads import optimal as searched
 from matrixdp.workloads.solve.bases import differing_directions
-from matrixdp.workloads.solve.results import Candidates
+from matrixdp.workloads.solve.results import Found
 from matrixdp.workloads.unions import search as unions
 from matrixdp.workloads.unions.bound import cell_weights, union_bound
 from matrixdp.workloads.unions.residual import _error, _needs, _split, residual_strategy
@@ -51,8 +51,8 @@ SMALL: list[Workload] = [
 def product_of(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> ProductStrategy:
     """Return what the search for a single product ends with."""
     with monkeypatch.context() as patch:
-        patch.setattr(unions, "weighted_strategies", lambda *_: Candidates((), 0.0))
-        single = strategies_for_union(workload, "add-remove").strategies[0]
+        patch.setattr(unions, "weighted_strategies", lambda *_: Found((), 0.0))
+        single = strategies_for_union(workload, "add-remove").best[0]
     assert isinstance(single, ProductStrategy)
     return single
 
@@ -60,7 +60,7 @@ def product_of(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> ProductSt
 def best_for_union(workload: Workload) -> tuple[ProductStrategy, float]:
     """Return the best that is made of a single product of a union, and the bound."""
     found = strategies_for_union(workload, "add-remove")
-    products = [strategy for strategy in found.strategies if isinstance(strategy, ProductStrategy)]
+    products = [strategy for strategy in found.best if isinstance(strategy, ProductStrategy)]
     errors = [searched._error(workload, strategy, "add-remove") for strategy in products]
     return products[errors.index(min(errors))], found.lower_bound
 

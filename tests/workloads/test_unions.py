@@ -154,7 +154,7 @@ ALIKE = Union([Product([Prefix(9), Prefix(9)]), Product([Ranges(9), Ranges(9)])]
 def single_and_stack(
     workload: Workload, relation: Neighbouring = "add-remove"
 ) -> tuple[Strategy, StackedStrategy]:
-    found = unions.strategies_for_union(workload, relation).strategies
+    found = unions.strategies_for_union(workload, relation).best
     single, stack = found[0], found[-1]
     assert isinstance(single, ProductStrategy)
     assert isinstance(stack, StackedStrategy)
@@ -178,7 +178,7 @@ def test_the_shares_of_the_parts_are_the_best() -> None:
     ]
     found = unions.strategies_for_union(APART, "add-remove")
     expected = sum(math.sqrt(optimum) for optimum in optima) ** 2
-    assert error_of(APART, found.strategies[-1]) == pytest.approx(expected, rel=1e-6)
+    assert error_of(APART, found.best[-1]) == pytest.approx(expected, rel=1e-6)
     assert expected <= 2.0 * found.lower_bound * (1 + 1e-6)
     assert found.lower_bound >= sum(optima) * (1 - 1e-6)
 
@@ -231,7 +231,7 @@ def test_equal_factors_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stacks_too_large_for_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("unions.search", "strategies.plain"):
         monkeypatch.setattr(f"{WORKLOADS}.{module}.MOST_ANSWERS", 14)
-    found = unions.strategies_for_union(APART, "add-remove").strategies
+    found = unions.strategies_for_union(APART, "add-remove").best
     assert not any(isinstance(strategy, StackedStrategy) for strategy in found)
     with taken_for_large():
         assert direct_strategy(APART) is None

@@ -19,7 +19,7 @@ from matrixdp.workloads.solve.interior_point import Progress
 from matrixdp.workloads.solve.pairs import MOST_CELLS_SEARCHED
 from matrixdp.workloads.solve.replacement import check_contrasts, replacement_factor
 from matrixdp.workloads.solve.replacement_bound import bound_from_spectra
-from matrixdp.workloads.solve.results import Candidates
+from matrixdp.workloads.solve.results import Found, FoundStrategies
 from matrixdp.workloads.solve.tables import has_optimal_tables, optimal_tables
 from matrixdp.workloads.strategies.plain import (
     direct_measurements,
@@ -167,7 +167,9 @@ def _largest_matrix(workload: Workload, relation: Neighbouring) -> int:
     return max(workload.dimensions)
 
 
-def _best(workload: Workload, found: Candidates, relation: Neighbouring) -> tuple[Strategy, float]:
+def _best(
+    workload: Workload, found: FoundStrategies, relation: Neighbouring
+) -> tuple[Strategy, float]:
     """Return the best strategy with its error, or a plain one that is better.
 
     Where a strategy is not optimal, measuring every cell or every query may be better. Where
@@ -177,9 +179,9 @@ def _best(workload: Workload, found: Candidates, relation: Neighbouring) -> tupl
         plain = identity_strategy(workload)
         return plain, _error(workload, plain, relation)
     # Candidates are compared by the errors they really have, not by what the searches expected.
-    errors = [_error(workload, strategy, relation) for strategy in found.strategies]
+    errors = [_error(workload, strategy, relation) for strategy in found.best]
     value = min(errors)
-    strategy = found.strategies[errors.index(value)]
+    strategy = found.best[errors.index(value)]
     if value <= found.lower_bound * (1.0 + _CLOSE):
         return strategy, value
     if identity_error(workload, relation) < value * (1.0 - _CLOSE):
@@ -213,7 +215,9 @@ def _error(workload: Workload, strategy: Strategy, relation: Neighbouring) -> fl
     return sensitivity**2 * strategy.squared_error(workload)
 
 
-def _search(workload: Workload, relation: Neighbouring, progress: Progress | None) -> Candidates:
+def _search(
+    workload: Workload, relation: Neighbouring, progress: Progress | None
+) -> FoundStrategies:
     """Return candidates and a bound by the first structure that applies, the best one first."""
     if relation == "replace":
         check_contrasts(workload)
@@ -228,10 +232,10 @@ def _search(workload: Workload, relation: Neighbouring, progress: Progress | Non
         return _for_addition(workload, relation, progress)
     if workload.cells <= MOST_CELLS_SEARCHED:
         part = replacement_factor(ExplicitQueries.of(workload), progress)
-        return Candidates((ProductStrategy([part.matrix]),), part.lower_bound)
+        return Found((ProductStrategy([part.best]),), part.lower_bound)
     found = _for_addition(workload, relation, progress)
     # Bounds for adding or removing a record do not hold here: the public total is free.
-    return Candidates(found.strategies, bound_from_spectra(workload))
+    return Found(found.best, bound_from_spectra(workload))
 
 
 def _only_attribute(workload: Workload) -> int | None:
@@ -247,7 +251,7 @@ def _only_attribute(workload: Workload) -> int | None:
 
 def _from_one_attribute(
     workload: Workload, place: int, relation: Neighbouring, progress: Progress | None
-) -> Candidates:
+) -> FoundStrategies:
     """Return the best on one attribute, with totals over the others.
 
     Cells that differ in these alone have equal columns. Any strategy restricted to one cell of each
@@ -257,26 +261,26 @@ def _from_one_attribute(
     found = _search(factors[0] if len(factors) == 1 else Union(factors), relation, progress)
     totals = [np.ones((1, size)) for size in workload.dimensions]
     whole = []
-    for strategy in found.strategies:
+    for strategy in found.best:
         rows = strategy.written_out()
         # Weights need square factors, which totals are not: they are multiplied into the rows, and
         # rows without weight are left out.
         measured = rows[np.any(rows, axis=1)]
         whole.append(ProductStrategy([*totals[:place], measured, *totals[place + 1 :]]))
-    return Candidates(tuple(whole), found.lower_bound)
+    return Found(tuple(whole), found.lower_bound)
 
 
 def _for_addition(
     workload: Workload, relation: Neighbouring, progress: Progress | None
-) -> Candidates:
+) -> FoundStrategies:
     """Return the best for adding a record; the relation only changes the scales in a stack."""
     terms = workload.terms()
     if len(terms) == 1:
         known = {factor: certified_factor(factor, progress) for factor in dict.fromkeys(terms[0])}
         parts = [known[factor] for factor in terms[0]]
         bound = math.prod(part.lower_bound for part in parts)
-        return Candidates((ProductStrategy([part.matrix for part in parts]),), bound * _ROUNDED)
+        return Found((ProductStrategy([part.best for part in parts]),), bound * _ROUNDED)
     if len(workload.dimensions) == 1 or workload.cells <= _MOST_CELLS_OF_A_UNION:
         whole = optimal_factor(ExplicitQueries.of(workload), progress)
-        return Candidates((ProductStrategy([whole.matrix]),), whole.lower_bound)
+        return Found((ProductStrategy([whole.best]),), whole.lower_bound)
     return strategies_for_union(workload, relation, progress)

@@ -10,20 +10,20 @@ from matrixdp.workloads.solve.certificate import certified_bound, certified_boun
 from matrixdp.workloads.solve.dual import Problem, maximise_dual
 from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.interior_point import Progress
-from matrixdp.workloads.solve.results import AttributeOptimum
+from matrixdp.workloads.solve.results import Found, FoundMatrix
 
 __all__ = ["certified_factor", "optimal_factor"]
 
 
-def certified_factor(factor: Factor, progress: Progress | None = None) -> AttributeOptimum:
+def certified_factor(factor: Factor, progress: Progress | None = None) -> FoundMatrix:
     """Return the optimum on one attribute, without a search where the factor knows it."""
     known = factor.known_optimum()
     if known is not None:
-        return AttributeOptimum(*known)
+        return Found(*known)
     return optimal_factor(ExplicitQueries.of(factor), progress)
 
 
-def optimal_factor(explicit: ExplicitQueries, progress: Progress | None = None) -> AttributeOptimum:
+def optimal_factor(explicit: ExplicitQueries, progress: Progress | None = None) -> FoundMatrix:
     """Return the strategy of least total squared error for adding or removing a record.
 
     Cells that no query asks about are left out of the problem, and not measured. If the Gram matrix
@@ -50,5 +50,5 @@ def optimal_factor(explicit: ExplicitQueries, progress: Progress | None = None) 
     # The strategy may come from one iterate and the bound from another: both are the best known.
     if problem.basis is not None and queries is not None:
         bound = certified_bound_from_queries(queries()[:, asked], found.dual.weights, roundings)
-        return AttributeOptimum(matrix, bound)
-    return AttributeOptimum(matrix, certified_bound(part, gram_error, found.dual.point) * scale)
+        return Found(matrix, bound)
+    return Found(matrix, certified_bound(part, gram_error, found.dual.point) * scale)

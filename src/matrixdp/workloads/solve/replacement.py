@@ -17,7 +17,7 @@ from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.interior_point import Progress
 from matrixdp.workloads.solve.pairs import laplacian, search_pairs, squared_distances
 from matrixdp.workloads.solve.replacement_bound import bound_from_pairs
-from matrixdp.workloads.solve.results import AttributeOptimum
+from matrixdp.workloads.solve.results import Found, FoundMatrix
 
 __all__ = ["check_contrasts", "replacement_factor"]
 
@@ -54,9 +54,7 @@ def check_contrasts(workload: Workload) -> None:
         )
 
 
-def replacement_factor(
-    explicit: ExplicitQueries, progress: Progress | None = None
-) -> AttributeOptimum:
+def replacement_factor(explicit: ExplicitQueries, progress: Progress | None = None) -> FoundMatrix:
     """Return the strategy of least total squared error for replacing a record.
 
     It measures contrasts of the cells, and the total. Its error is never above that of measuring
@@ -72,7 +70,7 @@ def replacement_factor(
         if value < least:
             contrasts, least = plain, value
     bound = bound_from_pairs(explicit, laplacian(found.dual.weights))
-    return AttributeOptimum(_with_total(explicit, contrasts, least), bound)
+    return Found(_with_total(explicit, contrasts, least), bound)
 
 
 def _contrasts_of_queries(explicit: ExplicitQueries) -> FloatArray:

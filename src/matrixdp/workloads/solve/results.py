@@ -1,25 +1,27 @@
-"""What the searches return: strategies, and a proven lower bound of every strategy's error."""
+"""What every search returns: the best it found, and a proven lower bound of any error."""
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from matrixdp.workloads.operator import FloatArray
 from matrixdp.workloads.strategies.strategy import Strategy
 
-__all__ = ["AttributeOptimum", "Candidates"]
+__all__ = ["Found", "FoundMatrix", "FoundStrategies"]
+
+T = TypeVar("T")
 
 
-class AttributeOptimum(NamedTuple):
-    """The best measurements on one attribute, as a factor of larger strategies.
+class Found(NamedTuple, Generic[T]):
+    """What a search found, and a lower bound of the total squared error of any strategy.
 
-    The bound is on the total squared error of every strategy at unit sensitivity and noise.
+    The bound is at unit sensitivity and noise.
     """
 
-    matrix: FloatArray
+    best: T
     lower_bound: float
 
 
-class Candidates(NamedTuple):
-    """Strategies to choose from, and a lower bound of the total squared error of any strategy."""
+FoundMatrix = Found[FloatArray]
+"""The best measurements on one attribute, as a factor of larger strategies."""
 
-    strategies: tuple[Strategy, ...]
-    lower_bound: float
+FoundStrategies = Found[tuple[Strategy, ...]]
+"""Strategies to choose from."""

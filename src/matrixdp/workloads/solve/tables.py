@@ -30,7 +30,7 @@ from scipy import linalg
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
 from matrixdp.workloads.solve.interior_point import maximise
-from matrixdp.workloads.solve.results import Candidates
+from matrixdp.workloads.solve.results import Found, FoundStrategies
 from matrixdp.workloads.strategies.product import ProductStrategy
 
 __all__ = ["has_optimal_tables", "optimal_tables"]
@@ -59,7 +59,7 @@ def has_optimal_tables(workload: Workload, neighbouring: Neighbouring) -> bool:
     )
 
 
-def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> Candidates:
+def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> FoundStrategies:
     """Return the optimal strategy for contingency tables, and a lower bound of every error.
 
     Parameters
@@ -76,9 +76,9 @@ def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> Candidates
         levels = np.sqrt(eigenvalues)
         mean = float(np.sum(levels * ranks)) / workload.cells
         bound = mean**2 * workload.cells * _ROUNDED
-        return Candidates((_strategy(workload, levels / mean, public_total=False),), bound)
+        return Found((_strategy(workload, levels / mean, public_total=False),), bound)
     levels, bound = _for_replacement(workload.dimensions, eigenvalues * ranks)
-    return Candidates((_strategy(workload, levels, public_total=True),), bound)
+    return Found((_strategy(workload, levels, public_total=True),), bound)
 
 
 def _eigenvalues(workload: Workload) -> FloatArray:

@@ -114,7 +114,7 @@ def _optimum(gram: FloatArray, known: list[_Solved], progress: Progress | None) 
     for solved in known:
         if gram.shape == solved.gram.shape and np.allclose(gram, solved.gram, _SAME, 0.0):
             return solved
-    matrix = optimal_factor(ExplicitQueries.of_mixture(gram), progress).matrix
+    matrix = optimal_factor(ExplicitQueries.of_mixture(gram), progress).best
     inverse = ProductStrategy([matrix]).inverses[0]
     known.append(_Solved(gram, matrix, weights_of_optimum(inverse @ inverse.T, gram)))
     return known[-1]

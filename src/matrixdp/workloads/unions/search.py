@@ -18,7 +18,7 @@ from matrixdp.workloads.operator import LARGEST_HISTOGRAM, MOST_ANSWERS, FloatAr
 from matrixdp.workloads.solve.addition import certified_factor, optimal_factor
 from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.interior_point import Progress
-from matrixdp.workloads.solve.results import Candidates
+from matrixdp.workloads.solve.results import Found, FoundStrategies
 from matrixdp.workloads.strategies.product import ProductStrategy
 from matrixdp.workloads.strategies.stacked import StackedStrategy, squared_diameter
 from matrixdp.workloads.unions.bound import cell_weights, union_bound
@@ -41,7 +41,7 @@ _ROUNDED = 1.0 - 2.0**-48
 
 def strategies_for_union(
     workload: Workload, neighbouring: Neighbouring, progress: Progress | None = None
-) -> Candidates:
+) -> FoundStrategies:
     """Return a single product, the same with better weights, and the stack of all optima.
 
     The stack is left out if it is too large. The bound is for adding or removing a record.
@@ -60,33 +60,33 @@ def strategies_for_union(
     factors = dict.fromkeys(factor for term in terms for factor in term)
     alone = {factor: certified_factor(factor, progress) for factor in factors}
     optima = [math.prod(alone[factor].lower_bound for factor in term) for term in terms]
-    products = [ProductStrategy([alone[factor].matrix for factor in term]) for term in terms]
+    products = [ProductStrategy([alone[factor].best for factor in term]) for term in terms]
     stack = _balanced(products, optima, neighbouring)
     known = {factor: factor.gram() for factor in factors}
     single = _best_product([[known[factor] for factor in term] for term in terms], progress)
     weighted = weighted_strategies(workload, single, progress)
     stacks = () if stack is None else (stack,)
-    return Candidates(
-        (single, *weighted.strategies, *stacks),
+    return Found(
+        (single, *weighted.best, *stacks),
         max(math.fsum(optima) * _ROUNDED, weighted.lower_bound),
     )
 
 
 def weighted_strategies(
     workload: Workload, product: ProductStrategy, progress: Progress | None = None
-) -> Candidates:
+) -> FoundStrategies:
     """Return strategies with weights that are made of a single product, and the union's bound.
 
     There are none for more than 2**26 cells, each of which would need a weight.
     """
     bound = union_bound(workload, cell_weights(workload, product))
     if workload.cells > LARGEST_HISTOGRAM:
-        return Candidates((), bound)
+        return Found((), bound)
     residual, cells = residual_strategy(workload, product, progress)
     rows = row_weighted_strategy(workload, residual, cells)
     strategies = (residual,) if rows is None else (residual, rows)
     # Either weights of the cells give a bound, and neither is always the better.
-    return Candidates(strategies, max(bound, union_bound(workload, cells)))
+    return Found(strategies, max(bound, union_bound(workload, cells)))
 
 
 def _balanced(
@@ -131,7 +131,7 @@ def _best_product(
             column = [row[place] for row in grams]
             mixed = sum(w * gram for w, gram in zip(weights / weights.max(), column, strict=True))
             explicit = ExplicitQueries.of_mixture(np.asarray(mixed))
-            matrices[place] = optimal_factor(explicit, progress).matrix
+            matrices[place] = optimal_factor(explicit, progress).best
             shares[:, place] = _shares(matrices[place], column)
         error = float(np.sum(np.prod(shares, axis=1)))
         # Weights come next, which gain more than further rounds of less than a per cent.
