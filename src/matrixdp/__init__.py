@@ -18,9 +18,10 @@ Errors
     `MatrixDPError`, `InvalidParameterError`, `BudgetExceededError`; all of them in `errors`
 One level down
     `workloads` (linear queries and their best strategies), `privacy` (accountants, composition,
-    Renyi divergences, claims), `baselines` (what IMGM is compared with), `audit` (what a claim or a
+    Rényi divergences, claims), `baselines` (what IMGM is compared with), `audit` (what a claim or a
     mechanism is really worth), `postprocess` (free accuracy), `sensitivity`, `covariance`,
-    `queries`
+    `queries`; to be imported: `matrixdp.noise` (exact noise by itself), `matrixdp.files` (files
+    larger than memory, saved strategies), `matrixdp.training` (private training in PyTorch)
 """
 
 from importlib.metadata import version

@@ -66,7 +66,7 @@ def test_linear_amplification() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"noise_scale": 0.0}, r"noise_scale=0\.0"),
         ({"noise_scale": math.nan}, "noise_scale=nan"),
@@ -80,7 +80,7 @@ def test_linear_amplification() -> None:
         ({"sensitivity": 1e300, "epsilon": 0.0, "delta": 1e-300}, r"sensitivity=1e\+300 in"),
     ],
 )
-def test_bad_parameters(change: dict[str, object], told: str) -> None:
+def test_bad_parameters(change: dict[str, object], message: str) -> None:
     good = {"noise_scale": 1.0, "sensitivity": 1.0, "epsilon": 1.0, "delta": 1e-5}
-    with pytest.raises(InvalidParameterError, match=told):
+    with pytest.raises(InvalidParameterError, match=message):
         audit_claim(**{**good, **change})  # type: ignore[arg-type]

@@ -167,7 +167,7 @@ def test_extreme_sampling_rates(rate: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"rows": 0}, "rows=0"),
         ({"columns": 2.5}, r"columns=2\.5"),
@@ -181,8 +181,8 @@ def test_extreme_sampling_rates(rate: float) -> None:
         ({"sensitivity": 1e308}, r"sensitivity=1e\+308"),
     ],
 )
-def test_bad_settings(change: dict[str, object], told: str) -> None:
-    with pytest.raises(InvalidParameterError, match=told):
+def test_bad_settings(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
         by_name(**change)
 
 
@@ -263,8 +263,8 @@ def test_the_docs_quote_the_account(
     ]
     command, shown = block.split("```")[0].split("\n", 1)
     assert main(shlex.split(command)[2:]) == 0
-    told = capsys.readouterr().out
-    assert [line.rstrip() for line in told.splitlines()] == shown.splitlines()
+    message = capsys.readouterr().out
+    assert [line.rstrip() for line in message.splitlines()] == shown.splitlines()
 
 
 def test_an_accountant_that_does_not_apply_says_why() -> None:

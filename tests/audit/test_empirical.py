@@ -364,7 +364,7 @@ def test_the_bounds_are_what_the_curve_says_of_exact_probabilities() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "told"),
+    ("change", "error", "message"),
     [
         ({"neighbour": np.zeros((2, 2))}, ShapeError, r"\(2, 2\)"),
         ({"neighbour": ZERO}, ShapeError, "not be equal"),
@@ -380,12 +380,12 @@ def test_the_bounds_are_what_the_curve_says_of_exact_probabilities() -> None:
         ({"confidence": float("nan")}, InvalidParameterError, "confidence=nan"),
     ],
 )
-def test_bad_parameters(change: dict[str, object], error: type[Exception], told: str) -> None:
+def test_bad_parameters(change: dict[str, object], error: type[Exception], message: str) -> None:
     mechanism = IMGM(BALL, BUDGET)
     arguments: dict[str, object] = {
         "neighbour": exposed_difference(mechanism, SHAPE),
         "draw": simulation_sampler(mechanism, simulation_generator(1)),
         **change,
     }
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         audit_mechanism(mechanism, ZERO, **arguments)  # type: ignore[arg-type]

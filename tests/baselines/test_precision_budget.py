@@ -154,7 +154,7 @@ def test_noise_relative_to_the_least(shape: tuple[int, int], zeta: Zeta, ratio: 
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"rows": 0}, "rows=0"),
         ({"columns": 1.5}, r"columns=1\.5"),
@@ -169,8 +169,8 @@ def test_noise_relative_to_the_least(shape: tuple[int, int], zeta: Zeta, ratio: 
         ({"norm_bound": 1e300}, "beyond the range"),
     ],
 )
-def test_bad_parameters(change: dict[str, object], told: str) -> None:
+def test_bad_parameters(change: dict[str, object], message: str) -> None:
     good = {"rows": 2, "columns": 3, "norm_bound": 1.0, "sensitivity": 1.0}
     arguments = {**good, "epsilon": 1.0, "delta": 1e-5, **change}
-    with pytest.raises(InvalidParameterError, match=told):
+    with pytest.raises(InvalidParameterError, match=message):
         mvg_precision_budget(**arguments)  # type: ignore[arg-type]

@@ -88,8 +88,8 @@ def test_an_accountant_that_does_not_apply_leaves_the_others(
     assert set(reasons) == {"pld"}
     assert "delta=1e-13" in reasons["pld"]
     assert main(run) == 0
-    told = capsys.readouterr().out
-    assert "does not apply: delta=1e-13 is below" in told
+    message = capsys.readouterr().out
+    assert "does not apply: delta=1e-13 is below" in message
     assert answer(capsys, "account", *SAMPLED, "--delta", "1e-5", "--noise-multiplier", "1")[
         "does_not_apply"
     ] == {}  # fmt: skip
@@ -205,10 +205,10 @@ def test_compare_fits_a_terminal(
     assert "…" not in capsys.readouterr().out
     assert main(["compare", "--rows", "3", "--columns", "3", "--epsilon", "9", "--delta", "1e-5"]
                 ) == 0  # fmt: skip
-    told = capsys.readouterr().out
-    assert "the same noise" in told
-    assert told.count("refused") == 2  # in the table, and below it why
-    assert "classic, one release is refused: epsilon=9.0 is above 1" in told
+    message = capsys.readouterr().out
+    assert "the same noise" in message
+    assert message.count("refused") == 2  # in the table, and below it why
+    assert "classic, one release is refused: epsilon=9.0 is above 1" in message
 
 
 def test_compare_says_why_something_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,7 +306,7 @@ def test_audit_curves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["account", *PLAN], "--noise-multiplier"),
         (["account", *PLAN, "--noise-multiplier", "1", "--target-epsilon", "1"], "--target"),
@@ -344,8 +344,8 @@ def test_audit_curves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
         (["audit", "run", "--mechanism", "imgm", *SMALL, "--sensitivity", "1e300", "--exact"],
          "rescale"),
         *[(["audit", "run", "--mechanism", name, *SMALL, "--epsilon", "0.5", "--sensitivity",
-            "1e308"], told)
-          for name, told in [
+            "1e308"], message)
+          for name, message in [
               ("imgm", "sensitivity of bound=1e+308"),
               ("analytic", "sensitivity of radius=1e+308"),
               ("classic", "sensitivity=1e+308"),
@@ -359,7 +359,7 @@ def test_audit_curves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 )  # fmt: skip
 def test_bad_input_is_one_line_and_code_2(
     arguments: list[str],
-    told: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -369,6 +369,6 @@ def test_bad_input_is_one_line_and_code_2(
     assert list(tmp_path.iterdir()) == []
     output = capsys.readouterr()
     assert output.out == ""
-    assert told in output.err
+    assert message in output.err
     assert output.err.count("\n") == 1
     assert output.err.startswith("matrixdp: ")

@@ -238,14 +238,14 @@ def test_a_defect_is_one_line_too(
 
     monkeypatch.setattr("matrixdp.cli.curve.privacy_delta", broken)
     assert main(["curve", "--mu", "1"]) == 1
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     # Not the error's own words, which may quote private data.
-    assert told.startswith("matrixdp: unexpected RuntimeError in test_commands.py, line ")
-    assert told.endswith("; please report it\n")
+    assert message.startswith("matrixdp: unexpected RuntimeError in test_commands.py, line ")
+    assert message.endswith("; please report it\n")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["bound", "--epsilon", "x", "--delta", "1e-5"], "--epsilon': 'x'"),
         (["bound", "--epsilon", "-1", "--delta", "1e-5"], "epsilon=-1.0"),
@@ -287,7 +287,7 @@ def test_a_defect_is_one_line_too(
 )
 def test_bad_input_is_one_line_and_code_2(
     arguments: list[str],
-    told: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -299,7 +299,7 @@ def test_bad_input_is_one_line_and_code_2(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a-file", "link.csv"]
     output = capsys.readouterr()
     assert output.out == ""
-    assert told in output.err
+    assert message in output.err
     assert output.err.count("\n") == 1
     assert output.err.startswith("matrixdp: ")
 

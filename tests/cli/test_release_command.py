@@ -115,7 +115,7 @@ def damaged(name: str, content: bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["missing.npy", "out.npy", *BALL], "missing.npy"),
         (["in.npy", "out.txt", *BALL], "'.txt'"),
@@ -175,7 +175,7 @@ def damaged(name: str, content: bytes) -> str:
     ],
 )
 def test_bad_input_writes_nothing(
-    arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save("nan.npy", np.array([[np.nan, 1.0]]))
     np.save("flat.npy", np.zeros(3))
@@ -200,7 +200,7 @@ def test_bad_input_writes_nothing(
     before = sorted(path.name for path in folder.iterdir())
     assert main(["release", *arguments]) == 2
     output = capsys.readouterr()
-    assert told in output.err
+    assert message in output.err
     assert output.err.count("\n") == 1
     assert "pickle" not in output.err
     assert output.out == ""

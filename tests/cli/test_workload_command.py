@@ -94,9 +94,9 @@ def test_a_release_and_its_statement(capsys: pytest.CaptureFixture[str]) -> None
     assert main(again) == 2
     assert "exists" in capsys.readouterr().err
     assert main([*again, "--force"]) == 0
-    told = capsys.readouterr().err
-    assert "wrote out.npz and out.npz.json" in told
-    assert "matrixdp workload export out.npz" in told
+    message = capsys.readouterr().err
+    assert "wrote out.npz and out.npz.json" in message
+    assert "matrixdp workload export out.npz" in message
 
 
 def test_a_part_is_spent_exactly(capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,9 +305,9 @@ def test_too_little_memory_is_no_defect(
 
     monkeypatch.setattr("matrixdp.cli.workload.optimal_strategy", fail)
     assert main(["workload", command, *PREFIX]) == 2
-    told = capsys.readouterr().err
-    assert "not enough memory (Unable to allocate 4 GiB)" in told
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert "not enough memory (Unable to allocate 4 GiB)" in message
+    assert message.count("\n") == 1
 
 
 STACKED = "prefix:50*total:60 + total:50*prefix:60"
@@ -356,14 +356,14 @@ def test_answers_of_a_search_without_end_come_with_a_warning(
     options = [*LARGE, *BUDGET, "--strategy", "s.npz", "--json"]
     assert main(["workload", "answer", "many.npy", "out.npz", *options]) == 0
     assert main(["workload", "export", "out.npz", "a.npy", "--json"]) == 0
-    told = capsys.readouterr().err
-    assert "matrixdp: the least-squares estimate is not exact" in told
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert "matrixdp: the least-squares estimate is not exact" in message
+    assert message.count("\n") == 1
     assert np.load("a.npy").shape == (110, 1)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["optimise", "--workload", "prefix:x", "--neighbouring", "replace"], "'prefix:x'"),
         (["optimise", "--workload", "prefix", "--neighbouring", "replace"], "'prefix'"),
@@ -432,7 +432,7 @@ def test_answers_of_a_search_without_end_come_with_a_warning(
     ],
 )
 def test_bad_input_writes_nothing(
-    arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save("halves.npy", np.full(16, 0.5))
     np.save("huge.npy", np.full((1, 2), 2.0**100))
@@ -446,7 +446,7 @@ def test_bad_input_writes_nothing(
     before = sorted(path.name for path in folder.iterdir())
     assert main(["workload", *arguments]) == 2
     output = capsys.readouterr()
-    assert told in output.err
+    assert message in output.err
     assert output.err.count("\n") == 1
     assert "pickle" not in output.err
     assert output.out == ""

@@ -123,7 +123,7 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "told"),
+    ("make", "error", "message"),
     [
         (lambda: Isotropic(0.0), InvalidParameterError, "scale=0.0"),
         (lambda: Isotropic(math.nan), InvalidParameterError, "scale=nan"),
@@ -205,8 +205,8 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
         (lambda: Kronecker(np.eye(2), np.eye(3)).check_shape((3, 2)), ShapeError, r"\(2, 3\)"),
     ],
 )
-def test_bad_covariances(make: Callable[[], object], error: type[Exception], told: str) -> None:
-    with pytest.raises(error, match=told):
+def test_bad_covariances(make: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         make()
 
 

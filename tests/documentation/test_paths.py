@@ -16,8 +16,6 @@ PUBLIC = {
     *("audit", "baselines", "covariance", "errors", "files", "noise", "postprocess", "privacy"),
     *("queries", "sensitivity", "training", "workloads"),
 }
-# Modules below a package that pages may name. Prefer to export their names from the package.
-PUBLIC_MODULES = {("training", "graph")}
 DOTTED = re.compile(r"\b(?:matrixdp|mdp)((?:\.[A-Za-z_]\w*)+)")
 # The suffix of a file is not a module.
 FILES = {"py", "md", "json", "npy", "npz", "csv"}
@@ -37,7 +35,7 @@ def is_private(names: list[str]) -> bool:
         return True
     below = SOURCE.joinpath(*names[:2])
     is_module = len(names) > 1 and (below.is_dir() or below.with_suffix(".py").exists())
-    if not is_module or names[-1] in FILES or tuple(names[:2]) in PUBLIC_MODULES:
+    if not is_module or names[-1] in FILES:
         return False
     exported = importlib.import_module(f"matrixdp.{names[0]}").__all__
     return len(names) > 2 or names[1] not in exported

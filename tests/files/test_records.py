@@ -93,7 +93,7 @@ def test_other_kinds_are_not_recorded() -> None:
 
 @pytest.mark.parametrize("kind", [ReleaseStatement, StrategyStatement])
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "truncated"),
         ("{}", "schema"),
@@ -104,8 +104,8 @@ def test_other_kinds_are_not_recorded() -> None:
         ('{"schema": "matrixdp-answers/1"}', "nothing proves their guarantee"),
     ],
 )
-def test_what_is_not_a_statement_is_refused(kind: Any, text: str, told: str) -> None:
-    with pytest.raises(FileFormatError, match=told) as refusal:
+def test_what_is_not_a_statement_is_refused(kind: Any, text: str, message: str) -> None:
+    with pytest.raises(FileFormatError, match=message) as refusal:
         decoded(text.encode(), kind, "a.json")
     assert str(refusal.value).startswith("a.json ")
 

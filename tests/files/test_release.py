@@ -103,7 +103,7 @@ def altered(path: Path, *place: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "told"),
+    ("place", "value", "message"),
     [
         (("guarantee", "epsilon"), 0.5, "not guaranteed"),
         (("guarantee", "delta"), 1e-9, "not guaranteed"),
@@ -132,11 +132,11 @@ def altered(path: Path, *place: str, value: object) -> None:
     ],
 )
 def test_an_altered_statement_is_refused(
-    place: tuple[str, ...], value: object, told: str, tmp_path: Path
+    place: tuple[str, ...], value: object, message: str, tmp_path: Path
 ) -> None:
     MECHANISMS["ball"].release(np.zeros((2, 2))).save(tmp_path / "out.npy")
     altered(tmp_path / "out.npy.json", *place, value=value)
-    with pytest.raises(FileFormatError, match=told):
+    with pytest.raises(FileFormatError, match=message):
         Release.verify(tmp_path / "out.npy")
 
 
@@ -401,7 +401,7 @@ def test_a_release_by_hand_proves_its_guarantee() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "told"),
+    ("changes", "error", "message"),
     [
         ({"covariance": MECHANISMS["rows"].covariance.scaled(0.999)}, ValueError, "mu="),
         ({"covariance": Isotropic(1.0)}, ValueError, "mu="),
@@ -426,9 +426,9 @@ def test_a_release_by_hand_proves_its_guarantee() -> None:
     ],
 )
 def test_a_release_by_hand_cannot_claim_more(
-    changes: dict[str, object], error: type[Exception], told: str
+    changes: dict[str, object], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=told) as caught:
+    with pytest.raises(error, match=message) as caught:
         by_hand(**changes)
     assert isinstance(caught.value, MatrixDPError)
 
@@ -438,8 +438,12 @@ def test_a_release_of_a_proof_cannot_claim_more() -> None:
     assert Release.from_proof(np.eye(3), proof, HONEST, "IMGM").guarantee == HONEST
     less = Guarantee.of_mu(0.99 * proof.mu, delta=1e-5, neighbouring="replace")
     other = Guarantee.of_mu(proof.mu, delta=1e-5, neighbouring="add-remove")
-    for claim, told in ((less, "mu="), (other, "neighbouring"), (HONEST.for_group(2), "records=2")):
-        with pytest.raises(InvalidParameterError, match=told):
+    for claim, message in (
+        (less, "mu="),
+        (other, "neighbouring"),
+        (HONEST.for_group(2), "records=2"),
+    ):
+        with pytest.raises(InvalidParameterError, match=message):
             Release.from_proof(np.eye(3), proof, claim, "IMGM")
 
 

@@ -81,7 +81,7 @@ def test_one_schema_for_products_and_another_for_stacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "message"),
     [
         ([], "empty"),
         (["part_0_factor_0", "part_2_factor_0"], "part_0_factor_0"),
@@ -93,11 +93,11 @@ def test_one_schema_for_products_and_another_for_stacks(tmp_path: Path) -> None:
         ([f"part_{'9' * 5000}_factor_0"], "not a saved strategy"),
     ],
 )
-def test_foreign_stacks_are_refused(names: list[str], told: str, tmp_path: Path) -> None:
+def test_foreign_stacks_are_refused(names: list[str], message: str, tmp_path: Path) -> None:
     save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
     rewrite(lambda _: packed(**{name: np.eye(2) for name in names}))(tmp_path)
     edit("schema", "matrixdp-strategy/2")(tmp_path)
-    with pytest.raises(FileFormatError, match=told):
+    with pytest.raises(FileFormatError, match=message):
         load_strategy(tmp_path / "s.npz")
 
 
@@ -144,7 +144,7 @@ def squeezed_and_broken(_: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (lambda folder: (folder / "s.npz").unlink(), "missing"),
         (lambda folder: (folder / "s.npz.json").unlink(), "missing"),
@@ -190,10 +190,10 @@ def squeezed_and_broken(_: bytes) -> bytes:
         (rewrite(lambda _: packed(factor_0=np.full((4, 4), np.nan))), "factor"),
     ],
 )
-def test_damage_is_reported(damage: Callable[[Path], None], told: str, tmp_path: Path) -> None:
+def test_damage_is_reported(damage: Callable[[Path], None], message: str, tmp_path: Path) -> None:
     save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
     damage(tmp_path)
-    with pytest.raises(FileFormatError, match=told) as refusal:
+    with pytest.raises(FileFormatError, match=message) as refusal:
         load_strategy(tmp_path / "s.npz")
     assert "pickle" not in str(refusal.value)  # numpy would advise to load it all the same
     command = ["--workload", "prefix:4", "--neighbouring", "add-remove"]

@@ -98,14 +98,14 @@ def test_what_else_a_statement_says_is_refused(tmp_path: Path) -> None:
     INDEPENDENT["ball"].release(np.eye(3)).save(target)
     beside = tmp_path / "out.npy.json"
     honest = json.loads(beside.read_text())
-    for record, told in (
+    for record, message in (
         (honest | {"promise": "perfect secrecy"}, "promise"),
         (honest | {"mechanism": 3}, "mechanism"),
         (honest | {"file": honest["file"] | {"dtype": ["float64"]}}, "file.dtype"),
     ):
         beside.write_text(json.dumps(record))
         for read in (Release.load, Release.verify):
-            with pytest.raises(FileFormatError, match=told):
+            with pytest.raises(FileFormatError, match=message):
                 read(target)
 
 

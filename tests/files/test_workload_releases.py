@@ -166,7 +166,7 @@ def nearly(values: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         # measurements that no release can have
         (forge(measurements=nearly), "on the grid"),
@@ -237,12 +237,12 @@ def nearly(values: Any) -> Any:
     ],
 )
 def test_what_does_not_prove_itself_is_refused(
-    damage: Callable[[Path], None], told: str, tmp_path: Path
+    damage: Callable[[Path], None], message: str, tmp_path: Path
 ) -> None:
     made_release(Prefix(5), "replace").save(tmp_path / "out.npz")
     WorkloadRelease.load(tmp_path / "out.npz")
     damage(tmp_path)
-    with pytest.raises(FileFormatError, match=told) as refusal:
+    with pytest.raises(FileFormatError, match=message) as refusal:
         WorkloadRelease.load(tmp_path / "out.npz")
     assert "pickle" not in str(refusal.value)
 

@@ -279,7 +279,7 @@ def test_directional_noise_is_less_where_it_matters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "told"),
+    ("options", "error", "message"),
     [
         ({"shape": (0, 4)}, InvalidParameterError, "shape=0"),
         ({"shape": 12}, InvalidParameterError, "shape=12"),
@@ -299,9 +299,11 @@ def test_directional_noise_is_less_where_it_matters() -> None:
         ({"directions": np.ones((3, 3))}, InvalidParameterError, "not orthonormal"),
     ],
 )
-def test_bad_options_of_mvg(options: dict[str, object], error: type[Exception], told: str) -> None:
+def test_bad_options_of_mvg(
+    options: dict[str, object], error: type[Exception], message: str
+) -> None:
     arguments = {"shape": SHAPE, "norm_bound": 1.0, **options}
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         MVG(BALL, BUDGET, **arguments)  # type: ignore[arg-type]
 
 
@@ -320,7 +322,7 @@ def test_mvg_refuses_what_its_proof_does_not_cover() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((0, [0], 0.5), "size=0"),
         ((3, [3], 0.5), "0 to 2"),
@@ -333,8 +335,8 @@ def test_mvg_refuses_what_its_proof_does_not_cover() -> None:
         ((3, [0], math.nan), "share=nan"),
     ],
 )
-def test_bad_binary_precision(arguments: tuple[int, Any, float], told: str) -> None:
-    with pytest.raises(InvalidParameterError, match=told):
+def test_bad_binary_precision(arguments: tuple[int, Any, float], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
         binary_precision(*arguments)
 
 

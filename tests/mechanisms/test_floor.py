@@ -165,14 +165,14 @@ def test_noise_that_is_not_resolved_is_refused_with_the_way_out() -> None:
 def test_a_floor_that_does_not_belong_there_is_refused() -> None:
     directional = Kronecker(25.0 * np.eye(3), np.eye(2))
     rows = RowBounds([1.0, 1.0, 1.0], neighbouring="replace")
-    for sensitivity, covariance, floor, told in (
+    for sensitivity, covariance, floor, message in (
         (BALL, directional, 5.1, "floor=5.1"),
         (BALL, directional, -1.0, "floor"),
         (BALL, directional, float("nan"), "floor"),
         (BALL, Isotropic(5.0), 4.0, "no floor"),
         (rows, directional, 4.0, "no floor"),
     ):
-        with pytest.raises(InvalidParameterError, match=told):
+        with pytest.raises(InvalidParameterError, match=message):
             NoiseProof(sensitivity, covariance, floor)
     with pytest.raises(InvalidParameterError, match="mu="):
         claim(OneSided(25.0 * np.eye(3), "rows"), 0.2, floor=4.9)

@@ -235,7 +235,7 @@ def test_sparse_columns_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("matrix", "error", "told"),
+    ("matrix", "error", "message"),
     [
         (np.zeros((0, 3)), ShapeError, "empty"),
         (np.zeros(3), ShapeError, "two axes"),
@@ -256,9 +256,9 @@ def test_sparse_columns_are_refused() -> None:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_bad_matrices_cost_nothing(matrix: object, error: type[Exception], told: str) -> None:
+def test_bad_matrices_cost_nothing(matrix: object, error: type[Exception], message: str) -> None:
     key = ReleaseKey.generate()
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         IMGM(BALL, BUDGET).release(matrix, key=key)
     key.check_unbound()  # nothing was drawn with it
 
@@ -280,7 +280,7 @@ def test_shapes_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((1.0, BUDGET), "sensitivity is a float"),
         ((BALL, 1.0), "budget is a float"),
@@ -288,8 +288,8 @@ def test_shapes_that_do_not_fit() -> None:
         ((BALL, BUDGET, SymmetricIsotropic(9.0)), "SymmetricBall"),
     ],
 )
-def test_bad_mechanisms(arguments: tuple[object, ...], told: str) -> None:
-    with pytest.raises(InvalidParameterError, match=told):
+def test_bad_mechanisms(arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
         IMGM(*arguments)  # type: ignore[arg-type]
 
 

@@ -236,7 +236,7 @@ def test_a_given_strategy_is_used_if_it_answers_the_workload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("histogram", "told"),
+    ("histogram", "message"),
     [
         ([1, 2], "4 cells"),
         ([1, 2, 3, -1], "whole numbers"),
@@ -247,17 +247,17 @@ def test_a_given_strategy_is_used_if_it_answers_the_workload() -> None:
     ],
 )
 def test_bad_histograms_are_refused_before_anything_is_drawn(
-    histogram: list[object], told: str
+    histogram: list[object], message: str
 ) -> None:
     mechanism = MatrixMechanism(Prefix(4), BUDGET, neighbouring="add-remove")
     key = ReleaseKey.from_bytes(bytes(32))
-    with pytest.raises((InvalidParameterError, ShapeError), match=told):
+    with pytest.raises((InvalidParameterError, ShapeError), match=message):
         mechanism.release(histogram, key=key)  # type: ignore[arg-type]
     key.check_unbound()  # not spent
 
 
 @pytest.mark.parametrize(
-    ("workload", "told"),
+    ("workload", "message"),
     [
         (Product([Ranges(512), Ranges(512)]), "17247043584 queries"),
         (Product([Prefix(8192)] * 3), "cells"),
@@ -266,15 +266,15 @@ def test_bad_histograms_are_refused_before_anything_is_drawn(
     ids=repr,
 )
 def test_more_than_memory_holds_is_refused_before_any_work(
-    workload: Workload, told: str, monkeypatch: pytest.MonkeyPatch
+    workload: Workload, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("matrixdp.mechanisms.matrix_mechanism.optimal_strategy", None)
-    with pytest.raises(InvalidParameterError, match=told):
+    with pytest.raises(InvalidParameterError, match=message):
         MatrixMechanism(workload, BUDGET, neighbouring="add-remove")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"workload": np.eye(3)}, "Dense"),
         ({"budget": 1.0}, "Budget"),
@@ -282,7 +282,7 @@ def test_more_than_memory_holds_is_refused_before_any_work(
         ({"strategy": np.eye(3)}, "Strategy"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, object], told: str) -> None:
+def test_bad_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
     good = {"workload": Prefix(3), "budget": BUDGET, "neighbouring": "add-remove"}
-    with pytest.raises(InvalidParameterError, match=told):
+    with pytest.raises(InvalidParameterError, match=message):
         MatrixMechanism(**(good | arguments))  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ def test_an_estimate_that_did_not_converge_is_not_passed_on(
 
 
 @pytest.mark.parametrize(
-    ("estimate", "told"),
+    ("estimate", "message"),
     [
         ([np.nan], "finite"),
         ([2.0**53], "below 2"),
@@ -100,8 +100,8 @@ def test_an_estimate_that_did_not_converge_is_not_passed_on(
         ([[1.5], [1.5, 2.5]], "ragged"),
     ],
 )
-def test_bad_estimates_are_refused(estimate: Any, told: str) -> None:
-    with pytest.raises((InvalidParameterError, ShapeError), match=f"estimate .*{told}"):
+def test_bad_estimates_are_refused(estimate: Any, message: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=f"estimate .*{message}"):
         whole_counts(estimate)
 
 

@@ -194,7 +194,7 @@ def test_without_sampling_the_multiplier_is_the_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"noise_multiplier": 0.0}, r"noise_multiplier=0\.0"),
         ({"noise_multiplier": math.nan}, "noise_multiplier=nan"),
@@ -205,9 +205,9 @@ def test_without_sampling_the_multiplier_is_the_bound() -> None:
         ({"neighbouring": "replace"}, r"neighbouring='replace' with sampling_rate=0\.1"),
     ],
 )
-def test_bad_plans(change: dict[str, object], told: str) -> None:
+def test_bad_plans(change: dict[str, object], message: str) -> None:
     good = {"noise_multiplier": 1.0, "sampling_rate": 0.1, "steps": 10}
-    with pytest.raises(InvalidParameterError, match=told):
+    with pytest.raises(InvalidParameterError, match=message):
         SampledPlan(**{**good, "neighbouring": "add-remove", **change})  # type: ignore[arg-type]
 
 

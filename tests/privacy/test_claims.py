@@ -211,7 +211,7 @@ def test_the_linear_rule_is_not_the_inverse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda: composed_epsilon(-1.0, 2, 0.0), r"epsilon=-1\.0"),
         (lambda: composed_epsilon(1.0, 0, 0.0), "steps=0"),
@@ -232,6 +232,6 @@ def test_the_linear_rule_is_not_the_inverse() -> None:
         ),
     ],
 )
-def test_bad_parameters(call: Callable[[], object], told: str) -> None:
-    with pytest.raises(InvalidParameterError, match=told):
+def test_bad_parameters(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
         call()

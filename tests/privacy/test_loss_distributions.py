@@ -94,15 +94,15 @@ def test_many_quiet_steps_are_accounted_closely() -> None:
 
 @needs_accounting
 @pytest.mark.parametrize(
-    ("plan", "told"),
+    ("plan", "message"),
     [
         (sampled(1.0, 1e-320, 10), "sampling_rate=1e-320"),
         (sampled(1e300, 0.5, 10), r"noise_multiplier=1e\+300"),
         (sampled(1e5, 0.5, 10**9), "steps=1000000000"),
     ],
 )
-def test_what_loss_distributions_do_not_resolve_is_refused(plan: SampledPlan, told: str) -> None:
-    with pytest.raises(CalibrationError, match=told):
+def test_what_loss_distributions_do_not_resolve_is_refused(plan: SampledPlan, message: str) -> None:
+    with pytest.raises(CalibrationError, match=message):
         plan_epsilon(plan, 1e-5)
     assert plan_epsilon(plan, 1e-5, Accountant.RDP) >= 0.0
 

@@ -84,7 +84,7 @@ def test_the_errors_are_those_of_gaussian_noise() -> None:
     noise = rng.standard_normal((4000, 6, 50))
     frobenius = math.sqrt(float(np.mean(np.sum(noise**2, axis=(1, 2)))))
     assert ErrorMeasure.FROBENIUS.per_unit_noise(6, 50) == pytest.approx(frobenius, rel=0.01)
-    # 4000 trials: the share held has standard error 0.0034, so 0.95 is told from 0.93 and 0.97.
+    # 4000 trials: the share held has standard error 0.0034, so 0.95 is message from 0.93 and 0.97.
     held = np.mean(np.abs(noise).max(axis=(1, 2)) <= ErrorMeasure.LARGEST.per_unit_noise(6, 50))
     assert abs(held - 0.95) < 0.012
 

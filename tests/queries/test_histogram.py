@@ -29,7 +29,7 @@ def test_one_record_changes_one_count_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "dimensions", "told"),
+    ("records", "dimensions", "message"),
     [
         ([[0, 3]], [2, 3], r"outside 0 \.\. 2 in column 1"),
         ([[-1, 0]], [2, 3], "column 0"),
@@ -55,8 +55,8 @@ def test_one_record_changes_one_count_by_one() -> None:
         ([[0, 0]], {2, 3}, "dimensions is of type set"),
     ],
 )
-def test_bad_records_are_refused(records: Any, dimensions: Any, told: str) -> None:
-    with pytest.raises((InvalidParameterError, ShapeError), match=told):
+def test_bad_records_are_refused(records: Any, dimensions: Any, message: str) -> None:
+    with pytest.raises((InvalidParameterError, ShapeError), match=message):
         histogram(records, dimensions)
 
 

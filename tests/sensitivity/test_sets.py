@@ -226,7 +226,7 @@ def test_radii_of_ill_conditioned_noise_are_safe_and_labelled(power: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "told"),
+    ("make", "error", "message"),
     [
         (lambda: FrobeniusBall(0.0, "replace"), InvalidParameterError, "bound=0.0"),
         (lambda: FrobeniusBall(1.0, "swap"), InvalidParameterError, "neighbouring='swap'"),  # type: ignore[arg-type]
@@ -302,6 +302,6 @@ def test_radii_of_ill_conditioned_noise_are_safe_and_labelled(power: int) -> Non
         ),
     ],
 )
-def test_bad_sets(make: Callable[[], object], error: type[Exception], told: str) -> None:
-    with pytest.raises(error, match=told):
+def test_bad_sets(make: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         make()

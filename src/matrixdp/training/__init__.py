@@ -14,9 +14,18 @@ except ImportError:
     ) from None
 
 # Below the check, since all of these import torch.
+from matrixdp.training.graph import GraphConvolution, Neighbourhoods, NodeRows
 from matrixdp.training.guarantee import TrainingGuarantee
 from matrixdp.training.lots import Lot
 from matrixdp.training.plan import TrainingPlan
 from matrixdp.training.trainer import PrivateTraining
 
-__all__ = ["Lot", "PrivateTraining", "TrainingGuarantee", "TrainingPlan"]
+__all__ = [
+    "GraphConvolution",
+    "Lot",
+    "Neighbourhoods",
+    "NodeRows",
+    "PrivateTraining",
+    "TrainingGuarantee",
+    "TrainingPlan",
+]
