@@ -18,8 +18,11 @@ __all__ = ["ClippedSum", "clipped_sum"]
 
 # Factors are rounded to float32 and multiplied once more: both stay within this.
 _FLOAT32_MARGIN = 1.0 - 2.0**-21
-# Gradients that autocast keeps in 16 bits are rounded again when they are scaled, by 2**-9 each.
+# Gradients that autocast keeps in bfloat16 are rounded again when they are scaled, by 2**-9 each,
+# and so is their sum.
 _HALF_MARGIN = 1.0 - 2.0**-7
+# More than underflow can take from a norm: a gradient would need 2**44 elements, all below 2**-62.
+_LOST_TO_UNDERFLOW = 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ def _group_norms(
     like = next(values for group in members for values in group)
     norms = [
         torch.linalg.vector_norm(torch.stack(group), dim=0) * (1.0 + share + 2.0**-40)
+        + _LOST_TO_UNDERFLOW
         if group
         else torch.zeros_like(like)
         for group, share in zip(members, shares, strict=True)

@@ -138,6 +138,9 @@ class Recording:
             self._calls, self._measured = [], []
 
     def _arrived(self, record: LayerRecord, place: int, gradient: Tensor) -> None:
+        # The smallest numbers of float16 have a single bit, so that a share of one of them is rounded
+        # to nothing or to all of it: scaled in 16 bits, a gradient could stay as large as it was.
+        gradient = gradient.float() if gradient.dtype == torch.float16 else gradient
         record.gradients[place] = gradient
         self.half = self.half or gradient.element_size() < 4
         if record.outputs == 1:

@@ -11,6 +11,7 @@ from matrixdp.training.layers.use import (
     NormBounds,
     PerExample,
     norm_bounds_of,
+    outer_product_bounds,
     trainable,
     weighted_sum_of,
 )
@@ -38,6 +39,7 @@ class LinearUse(LayerUse):
         self._bias = bias
         self._inputs = inputs.to(outputs.dtype)
         self._outputs = outputs
+        self._kept: Tensor | None = None
 
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
@@ -59,24 +61,27 @@ class LinearUse(LayerUse):
         if not self._weight.requires_grad:
             return result
         if positions == 1:
-            # One outer product: its norm is the product of the norms.
-            rows, made = norm_bounds_of(self._inputs), norm_bounds_of(self._outputs)
-            bounds = NormBounds(
-                rows.values.to(torch.float64) * made.values.to(torch.float64),
-                (1.0 + rows.share) * (1.0 + made.share) - 1.0,
-            )
+            # Its norm is the product of the norms.
+            bounds = outer_product_bounds(self._inputs, self._outputs)
         elif positions * (width + height) <= width * height:
             bounds = gram_bounds(gram(self._inputs), gram(self._outputs), width + height)
         else:
-            bounds = norm_bounds_of(self._products())
+            # Here they are smaller than inputs and outputs. The sum is formed from the very numbers
+            # whose norms were taken: formed again in another order, large terms that cancel
+            # would leave another remainder, which no norm bounds.
+            self._kept = self._products()
+            self._inputs = self._outputs = self._kept.new_empty(0)
+            bounds = norm_bounds_of(self._kept)
         return {self._weight: bounds} | result
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
-        """Return ``sum_e w_e sum_t g_t x_t^T`` as one product over examples and positions."""
+        """Return the sum from kept gradients, or as one product over examples and positions."""
         result = {
             bias: weighted_sum_of(part, weights) for bias, part in self._bias_gradients.items()
         }
-        if self._weight.requires_grad:
+        if self._kept is not None:
+            result[self._weight] = weighted_sum_of(self._kept, weights)
+        elif self._weight.requires_grad:
             # The smaller of the two is scaled; a 16-bit result is rounded once more.
             left, right = self._outputs, self._inputs
             scale = weights.to(torch.float32)[:, None, None]

@@ -6,6 +6,7 @@ pass: as norms where those are cheaper than the gradients, and as sums weighted 
 """
 
 import abc
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ __all__ = [
     "NormBounds",
     "PerExample",
     "norm_bounds_of",
+    "outer_product_bounds",
     "trainable",
     "weighted_sum_of",
 ]
@@ -27,6 +29,8 @@ PerExample = dict[nn.Parameter, Tensor]
 
 # As many squares are added up in float32 at a time: what that rounds off stays below 2**-10.
 _MOST_TOGETHER = 4096
+# The square of any smaller number may be lost to underflow, also where subnormals count as zero.
+_LARGEST_LOST = 2.0**-62
 
 
 class NormBounds(NamedTuple):
@@ -48,14 +52,29 @@ def norm_bounds_of(gradients: Tensor) -> NormBounds:
     """
     flat = gradients.flatten(1)
     width = flat.shape[1]
+    # The norm of 16-bit numbers would be a 16-bit number itself, which may be too small by 2**-9.
+    wide = torch.promote_types(flat.dtype, torch.float32)
     if width <= _MOST_TOGETHER:
-        return NormBounds(torch.linalg.vector_norm(flat, dim=1), (width + 4) * 2.0**-24)
+        values = torch.linalg.vector_norm(flat, dim=1, dtype=wide)
+        return NormBounds(values, (width + 4) * 2.0**-24)
     whole = width - width % _MOST_TOGETHER
     parts = [flat[:, :whole].unflatten(1, (-1, _MOST_TOGETHER))]
     parts += [flat[:, None, whole:]] if whole < width else []
-    norms = [torch.linalg.vector_norm(part, dim=2).to(torch.float64) for part in parts]
+    norms = [torch.linalg.vector_norm(part, dim=2, dtype=wide).to(torch.float64) for part in parts]
     total = torch.linalg.vector_norm(torch.cat(norms, dim=1), dim=1)
     return NormBounds(total, (_MOST_TOGETHER + 8) * 2.0**-24)
+
+
+def outer_product_bounds(first: Tensor, second: Tensor) -> NormBounds:
+    """Return bounds of the norm of every example's outer product, from its two factors."""
+    left, right = norm_bounds_of(first), norm_bounds_of(second)
+    # Squares of tiny numbers underflow, and the other factor may be large enough to make up for it.
+    padding = [math.sqrt(part[0].numel()) * _LARGEST_LOST for part in (first, second)]
+    return NormBounds(
+        (left.values.to(torch.float64) + padding[0])
+        * (right.values.to(torch.float64) + padding[1]),
+        (1.0 + left.share) * (1.0 + right.share) - 1.0,
+    )
 
 
 def weighted_sum_of(gradients: Tensor, weights: Tensor) -> Tensor:

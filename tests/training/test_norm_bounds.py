@@ -1,0 +1,118 @@
+"""Norms that must not be too small: terms that cancel, numbers that underflow, 16 bits."""
+
+from collections.abc import Callable
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+from torch import Tensor, nn  # noqa: E402
+
+from matrixdp.training.clipping import clipped_sum  # noqa: E402
+from matrixdp.training.layers import convolution  # noqa: E402
+from matrixdp.training.layers.gram import gram  # noqa: E402
+from matrixdp.training.recording import Recording  # noqa: E402
+
+
+class Given(torch.autograd.Function):
+    """A loss of each row whose gradient is what a test wants."""
+
+    @staticmethod
+    def forward(ctx, outputs: Tensor, gradient: Tensor) -> Tensor:  # type: ignore[no-untyped-def] # noqa: ANN001
+        ctx.gradient = gradient
+        return outputs.flatten(1).sum(1).to(torch.float32) * 0.0
+
+    @staticmethod
+    def backward(ctx, losses: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def] # noqa: ANN001, ARG004
+        return ctx.gradient, None
+
+
+def contribution(model: nn.Module, inputs: Tensor, gradient: Tensor, bound: float) -> float:
+    """Return the norm of what a single example adds to the clipped sum."""
+    recording = Recording(model)
+    with recording.on():
+        losses = Given.apply(model(inputs), gradient)
+        uses = recording.backward(losses, 1, 1)
+    groups = dict.fromkeys(model.parameters(), 0)
+    sums = clipped_sum(uses, groups, (bound,), half=recording.half).sums
+    return float(torch.cat([part.double().flatten() for part in sums.values()]).norm())
+
+
+def cancelling(positions: int, width: int, scale: float) -> tuple[Tensor, Tensor]:
+    """Return rows and gradients of pairs of positions that cancel but for the last bits."""
+    inputs = torch.randn(1, positions, width) + 1.0
+    inputs[:, 1::2] = inputs[:, ::2] * (1.0 + 2e-7)
+    gradient = torch.randn(1, positions, width) * scale
+    gradient[:, 1::2] = -gradient[:, ::2]
+    return inputs, gradient
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e5, 1e7, 1e9])
+@pytest.mark.parametrize(("positions", "width"), [(64, 4), (512, 8), (4, 64)])
+def test_terms_that_cancel_in_a_linear_layer(positions: int, width: int, scale: float) -> None:
+    for seed in range(20):
+        torch.manual_seed(seed)
+        layer = nn.Linear(width, width, bias=False)
+        inputs, gradient = cancelling(positions, width, scale)
+        assert contribution(layer, inputs, gradient, 1.0) <= 1.0
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e5, 1e7, 1e9])
+@pytest.mark.parametrize("kept", [True, False])
+def test_terms_that_cancel_in_a_convolution(
+    scale: float, monkeypatch: pytest.MonkeyPatch, *, kept: bool
+) -> None:
+    if not kept:
+        monkeypatch.setattr(convolution, "_MOST_KEPT_BYTES", 0)
+    for seed in range(10):
+        torch.manual_seed(seed)
+        layer = nn.Conv2d(4, 4, 3, bias=False)
+        pixels = 1.0 + 2e-7 * torch.randn(1, 1, 20, 20)
+        inputs = torch.randn(1, 4, 1, 1) * pixels
+        gradient = torch.randn(1, 4, 18, 18) * scale
+        gradient -= gradient.mean((2, 3), keepdim=True)
+        assert contribution(layer, inputs, gradient, 1.0) <= 1.0
+
+
+@pytest.mark.parametrize("positions", [1, 4])
+def test_squares_that_underflow(positions: int) -> None:
+    # The squares of the gradients are zero in float32, and the inputs make up for it.
+    layer = nn.Linear(512, 512, bias=False)
+    inputs = torch.full((1, positions, 512), 1e17)
+    gradient = torch.full((1, positions, 512), 1.9e-23)
+    assert 512 * positions * 1e17 * 1.9e-23 > 9e-4
+    for bound in (1e-4, 1e-6):
+        assert contribution(layer, inputs, gradient, bound) <= bound
+
+
+def test_a_convolution_whose_squares_underflow() -> None:
+    layer = nn.Conv2d(64, 64, 3, bias=False)
+    inputs = torch.full((1, 64, 5, 5), 1e17)
+    gradient = torch.full((1, 64, 3, 3), 1.9e-23)
+    assert contribution(layer, inputs, gradient, 1e-5) <= 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("make", [lambda: nn.Linear(1000, 10), lambda: nn.Conv1d(1000, 10, 1)])
+def test_numbers_of_sixteen_bits(make: Callable[[], nn.Module], dtype: torch.dtype) -> None:
+    model = make().to(dtype)
+    shape = (1, 1000) if isinstance(model, nn.Linear) else (1, 1000, 4)
+    inputs = torch.full(shape, 300.0, dtype=dtype)
+    outputs = model(inputs)
+    for multiple in (1, 3, 5):
+        # The smallest numbers that float16 has: a share of them is rounded to a whole one.
+        gradient = torch.full_like(outputs, multiple * 2.0**-24)
+        for bound in (1e-3, 1.3e-3, 2e-3):
+            assert contribution(model, inputs, gradient, bound) <= bound
+
+
+def test_gram_matrices_have_all_bits_of_float32() -> None:
+    rows = torch.randn(2, 64, 512)
+    former = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        found = gram(rows).double()
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(former)
+    torch.testing.assert_close(found, rows.double() @ rows.double().mT, rtol=0.0, atol=1e-2)
