@@ -1,29 +1,31 @@
 """Norms that must not be too small: terms that cancel, numbers that underflow, 16 bits."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="private training needs the extra `train`")
+pytest.importorskip("torch", reason="private training needs the extra `train`")
 
-from torch import Tensor, nn  # noqa: E402
+import torch
+from torch import Tensor, nn
 
-from matrixdp.training.clipping import clipped_sum  # noqa: E402
-from matrixdp.training.layers import convolution  # noqa: E402
-from matrixdp.training.layers.gram import gram  # noqa: E402
-from matrixdp.training.recording import Recording  # noqa: E402
+from matrixdp.training.clipping import clipped_sum
+from matrixdp.training.layers import convolution
+from matrixdp.training.layers.gram import gram
+from matrixdp.training.recording import Recording
 
 
 class Given(torch.autograd.Function):
     """A loss of each row whose gradient is what a test wants."""
 
     @staticmethod
-    def forward(ctx, outputs: Tensor, gradient: Tensor) -> Tensor:  # type: ignore[no-untyped-def] # noqa: ANN001
+    def forward(ctx: Any, outputs: Tensor, gradient: Tensor) -> Tensor:
         ctx.gradient = gradient
         return outputs.flatten(1).sum(1).to(torch.float32) * 0.0
 
     @staticmethod
-    def backward(ctx, losses: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def] # noqa: ANN001, ARG004
+    def backward(ctx: Any, _losses: Tensor) -> tuple[Tensor, None]:
         return ctx.gradient, None
 
 
@@ -31,7 +33,7 @@ def contribution(model: nn.Module, inputs: Tensor, gradient: Tensor, bound: floa
     """Return the norm of what a single example adds to the clipped sum."""
     recording = Recording(model)
     with recording.on():
-        losses = Given.apply(model(inputs), gradient)
+        losses = Given.apply(model(inputs), gradient)  # type: ignore[no-untyped-call]
         uses = recording.backward(losses, 1, 1)
     groups = dict.fromkeys(model.parameters(), 0)
     sums = clipped_sum(uses, groups, (bound,), half=recording.half).sums

@@ -30,7 +30,8 @@ def full_float32() -> Iterator[None]:
     cancels, so that what they drop could be as large as the norm itself; its products are a small
     part of the work.
     """
-    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    # torch does not declare the second one
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
     former = [backend.fp32_precision for backend in backends]
     for backend in backends:
         backend.fp32_precision = "ieee"
