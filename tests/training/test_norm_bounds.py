@@ -118,3 +118,19 @@ def test_gram_matrices_have_all_bits_of_float32() -> None:
     finally:
         torch.set_float32_matmul_precision(former)
     torch.testing.assert_close(found, rows.double() @ rows.double().mT, rtol=0.0, atol=1e-2)
+
+
+@pytest.mark.parametrize("width", [1, 64, 500])
+def test_coarse_products_do_not_lift_an_example_over_its_bound(width: int) -> None:
+    former = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        for value in (1.0 + 2.0**-8 - 2.0**-12, 1.0 + 2.0**-11 - 2.0**-20):
+            # Both factors are rounded up where there are fewer bits.
+            layer = nn.Linear(width, width, bias=False, device=device)
+            inputs = torch.full((1, width), value, device=device)
+            gradient = torch.full((1, width), 3.0 * value, device=device)
+            assert contribution(layer, inputs, gradient, 1.0) <= 1.0
+    finally:
+        torch.set_float32_matmul_precision(former)
