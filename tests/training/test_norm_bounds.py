@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from matrixdp.training.clipping import clipped_sum
 from matrixdp.training.layers import convolution
 from matrixdp.training.layers.gram import gram
-from matrixdp.training.recording import Recording
+from matrixdp.training.layers.use import KeptGradients, norm_bounds_of
+from matrixdp.training.recording import MeasuredUse, Recording
 
 
 class Given(torch.autograd.Function):
@@ -134,3 +135,28 @@ def test_coarse_products_do_not_lift_an_example_over_its_bound(width: int) -> No
             assert contribution(layer, inputs, gradient, 1.0) <= 1.0
     finally:
         torch.set_float32_matmul_precision(former)
+
+
+def test_gradients_that_underflow_by_themselves() -> None:
+    layer = nn.Linear(3, 10)
+    layer.weight.requires_grad_(False)
+    gradient = torch.full((1, 10), 1.9e-23)
+    assert contribution(layer, torch.ones(1, 3), gradient, 3e-23) <= 3e-23
+
+
+def test_the_largest_share_counts_wherever_it_comes() -> None:
+    wide, narrow = (nn.Parameter(torch.zeros(size)) for size in (4096, 1))
+    norms = []
+    for order in ((wide, narrow), (narrow, wide)):
+        uses = [KeptGradients({part: torch.ones(1, part.numel())}) for part in order]
+        measured = [MeasuredUse("layer", use, use.norm_bounds()) for use in uses]
+        norms.append(float(clipped_sum(measured, {wide: 0, narrow: 0}, (1.0,)).norms))
+    assert norms[0] == norms[1] >= 4097**0.5 * (1.0 + 4096 * 2.0**-24)
+
+
+@pytest.mark.parametrize("width", [4096, 4097, 9000])
+def test_shares_cover_what_rounding_may_take(width: int) -> None:
+    # Any order of adding up k squares may lose a share of k / 2 units of float32.
+    values, share = norm_bounds_of(torch.ones(1, width))
+    assert float(values) * (1.0 + share) >= width**0.5
+    assert share >= min(width, 4096) / 2.0 * 2.0**-24

@@ -1,5 +1,6 @@
 """Layers that are called in unusual ways: right gradients, or a refusal that names the layer."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from training.small_training import (
     small_model,
     small_plan,
     train,
+    weights,
 )
 from training.test_clipping import brute_force, check, clipped
 
@@ -79,7 +81,9 @@ class Tied(nn.Module):
         self.second = self.child.weight
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.child(torch.tanh(torch.tanh(inputs @ self.first) @ self.second))
+        # Used before and after the child is called.
+        hidden = torch.tanh(torch.tanh(inputs @ self.first) @ self.second)
+        return torch.tanh(self.child(hidden)) @ self.first
 
 
 class SquaredWeights(nn.Conv2d):
@@ -226,6 +230,47 @@ def test_a_lot_that_was_given_up_is_not_watched() -> None:
     del abandoned
     for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=0.0, atol=0.0)
+
+
+def test_another_thread_runs_the_model() -> None:
+    models = [small_model() for _ in range(2)]
+    first, second = (PrivateTraining(model, sgd(model), small_plan(), seed=3) for model in models)
+
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        entered, released = threading.Event(), threading.Event()
+        other = threading.Thread(target=model, args=(inputs[:1],))
+
+        def interleave(*_: Any) -> None:
+            # Both are within the layer at once, and the one that came last leaves last.
+            if threading.current_thread() is other:
+                entered.set()
+                released.wait(10.0)
+            else:
+                other.start()
+                entered.wait(10.0)
+
+        hook = next(model.children()).register_forward_pre_hook(interleave)
+        found = cross_entropy(model, inputs, targets)
+        released.set()
+        other.join()
+        hook.remove()
+        return found
+
+    train(first, models[0], losses=losses)
+    train(second, models[1])
+    torch.testing.assert_close(weights(models[0]), weights(models[1]))
+
+
+def test_gradients_of_ones_own_between_lots() -> None:
+    models = [small_model() for _ in range(2)]
+    first, second = (PrivateTraining(model, sgd(model), small_plan(), seed=3) for model in models)
+    for lot in first.lots(small_data()):
+        models[0](torch.ones(1, 6)).sum().backward()  # such as a picture of what matters
+        for inputs, targets in lot.batches(8):
+            first.accumulate(cross_entropy(models[0], inputs, targets))
+        first.step()
+    train(second, models[1])
+    assert torch.equal(weights(models[0]), weights(models[1]))
 
 
 def test_gradients_left_in_frozen_parameters() -> None:

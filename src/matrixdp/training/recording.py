@@ -7,6 +7,7 @@ pickles stay what they are.
 """
 
 import inspect
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,6 +118,7 @@ class Recording:
             if own:
                 self._names[module], self._own[module] = name, own
         self._listening = False
+        self._thread = 0  # the one that the model is watched in
         self._going_back = False  # whether a backward pass is under way
         self._calls: list[LayerRecord] = []
         self._waiting: list[LayerRecord] = []
@@ -132,7 +134,7 @@ class Recording:
         after = torch_module.register_module_forward_hook(
             self._after, with_kwargs=True, always_call=True
         )
-        self._listening = True
+        self._listening, self._thread = True, threading.get_ident()
         try:
             yield
         finally:
@@ -201,7 +203,7 @@ class Recording:
             self._going_back = former
 
     def _before(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        if self._going_back and module in self._names:
+        if self._going_back and module in self._names and torch.is_grad_enabled():
             # Its parameters would not be frozen as in the forward pass, and torch might put the
             # tensors that it saves now in the places of others.
             raise InvalidParameterError(
@@ -210,6 +212,8 @@ class Recording:
             )
         if not (self._listening and module in self._names and torch.is_grad_enabled()):
             return
+        if threading.get_ident() != self._thread:
+            return  # Another thread runs the same model, and not for the losses of this batch.
         self._waiting.append(LayerRecord(self._names[module], module, arguments))
         for parameter in self._own[module]:
             parameter.requires_grad_(False)  # noqa: FBT003
@@ -218,6 +222,8 @@ class Recording:
         # Arguments by name, and the output. If the layer raised, torch leaves out the former.
         *named, output = rest
         if not self._waiting or self._waiting[-1].module is not module:
+            return output
+        if threading.get_ident() != self._thread:
             return output
         record = self._waiting.pop()
         self._unfreeze(module)
