@@ -232,6 +232,26 @@ def test_a_lot_that_was_given_up_is_not_watched() -> None:
         torch.testing.assert_close(one, other, rtol=0.0, atol=0.0)
 
 
+def test_an_interruption_within_a_layer() -> None:
+    models = [small_model() for _ in range(2)]
+    training = PrivateTraining(models[0], sgd(models[0]), small_plan(), seed=3)
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    hook = next(models[0].children()).register_forward_pre_hook(interrupted)
+    batches = next(training.lots(small_data())).batches(8)  # kept, as a progress bar keeps them
+    inputs, _ = next(batches)
+    with pytest.raises(KeyboardInterrupt):
+        models[0](inputs)
+    hook.remove()
+    for model in models:
+        train(PrivateTraining(model, sgd(model), small_plan(), seed=3), model)
+    assert torch.equal(weights(models[0]), weights(models[1]))
+    del batches
+    assert all(part.requires_grad for part in models[0].parameters())
+
+
 def test_another_thread_runs_the_model() -> None:
     models = [small_model() for _ in range(2)]
     first, second = (PrivateTraining(model, sgd(model), small_plan(), seed=3) for model in models)

@@ -8,6 +8,7 @@ pickles stay what they are.
 
 import inspect
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,6 +96,18 @@ def _rooted(output: Tensor) -> Tensor:
     return cast("Tensor", _Rooted.apply(output, root))  # type: ignore[no-untyped-call]
 
 
+# Recordings that are on. An exception within a layer leaves one on for as long as somebody holds the
+# batches, for instance a progress bar in a notebook.
+_WATCHING: "weakref.WeakSet[Recording]" = weakref.WeakSet()
+
+
+def _stop_others(model: nn.Module) -> None:
+    """Stop what still watches a model, so that a new training finds all of its parameters."""
+    for recording in list(_WATCHING):
+        if recording.watches(model):
+            recording.stop()
+
+
 class Recording:
     """The layers of a model that have parameters to train, and their calls.
 
@@ -110,6 +123,7 @@ class Recording:
     """
 
     def __init__(self, model: nn.Module) -> None:
+        _stop_others(model)
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
         for name, module in model.named_modules():
@@ -135,13 +149,23 @@ class Recording:
             self._after, with_kwargs=True, always_call=True
         )
         self._listening, self._thread = True, threading.get_ident()
+        _WATCHING.add(self)
         try:
             yield
         finally:
-            self._listening = False
             before.remove()
             after.remove()
-            self._release()
+            self.stop()
+
+    def stop(self) -> None:
+        """Follow the model no longer, and let everything train again."""
+        self._listening = False
+        _WATCHING.discard(self)
+        self._release()
+
+    def watches(self, model: nn.Module) -> bool:
+        """Return whether this records a part of a model."""
+        return not self._names.keys().isdisjoint(model.modules())
 
     def backward(self, losses: Tensor, rows: int, examples: int) -> list[MeasuredUse]:
         """Run the backward pass; return the uses of all layers since the last one.
