@@ -96,7 +96,7 @@ def _rooted(output: Tensor) -> Tensor:
     return cast("Tensor", _Rooted.apply(output, root))  # type: ignore[no-untyped-call]
 
 
-# Recordings that are on. An exception within a layer leaves one on for as long as somebody holds the
+# Recordings that are on. An exception within a layer leaves one on as long as somebody holds the
 # batches, for instance a progress bar in a notebook.
 _WATCHING: "weakref.WeakSet[Recording]" = weakref.WeakSet()
 
