@@ -60,6 +60,25 @@ def test_norms_at_the_bound(size: int, seed: int, bound: float) -> None:
         assert squared(numbers, quantiser.step) <= Fraction(bound) ** 2
 
 
+def test_what_exceeds_the_bound_after_all_counts_as_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quantiser = Quantiser(1.0, 3)
+    # As if a kernel had computed a norm that is too small by a share of 2**-20.
+    monkeypatch.setattr(quantiser, "_length", quantiser._length * (1.0 + 2.0**-20))
+    numbers, sound = quantiser([torch.tensor([3.0, 4.0, 5.0])])
+    assert not bool(sound)
+    assert not bool(torch.cat(numbers).any())
+
+
+def test_many_coordinates_that_are_rounded_up() -> None:
+    # All of them by the same share of a step, up to half of it: the norm grows by sqrt(size) / 2.
+    for size in range(4000, 4040):
+        numbers, sound = Quantiser(1.0, size)([torch.ones(size)])
+        assert bool(sound)
+        assert int(numbers[0].square().sum()) <= 2**60
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_what_is_not_finite_counts_as_nothing(bad: float) -> None:
     numbers, sound = Quantiser(1.0, 3)([torch.tensor([1.0, bad, 0.5])])
@@ -179,3 +198,9 @@ def test_bad_modes(mode: Any, changes: dict[str, Any], message: str) -> None:
     model = small_model()
     with pytest.raises(InvalidParameterError, match=message):
         PrivateTraining(model, sgd(model), small_plan(**changes), seed=1, mode=mode)
+
+
+def test_a_parameter_without_elements() -> None:
+    model = small_model()
+    model.register_parameter("empty", nn.Parameter(torch.empty(0)))
+    train(PrivateTraining(model, sgd(model), small_plan(), mode="exact", seed=1), model)

@@ -1,6 +1,7 @@
 """Steps that were spent stay spent: after a kill, a resume, a torn line, a second process."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -111,6 +112,16 @@ def test_only_one_training_continues_a_run(path: Path) -> None:
     assert second.spent == 0
     first.spend()
     assert opened(path).spent == 2
+
+
+def test_a_step_is_on_the_disk_before_it_is_drawn(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = opened(path)
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda _: sizes.append(path.stat().st_size))
+    record.spend()
+    assert sizes == [path.stat().st_size]
 
 
 def test_an_interruption_while_counting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

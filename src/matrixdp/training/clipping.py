@@ -16,10 +16,16 @@ from matrixdp.training.recording import MeasuredUse
 
 __all__ = ["ClippedSum", "clipped_sum"]
 
-# Factors are rounded to float32 and multiplied once more: both stay within this.
+# Factors are rounded to float32 and multiplied once more: both stay within this. No margin is for
+# the rounding of the sum itself.
 _FLOAT32_MARGIN = 1.0 - 2.0**-21
-# Gradients that autocast keeps in 16 bits are rounded again when they are scaled, by 2**-9 each.
+# Gradients that autocast keeps in bfloat16 are rounded again when they are scaled, by 2**-9 each,
+# and so is their sum.
 _HALF_MARGIN = 1.0 - 2.0**-7
+# A GPU may multiply in TF32, which rounds or cuts both factors of a product after 11 bits.
+_TF32_MARGIN = 1.0 - 2.0**-9
+# More than underflow can take from a norm: a gradient would need 2**44 elements, all below 2**-62.
+_LOST_TO_UNDERFLOW = 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def clipped_sum(
     found = [measured.norm_bounds for measured in uses if measured.norm_bounds is not None]
     found.append({parameter: norm_bounds_of(part) for parameter, part in shared.items()})
     norms = _group_norms(found, groups, len(bounds))
-    margin = _HALF_MARGIN if half else _FLOAT32_MARGIN
+    margin = _margin(norms.device, half=half)
     sums: dict[nn.Parameter, Tensor] = {}
     # An example without any gradient has norm 0: infinity is clamped to 1.
     factors = [(bound / norms[group]).clamp(max=1.0) * margin for group, bound in enumerate(bounds)]
@@ -80,6 +86,15 @@ def clipped_sum(
     for parameter, part in shared.items():
         sums[parameter] = weighted_sum_of(part, factors[groups[parameter]])
     return ClippedSum(sums, norms)
+
+
+def _margin(device: torch.device, *, half: bool) -> float:
+    """Return what factors are multiplied by, so that rounding never lifts an example over."""
+    if device.type == "cpu":
+        # Where the user allows it, some processors multiply float32 as bfloat16.
+        half = half or torch.backends.mkldnn.matmul.fp32_precision == "bf16"  # type: ignore[attr-defined]
+        return _HALF_MARGIN if half else _FLOAT32_MARGIN
+    return _HALF_MARGIN if half else _TF32_MARGIN
 
 
 def _shared_gradients(uses: Sequence[MeasuredUse]) -> PerExample:
@@ -99,19 +114,19 @@ def _group_norms(
 ) -> Tensor:
     """Return the norms of all examples in each group, rounded up."""
     members: list[list[Tensor]] = [[] for _ in range(number)]
-    shares, least = [2.0**-40] * number, [0.0] * number
+    shares = [0.0] * number
     for bounds in found:
-        for parameter, (values, share, absolute) in bounds.items():
+        for parameter, (values, share) in bounds.items():
             group = groups[parameter]
             members[group].append(values.to(torch.float64))
-            # One share for all of a group, the largest; what is absolute adds up.
-            shares[group] = max(shares[group], share + 2.0**-40)
-            least[group] += absolute
+            # One share for all of a group: the largest.
+            shares[group] = max(shares[group], share)
     like = next(values for group in members for values in group)
     norms = [
-        torch.linalg.vector_norm(torch.stack(group), dim=0) * (1.0 + share) + absolute
+        torch.linalg.vector_norm(torch.stack(group), dim=0) * (1.0 + share + 2.0**-40)
+        + _LOST_TO_UNDERFLOW
         if group
         else torch.zeros_like(like)
-        for group, share, absolute in zip(members, shares, least, strict=True)
+        for group, share in zip(members, shares, strict=True)
     ]
     return torch.stack(norms)

@@ -66,7 +66,7 @@ class Quantiser:
         # Below 2**31 each, or not finite: then the largest stands for all of them, and fails too.
         bounded = [part.nan_to_num(nan=2.0**32).clamp(-(2.0**32), 2.0**32) for part in whole]
         numbers = [part.to(torch.int64) for part in bounded]
-        largest = torch.stack([part.abs().max() for part in numbers]).max()
+        largest = torch.stack([part.abs().max() for part in numbers if part.numel()]).max()
         squares = torch.stack([part.square().sum() for part in numbers]).sum()
         # The largest first: squares of larger numbers would overflow.
         sound = (largest < 2**31) & (squares >= 0) & (squares <= self._most_squares)

@@ -6,6 +6,9 @@ the model: hooks are global and know the modules, so that its class, its ``state
 pickles stay what they are.
 """
 
+import inspect
+import threading
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.rows import check_rows
 from matrixdp.training.layers.table import check_layer, layer_uses
 from matrixdp.training.layers.use import LayerUse, NormBounds
 
@@ -28,9 +32,38 @@ class LayerRecord:
     def __init__(self, name: str, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.name = name
         self.module = module
-        self.inputs = tuple(part.detach() if isinstance(part, Tensor) else part for part in inputs)
+        self.inputs = _detached(inputs)
+        self.versions = _versions(self.inputs)
+        self.autocast = _autocast(self.inputs)
         self.outputs = 0
         self.gradients: dict[int, Tensor] = {}
+
+    def check_inputs(self) -> None:
+        """Raise if an input was changed in place since the layer was called."""
+        # torch would find this out itself, were the layer's own gradients left to it.
+        if _versions(self.inputs) != self.versions:
+            raise InvalidParameterError(
+                f"an input of layer {self.name!r} was changed in place after the layer used it, so "
+                "that its gradient is lost: change a copy"
+            )
+
+
+def _detached(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(part.detach() if isinstance(part, Tensor) else part for part in inputs)
+
+
+def _autocast(inputs: tuple[Any, ...]) -> torch.autocast:
+    """Return the autocast that is on, so that the layer can be run under it once more."""
+    device = next((part.device.type for part in inputs if isinstance(part, Tensor)), "cpu")
+    on = torch.is_autocast_enabled(device)
+    # Without the cache: it would hold casts of parameters that only the second run knows.
+    return torch.autocast(
+        device, dtype=torch.get_autocast_dtype(device), enabled=on, cache_enabled=False
+    )
+
+
+def _versions(inputs: tuple[Any, ...]) -> list[int]:
+    return [part._version for part in inputs if isinstance(part, Tensor)]  # noqa: SLF001
 
 
 class MeasuredUse(NamedTuple):
@@ -63,6 +96,18 @@ def _rooted(output: Tensor) -> Tensor:
     return cast("Tensor", _Rooted.apply(output, root))  # type: ignore[no-untyped-call]
 
 
+# Recordings that are on. An exception within a layer leaves one on as long as somebody holds the
+# batches, for instance a progress bar in a notebook.
+_WATCHING: "weakref.WeakSet[Recording]" = weakref.WeakSet()
+
+
+def _stop_others(model: nn.Module) -> None:
+    """Stop what still watches a model, so that a new training finds all of its parameters."""
+    for recording in list(_WATCHING):
+        if recording.watches(model):
+            recording.stop()
+
+
 class Recording:
     """The layers of a model that have parameters to train, and their calls.
 
@@ -78,6 +123,7 @@ class Recording:
     """
 
     def __init__(self, model: nn.Module) -> None:
+        _stop_others(model)
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
         for name, module in model.named_modules():
@@ -86,6 +132,8 @@ class Recording:
             if own:
                 self._names[module], self._own[module] = name, own
         self._listening = False
+        self._thread = 0  # the one that the model is watched in
+        self._going_back = False  # whether a backward pass is under way
         self._calls: list[LayerRecord] = []
         self._waiting: list[LayerRecord] = []
         self._measured: list[MeasuredUse] = []
@@ -97,15 +145,27 @@ class Recording:
     def on(self) -> Iterator[None]:
         """Record every call of the model's layers within the block, where gradients are enabled."""
         before = torch_module.register_module_forward_pre_hook(self._before)
-        after = torch_module.register_module_forward_hook(self._after, always_call=True)
-        self._listening = True
+        after = torch_module.register_module_forward_hook(
+            self._after, with_kwargs=True, always_call=True
+        )
+        self._listening, self._thread = True, threading.get_ident()
+        _WATCHING.add(self)
         try:
             yield
         finally:
-            self._listening = False
             before.remove()
             after.remove()
-            self._release()
+            self.stop()
+
+    def stop(self) -> None:
+        """Follow the model no longer, and let everything train again."""
+        self._listening = False
+        _WATCHING.discard(self)
+        self._release()
+
+    def watches(self, model: nn.Module) -> bool:
+        """Return whether this records a part of a model."""
+        return not self._names.keys().isdisjoint(model.modules())
 
     def backward(self, losses: Tensor, rows: int, examples: int) -> list[MeasuredUse]:
         """Run the backward pass; return the uses of all layers since the last one.
@@ -127,17 +187,20 @@ class Recording:
         self._rows, self._examples = rows, examples
         self.half = False
         # Layers without a shortcut are run again, which is not to be recorded.
-        self._listening = False
+        self._listening, self._going_back = False, True
         try:
             losses.sum().backward()
             for record in self._calls:
                 self._measure(record)
             return self._measured
         finally:
-            self._listening = True
+            self._listening, self._going_back = True, False
             self._calls, self._measured = [], []
 
     def _arrived(self, record: LayerRecord, place: int, gradient: Tensor) -> None:
+        # The smallest numbers of float16 have a single bit: a share of one of them is rounded to
+        # nothing or to all of it, and scaled in 16 bits, a gradient could stay as large as it was.
+        gradient = gradient.float() if gradient.dtype == torch.float16 else gradient
         record.gradients[place] = gradient
         self.half = self.half or gradient.element_size() < 4
         if record.outputs == 1:
@@ -147,27 +210,52 @@ class Recording:
         """Turn a record into uses, once; a record without gradients does not matter."""
         if not record.gradients:
             return
-        _check_rows(record, self._rows)
-        for use in layer_uses(record.module, record, self._examples):
+        record.check_inputs()
+        check_rows(record.module, record.name, record.inputs, record.gradients, self._rows)
+        for use in self._uses(record):
             shared = not self._shared.isdisjoint(use.parameters)
             bounds = None if shared else use.norm_bounds()
             self._measured.append(MeasuredUse(record.name, use, bounds))
         record.inputs, record.gradients = (), {}
 
+    def _uses(self, record: LayerRecord) -> list[LayerUse]:
+        # A layer without a shortcut is run again, which is not activation checkpointing.
+        former, self._going_back = self._going_back, False
+        try:
+            return layer_uses(record.module, record, self._examples)
+        finally:
+            self._going_back = former
+
     def _before(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        if self._going_back and module in self._names and torch.is_grad_enabled():
+            # Its parameters would not be frozen as in the forward pass, and torch might put the
+            # tensors that it saves now in the places of others.
+            raise InvalidParameterError(
+                f"layer {self._names[module]!r} is called during the backward pass, which "
+                "activation checkpointing does: leave it out, and use smaller batches"
+            )
         if not (self._listening and module in self._names and torch.is_grad_enabled()):
             return
+        if threading.get_ident() != self._thread:
+            return  # Another thread runs the same model, and not for the losses of this batch.
         self._waiting.append(LayerRecord(self._names[module], module, arguments))
         for parameter in self._own[module]:
             parameter.requires_grad_(False)  # noqa: FBT003
 
-    def _after(self, module: nn.Module, _arguments: Any, output: Any) -> Any:
+    def _after(self, module: nn.Module, arguments: tuple[Any, ...], *rest: Any) -> Any:
+        # Arguments by name, and the output. If the layer raised, torch leaves out the former.
+        *named, output = rest
         if not self._waiting or self._waiting[-1].module is not module:
+            return output
+        if threading.get_ident() != self._thread:
             return output
         record = self._waiting.pop()
         self._unfreeze(module)
         if output is None:  # the layer raised
             return output
+        if any(named):
+            record.inputs = _detached(_by_position(record, arguments, *named))
+            record.versions = _versions(record.inputs)
         self._calls.append(record)
         return self._tapped(record, output)
 
@@ -178,7 +266,7 @@ class Recording:
             record.outputs += 1
             if not output.requires_grad:
                 # Nothing before this layer needs a gradient, so autograd would not come here.
-                output = _rooted(output)
+                output = _rooted(output.clone() if _is_input(output, record) else output)
             output.register_hook(lambda gradient: self._arrived(record, place, gradient))
             return output
         if type(output) is tuple:
@@ -202,12 +290,21 @@ class Recording:
         self._calls.clear()
 
 
-def _check_rows(record: LayerRecord, rows: int) -> None:
-    """Raise unless the first axis of a layer's input is the rows of the batch."""
-    first = next((part for part in record.inputs if isinstance(part, Tensor)), None)
-    if first is None or first.ndim == 0 or first.shape[0] != rows:
-        shape = None if first is None else tuple(first.shape)
-        raise ShapeError(
-            f"layer {record.name!r} got an input of shape {shape}, but the batch has {rows} rows: "
-            "keep the batch as the first axis of every layer's input, and pass it by position"
+def _is_input(output: Tensor, record: LayerRecord) -> bool:
+    """Return whether a layer returned what it was given, which is not to be marked as changed."""
+    place = output.data_ptr()
+    return any(isinstance(part, Tensor) and part.data_ptr() == place for part in record.inputs)
+
+
+def _by_position(
+    record: LayerRecord, arguments: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Return all arguments of a call by position; torch hands hooks those by name apart."""
+    bound = inspect.signature(record.module.forward).bind(*arguments, **named)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise InvalidParameterError(
+            f"layer {record.name!r} takes {', '.join(bound.kwargs)} by name only: let it take them "
+            "by position"
         )
+    return bound.args

@@ -110,6 +110,12 @@ class Trainable:
                 "the optimiser holds a parameter that is not one of the model's: its gradient "
                 "would not be private; make it a part of the model"
             )
+        # The optimiser would follow a gradient of a frozen parameter that was left from elsewhere.
+        if any(part.grad is not None and part not in self._names for part in held):
+            raise InvalidParameterError(
+                "the optimiser holds a frozen parameter that has a gradient, and would follow it "
+                "without clipping or noise: call optimizer.zero_grad() first"
+            )
         # One that is not updated would still be part of every norm, and take its share of the clip.
         for parameter, name in self._names.items():
             if parameter not in held:

@@ -4,8 +4,7 @@ At output position t the weight meets the patch of input pixels ``t * stride + o
 one for each offset in the kernel, and an example's weight gradient is ``sum_t g_t patch_t^T``.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -96,10 +95,8 @@ def _joined(parts: Sequence[NormBounds]) -> NormBounds:
     """Return bounds of the norms of several parts together."""
     values = torch.stack([part.values for part in parts])
     share = max(part.share for part in parts)
-    least = math.sqrt(len(parts)) * max(part.least for part in parts) + 2.0**-60
     # A few more roundings of float32.
-    more = (len(parts) + 8) * 2.0**-24
-    return NormBounds(torch.linalg.vector_norm(values, dim=0), share + more, least)
+    return NormBounds(torch.linalg.vector_norm(values, dim=0), share + (len(parts) + 8) * 2.0**-24)
 
 
 class ConvolutionUse(LayerUse):
@@ -139,8 +136,8 @@ class ConvolutionUse(LayerUse):
             groups=module.groups,
         )
         self._sides = sides
-        self._direct = False  # whether norms come from gradients, and not from Gram matrices
         self._kept: Tensor | None = None
+        self._again = False  # whether gradients are too large to be kept, and are formed twice
 
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
@@ -151,7 +148,7 @@ class ConvolutionUse(LayerUse):
         """Return the gradient of each example."""
         result: PerExample = {}
         if self._weight.requires_grad:
-            result[self._weight] = self._in_order(self._products())
+            result[self._weight] = self._in_order(self._products(slice(0, self._examples)))
         return result | self._bias_gradients
 
     def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
@@ -162,27 +159,37 @@ class ConvolutionUse(LayerUse):
         if self._gram_is_cheaper():
             bounds = norms_of_patches(self._inputs, self._outputs, self._geometry)
         else:
-            products = self._products()
-            bounds = _joined([norm_bounds_of(row) for row in products])
-            self._direct = True
-            if products.nbytes <= _MOST_KEPT_BYTES:
-                self._kept = products
-                # Neither is needed again, and both are large where gradients are kept.
-                self._inputs = self._outputs = products.new_empty(0)
+            bounds = self._bounds_of_products()
         return {self._weight: bounds} | result
 
+    def _bounds_of_products(self) -> NormBounds:
+        """Form the gradients and return bounds of their norms; keep them if they are small."""
+        if self._examples * self._product_bytes <= _MOST_KEPT_BYTES:
+            self._kept = self._products(slice(0, self._examples))
+            # Neither is needed again, and both are large where gradients are kept.
+            self._inputs = self._outputs = self._kept.new_empty(0)
+            return _joined([norm_bounds_of(row) for row in self._kept])
+        self._again = True
+        parts = [
+            _joined([norm_bounds_of(row) for row in self._products(part)]) for part in self._parts()
+        ]
+        return NormBounds(torch.cat([part.values for part in parts]), parts[0].share)
+
     def weighted_sum(self, weights: Tensor) -> PerExample:
-        """Return the sum from kept gradients, or by the ordinary weight gradient of torch."""
+        """Return the sum from gradients, or by the ordinary weight gradient of torch."""
         result = {
             bias: weighted_sum_of(part, weights) for bias, part in self._bias_gradients.items()
         }
         if not self._weight.requires_grad:
             return result
-        if self._direct:
-            # What was measured is what is added up, to the last bit: kept, or computed again.
-            products = self._products() if self._kept is None else self._kept
-            rows = torch.stack([weighted_sum_of(row, weights) for row in products])
-            total = self._in_order(rows[:, None])[0]
+        if self._kept is not None:
+            total = self._sum_of_products(self._kept, weights)
+        elif self._again:
+            # The very numbers whose norms were taken: large terms that cancel would leave another
+            # remainder in the order of additions of torch, and no norm bounds that.
+            total = torch.zeros_like(self._weight, dtype=torch.float32)
+            for part in self._parts():
+                total += self._sum_of_products(self._products(part), weights[part])
         else:
             total = self._scaled_weight_gradient(weights)
         return {self._weight: total} | result
@@ -210,8 +217,23 @@ class ConvolutionUse(LayerUse):
         direct = positions * channels * made * offsets
         return max(pixels, positions) <= _MOST_GRAM_POSITIONS and grams <= direct
 
-    def _products(self) -> Tensor:
-        """Return every example's gradient, of shape (kernel rows, examples, groups, out, rest).
+    @property
+    def _product_bytes(self) -> int:
+        """How much memory the gradient of one example takes, in float32."""
+        return 4 * self._weight.numel()
+
+    def _parts(self) -> Iterator[slice]:
+        """Return the examples in parts whose gradients fit into memory together."""
+        together = max(1, _MOST_KEPT_BYTES // self._product_bytes)
+        for start in range(0, self._examples, together):
+            yield slice(start, min(start + together, self._examples))
+
+    def _sum_of_products(self, products: Tensor, weights: Tensor) -> Tensor:
+        rows = torch.stack([weighted_sum_of(row, weights) for row in products])
+        return self._in_order(rows[:, None])[0]
+
+    def _products(self, examples: slice) -> Tensor:
+        """Return gradients of some examples, of shape (kernel rows, examples, groups, out, rest).
 
         The rest is kernel columns times the channels of a group. The inputs are copied once for
         each column of the kernel, not for each of its entries; its rows are slices of that copy.
@@ -224,13 +246,15 @@ class ConvolutionUse(LayerUse):
         form = self._products_by_rows if simple else self._products_by_pixels
         width = shape.kernel[1] * self._inputs.shape[1] // shape.groups
         products = torch.empty(
-            *(shape.kernel[0], self._examples, shape.groups, made // shape.groups, width),
+            *(shape.kernel[0], examples.stop - examples.start),
+            *(shape.groups, made // shape.groups, width),
             dtype=torch.float32,
             device=self._outputs.device,
         )
-        for start in range(0, self._examples, together):
-            rows = slice(start * views, (start + together) * views)
-            form(rows, products[:, start : start + together])
+        for start in range(examples.start, examples.stop, together):
+            stop = min(start + together, examples.stop)
+            part = products[:, start - examples.start : stop - examples.start]
+            form(slice(start * views, stop * views), part)
         return products
 
     def _products_by_rows(self, part: slice, products: Tensor) -> None:

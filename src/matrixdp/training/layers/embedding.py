@@ -55,9 +55,10 @@ class EmbeddingUse(LayerUse):
 
     def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
         """Return the roots of the sums of an example's squared row norms."""
+        rows, share = norm_bounds_of(self._rows)
         squares = self._rows.new_zeros(self._examples, dtype=torch.float64)
-        squares.index_add_(0, self._owner, norm_bounds_of(self._rows).written_out().square())
-        return {self._table: NormBounds(squares.sqrt(), 2.0**-40, 0.0)}
+        squares.index_add_(0, self._owner, rows.to(torch.float64).square())
+        return {self._table: NormBounds(squares.sqrt(), share + 2.0**-40)}
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
         """Return the table with every row's weighted sum."""

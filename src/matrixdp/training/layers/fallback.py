@@ -1,44 +1,104 @@
 """Any other layer: gradients of every example through ``torch.func``, exact but not cheap."""
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
+from torch.utils._pytree import tree_leaves
 
+from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.use import KeptGradients, PerExample
 
 __all__ = ["fallback_use"]
 
 
-def fallback_use(
-    module: nn.Module, inputs: tuple[Any, ...], outputs: Tensor, examples: int
-) -> KeptGradients:
+class Record(Protocol):
+    """What was recorded of one call of a layer."""
+
+    name: str
+    inputs: tuple[Any, ...]
+    gradients: dict[int, Tensor]
+    outputs: int
+    autocast: torch.autocast
+
+
+def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradients:
     """Return the use of a layer that nothing cheaper is known for.
 
     The layer is run once more on every example alone, as a batch of its views, and differentiated
     with respect to its own parameters (not those of its children, which are recorded themselves).
+
+    Raises
+    ------
+    InvalidParameterError
+        If that is not possible; the message names the layer.
     """
-    own = {
+    rows = len(record.gradients[0]) if 0 in record.gradients else None
+    _check_arguments(record, rows)
+    # By every name that a parameter has, as `functional_call` is not to tie anything: a child that
+    # shares a parameter counts its own use itself.
+    names = {
         name: parameter
-        for name, parameter in module.named_parameters(recurse=False)
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
         if parameter.requires_grad
     }
-    detached = {name: parameter.detach() for name, parameter in own.items()}
+    try:
+        with record.autocast:
+            found = _gradients(module, names, record, examples)
+    except RuntimeError as error:
+        raise InvalidParameterError(
+            f"layer {record.name!r} has no shortcut, and torch.func cannot differentiate it "
+            f"example by example ({error}): split it into known layers, or use mode='exact'"
+        ) from error
+    result: PerExample = {}
+    for name, part in found.items():
+        parameter, wide = names[name], part.detach().to(torch.float32)
+        result[parameter] = result[parameter] + wide if parameter in result else wide
+    return KeptGradients(result)
+
+
+def _check_arguments(record: Record, rows: int | None) -> None:
+    """Raise unless a layer takes tensors whose first axis is the rows, and returns one of them."""
+    if rows is None or record.outputs != 1:
+        raise InvalidParameterError(
+            f"layer {record.name!r} has no shortcut and returns several tensors: let it return one"
+        )
+    for part in record.inputs:
+        leaves = [leaf for leaf in tree_leaves(part) if isinstance(leaf, Tensor)]
+        if not isinstance(part, Tensor) and leaves:
+            raise InvalidParameterError(
+                f"layer {record.name!r} has no shortcut and takes a {type(part).__name__} of "
+                "tensors: pass each tensor by itself"
+            )
+        if leaves and (part.ndim == 0 or len(part) != rows):
+            raise InvalidParameterError(
+                f"layer {record.name!r} has no shortcut and takes a tensor of shape "
+                f"{tuple(part.shape)} beside {rows} rows: make it a buffer of the layer, or expand "
+                "it to one for each row"
+            )
+
+
+def _gradients(
+    module: nn.Module, names: Mapping[str, nn.Parameter], record: Record, examples: int
+) -> dict[str, Tensor]:
+    """Return every example's gradient, for each name of a parameter."""
+    detached = {name: parameter.detach() for name, parameter in names.items()}
 
     def gradient(rows: tuple[Any, ...], output: Tensor) -> dict[str, Tensor]:
-        found = vjp(lambda values: functional_call(module, values, rows), detached)
-        return found[1](output)[0]
+        def run(values: dict[str, Tensor]) -> Tensor:
+            made: Tensor = functional_call(module, values, rows, tie_weights=False)
+            return made
 
-    grouped = tuple(
-        part.reshape(examples, -1, *part.shape[1:]) if isinstance(part, Tensor) else part
-        for part in inputs
-    )
+        return vjp(run, detached)[1](output)[0]
+
+    grouped = tuple(_by_example(record.inputs, examples))
     axes = tuple(0 if isinstance(part, Tensor) else None for part in grouped)
-    by_name = vmap(gradient, in_dims=(axes, 0), randomness="error")(
-        grouped, outputs.reshape(examples, -1, *outputs.shape[1:])
-    )
-    result: PerExample = {
-        own[name]: part.detach().to(torch.float32) for name, part in by_name.items()
-    }
-    return KeptGradients(result)
+    (outputs,) = _by_example((record.gradients[0],), examples)
+    return vmap(gradient, in_dims=(axes, 0), randomness="error")(grouped, outputs)
+
+
+def _by_example(parts: tuple[Any, ...], examples: int) -> Iterator[Any]:
+    for part in parts:
+        yield part.unflatten(0, (examples, -1)) if isinstance(part, Tensor) else part

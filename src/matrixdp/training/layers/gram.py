@@ -18,24 +18,28 @@ __all__ = ["bounds_from_rows", "full_float32", "gram", "gram_bounds"]
 
 # The unit roundoff of float32, twice: tensor cores cut off where others round.
 _UNIT = 2.0**-23
-# More than all float32 products of a Gram matrix together can lose by underflow.
-_UNDERFLOW = 2.0**-100
+# What a diagonal is padded by for each product: times _UNIT, it is above what underflow takes.
+_LOST_SQUARES = 2.0**-100
 
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Let matrix products on a GPU use all bits of float32, whatever the user allows elsewhere.
+    """Let matrix products use all bits of float32, whatever the user allows elsewhere.
 
-    TF32 keeps 11 bits. The Gram form cancels, so that what TF32 drops could be as large as the norm
-    itself; its products are a small part of the work.
+    TF32 keeps 11 bits, and bfloat16, which some processors may use instead, 8. The Gram form
+    cancels, so that what they drop could be as large as the norm itself; its products are a small
+    part of the work.
     """
-    backend = torch.backends.cuda.matmul
-    former = backend.fp32_precision
-    backend.fp32_precision = "ieee"
+    # torch does not declare the second one
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+    former = [backend.fp32_precision for backend in backends]
+    for backend in backends:
+        backend.fp32_precision = "ieee"
     try:
         yield
     finally:
-        backend.fp32_precision = former
+        for backend, precision in zip(backends, former, strict=True):
+            backend.fp32_precision = precision
 
 
 def gram(rows: Tensor) -> Tensor:
@@ -83,17 +87,12 @@ def bounds_from_rows(rows: Tensor, inputs: Tensor, outputs: Tensor, units: int) 
     terms T times; rows are added up in float64. To first order that is ``units + T + 4`` units of
     ``(sum_t |x_t| |g_t|)^2``. The terms cancel, so the error is relative to this and not to the
     result. Twice as much is added, which covers the higher orders and the rounding of the diagonals
-    as long as the number of units stays below 2**20. Products below 2**-126 may count as zero: an
-    entry of K_x is then off by at most ``units 2**-126``, which K_g multiplies by ``|g_t| |g_s|``,
-    and the other way round; 2**-100 of the squared sums of norms covers that. Products of the two
-    matrices may be off by 2**-126 each.
+    as long as the number of units stays below 2**20. Products that underflow are lost altogether,
+    up to ``2**-126`` for each; the diagonals are padded so that the same term covers them.
     """
     total = rows.sum(1, dtype=torch.float64).clamp(min=0.0)
-    lengths = [
-        (part.to(torch.float64).clamp(min=0.0) + _UNDERFLOW).sqrt() for part in (inputs, outputs)
-    ]
-    sizes = (lengths[0] * lengths[1]).sum(1)
+    padding = units * _LOST_SQUARES
+    first, second = (part.to(torch.float64).clamp(min=0.0) + padding for part in (inputs, outputs))
+    sizes = (first * second).sqrt().sum(1)
     error = 2.0 * (units + rows.shape[1] + 4) * _UNIT
-    lost = _UNDERFLOW * (lengths[0].sum(1).square() + lengths[1].sum(1).square())
-    lost = lost + rows.shape[1] ** 2 * 2.0**-124
-    return NormBounds((total + error * sizes.square() + lost).sqrt(), 2.0**-40, 0.0)
+    return NormBounds((total + error * sizes.square()).sqrt(), 2.0**-40)

@@ -11,6 +11,7 @@ from matrixdp.training.layers.use import (
     NormBounds,
     PerExample,
     norm_bounds_of,
+    outer_product_bounds,
     trainable,
     weighted_sum_of,
 )
@@ -60,19 +61,21 @@ class LinearUse(LayerUse):
         if not self._weight.requires_grad:
             return result
         if positions == 1:
-            # One outer product: its norm is the product of the norms.
-            rows, made = norm_bounds_of(self._inputs), norm_bounds_of(self._outputs)
-            bounds = NormBounds(rows.written_out() * made.written_out(), 2.0**-40, 0.0)
+            # Its norm is the product of the norms.
+            bounds = outer_product_bounds(self._inputs, self._outputs)
         elif positions * (width + height) <= width * height:
             bounds = gram_bounds(gram(self._inputs), gram(self._outputs), width + height)
         else:
-            # Kept, so that what is added up later is what was measured here, to the last bit.
+            # Here they are smaller than inputs and outputs. The sum is formed from the very numbers
+            # whose norms were taken: formed again in another order, large terms that cancel
+            # would leave another remainder, which no norm bounds.
             self._kept = self._products()
+            self._inputs = self._outputs = self._kept.new_empty(0)
             bounds = norm_bounds_of(self._kept)
         return {self._weight: bounds} | result
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
-        """Return ``sum_e w_e sum_t g_t x_t^T`` as one product over examples and positions."""
+        """Return the sum from kept gradients, or as one product over examples and positions."""
         result = {
             bias: weighted_sum_of(part, weights) for bias, part in self._bias_gradients.items()
         }

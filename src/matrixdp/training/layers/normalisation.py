@@ -56,7 +56,11 @@ def _by_channel(
     ``sum_p g n(x) = (sum_p g y - mean(y) sum_p g) / deviation`` for any y that is x less a number.
     """
     rows, channels = inputs.shape[:2]
-    sums = _channel_sums(inputs.flatten(2), outputs.flatten(2), groups)
+    # Without positions a channel is a single number.
+    inputs, outputs = (
+        part.flatten(2) if part.ndim > 2 else part[..., None] for part in (inputs, outputs)
+    )
+    sums = _channel_sums(inputs, outputs, groups)
     gradients, products, values, squares = sums.unbind(2)
     count = channels // groups * inputs[0, 0].numel()
     mean, square = (part.unflatten(1, (groups, -1)).sum(2) / count for part in (values, squares))

@@ -42,6 +42,12 @@ class _Direction(NamedTuple):
 
 def check_recurrent(module: nn.LSTM, name: str) -> None:
     """Raise if this kind of layer cannot be differentiated example by example here."""
+    if not module.batch_first:
+        # Given a batch with the rows first, as all other layers want it, it would take the rows for
+        # steps in time and mix the examples; no shape tells.
+        raise InvalidParameterError(
+            f"layer {name!r} is an LSTM that takes the first axis for time: use batch_first=True"
+        )
     if module.proj_size:
         raise InvalidParameterError(
             f"layer {name!r} is an LSTM with proj_size={module.proj_size}: use proj_size=0 and a "

@@ -3,6 +3,7 @@
 import warnings
 from typing import Any, Protocol, cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -31,6 +32,8 @@ class Record(Protocol):
     name: str
     inputs: tuple[Any, ...]
     gradients: dict[int, Tensor]
+    outputs: int
+    autocast: torch.autocast
 
 
 def check_layer(module: nn.Module, name: str) -> None:
@@ -59,7 +62,9 @@ def check_layer(module: nn.Module, name: str) -> None:
             )
         case nn.LSTM():
             check_recurrent(module, name)
-        case nn.Embedding() if module.max_norm is not None or module.scale_grad_by_freq:
+        case nn.Embedding() | nn.EmbeddingBag() if (
+            module.max_norm is not None or module.scale_grad_by_freq
+        ):
             raise InvalidParameterError(
                 f"layer {name!r} uses max_norm or scale_grad_by_freq, which depend on the batch as "
                 "a whole: leave them out"
@@ -74,7 +79,7 @@ def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUs
     """Return the uses of a layer's parameters in one recorded call."""
     if not _has_shortcut(module):
         _warn_once(module)
-        return [fallback_use(module, record.inputs, record.gradients[0], examples)]
+        return [fallback_use(module, record, examples)]
     first: Tensor = record.inputs[0]
     match module:
         case nn.LSTM():
@@ -99,11 +104,17 @@ def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUs
 def _has_shortcut(module: nn.Module) -> bool:
     """Return whether a layer is of a known kind, and runs as that kind does.
 
-    A subclass with a forward pass of its own, or a weight that something else computes, is not.
+    A subclass or an instance with a forward pass of its own, a hook that may change the input, or a
+    weight that something else computes: then it is not.
     """
+    if "forward" in vars(module) or module._forward_pre_hooks:  # noqa: SLF001
+        return False
     for kind in _SHORTCUTS:
         if isinstance(module, kind):
-            plain = type(module).forward is kind.forward
+            plain = all(
+                getattr(type(module), name, None) is getattr(kind, name, None)
+                for name in ("forward", "_conv_forward")
+            )
             return plain and all(
                 part is None or isinstance(part, nn.Parameter)
                 for part in (getattr(module, "weight", None), getattr(module, "bias", None))
@@ -126,17 +137,16 @@ def _warn_once(module: nn.Module) -> None:
 
 
 def _recurrent_record(module: nn.LSTM, record: Record) -> RecurrentRecord:
-    """Return the record of an LSTM with the batch first."""
+    """Return what was recorded of an LSTM, whose batches come first."""
     first: Tensor = record.inputs[0]
     states = record.inputs[1] if len(record.inputs) > 1 else None
-    gradient = record.gradients.get(0)
-    if not module.batch_first:
-        first = first.transpose(0, 1)
-        gradient = None if gradient is None else gradient.transpose(0, 1)
+    # All of it in the type of the weights: autocast may have run the layer in another one.
+    dtype = cast("Tensor", module.weight_ih_l0).dtype
+    gradients = {place: part.to(dtype) for place, part in record.gradients.items()}
     return RecurrentRecord(
-        inputs=first,
+        inputs=first.to(dtype),
         states=None if states is None else (states[0].detach(), states[1].detach()),
-        output_gradient=gradient,
-        last_hidden_gradient=record.gradients.get(1),
-        last_cell_gradient=record.gradients.get(2),
+        output_gradient=gradients.get(0),
+        last_hidden_gradient=gradients.get(1),
+        last_cell_gradient=gradients.get(2),
     )

@@ -19,6 +19,7 @@ __all__ = [
     "NormBounds",
     "PerExample",
     "norm_bounds_of",
+    "outer_product_bounds",
     "trainable",
     "weighted_sum_of",
 ]
@@ -28,21 +29,18 @@ PerExample = dict[nn.Parameter, Tensor]
 
 # As many squares are added up in float32 at a time: what that rounds off stays below 2**-10.
 _MOST_TOGETHER = 4096
+# The square of any smaller number may be lost to underflow, also where subnormals count as zero.
+_LARGEST_LOST = 2.0**-62
 
 
 class NormBounds(NamedTuple):
-    """Upper bounds of every example's norm: each value times one plus the share, plus the least.
+    """Upper bounds of a norm for every example: each value times one plus the share.
 
-    Keeping the two numbers apart saves a pass over the values for every parameter.
+    Keeping the share apart saves a pass over the values for every parameter.
     """
 
     values: Tensor
     share: float
-    least: float
-
-    def written_out(self) -> Tensor:
-        """Return the bounds themselves, in float64."""
-        return self.values.to(torch.float64) * (1.0 + self.share) + self.least
 
 
 def norm_bounds_of(gradients: Tensor) -> NormBounds:
@@ -50,26 +48,33 @@ def norm_bounds_of(gradients: Tensor) -> NormBounds:
 
     A float32 sum of k squares is off by at most a share of ``(k + 1) u`` in any order of summation
     (Higham 2002, section 3.1), its root by half of that. More than a few thousand are added up in
-    parts, and the parts in float64. Squares below 2**-126 may count as zero, so k numbers may have
-    a norm of ``sqrt(k) 2**-63`` more.
+    parts, and the parts in float64.
     """
     flat = gradients.flatten(1)
     width = flat.shape[1]
-    least = math.sqrt(width) * 2.0**-63
+    # The norm of 16-bit numbers would be a 16-bit number itself, which may be too small by 2**-9.
+    wide = torch.promote_types(flat.dtype, torch.float32)
     if width <= _MOST_TOGETHER:
-        return NormBounds(_norms(flat), (width + 4) * 2.0**-24, least)
+        values = torch.linalg.vector_norm(flat, dim=1, dtype=wide)
+        return NormBounds(values, (width + 4) * 2.0**-24)
     whole = width - width % _MOST_TOGETHER
     parts = [flat[:, :whole].unflatten(1, (-1, _MOST_TOGETHER))]
     parts += [flat[:, None, whole:]] if whole < width else []
-    norms = [_norms(part).to(torch.float64) for part in parts]
+    norms = [torch.linalg.vector_norm(part, dim=2, dtype=wide).to(torch.float64) for part in parts]
     total = torch.linalg.vector_norm(torch.cat(norms, dim=1), dim=1)
-    return NormBounds(total, (_MOST_TOGETHER + 8) * 2.0**-24, least)
+    return NormBounds(total, (_MOST_TOGETHER + 8) * 2.0**-24)
 
 
-def _norms(rows: Tensor) -> Tensor:
-    """Return norms along the last axis, in float32 at least: 16 bits would round the result."""
-    kind = torch.promote_types(rows.dtype, torch.float32)
-    return torch.linalg.vector_norm(rows, dim=-1, dtype=kind)
+def outer_product_bounds(first: Tensor, second: Tensor) -> NormBounds:
+    """Return bounds of the norm of every example's outer product, from its two factors."""
+    left, right = norm_bounds_of(first), norm_bounds_of(second)
+    # Squares of tiny numbers underflow, and the other factor may be large enough to make up for it.
+    padding = [math.sqrt(part[0].numel()) * _LARGEST_LOST for part in (first, second)]
+    return NormBounds(
+        (left.values.to(torch.float64) + padding[0])
+        * (right.values.to(torch.float64) + padding[1]),
+        (1.0 + left.share) * (1.0 + right.share) - 1.0,
+    )
 
 
 def weighted_sum_of(gradients: Tensor, weights: Tensor) -> Tensor:

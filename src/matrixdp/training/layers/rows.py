@@ -1,0 +1,63 @@
+"""Whether a call of a layer keeps the rows of a batch apart, as far as shapes can tell."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from matrixdp.errors import ShapeError
+
+__all__ = ["check_rows"]
+
+
+def check_rows(
+    module: nn.Module,
+    name: str,
+    inputs: Sequence[Any],
+    gradients: Mapping[int, Tensor],
+    rows: int,
+) -> None:
+    """Raise unless the first axis of a layer's input and output is the rows of the batch.
+
+    torch takes an input that lacks an axis for a single example. Of a batch it would then take the
+    rows for channels or for steps in time, and mix the examples.
+
+    Raises
+    ------
+    ShapeError
+        Which names the layer and the shape.
+    """
+    tensors = [part for part in inputs if isinstance(part, Tensor)]
+    shape = tuple(tensors[0].shape) if tensors else None
+    if shape is None or len(shape) not in _axes(module) or shape[0] != rows:
+        raise ShapeError(
+            f"layer {name!r} got an input of shape {shape}, but the batch has {rows} rows: keep "
+            "the batch as the first axis of every layer's input, before those of a single example"
+        )
+    if 0 in gradients and (gradients[0].ndim == 0 or len(gradients[0]) != rows):
+        raise ShapeError(
+            f"layer {name!r} made an output of shape {tuple(gradients[0].shape)} of {rows} rows: "
+            "keep the batch as the first axis of every layer's output"
+        )
+
+
+def _axes(module: nn.Module) -> range:
+    """Return how many axes the input of a layer has, the rows included."""
+    many = 64  # as many as torch allows
+    match module:
+        case _ConvNd():
+            fewest = most = 2 + len(module.kernel_size)
+        case nn.InstanceNorm1d() | nn.LSTM():
+            fewest = most = 3
+        case nn.InstanceNorm2d():
+            fewest = most = 4
+        case nn.InstanceNorm3d():
+            fewest = most = 5
+        case nn.LayerNorm() | nn.RMSNorm():
+            fewest, most = 1 + len(module.normalized_shape), many
+        case nn.Linear() | nn.Bilinear():
+            fewest, most = 2, many
+        case _:
+            fewest, most = 1, many
+    return range(fewest, most + 1)
