@@ -29,7 +29,7 @@ def cancelling(seed: int, examples: int, positions: int, width: int) -> Tensor:
     return rows * (1.0 + 1e-6 * random(seed + 1, examples, positions, 1))
 
 
-def check(bounds: NormBounds, truth: Tensor) -> None:
+def check_bounds(bounds: NormBounds, truth: Tensor) -> None:
     # As `clipped_sum` reads them: what underflow can take from a norm is added for all at once.
     found = bounds.values.double() * (1.0 + bounds.share) + _LOST_TO_UNDERFLOW
     finite = found.isfinite()  # what overflows refuses the step
@@ -44,10 +44,10 @@ def linear_truth(inputs: Tensor, outputs: Tensor) -> Tensor:
 @given(st.integers(1, 9000), scales, st.integers(0, 1000))
 def test_norms_of_gradients(width: int, scale: float, seed: int) -> None:
     rows = random(seed, 2, width) * scale
-    check(norm_bounds_of(rows), rows.double().norm(dim=1))
+    check_bounds(norm_bounds_of(rows), rows.double().norm(dim=1))
     for kind in (torch.bfloat16, torch.float16):
         narrow = rows.to(kind)
-        check(norm_bounds_of(narrow), narrow.double().norm(dim=1))
+        check_bounds(norm_bounds_of(narrow), narrow.double().norm(dim=1))
 
 
 @given(st.sampled_from([1, 2, 5, 40]), scales, scales, st.integers(0, 1000), st.booleans())
@@ -57,7 +57,7 @@ def test_linear(positions: int, first: float, second: float, seed: int, cancel: 
     outputs = make(seed + 2, 2, positions, 20) * second
     layer = nn.Linear(30, 20, bias=False)
     use = LinearUse(nn.Parameter(layer.weight), None, inputs, outputs)
-    check(use.norm_bounds()[use.parameters[0]], linear_truth(inputs, outputs))
+    check_bounds(use.norm_bounds()[use.parameters[0]], linear_truth(inputs, outputs))
 
 
 @given(scales, scales, st.integers(0, 1000), st.integers(1, 3), st.booleans())
@@ -76,7 +76,7 @@ def test_convolutions(first: float, second: float, seed: int, kernel: int, cance
     for rows, gradient in zip(inputs.double(), outputs.double(), strict=True):
         value = (wide(rows[None]) * gradient[None]).sum()
         truth.append(torch.autograd.grad(value, wide.weight)[0].norm())
-    check(use.norm_bounds()[use.parameters[0]], torch.stack(truth))
+    check_bounds(use.norm_bounds()[use.parameters[0]], torch.stack(truth))
 
 
 @given(scales, st.integers(0, 1000))
@@ -90,5 +90,5 @@ def test_embeddings(scale: float, seed: int) -> None:
         truth[example].index_add_(0, tokens[example], outputs[example].double())
     # Rows are kept as they were added up in float32: the bound is about those.
     kept = use.gradients()[use.parameters[0]].double().flatten(1).norm(dim=1)
-    check(use.norm_bounds()[use.parameters[0]], kept)
+    check_bounds(use.norm_bounds()[use.parameters[0]], kept)
     torch.testing.assert_close(kept, truth.flatten(1).norm(dim=1), rtol=1e-3, atol=1e-5 * scale)

@@ -1,6 +1,6 @@
 """Clipped sums against brute force: one backward pass for each example."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,96 +9,9 @@ torch = pytest.importorskip("torch", reason="private training needs the extra `t
 
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from torch import Generator, Tensor, nn  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
-from matrixdp.training.clipping import ClippedSum, clipped_sum  # noqa: E402
-from matrixdp.training.recording import Recording  # noqa: E402
-
-Losses = Callable[[nn.Module, Tensor], Tensor]
-
-
-def one_loss_per_row(model: nn.Module, inputs: Tensor) -> Tensor:
-    """Return a loss whose gradient is different at every output."""
-    outputs = model(inputs)
-    if isinstance(outputs, tuple):
-        states = [state.transpose(0, 1) for state in outputs[1]]
-        outputs = torch.cat([part.flatten(1) for part in (outputs[0], *states)], dim=1)
-    outputs = outputs.flatten(1)
-    weights = torch.linspace(-1.0, 1.5, outputs.shape[1], dtype=outputs.dtype)
-    return (outputs * weights).sum(1) + 0.1 * outputs.square().sum(1)
-
-
-def clipped(
-    model: nn.Module,
-    inputs: Tensor,
-    examples: int,
-    bounds: Sequence[float] = (1.0,),
-    group_of: Callable[[str], int] = lambda _: 0,
-    losses: Losses = one_loss_per_row,
-) -> ClippedSum:
-    recording = Recording(model)
-    groups = {part: group_of(name) for name, part in model.named_parameters()}
-    with recording.on():
-        values = losses(model, inputs)
-        uses = recording.backward(values.reshape(examples, -1).mean(1), len(inputs), examples)
-    assert all(part.grad is None for part in model.parameters())
-    return clipped_sum(uses, groups, bounds)
-
-
-def brute_force(
-    model: nn.Module,
-    inputs: Tensor,
-    examples: int,
-    bounds: Sequence[float] = (1.0,),
-    group_of: Callable[[str], int] = lambda _: 0,
-    losses: Losses = one_loss_per_row,
-) -> tuple[dict[str, Tensor], Tensor]:
-    names = [name for name, part in model.named_parameters() if part.requires_grad]
-    parameters = [part for part in model.parameters() if part.requires_grad]
-    sums = {name: torch.zeros_like(part) for name, part in zip(names, parameters, strict=True)}
-    norms = torch.zeros(len(bounds), examples, dtype=torch.float64)
-    for number, rows in enumerate(inputs.chunk(examples)):
-        loss = losses(model, rows).mean()
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        gradients = {
-            name: torch.zeros_like(sums[name]) if part is None else part
-            for name, part in zip(names, found, strict=True)
-        }
-        for group, bound in enumerate(bounds):
-            mine = [name for name in names if group_of(name) == group]
-            norm = (
-                torch.stack([gradients[name].double().square().sum() for name in mine]).sum().sqrt()
-            )
-            norms[group, number] = norm
-            for name in mine:
-                sums[name] += gradients[name] * min(1.0, bound / float(norm))
-    return sums, norms
-
-
-def check(
-    model: nn.Module,
-    inputs: Tensor,
-    examples: int | None = None,
-    norms_rtol: float = 2e-4,
-    **options: object,
-) -> None:
-    number = len(inputs) if examples is None else examples
-    found = clipped(model, inputs, number, **options)  # type: ignore[arg-type]
-    sums, norms = brute_force(model, inputs, number, **options)  # type: ignore[arg-type]
-    assert torch.all(found.norms >= norms * (1 - 1e-5))
-    torch.testing.assert_close(found.norms, norms, rtol=norms_rtol, atol=1e-6)
-    by_name = {
-        name: found.sums[part] for name, part in model.named_parameters() if part in found.sums
-    }
-    assert set(by_name) == set(sums)
-    size = max(float(total.abs().max()) for total in sums.values())
-    for name, total in sums.items():
-        torch.testing.assert_close(by_name[name], total, rtol=1e-3, atol=norms_rtol * size / 10)
-
-
-def seeded(seed: int) -> Generator:
-    torch.manual_seed(seed)
-    return Generator().manual_seed(seed)
+from training.brute_force import check_against_brute_force, seeded  # noqa: E402
 
 
 class SharedTwice(nn.Module):
@@ -167,20 +80,22 @@ def test_models(make: Callable[[], nn.Module], shape: tuple[int, ...], views: in
     generator = seeded(1)
     model = make()
     inputs = torch.randn(4 * views, *shape, generator=generator)
-    check(model, inputs, 4, bounds=(0.7,))
+    check_against_brute_force(model, inputs, 4, bounds=(0.7,))
 
 
 def test_tokens() -> None:
     generator = seeded(2)
     model = nn.Sequential(nn.Embedding(11, 4, padding_idx=0), nn.Flatten(), nn.Linear(24, 2))
-    check(model, torch.randint(0, 11, (8, 6), generator=generator), 4, bounds=(0.5,))
+    check_against_brute_force(
+        model, torch.randint(0, 11, (8, 6), generator=generator), 4, bounds=(0.5,)
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Scale has no shortcut")
 def test_other_layers_fall_back() -> None:
     generator = seeded(3)
     model = nn.Sequential(nn.Linear(4, 5), Scale(5), nn.Linear(5, 2))
-    check(model, torch.randn(6, 4, generator=generator), 3, bounds=(0.3,))
+    check_against_brute_force(model, torch.randn(6, 4, generator=generator), 3, bounds=(0.3,))
 
 
 def test_frozen_parameters_and_groups() -> None:
@@ -190,7 +105,9 @@ def test_frozen_parameters_and_groups() -> None:
     for name in ("0.weight", "7.bias"):
         parameters[name].requires_grad_(False)
     inputs = torch.randn(5, 1, 28, 28, generator=generator)
-    check(model, inputs, bounds=(0.2, 0.9), group_of=lambda name: int(name.startswith("11")))
+    check_against_brute_force(
+        model, inputs, bounds=(0.2, 0.9), group_of=lambda name: int(name.startswith("11"))
+    )
 
 
 @st.composite
@@ -239,10 +156,12 @@ def test_convolutions_by_gram_matrices(options: dict[str, Any]) -> None:
     seeded(5)
     layer = nn.Conv2d(48, 48, **options)
     for examples in (4, 2):
-        check(layer, torch.randn(4, 48, 5, 6), examples, norms_rtol=1e-3, bounds=(0.7,))
+        check_against_brute_force(
+            layer, torch.randn(4, 48, 5, 6), examples, norms_rtol=1e-3, bounds=(0.7,)
+        )
 
 
 @given(convolutions())
 def test_convolutions(drawn: tuple[nn.Module, Tensor, int]) -> None:
     layer, inputs, examples = drawn
-    check(layer, inputs, examples, bounds=(1.5,))
+    check_against_brute_force(layer, inputs, examples, bounds=(1.5,))

@@ -203,4 +203,6 @@ def test_bad_modes(mode: Any, changes: dict[str, Any], message: str) -> None:
 def test_a_parameter_without_elements() -> None:
     model = small_model()
     model.register_parameter("empty", nn.Parameter(torch.empty(0)))
-    train(PrivateTraining(model, sgd(model), small_plan(), mode="exact", seed=1), model)
+    training = PrivateTraining(model, sgd(model), small_plan(), mode="exact", seed=1)
+    train(training, model)
+    assert training.steps_left == 0

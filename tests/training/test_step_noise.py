@@ -125,7 +125,8 @@ def test_a_tight_covariance_is_accepted() -> None:
     plan, model = small_plan(noise_multiplier=1.7, clip_norm=0.3), small_model()
     ball = FrobeniusBall(plan.sensitivity, neighbouring="add-remove")
     tight = SHAPES["rows"].rescaled_for(ball, plan.step_budget)
-    PrivateTraining(model, sgd(model), plan, noise={"0": tight})
+    training = PrivateTraining(model, sgd(model), plan, noise={"0": tight})
+    assert training.guarantee.shaped_layers == ("0",)
 
 
 @pytest.mark.parametrize(
