@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.errors import BudgetExceededError, InvalidParameterError, ShapeError
 from matrixdp.training import PrivateTraining
 from matrixdp.training.layers.table import check_layer
 from training.brute_force import brute_force, check_against_brute_force, clipped
@@ -225,6 +225,7 @@ def test_a_lot_that_was_given_up_is_not_watched() -> None:
     first, second = (PrivateTraining(model, sgd(model), small_plan(), seed=3) for model in models)
     abandoned = next(first.lots(small_data())).batches(8)
     next(abandoned)  # and kept, as the traceback of an exception keeps it
+    next(second.lots(small_data()))  # given up as well, but not held
     train(first, models[0])
     train(second, models[1])
     del abandoned
@@ -311,3 +312,16 @@ def test_gradients_left_in_frozen_parameters() -> None:
         training.step()
     assert training.steps_spent == 0
     assert torch.equal(weight, before)
+
+
+def test_a_lot_that_was_given_up_counts() -> None:
+    # Whether a lot is given up may depend on its records; drawing again for free would select lots.
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(steps=3))
+    for spent in range(3):
+        next(training.lots(small_data()))
+        assert training.steps_spent == spent
+    train(training, model)
+    assert training.steps_left == 0
+    with pytest.raises(BudgetExceededError):
+        training.lots(small_data())

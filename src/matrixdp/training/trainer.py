@@ -172,13 +172,15 @@ class PrivateTraining:
 
     def _lots(self, source: RecordSource) -> Iterator[Lot]:
         plan = self._plan
+        if self._open is not None:
+            # A lot that was given up, for instance by an exception. Whether that happened may
+            # depend on its records, so it counts. Somebody may still hold its batches: the model is
+            # not to be watched for both.
+            self._open.end()
+            self._spend()
         while self.steps_left:
             numbers = drawn_records(self._coins, plan.records, plan.exact_rate, self.steps_spent)
             total = self._empty_sum(len(numbers))
-            if self._open is not None:
-                # A lot that was given up, for instance by an exception, and whose batches somebody
-                # may still hold: the model is not to be watched for both.
-                self._open.end()
             self._open = total
             yield Lot(source, numbers, total, plan.views)
             if self._open is total:
