@@ -76,14 +76,16 @@ def check_tiles(
 def _range_within(tile: Tile, first: int, last: int, dtype: np.dtype[Any]) -> bool:
     """Return whether the elements ``first .. last - 1`` of a tile are within their limits."""
     buffers = np.empty((2, min(_CHECKED_TOGETHER, last - first)), dtype=np.float64)
+    # One scale has one limit. Python between the blocks is what threads wait for, so it is found
+    # once and not for every block.
+    largest: float | NDArray[np.float64] = (
+        0.0 if isinstance(tile.scales, FlatView) else largest_values(tile.scales, dtype).item()
+    )
     for start in range(first, last, _CHECKED_TOGETHER):
         size = min(_CHECKED_TOGETHER, last - start)
         values = tile.value.elements(start, buffers[0, :size])
-        largest: float | NDArray[np.float64]
         if isinstance(tile.scales, FlatView):
             largest = largest_values(tile.scales.elements(start, buffers[1, :size]), dtype)
-        else:
-            largest = largest_values(tile.scales, dtype).item()
         if not all_within(values, largest):
             return False
     return True
