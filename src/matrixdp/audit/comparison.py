@@ -17,15 +17,12 @@ from matrixdp.baselines.classic import classic_noise_scale
 from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
 from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_number
-from matrixdp.privacy.accountants import (
-    Accountant,
-    SampledPlan,
-    noise_multiplier_for,
-    plan_epsilon,
-)
+from matrixdp.privacy.accountants import Accountant, plan_epsilon
 from matrixdp.privacy.amplification import before_amplification, checked_sampling_rate
 from matrixdp.privacy.bound import privacy_bound
 from matrixdp.privacy.claims import best_equal_claims
+from matrixdp.privacy.events import SampledPlan
+from matrixdp.privacy.multiplier import noise_multiplier_for
 from matrixdp.privacy.planner import ErrorMeasure
 from matrixdp.rounding import product_up, quotient_up, sqrt_up
 

@@ -14,13 +14,10 @@ from matrixdp.cli.options import (
 )
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.errors import CalibrationError, InvalidParameterError, MissingExtraError
-from matrixdp.privacy.accountants import (
-    Accountant,
-    SampledPlan,
-    noise_multiplier_for,
-    plan_epsilon,
-)
+from matrixdp.privacy.accountants import Accountant, plan_epsilon
+from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.guarantee import checked_neighbouring
+from matrixdp.privacy.multiplier import noise_multiplier_for
 from matrixdp.rounding import shown_exactly, shown_up
 
 __all__ = ["account"]

@@ -1,6 +1,6 @@
 """What a guarantee is: formulas only, no data and no randomness."""
 
-from matrixdp.privacy.accountants import Accountant, SampledPlan, noise_multiplier_for, plan_epsilon
+from matrixdp.privacy.accountants import Accountant, plan_epsilon
 from matrixdp.privacy.amplification import SampledClaim, amplified, before_amplification
 from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
 from matrixdp.privacy.budget import Budget
@@ -12,8 +12,11 @@ from matrixdp.privacy.claims import (
     equal_claims,
 )
 from matrixdp.privacy.composition import composed_mu, group_mu
+from matrixdp.privacy.events import GaussianRelease, SampledPlan
 from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
+from matrixdp.privacy.loss import Interval, LossAccount
+from matrixdp.privacy.multiplier import noise_multiplier_for
 from matrixdp.privacy.planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
 from matrixdp.privacy.renyi import renyi_divergence, renyi_epsilon, renyi_to_epsilon
 
@@ -23,7 +26,10 @@ __all__ = [
     "Claim",
     "ErrorMeasure",
     "Filter",
+    "GaussianRelease",
     "Guarantee",
+    "Interval",
+    "LossAccount",
     "Neighbouring",
     "Plan",
     "SampledClaim",

@@ -32,11 +32,11 @@ from matrixdp.parameters import (
 )
 from matrixdp.privacy.amplification import amplified, checked_sampling_rate
 from matrixdp.privacy.bound import privacy_epsilon
+from matrixdp.privacy.events import TooLittleNoiseError
 from matrixdp.rounding import float_up, product_up, quotient_down, quotient_up
 
 __all__ = [
     "Claim",
-    "TooLittleNoiseError",
     "best_equal_claims",
     "composed_delta",
     "composed_epsilon",
@@ -62,16 +62,6 @@ class Claim:
     epsilon: float
     delta: float
     slack: float = 0.0
-
-
-class TooLittleNoiseError(CalibrationError):
-    """A plan's epsilon is beyond anything that protects, and is not computed."""
-
-    def __init__(self, noise_multiplier: float, steps: int) -> None:
-        super().__init__(
-            f"noise_multiplier={noise_multiplier!r} in steps={steps} is too little noise to "
-            "account for: it protects nothing; use more"
-        )
 
 
 def composed_epsilon(epsilon: float, steps: int, slack: float) -> float:
@@ -218,7 +208,7 @@ def sampled_gaussian_epsilon(
     # Rounded up: a larger mu is less private, so the claims made from it hold.
     mu = quotient_up(1.0, multiplier)
     if not mu <= MU.largest:
-        raise TooLittleNoiseError(multiplier, count)
+        raise TooLittleNoiseError(f"noise_multiplier={multiplier!r} in steps={count}")
 
     def epsilon_at(share: float) -> float:
         slack, each = _shares_of_delta(delta, count, share)
@@ -228,7 +218,7 @@ def sampled_gaussian_epsilon(
         base = max(each, min(each / rate * (1.0 - _MARGIN), DELTA.largest))
         alone = privacy_epsilon(mu, base)
         if not alone <= EPSILON.largest:
-            raise TooLittleNoiseError(multiplier, count)
+            raise TooLittleNoiseError(f"noise_multiplier={multiplier!r} in steps={count}")
         step = amplified(alone, base, sampling_rate=rate, sampling="poisson")
         return _composed_epsilon(step.epsilon, count, slack)
 

@@ -1,0 +1,343 @@
+"""The privacy curve of a plan between two bounds: what is proven, and how far the truth can be."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize
+
+from matrixdp.errors import CalibrationError, InvalidParameterError
+from matrixdp.parameters import DELTA, EPSILON, MU, positive_number
+from matrixdp.privacy.bound import privacy_delta, privacy_epsilon
+from matrixdp.privacy.events import Event, GaussianRelease, SampledPlan, TooLittleNoiseError
+from matrixdp.privacy.loss.composition import MOST_POINTS, Composed, composed
+from matrixdp.privacy.loss.lattice import cells_of, coarsened, contracted, exchanged, spread
+from matrixdp.privacy.loss.pairs import AddRemovePair, Pair, ReplacePair
+from matrixdp.privacy.loss.tilting import Cumulants, Saddle
+from matrixdp.rounding import quotient_up, sqrt_up
+
+__all__ = ["Interval", "LossAccount"]
+
+Steps = Sequence[tuple[Pair, int]]
+
+_WIDTH = 1e-4
+_LOST = 1e-7  # of delta, that may be in no atom
+_SMALLEST_DELTA = 1e-250  # over the number of steps; masses of atoms are normal floats
+_SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.02, 1e12
+_SMALLEST_RATE = 1e-12
+_MOST_STEPS = 10**9
+_MOST_CELLS = 1 << 22
+_ATTEMPTS = 4
+_WIDEST_STEP = 0.25
+# What the closed form of the Gaussian curve may be off; it is checked against ball arithmetic.
+_CLOSED_FORM = 1e-10
+
+
+class Interval(NamedTuple):
+    """Two bounds that a number is proven to lie between."""
+
+    lower: float
+    upper: float
+
+    @property
+    def width(self) -> float:
+        """How far apart they are."""
+        return self.upper - self.lower
+
+
+class LossAccount:
+    """The exact privacy of a list of Gaussian steps and releases, fixed in advance.
+
+    Parameters
+    ----------
+    events : sequence of SampledPlan and GaussianRelease
+        What is done, all under one neighbouring relation.
+    width : float, optional
+        How far apart the bounds of an epsilon may be, relatively. It is aimed at, and nearly always
+        met; the bounds are proven whatever it is.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are no events, or they are under different relations.
+    CalibrationError
+        If an event is outside of what can be resolved.
+
+    Notes
+    -----
+    *Guarantee:* the plan is (epsilon, delta)-DP with ``epsilon_at(delta).upper``, and no smaller
+    epsilon than ``epsilon_at(delta).lower`` is true of its dominating pair. Losses are discretised
+    so that the result dominates (and is dominated by) the truth, tilted, and composed by Fourier
+    transform; truncation, wrap-around and rounding are bounded and added.
+
+    Examples
+    --------
+    >>> from matrixdp.privacy import GaussianRelease, LossAccount, SampledPlan
+    >>> steps = SampledPlan(
+    ...     noise_multiplier=1.0, sampling_rate=0.01, steps=1000, neighbouring="add-remove"
+    ... )
+    >>> found = LossAccount([steps]).epsilon_at(1e-5)
+    >>> round(found.upper, 3), (found.upper - found.lower) / found.upper < 1e-4
+    (1.828, True)
+    >>> both = LossAccount([steps, GaussianRelease(mu=0.5, neighbouring="add-remove")])
+    >>> round(both.epsilon_at(1e-5).upper, 2)
+    3.03
+    """
+
+    def __init__(self, events: Sequence[Event], *, width: float = _WIDTH) -> None:
+        self._width = positive_number(width, "width")
+        self._steps, self._mu = _steps_of(events)
+        self._count = sum(count for _, count in self._steps)
+
+    def epsilon_at(self, delta: float) -> Interval:
+        """Return bounds of the least epsilon at a delta.
+
+        Parameters
+        ----------
+        delta : float
+            At least 1e-250 times the number of steps.
+
+        Raises
+        ------
+        CalibrationError
+            If it is smaller, or the losses need too many points.
+        """
+        delta = DELTA.number(delta)
+        if self._mu is not None:
+            exact = privacy_epsilon(self._mu, delta)
+            return Interval(exact * (1.0 - _CLOSED_FORM), exact)
+        self._check_provable(delta)
+        tail = _LOST * delta / self._count
+        cumulants = Cumulants(self._steps, tail)
+        saddle = cumulants.for_delta(delta)
+        if not saddle.epsilon > 0.0:
+            saddle = cumulants.for_epsilon(0.0)
+        wanted = self._width * max(saddle.epsilon, 1e-3 / saddle.tilt)
+        found = Interval(0.0, math.inf)
+        for _ in range(_ATTEMPTS):
+            bounds = _CurveBounds(self._steps, self._step(saddle, tail, wanted), tail)
+            former, found = found, bounds.epsilon(delta, cumulants, saddle)
+            # Where rounding decides, a finer lattice does not help.
+            if found.width <= self._width * found.upper or found.width > 0.7 * former.width:
+                break
+            # The saddle point is only an estimate: go on from what was found.
+            wanted *= 0.25
+            saddle = replace(cumulants.for_epsilon(found.upper), epsilon=found.upper)
+        return found
+
+    def delta_at(self, epsilon: float) -> Interval:
+        """Return bounds of the least delta at an epsilon.
+
+        Parameters
+        ----------
+        epsilon : float
+            At least 0.
+
+        Raises
+        ------
+        CalibrationError
+            If delta is below 1e-250 times the number of steps, or the losses need too many points.
+        """
+        epsilon = EPSILON.number(epsilon)
+        if self._mu is not None:
+            exact = privacy_delta(self._mu, epsilon)
+            return Interval(exact * (1.0 - _CLOSED_FORM), exact)
+        saddle = Cumulants(self._steps, _SMALLEST_DELTA).for_epsilon(epsilon)
+        if not saddle.log_delta >= math.log(_SMALLEST_DELTA):
+            raise CalibrationError(
+                f"epsilon={epsilon!r} has a delta below {_SMALLEST_DELTA}, less than can be "
+                "proven: ask at a smaller epsilon"
+            )
+        delta = math.exp(min(saddle.log_delta, 0.0))
+        self._check_provable(delta)
+        tail = _LOST * delta / self._count
+        cumulants = Cumulants(self._steps, tail)
+        saddle = cumulants.for_epsilon(epsilon)
+        # As far apart as bounds of epsilon would be there.
+        wanted = self._width * max(epsilon, 1.0 / saddle.tilt)
+        relative = wanted * max(saddle.tilt, 1.0)
+        found = Interval(0.0, math.inf)
+        for _ in range(_ATTEMPTS):
+            bounds = _CurveBounds(self._steps, self._step(saddle, tail, wanted), tail)
+            former, found = found, bounds.delta(epsilon, cumulants, saddle)
+            if found.width <= relative * found.upper or found.width > 0.7 * former.width:
+                break
+            wanted *= 0.25
+        return found
+
+    def _check_provable(self, delta: float) -> None:
+        least = _SMALLEST_DELTA * self._count
+        if not delta >= least:
+            raise CalibrationError(
+                f"delta={delta!r} is below {least!r}, the least for which {self._count} steps are "
+                "accounted for: use a larger delta, or RDP"
+            )
+
+    def _step(self, saddle: Saddle, tail: float, wanted: float) -> float:
+        """Return the distance of losses for which bounds of epsilon are so far apart, roughly.
+
+        Replacing one of T steps by atoms moves delta by ``c h^2 p(epsilon)``, p the density of the
+        whole loss and c about 1/3 from above, with twice the step, and 2/3 from below; and epsilon
+        by that over ``-delta'``. At the saddle point ``p / -delta'`` is about ``1 + theta``.
+        """
+        fine = 0.9 * math.sqrt(wanted / (self._count * (1.0 + saddle.tilt)))
+        reached = 8.0 * saddle.deviation + min(25.0 / saddle.tilt, 10.0 * saddle.deviation)
+        losses = [pair.losses(np.array(pair.reach(tail))) for pair, _ in self._steps]
+        widest = max(float(ends[1] - ends[0]) for ends in losses)
+        step = max(min(fine, _WIDEST_STEP), reached / (MOST_POINTS // 2), widest / _MOST_CELLS)
+        mantissa, exponent = math.frexp(step)
+        # Few bits, so that multiples are exact.
+        return math.ldexp(math.floor(mantissa * 64.0) / 64.0, exponent)
+
+
+class _CurveBounds:
+    """Bounds of the privacy curve from the atoms of one lattice, which decide the lower bound.
+
+    The upper bound is closer by itself, so that a lattice with twice the step will do for it; and
+    one with four times for the direction that nearly always costs less.
+    """
+
+    def __init__(self, steps: Steps, step: float, tail: float) -> None:
+        self._steps, self._tail = steps, tail
+        cells = [(cells_of(pair, step, tail), count) for pair, count in steps]
+        self._upper = [(coarsened(spread(part)), count) for part, count in cells]
+        self._lower = [(contracted(part), count) for part, count in cells]
+        self._symmetric = all(pair.symmetric for pair, _ in steps)
+
+    def epsilon(self, delta: float, cumulants: Cumulants, saddle: Saddle) -> Interval:
+        """Return bounds of the epsilon at a delta, near a saddle point."""
+        log_delta = math.log(delta)
+        tilted = cumulants.softened(saddle)
+        upper = composed(self._upper, tilted)
+        lower = composed(self._lower, tilted, for_lower=True)
+        most = _least_safe(lambda e: upper.log_upper(e) - log_delta, saddle)
+        least = _largest_unsafe(lambda e: lower.log_lower(e) - log_delta, saddle)
+        if not self._symmetric:
+            most = self._exchanged_epsilon(most, log_delta, saddle)
+        return Interval(min(least, most), most)
+
+    def _exchanged_epsilon(self, epsilon: float, log_delta: float, saddle: Saddle) -> float:
+        """Return an epsilon that also holds for adding a record, where P and Q are exchanged."""
+        if self._exchanged(epsilon, saddle.tilt, coarse=True).log_upper(epsilon) <= log_delta:
+            return epsilon
+        fine = self._exchanged(epsilon, saddle.tilt, coarse=False)
+        if fine.log_upper(epsilon) <= log_delta:
+            return epsilon
+        near = replace(saddle, epsilon=epsilon)
+        return _least_safe(lambda e: fine.log_upper(e) - log_delta, near)
+
+    def delta(self, epsilon: float, cumulants: Cumulants, saddle: Saddle) -> Interval:
+        """Return bounds of the delta at an epsilon, near its saddle point."""
+        tilted = cumulants.softened(saddle)
+        most = composed(self._upper, tilted).log_upper(epsilon)
+        least = composed(self._lower, tilted, for_lower=True).log_lower(epsilon)
+        if not self._symmetric:
+            for coarse in (True, False):
+                other = self._exchanged(epsilon, saddle.tilt, coarse=coarse).log_upper(epsilon)
+                if other <= most:
+                    break
+            most = max(most, other)
+        # exp is off by less than a part in 1e12 for exponents above -700.
+        return Interval(math.exp(least) * (1.0 - 1e-12), min(1.0, math.exp(most) * (1.0 + 1e-12)))
+
+    def _exchanged(self, epsilon: float, tilt: float, *, coarse: bool) -> Composed:
+        """Return the atoms of the other direction, composed.
+
+        There losses are bounded, and the tilt of a small delta may be beyond all reason. It need
+        not be larger than in the first direction to show that delta is smaller.
+        """
+        cumulants = Cumulants(self._steps, self._tail, exchanged=True)
+        saddle = cumulants.limited(cumulants.for_epsilon(epsilon), tilt)
+        lattices = [
+            (exchanged(coarsened(lattice) if coarse else lattice), count)
+            for lattice, count in self._upper
+        ]
+        return composed(lattices, replace(saddle, epsilon=epsilon))
+
+
+def _least_safe(excess: Callable[[float], float], saddle: Saddle) -> float:
+    """Return an epsilon where a decreasing function is not positive, close to the least one."""
+    found = _crossing(excess, saddle)
+    step = 1e-10 * found
+    while not excess(found) <= 0.0:
+        found, step = found + step, 2.0 * step
+    return found
+
+
+def _largest_unsafe(excess: Callable[[float], float], saddle: Saddle) -> float:
+    """Return an epsilon where a decreasing function is not negative, close to the largest, or 0."""
+    found = _crossing(excess, saddle)
+    step = 1e-10 * found
+    while found > 0.0 and not excess(found) >= 0.0:
+        found, step = max(found - step, 0.0), 2.0 * step
+    return found
+
+
+def _crossing(excess: Callable[[float], float], saddle: Saddle) -> float:
+    """Return where a decreasing function is about zero, or 0 if it is nowhere positive."""
+
+    def bounded(epsilon: float) -> float:
+        return max(excess(epsilon), -1e6)
+
+    low = high = max(saddle.epsilon, 0.0)
+    reach = max(1e-3 * saddle.epsilon, 0.1 / saddle.tilt)
+    while bounded(low) <= 0.0:
+        if low == 0.0:
+            return 0.0
+        low, high, reach = max(low - reach, 0.0), low, 4.0 * reach
+    while bounded(high) > 0.0:
+        low, high, reach = high, high + reach, 4.0 * reach
+        if not high <= EPSILON.largest:
+            raise TooLittleNoiseError("noise with an epsilon beyond 1e6")
+    return float(optimize.brentq(bounded, low, high, xtol=1e-300, rtol=1e-9))
+
+
+def _steps_of(events: Sequence[Event]) -> tuple[Steps, float | None]:
+    """Return the pairs and how often each occurs; if all are Gaussian, the mu of all together."""
+    if isinstance(events, GaussianRelease | SampledPlan) or not len(events):
+        raise InvalidParameterError(
+            "events must be a list of at least one SampledPlan or GaussianRelease"
+        )
+    relations = {event.neighbouring for event in events}
+    if len(relations) > 1:
+        raise InvalidParameterError(
+            "events are under different neighbouring relations: state all of them under one"
+        )
+    pairs: Counter[Pair] = Counter()
+    squares = Fraction(0)
+    for event in events:
+        if isinstance(event, GaussianRelease):
+            squares += Fraction(event.mu) ** 2
+        elif event.sampling_rate == 1.0:
+            squares += event.steps * Fraction(event.mu_of_step) ** 2
+        else:
+            pairs[_pair_of(event)] += event.steps
+    mu = sqrt_up(squares)
+    if not mu <= MU.largest:
+        raise TooLittleNoiseError(f"mu={mu!r} of all releases without sampling")
+    if not pairs:
+        return [], mu
+    if mu > 0.0:
+        pairs[AddRemovePair(1.0, mu)] += 1
+    return list(pairs.items()), None
+
+
+def _pair_of(plan: SampledPlan) -> Pair:
+    """Return the pair of a step, or raise if it is outside of what is resolved."""
+    for name, given, least, most in (
+        ("noise_multiplier", plan.noise_multiplier, _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER),
+        ("sampling_rate", plan.sampling_rate, _SMALLEST_RATE, 1.0),
+        ("steps", plan.steps, 1, _MOST_STEPS),
+    ):
+        if not least <= given <= most:
+            raise CalibrationError(
+                f"{name}={given!r} is outside of {least!r} to {most!r}, for which losses are "
+                "resolved: change it, or use RDP"
+            )
+    mu = quotient_up(1.0, plan.noise_multiplier)
+    kind = ReplacePair if plan.neighbouring == "replace" else AddRemovePair
+    return kind(plan.sampling_rate, mu)

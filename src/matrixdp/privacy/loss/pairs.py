@@ -1,0 +1,321 @@
+r"""The two distributions that one record makes of a Gaussian step, in units of its noise.
+
+A step sees each record with probability q and adds noise to a sum; nu is the bound of one record's
+contribution over the noise scale. Everything about its privacy is in one pair (P, Q) on the real
+line, which *dominates* the step: for each order alpha >= 0 the hockey-stick divergence of any two
+neighbouring data sets is at most that of P and Q. Pairs of several steps compose, adaptively, to a
+pair that dominates them together (Zhu, Dong and Wang 2022, Theorems 10 and 11).
+
+The *loss* at u is ``l(u) = log P(u)/Q(u)``. For both pairs here it increases in u.
+"""
+
+import abc
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from matrixdp.rounding import UNIT_ROUNDOFF
+
+__all__ = ["AddRemovePair", "Pair", "ReplacePair"]
+
+FloatArray = NDArray[np.float64]
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+# Beyond this, expm1(y) is exp(y) to the last digit, and exp(y) is far from overflowing.
+_LARGE_EXPONENT = 40.0
+
+
+def _normal(u: FloatArray) -> FloatArray:
+    """Return the standard normal density."""
+    density: FloatArray = np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI)
+    return density
+
+
+def _log_shifted(log_weight: FloatArray, y: FloatArray) -> FloatArray:
+    """Return ``log1p(w expm1(y))`` for a weight w in (0, 1], also where exp(y) overflows."""
+    near = np.log1p(np.exp(log_weight) * np.expm1(np.minimum(y, _LARGE_EXPONENT)))
+    return np.where(y > _LARGE_EXPONENT, np.logaddexp(0.0, log_weight + y), near)
+
+
+@dataclass(frozen=True)
+class Pair(abc.ABC):
+    """P and Q of one step.
+
+    Parameters
+    ----------
+    rate : float
+        The sampling rate q, above 0 and at most 1.
+    mu : float
+        The bound of a record's contribution over the noise scale, positive: nu above.
+    """
+
+    rate: float
+    mu: float
+
+    @property
+    @abc.abstractmethod
+    def symmetric(self) -> bool:
+        """Whether exchanging P and Q changes nothing."""
+
+    @abc.abstractmethod
+    def reach(self, tail: float) -> tuple[float, float]:
+        """Return an interval outside of which both P and Q have a mass of at most ``tail``."""
+
+    @abc.abstractmethod
+    def log_density(self, u: FloatArray) -> FloatArray:
+        """Return log P(u), for choosing parameters."""
+
+    @abc.abstractmethod
+    def losses(self, u: FloatArray) -> FloatArray:
+        """Return l(u), for choosing parameters."""
+
+    @abc.abstractmethod
+    def places(self, losses: FloatArray) -> FloatArray:
+        """Return where each loss is reached; minus infinity for losses below the least."""
+
+    @abc.abstractmethod
+    def displacement(self, losses: FloatArray, places: FloatArray) -> FloatArray:
+        """Return bounds of ``|l(place) - loss|``: what rounding moved each place by."""
+
+    @property
+    @abc.abstractmethod
+    def least_loss(self) -> float:
+        """The infimum of losses, or 0 if there is none."""
+
+    @abc.abstractmethod
+    def mean_loss_below(self, loss: float) -> float:
+        """Return ``log(P/Q)`` of the event that the loss is below this one, roughly.
+
+        Or 0 if there is no least loss.
+        """
+
+    @abc.abstractmethod
+    def above(self, u: FloatArray, distance: FloatArray, loss: FloatArray) -> FloatArray:
+        """Return ``P(u) - e^l Q(u)``, where u is the place of the loss l plus a distance >= 0.
+
+        Nothing cancels in it: its relative error is a few units of the exponents that occur, if the
+        distance is as accurate. An infinite distance is from a loss below the least one.
+        """
+
+    @abc.abstractmethod
+    def below(self, u: FloatArray, distance: FloatArray) -> FloatArray:
+        """Return ``e^l Q(u) - P(u)``, where u is the place of the loss l less a distance >= 0."""
+
+
+class AddRemovePair(Pair):
+    """``(1-q) N(0,1) + q N(nu,1)`` against ``N(0,1)``: a record is there, or it is not.
+
+    It dominates removing a record; exchanged it dominates adding one (Zhu, Dong and Wang 2022,
+    Theorem 11). The loss is ``log(1 - q + q e^t)``, ``t = nu u - nu^2/2``, above ``log(1 - q)``.
+    With q = 1 it is the pair of a Gaussian release.
+    """
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether nothing is sampled."""
+        return self.rate == 1.0
+
+    def reach(self, tail: float) -> tuple[float, float]:
+        """Return the interval: the normal tail beyond z is at most ``exp(-z^2/2) / 2``."""
+        z = math.sqrt(-2.0 * math.log(tail))
+        return -z, self.mu + z
+
+    def _exponent(self, u: FloatArray) -> FloatArray:
+        return self.mu * u - 0.5 * self.mu * self.mu
+
+    def log_density(self, u: FloatArray) -> FloatArray:
+        """Return ``log Q(u) + l(u)``."""
+        return -0.5 * u * u - _HALF_LOG_TWO_PI + self.losses(u)
+
+    def losses(self, u: FloatArray) -> FloatArray:
+        """Return ``log(1 - q + q e^t)``."""
+        t = self._exponent(u)
+        if self.rate == 1.0:
+            return t
+        return _log_shifted(np.full_like(u, math.log(self.rate)), t)
+
+    def places(self, losses: FloatArray) -> FloatArray:
+        """Solve ``e^t = 1 + (e^l - 1)/q`` for t, in the form that keeps the digits of a small l."""
+        return self._logs(losses) / self.mu + 0.5 * self.mu
+
+    def _logs(self, losses: FloatArray) -> FloatArray:
+        """Return t for each loss."""
+        if self.rate == 1.0:
+            return losses
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            change = np.expm1(np.minimum(losses, 700.0)) / self.rate
+            near = np.log1p(np.maximum(change, -1.0))
+            # Where 1 + change cancels: e^t = e^l (1 - e^-a) / q, a the distance to the least loss.
+            # Also where e^l is large.
+            distance = np.maximum(losses - math.log1p(-self.rate), 0.0)
+            far = losses - math.log(self.rate) + np.log(-np.expm1(-distance))
+        return np.where((change < -0.5) | (losses > 1.0), far, near)
+
+    def displacement(self, losses: FloatArray, places: FloatArray) -> FloatArray:
+        """Return the bounds.
+
+        With ``w = dl/dt = q e^t / e^l`` in (0, 1): x units of t move l by x w. By the first form t
+        has three units of ``|e^l - 1| / (q e^t)``, which are ``3 |1 - e^-l| <= 6 |l|`` units of l.
+        By the second one it has some units of ``|l| + |log q|``, and a has some of ``|l| + |log(1 -
+        q)|``, which in t are ``1 / (e^a - 1)`` times as many and in l, with ``w = 1 - e^-a``,
+        fewer. Forming u and reading it again takes some units of ``|t| + nu^2``, and so does nu,
+        which may be off by one.
+        """
+        squared = self.mu * self.mu
+        if self.rate == 1.0:  # t is l itself
+            return 10.0 * UNIT_ROUNDOFF * (np.abs(losses) + squared)
+        t = np.where(np.isfinite(places), self._exponent(places), -np.inf)
+        weight = np.exp(np.minimum(math.log(self.rate) + t - losses, 0.0))
+        second = (np.expm1(np.minimum(losses, 1.0)) < -0.5 * self.rate) | (losses > 1.0)
+        units = 8.0 * np.abs(losses) - 4.0 * second * math.log1p(-self.rate)
+        size = np.where(np.isfinite(t), np.abs(t), 0.0)
+        units += weight * (10.0 * (size + squared) - 4.0 * second * math.log(self.rate))
+        return UNIT_ROUNDOFF * units
+
+    @property
+    def least_loss(self) -> float:
+        """``log(1 - q)``."""
+        return math.log1p(-self.rate) if self.rate < 1.0 else 0.0
+
+    def mean_loss_below(self, loss: float) -> float:
+        """Return ``log(1 - q + q P1/P0)``, the ratio of two normal probabilities."""
+        if self.rate == 1.0:
+            return 0.0
+        end = float(self.places(np.array([loss]))[0])
+        ratio = math.exp(special.log_ndtr(end - self.mu) - special.log_ndtr(end))
+        return math.log1p(self.rate * (ratio - 1.0))
+
+    def above(self, u: FloatArray, distance: FloatArray, loss: FloatArray) -> FloatArray:
+        """Return ``q (e^t(u) - e^t(place)) N(u)``, or with a place at infinity what is left."""
+        right = self.rate * _normal(u - self.mu)
+        inner = right * -np.expm1(-self.mu * distance)
+        outside = np.isposinf(distance)
+        if not outside.any():
+            return inner
+        # P - e^l Q with e^l at most 1 - q.
+        rest = -(1.0 - self.rate) * np.expm1(np.minimum(loss - math.log1p(-self.rate), 0.0))
+        return np.where(outside, rest * _normal(u) + right, inner)
+
+    def below(self, u: FloatArray, distance: FloatArray) -> FloatArray:
+        """Return ``q (e^t(place) - e^t(u)) N(u)``."""
+        exponent = self._exponent(u + distance) - 0.5 * u * u - _HALF_LOG_TWO_PI
+        return self.rate * np.exp(exponent) * -np.expm1(-self.mu * distance)
+
+
+class ReplacePair(Pair):
+    r"""``(1-q) N(0,1) + q N(nu,1)`` against ``(1-q) N(0,1) + q N(-nu,1)``: a record is replaced.
+
+    It dominates replacing one record by another, if each contributes a vector of norm at most nu
+    (Schuchardt et al. 2024, Theorem 3.8). *Proof.* Given who else is sampled, the two data sets
+    give ``(1-q) N(0) + q N(v)`` and ``(1-q) N(0) + q N(v')`` up to a shift, ``|v|, |v'| <= nu``;
+    the mixture over samples does no harm, since divergences are jointly convex. For alpha >= 1
+    their divergence is ``q int [phi_v - kappa phi_0 - alpha phi_v']_+`` with ``kappa = (alpha -
+    1)(1 - q)/q >= 0``.
+
+    *Opposite directions are worst.* Let v'' be the vector of length |v'| opposite to v, and reflect
+    in the hyperplane through 0 that exchanges v' and v''. A point x on the side of v'' has ``x.v <=
+    x*.v`` for its mirror image x*, so ``f = phi_v - kappa phi_0 = phi_0 (e^(x.v - |v|^2/2) -
+    kappa)`` has ``f(x) <= f(x*)``. There ``phi_v''(x) = phi_v'(x*)`` is the larger of the two.
+    Moving the larger subtrahend from x* to x, where f is smaller, spreads the two arguments of the
+    convex positive part with their sum unchanged: the integral grows.
+
+    *Long vectors are worst.* On the line the integrand is positive right of a threshold, so that
+    the integral is the largest over thresholds s of ``Phi(|v| - s) - kappa Phi(-s) - alpha Phi(-s -
+    |v'|)``, and for every s this grows with |v| and |v'|. For alpha < 1 exchange the two. QED.
+    """
+
+    @property
+    def symmetric(self) -> bool:
+        """Always: u and -u exchange P and Q."""
+        return True
+
+    def reach(self, tail: float) -> tuple[float, float]:
+        """Return the interval: the normal tail beyond z is at most ``exp(-z^2/2) / 2``."""
+        far = self.mu + math.sqrt(-2.0 * math.log(tail))
+        return -far, far
+
+    def _log_terms(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log(1 - q + q e^t) for t of u and of -u."""
+        log_rate, half = np.full_like(u, math.log(self.rate)), 0.5 * self.mu * self.mu
+        if self.rate == 1.0:
+            return self.mu * u - half, -self.mu * u - half
+        return _log_shifted(log_rate, self.mu * u - half), _log_shifted(
+            log_rate, -self.mu * u - half
+        )
+
+    def log_density(self, u: FloatArray) -> FloatArray:
+        """Return ``log N(u) + log(1 - q + q e^t)``."""
+        return -0.5 * u * u - _HALF_LOG_TWO_PI + self._log_terms(u)[0]
+
+    def losses(self, u: FloatArray) -> FloatArray:
+        """Return the difference of the two logarithms."""
+        right, left = self._log_terms(u)
+        return right - left
+
+    def places(self, losses: FloatArray) -> FloatArray:
+        """Solve for u: with ``b = q e^(-nu^2/2)`` it is l/2 + asinh((1-q) sinh(l/2) / b), over nu.
+
+        From ``1 - q + b y = e^l (1 - q + b / y)``, ``y = e^(nu u)``, a quadratic equation.
+        """
+        return (0.5 * losses + self._bend(losses)) / self.mu
+
+    def _bend(self, losses: FloatArray) -> FloatArray:
+        if self.rate == 1.0:
+            return np.zeros_like(losses)
+        half, log_b = 0.5 * np.abs(losses), math.log(self.rate) - 0.5 * self.mu * self.mu
+        with np.errstate(divide="ignore"):
+            # log(2 sinh(l/2) (1-q) / b); asinh(y) is log(2y) to the last digit where y is large.
+            log_twice = half + np.log(-np.expm1(-2.0 * half)) + math.log1p(-self.rate) - log_b
+        small = np.arcsinh(0.5 * np.exp(np.minimum(log_twice, _LARGE_EXPONENT)))
+        return np.copysign(np.where(log_twice > _LARGE_EXPONENT, log_twice, small), losses)
+
+    def displacement(self, losses: FloatArray, places: FloatArray) -> FloatArray:
+        """Return the bounds.
+
+        The logarithm of the argument of asinh has a few units of its terms, and asinh magnifies no
+        relative error. x units of nu u move l by x (w + w'), the weights of the two tilted terms.
+        """
+        right, left = self._log_terms(places)
+        log_rate, half = math.log(self.rate), 0.5 * self.mu * self.mu
+        y = self.mu * places
+        weights = np.exp(np.minimum(log_rate + y - half - right, 0.0))
+        weights += np.exp(np.minimum(log_rate - y - half - left, 0.0))
+        terms = np.abs(losses) + half + abs(log_rate) + 4.0
+        if self.rate < 1.0:
+            terms -= math.log1p(-self.rate)
+        return UNIT_ROUNDOFF * weights * np.abs(y) * (12.0 + 8.0 * terms)
+
+    @property
+    def least_loss(self) -> float:
+        """There is none."""
+        return 0.0
+
+    def mean_loss_below(self, loss: float) -> float:
+        """Return 0, where by symmetry most of the mass is."""
+        del loss
+        return 0.0
+
+    def _climb(self, place: FloatArray, distance: FloatArray) -> FloatArray:
+        """Return ``l(place + distance) - l(place)``, both of whose terms have one sign."""
+        right, left = self._log_terms(place)
+        log_rate, half = math.log(self.rate), 0.5 * self.mu * self.mu
+        rightward = np.minimum(log_rate + self.mu * place - half - right, 0.0)
+        leftward = np.minimum(log_rate - self.mu * place - half - left, 0.0)
+        return _log_shifted(rightward, self.mu * distance) - _log_shifted(
+            leftward, -self.mu * distance
+        )
+
+    def _density(self, u: FloatArray) -> FloatArray:
+        return (1.0 - self.rate) * _normal(u) + self.rate * _normal(u - self.mu)
+
+    def above(self, u: FloatArray, distance: FloatArray, loss: FloatArray) -> FloatArray:
+        """Return ``P(u) (1 - e^(l - l(u)))``."""
+        del loss  # there is no least loss, so the distance says all
+        return self._density(u) * -np.expm1(-self._climb(u - distance, distance))
+
+    def below(self, u: FloatArray, distance: FloatArray) -> FloatArray:
+        """Return ``P(u) (e^(l - l(u)) - 1)``."""
+        return self._density(u) * np.expm1(-self._climb(u + distance, -distance))

@@ -1,0 +1,156 @@
+"""The noise that a plan needs: the inverse of its account."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from scipy import optimize
+
+from matrixdp.errors import CalibrationError
+from matrixdp.parameters import DELTA, EPSILON, positive_number
+from matrixdp.privacy.accountants import Accountant, checked_accountant, plan_epsilon
+from matrixdp.privacy.bound import privacy_bound
+from matrixdp.privacy.events import Bounded, SampledPlan, TooLittleNoiseError
+from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.privacy.loss import LossAccount
+from matrixdp.rounding import quotient_up, sqrt_up
+
+__all__ = ["noise_multiplier_for"]
+
+_SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.05, 1e12
+_TOLERANCE = 1e-6  # how close a multiplier comes to the least that suffices
+_ROUGH_WIDTH = 1e-2  # of the bounds of epsilon, while a search is far from its end
+_FINE_TOLERANCE = 2e-5
+_MOST_FINE_STEPS = 20
+
+
+def noise_multiplier_for(
+    epsilon: float,
+    delta: float,
+    *,
+    sampling_rate: float,
+    steps: int,
+    neighbouring: Neighbouring,
+    bounded: Bounded = "difference",
+    accountant: Accountant = Accountant.PLD,
+) -> float:
+    """Return the least noise multiplier, to four digits, whose plan keeps (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0.
+    delta : float
+        From the smallest normal double to 1 - 1e-12.
+    sampling_rate, steps, neighbouring, bounded
+        As in `SampledPlan`.
+    accountant : Accountant, optional
+        Whose account has to keep the promise.
+
+    Returns
+    -------
+    float
+        Never too small: its plan keeps (epsilon, delta) by that account. At most one part in 10,000
+        above the least that does.
+
+    Raises
+    ------
+    CalibrationError
+        If the multiplier would be below 0.05 or above 1e12.
+
+    Examples
+    --------
+    >>> from matrixdp.privacy import noise_multiplier_for
+    >>> multiplier = noise_multiplier_for(
+    ...     1.0, 1e-5, sampling_rate=0.01, steps=1000, neighbouring="add-remove"
+    ... )
+    >>> round(multiplier, 3)
+    1.396
+    """
+    checked_accountant(accountant)
+    target, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
+    plan = SampledPlan(
+        noise_multiplier=1.0,
+        sampling_rate=sampling_rate,
+        steps=steps,
+        neighbouring=neighbouring,
+        bounded=bounded,
+    )
+    if plan.sampling_rate == 1.0 and accountant is Accountant.PLD:
+        # Nothing is sampled and the curve is exact: no search is needed.
+        root = sqrt_up(Fraction(plan.steps))
+        return quotient_up(root * plan.mu_of_step, privacy_bound(target, delta))
+    if accountant is Accountant.PLD:
+        return _least_by_losses(plan, target, delta)
+
+    def excess(multiplier: float) -> float:
+        changed = replace(plan, noise_multiplier=multiplier)
+        try:
+            return plan_epsilon(changed, delta, accountant) - target
+        except TooLittleNoiseError:
+            return 2.0 * EPSILON.largest - target  # more than any target, and finite
+
+    found = _root(excess, plan, _TOLERANCE)
+    # The root finder may stop on either side; only a multiplier that keeps the promise is returned.
+    while not excess(found) <= 0.0:
+        found *= 1.0 + _TOLERANCE
+    return found
+
+
+def _least_by_losses(plan: SampledPlan, target: float, delta: float) -> float:
+    """Search with rough bounds of epsilon, then go the rest of the way with fine ones."""
+
+    def log_excess(multiplier: float, *, rough: bool) -> float:
+        changed = replace(plan, noise_multiplier=multiplier)
+        try:
+            if rough:
+                found = LossAccount([changed], width=_ROUGH_WIDTH).epsilon_at(delta).upper
+            else:
+                found = plan_epsilon(changed, delta)
+        except TooLittleNoiseError:
+            found = EPSILON.largest
+        # An epsilon of 0 is far enough below the target.
+        return math.log(max(found, 1e-3 * target) / target)
+
+    found = _root(lambda s: log_excess(s, rough=True), plan, 0.1 * _ROUGH_WIDTH)
+    # How epsilon falls with the noise, on logarithmic scales; at least in some proportion.
+    rise = log_excess(1.1 * found, rough=True) - log_excess(found, rough=True)
+    slope = min(rise / math.log(1.1), -0.5)
+    for _ in range(_MOST_FINE_STEPS):
+        gap = log_excess(found, rough=False)
+        if -_FINE_TOLERANCE <= gap <= 0.0:
+            return found
+        # Aim below the target by half of what is tolerated.
+        found *= math.exp(-(gap + 0.5 * _FINE_TOLERANCE) / slope)
+    while not log_excess(found, rough=False) <= 0.0:
+        found *= 1.0 + _FINE_TOLERANCE
+    return found
+
+
+def _root(excess: Callable[[float], float], plan: SampledPlan, tolerance: float) -> float:
+    """Return about the multiplier where a decreasing function is zero."""
+    # Many steps at a small rate behave roughly like Gaussian ones with mu = q sqrt(T) / s.
+    low, high = _bracket(excess, max(1.0, plan.sampling_rate * math.sqrt(plan.steps)))
+    return float(optimize.brentq(excess, low, high, rtol=tolerance, xtol=tolerance * low))
+
+
+def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float]:
+    """Return a multiplier that is too small, and twice that, which is not."""
+    high = start
+    while not excess(high) <= 0.0:
+        high *= 2.0
+        if not high <= _LARGEST_MULTIPLIER:
+            raise CalibrationError(
+                f"no noise multiplier up to {_LARGEST_MULTIPLIER:g} keeps this epsilon: allow a "
+                "larger epsilon, fewer steps or a smaller sampling rate"
+            )
+    low = high / 2.0
+    while excess(low) <= 0.0:
+        low, high = low / 2.0, low
+        if not low >= _SMALLEST_MULTIPLIER:
+            raise CalibrationError(
+                f"this epsilon is kept by noise multipliers below {2 * _SMALLEST_MULTIPLIER:g}, "
+                "which protect nothing: ask for a smaller epsilon"
+            )
+    return low, high
