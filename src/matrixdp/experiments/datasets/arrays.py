@@ -48,8 +48,9 @@ def read_arrays(path: Path, expected: Mapping[str, ArrayFormat]) -> dict[str, ND
     """
     arrays = {}
     try:
-        # Member by member, from the disk: the file itself is never in memory as a whole.
-        with np.load(path, allow_pickle=False) as archive:
+        # Member by member, from the disk: the file itself is never in memory as a whole. It is
+        # opened here, since numpy leaves a damaged file open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             for name in expected:
                 if name in archive.files:
                     arrays[name] = archive[name]

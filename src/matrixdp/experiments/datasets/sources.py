@@ -1,7 +1,7 @@
 """Where the data sets come from: addresses and checksums, as published loaders have them.
 
 Those of Cora are in PyTorch Geometric, ``torch_geometric/datasets/planetoid.py``, which has no
-checksums. The others are in TensorFlow Datasets, folder ``tensorflow_datasets/url_checksums``, files
+checksums. The others are in TensorFlow Datasets, ``tensorflow_datasets/url_checksums``, files
 ``mnist.txt``, ``cifar10.txt``, ``svhn_cropped.txt``, ``adult.txt`` and ``imdb_reviews.txt``.
 """
 

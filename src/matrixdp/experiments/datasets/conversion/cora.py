@@ -1,4 +1,4 @@
-"""Cora as Planetoid has it: eight files, seven of them pickles of Python 2."""
+"""Cora as Planetoid has it: several files, most of them pickles of Python 2."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +13,9 @@ from matrixdp.experiments.datasets.conversion.plain_pickle import SparseParts, r
 
 __all__ = ["CORA_FILES", "convert_cora"]
 
+# An eighth, ind.cora.x, repeats the first rows of allx.
 CORA_FILES = tuple(
-    f"ind.cora.{part}" for part in ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
+    f"ind.cora.{part}" for part in ("y", "tx", "ty", "allx", "ally", "graph", "test.index")
 )
 
 # The nodes for choosing come right after those that Planetoid trains on.

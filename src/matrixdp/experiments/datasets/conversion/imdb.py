@@ -1,5 +1,6 @@
 """IMDB: one small file for each review, named by its number and its rating."""
 
+import gzip
 import json
 import lzma
 import re
@@ -48,7 +49,8 @@ def convert_imdb(downloads: Mapping[str, Path], folder: Path) -> None:
 def _reviews(archive: Path) -> list[dict[str, Any]]:
     reviews = []
     # As a stream: the archive has 100,000 members, and looking them up by name would read it twice.
-    with tarfile.open(archive, "r|gz") as members:
+    # Unpacked by gzip itself, which notices when the archive is cut short; tarfile does not.
+    with gzip.open(archive) as unpacked, tarfile.open(fileobj=unpacked, mode="r|") as members:
         for member in members:
             found = _REVIEW.fullmatch(member.name)
             file = members.extractfile(member) if found else None
