@@ -5,7 +5,9 @@ With clipped gradients, small networks train better with tanh than with ReLU (Pa
 GroupNorm before every activation, which keeps their size in check, and so it keeps its ReLU.
 """
 
-from torch import nn
+from collections.abc import Callable
+
+from torch import Tensor, nn
 
 from matrixdp.experiments.models.feature_network import FeatureNetwork
 
@@ -44,7 +46,15 @@ def vgg16() -> FeatureNetwork:
     # Only the last activation is released, so only it has to be bounded.
     layers[-2] = nn.Tanh()
     head = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
-    return FeatureNetwork(nn.Sequential(*layers, nn.Flatten()), head)
+    network = FeatureNetwork(nn.Sequential(*layers, nn.Flatten()), head)
+    # He's weights, as torchvision draws them for VGG. With PyTorch's own, the features of different
+    # images hardly differ at first, and nothing is learnt for a long time.
+    _draw_weights(network, _he_normal)
+    return network
+
+
+def _he_normal(weight: Tensor) -> Tensor:
+    return nn.init.kaiming_normal_(weight, nonlinearity="relu")
 
 
 def alexnet() -> FeatureNetwork:
@@ -61,19 +71,16 @@ def alexnet() -> FeatureNetwork:
         nn.Linear(512, 10),
     )
     network = FeatureNetwork(body, head)
-    _keep_variances(network)
+    # Glorot's weights, made for tanh. PyTorch's own are smaller, and eight layers without
+    # normalisation let signals and gradients fade.
+    _draw_weights(network, nn.init.xavier_uniform_)
     return network
 
 
-def _keep_variances(network: nn.Module) -> None:
-    """Draw weights so that signals and gradients neither fade nor grow through many tanh.
-
-    PyTorch's own weights are smaller by a factor of about three, which eight layers without
-    normalisation raise to a factor of thousands.
-    """
-    gain = nn.init.calculate_gain("tanh")
+def _draw_weights(network: nn.Module, draw: Callable[[Tensor], Tensor]) -> None:
+    """Draw the weights of all convolutions and linear layers anew, and set their biases to zero."""
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
-            nn.init.xavier_uniform_(layer.weight, gain)
+            draw(layer.weight)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
