@@ -1,9 +1,11 @@
 """Files of images: scaled by constants, divided as stated, and refused if they are others."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from experiments.datasets.small_files import image_arrays
 from matrixdp.errors import FileFormatError
@@ -13,8 +15,8 @@ COLOUR = ImageFormat("svhn", (4, 4, 3), 12, 5, 3, final_run_has_all=True)
 GREY = ImageFormat("mnist", (6, 5), 12, 5, 3, final_run_has_all=False)
 
 
-def written(folder: Path, **changes: np.ndarray | None) -> Path:
-    arrays = image_arrays(12, 5, COLOUR.shape) | changes
+def written(folder: Path, **changes: NDArray[Any] | None) -> Path:
+    arrays: dict[str, Any] = image_arrays(12, 5, COLOUR.shape) | changes
     path = folder / "svhn.npz"
     np.savez_compressed(path, **{name: part for name, part in arrays.items() if part is not None})
     return path
@@ -60,7 +62,7 @@ def test_grey_images_get_a_channel_and_mnist_never_trains_on_what_chooses(tmp_pa
         ({"x_train": np.array([{}], object)}, "cannot be read"),
     ],
 )
-def test_wrong_files(tmp_path: Path, changes: dict[str, np.ndarray | None], message: str) -> None:
+def test_wrong_files(tmp_path: Path, changes: dict[str, NDArray[Any] | None], message: str) -> None:
     with pytest.raises(FileFormatError, match=message) as caught:
         load_images(written(tmp_path, **changes), COLOUR)
     assert "svhn.npz" in str(caught.value)

@@ -9,8 +9,8 @@ from matrixdp.errors import FileFormatError
 from matrixdp.experiments.datasets.conversion.plain_pickle import SparseParts, read_plain_pickle
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64])
-def test_arrays(dtype: type) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+def test_arrays(dtype: str) -> None:
     array = np.arange(12).reshape(3, 4).astype(dtype)
     found = read_plain_pickle(pickled(array_opcodes(array)), "y")
     assert found.dtype == dtype

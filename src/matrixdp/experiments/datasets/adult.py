@@ -18,12 +18,15 @@ _LABELS = {"<=50K": 0, ">50K": 1}
 class AdultCounts(NamedTuple):
     """How many records each file has, and how many of the first are for choosing."""
 
-    train: int = 32_561
-    test: int = 16_281
-    choosing: int = 3_000
+    train: int
+    test: int
+    choosing: int
 
 
-def load_adult(train: Path, test: Path, counts: AdultCounts = AdultCounts()) -> DataSet:  # noqa: B008
+_COUNTS = AdultCounts(train=32_561, test=16_281, choosing=3_000)
+
+
+def load_adult(train: Path, test: Path, counts: AdultCounts = _COUNTS) -> DataSet:
     """Return the records of both files; class 1 is an income of more than 50,000 dollars.
 
     Parameters

@@ -19,7 +19,7 @@ _FILES = {
     "imdb": ("imdb.jsonl.xz",),
 }
 
-DATASETS: tuple[str, ...] = ("mnist", "cifar10", "svhn", "cora", "adult", "imdb")
+DATASETS: tuple[str, ...] = tuple(_FILES)
 """The names of the data sets."""
 
 
