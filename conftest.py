@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 collect_ignore_glob = []
 if find_spec("torch") is None:
-    collect_ignore_glob.append("src/matrixdp/training/*")
+    collect_ignore_glob += ["src/matrixdp/training/*", "src/matrixdp/experiments/models/*"]
 elif find_spec("triton") is None:
     # GPU kernels; builds of PyTorch for the CPU come without their compiler.
     collect_ignore_glob.append("src/matrixdp/training/layers/fused_*")

@@ -24,6 +24,7 @@ from matrixdp.cli import (
     budget,
     compare,
     curve,
+    data,
     demo,
     plan,
     release,
@@ -60,6 +61,7 @@ app.command("demo")(demo.demo)
 app.add_typer(budget.app, name="budget")
 app.add_typer(audit.app, name="audit")
 app.add_typer(workload.app, name="workload")
+app.add_typer(data.app, name="data")
 
 
 def _show_version(value: bool) -> None:
