@@ -140,20 +140,20 @@ class LossAccount:
         Raises
         ------
         CalibrationError
-            If delta is below 1e-250 times the number of steps, or the losses need too many points.
+            If the losses need too many points.
+
+        Notes
+        -----
+        A delta below 1e-250 times the number of steps is only known to be below that.
         """
         epsilon = EPSILON.number(epsilon)
         if self._mu is not None:
             exact = privacy_delta(self._mu, epsilon)
             return Interval(exact * (1.0 - _CLOSED_FORM), exact)
         saddle = Cumulants(self._steps, _SMALLEST_DELTA).for_epsilon(epsilon)
-        if not saddle.log_delta >= math.log(_SMALLEST_DELTA):
-            raise CalibrationError(
-                f"epsilon={epsilon!r} has a delta below {_SMALLEST_DELTA}, less than can be "
-                "proven: ask at a smaller epsilon"
-            )
-        delta = math.exp(min(saddle.log_delta, 0.0))
-        self._check_provable(delta)
+        # A smaller delta than can be resolved is bounded by what can.
+        least = math.log(self._smallest_delta)
+        delta = math.exp(min(max(saddle.log_delta, least), 0.0))
         tail = _LOST * delta / self._count
         cumulants = Cumulants(self._steps, tail)
         saddle = cumulants.for_epsilon(epsilon)
@@ -169,8 +169,12 @@ class LossAccount:
             wanted *= 0.25
         return found
 
+    @property
+    def _smallest_delta(self) -> float:
+        return _SMALLEST_DELTA * self._count
+
     def _check_provable(self, delta: float) -> None:
-        least = _SMALLEST_DELTA * self._count
+        least = self._smallest_delta
         if not delta >= least:
             raise CalibrationError(
                 f"delta={delta!r} is below {least!r}, the least for which {self._count} steps are "
@@ -242,7 +246,9 @@ class _CurveBounds:
                     break
             most = max(most, other)
         # exp is off by less than a part in 1e12 for exponents above -700.
-        return Interval(math.exp(least) * (1.0 - 1e-12), min(1.0, math.exp(most) * (1.0 + 1e-12)))
+        return Interval(
+            math.exp(least) * (1.0 - 1e-12), min(1.0, math.exp(min(most, 0.0)) * (1.0 + 1e-12))
+        )
 
     def _exchanged(self, epsilon: float, tilt: float, *, coarse: bool) -> Composed:
         """Return the atoms of the other direction, composed.

@@ -15,7 +15,7 @@ __all__ = ["Cumulants", "Saddle"]
 FloatArray = NDArray[np.float64]
 
 _MESH = 1500  # points of an integral over one step
-_LEAST_TILT = 0.2  # over the deviation of the whole loss
+_LEAST_TILT = 1e-3  # over the deviation of the whole loss
 _SHARES = (0.75, 0.85, 0.95)  # of the tilt, that are tried
 _MOST_LOST = 2.0
 
@@ -66,7 +66,7 @@ class Cumulants:
     ) -> None:
         # A tilt by theta moves a normal distribution by theta mu: further than this it would be
         # where no mass was kept.
-        self._largest = min(max(np.abs(pair.reach(tail))) / pair.mu for pair, _ in steps)
+        self._largest = min(max(map(abs, pair.reach(tail))) / pair.mu for pair, _ in steps)
         self._terms: list[tuple[FloatArray, FloatArray, int]] = []
         for pair, count in steps:
             u = np.linspace(*pair.reach(tail), _MESH)
@@ -75,7 +75,7 @@ class Cumulants:
                 (logs - losses, -losses, count) if exchanged else (logs, losses, count)
             )
 
-        self._least = min(_LEAST_TILT / self._deviation(0.0), 0.5 * self._largest)
+        self._least = min(_LEAST_TILT / self._deviation(0.0), 1e-3 * self._largest)
 
     def at(self, order: float) -> tuple[float, float, float]:
         """Return ``log(e^K - 1)`` and its first two derivatives.
