@@ -30,7 +30,7 @@ _SMALLEST_DELTA = 1e-250  # over the number of steps; masses of atoms are normal
 _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.02, 1e12
 _SMALLEST_RATE = 1e-12
 _MOST_STEPS = 10**9
-_MOST_CELLS = 1 << 22
+_MOST_CELLS = 1 << 20
 _ATTEMPTS = 4
 _WIDEST_STEP = 0.25
 # What the closed form of the Gaussian curve may be off; it is checked against ball arithmetic.
@@ -192,7 +192,7 @@ class LossAccount:
         reached = 8.0 * saddle.deviation + min(25.0 / saddle.tilt, 10.0 * saddle.deviation)
         losses = [pair.losses(np.array(pair.reach(tail))) for pair, _ in self._steps]
         widest = max(float(ends[1] - ends[0]) for ends in losses)
-        step = max(min(fine, _WIDEST_STEP), reached / (MOST_POINTS // 2), widest / _MOST_CELLS)
+        step = max(min(fine, _WIDEST_STEP), 1.25 * reached / MOST_POINTS, widest / _MOST_CELLS)
         mantissa, exponent = math.frexp(step)
         # Few bits, so that multiples are exact.
         return math.ldexp(math.floor(mantissa * 64.0) / 64.0, exponent)

@@ -39,7 +39,7 @@ __all__ = ["MOST_POINTS", "Composed", "composed"]
 FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
-MOST_POINTS = 1 << 22
+MOST_POINTS = 1 << 21
 """Of a window: a composition takes about 100 bytes for each."""
 
 _UNITS = 5.0
