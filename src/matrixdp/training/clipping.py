@@ -50,6 +50,7 @@ def clipped_sum(
     bounds: Sequence[float],
     *,
     half: bool = False,
+    counts: Tensor | None = None,
 ) -> ClippedSum:
     """Clip each example's gradient, within each group of parameters, and add up the examples.
 
@@ -63,6 +64,8 @@ def clipped_sum(
         The largest norm of an example's gradient in each group.
     half : bool, optional
         Whether gradients of activations have 16 bits.
+    counts : Tensor, optional
+        For each example 1, or 0 if it only fills up the batch and is to add nothing.
 
     Notes
     -----
@@ -78,6 +81,8 @@ def clipped_sum(
     sums: dict[nn.Parameter, Tensor] = {}
     # An example without any gradient has norm 0: infinity is clamped to 1.
     factors = [(bound / norms[group]).clamp(max=1.0) * margin for group, bound in enumerate(bounds)]
+    if counts is not None:
+        factors = [factor * counts for factor in factors]
     for _, use, measured in uses:
         if measured is not None:
             for group in sorted({groups[parameter] for parameter in use.parameters}):

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 
-__all__ = ["RecordSource", "record_source"]
+__all__ = ["RecordSource", "TensorRecords", "record_source", "tensor_records"]
 
 
 class RecordSource(Protocol):
@@ -23,7 +23,7 @@ class RecordSource(Protocol):
         """Return the rows of some records, each ``views`` times in a row."""
 
 
-class _TensorRecords:
+class TensorRecords:
     """Tensors whose first axis is the records; batches stay on their device."""
 
     def __init__(self, tensors: tuple[Tensor, ...], *, alone: bool) -> None:
@@ -33,17 +33,20 @@ class _TensorRecords:
                 f"the tensors of the data have shapes {[tuple(part.shape) for part in tensors]}: "
                 "the first axis of each must be the records"
             )
-        self._tensors = tensors
+        self.tensors = tensors
         self._alone = alone
 
     def __len__(self) -> int:
         """Return the length of the first axis."""
-        return len(self._tensors[0])
+        return len(self.tensors[0])
 
     def batch(self, numbers: NDArray[np.int64], views: int) -> Tensor | tuple[Tensor, ...]:
         """Return the rows; copies of a row are there to be augmented."""
-        places = torch.from_numpy(np.repeat(numbers, views))
-        parts = tuple(part[places.to(part.device)] for part in self._tensors)
+        return self.rows(torch.from_numpy(np.repeat(numbers, views)))
+
+    def rows(self, places: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Return the rows at some places; nothing waits if these are on the device already."""
+        parts = tuple(part[places.to(part.device)] for part in self.tensors)
         return parts[0] if self._alone else parts
 
 
@@ -87,16 +90,35 @@ def record_source(data: Any, records: int) -> RecordSource:
     return source
 
 
+def tensor_records(data: Any, records: int) -> TensorRecords:
+    """Return a way to look up records in tensors, or raise if the data is something else.
+
+    Parameters
+    ----------
+    data : Tensor, tuple of Tensor, or TensorDataset
+        Tensors whose first axis is the records.
+    records : int
+        How many there must be.
+    """
+    source = record_source(data, records)
+    if not isinstance(source, TensorRecords):
+        raise InvalidParameterError(
+            f"the data is a {type(data).__name__}: a captured step needs tensors whose first axis "
+            "is the records. For a data set, use the loop over training.lots(...)"
+        )
+    return source
+
+
 def _source_of(data: Any) -> RecordSource:
     match data:
         case Tensor():
-            return _TensorRecords((data,), alone=True)
+            return TensorRecords((data,), alone=True)
         # Only the class itself: a subclass may transform what it returns.
         case TensorDataset() if type(data) is TensorDataset:
-            return _TensorRecords(data.tensors, alone=False)
+            return TensorRecords(data.tensors, alone=False)
         # A list of tensors is a data set with a tensor for each record, so it is left to the end.
         case tuple() if data and all(isinstance(part, Tensor) for part in data):
-            return _TensorRecords(data, alone=False)
+            return TensorRecords(data, alone=False)
         case DataLoader():
             raise InvalidParameterError(
                 "the data is a DataLoader, whose batches are not Poisson samples: the plan would "
