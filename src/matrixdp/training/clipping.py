@@ -57,7 +57,7 @@ def clipped_sum(
     Parameters
     ----------
     uses : sequence of MeasuredUse
-        Every use of every parameter in one batch.
+        Every use of every parameter in one batch; they are used up.
     groups : mapping of parameters to int
         The group of each parameter.
     bounds : sequence of float
@@ -88,6 +88,8 @@ def clipped_sum(
             for group in sorted({groups[parameter] for parameter in use.parameters}):
                 totals = use.weighted_sum(factors[group])
                 sums |= {part: total for part, total in totals.items() if groups[part] == group}
+            # At once: forming the sum of the next layer takes memory as well.
+            use.forget()
     for parameter, part in shared.items():
         sums[parameter] = weighted_sum_of(part, factors[groups[parameter]])
     return ClippedSum(sums, norms)

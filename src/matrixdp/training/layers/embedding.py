@@ -72,3 +72,7 @@ class EmbeddingUse(LayerUse):
         scaled = self._rows * weights.to(self._rows.dtype)[self._owner][:, None]
         total = self._rows.new_zeros(self._table.shape)
         return {self._table: total.index_add_(0, self._token, scaled)}
+
+    def forget(self) -> None:
+        """Let go of the rows."""
+        self._rows = self._rows.new_empty(0)

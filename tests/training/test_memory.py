@@ -1,0 +1,86 @@
+"""What is large is let go as soon as it is no longer needed."""
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+from torch import Tensor, nn  # noqa: E402
+from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
+
+from matrixdp.training.clipping import clipped_sum  # noqa: E402
+from matrixdp.training.layers import halved, shifted_gram  # noqa: E402
+from matrixdp.training.layers.convolution import ConvolutionUse  # noqa: E402
+from matrixdp.training.layers.embedding import EmbeddingUse  # noqa: E402
+from matrixdp.training.layers.gram import gram  # noqa: E402
+from matrixdp.training.layers.linear import LinearUse  # noqa: E402
+from matrixdp.training.layers.use import KeptGradients, LayerUse  # noqa: E402
+from matrixdp.training.recording import MeasuredUse  # noqa: E402
+
+
+def storage(tensor: Tensor) -> Any:
+    return StorageWeakRef(tensor.untyped_storage())
+
+
+def test_gram_matrices_of_one_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def watched(rows: Tensor) -> Tensor:
+        # The pair of this part at most.
+        assert sum(not one.expired() for one in made) <= 1
+        result = gram(rows)
+        made.append(storage(result))
+        return result
+
+    monkeypatch.setattr(shifted_gram, "gram", watched)
+    monkeypatch.setattr(shifted_gram, "_MOST_GRAM_BYTES", 1)
+    layer = nn.Conv2d(24, 32, 3, padding=1)
+    use = ConvolutionUse(layer, torch.randn(5, 24, 4, 4), torch.randn(5, 32, 4, 4), 5)
+    use.norm_bounds()
+    assert len(made) == 10
+
+
+def convolution(inputs: Tensor, outputs: Tensor) -> LayerUse:
+    images, made = inputs.unflatten(2, (4, 4)), outputs.unflatten(2, (4, 4))
+    return ConvolutionUse(nn.Conv2d(24, 24, 3, padding=1), images, made, 5)
+
+
+def linear(inputs: Tensor, outputs: Tensor) -> LayerUse:
+    layer = nn.Linear(16, 16)
+    return LinearUse(layer.weight, layer.bias, inputs, outputs)
+
+
+def kept(inputs: Tensor, _outputs: Tensor) -> LayerUse:
+    return KeptGradients({nn.Parameter(torch.zeros(24, 16)): inputs})
+
+
+@pytest.mark.parametrize("make", [convolution, linear, kept])
+def test_a_use_holds_nothing_after_its_sum(make: Any) -> None:
+    inputs, outputs = torch.randn(5, 24, 16), torch.randn(5, 24, 16)
+    held = [storage(inputs), storage(outputs)]
+    use = make(inputs, outputs)
+    del inputs, outputs
+    assert not held[0].expired()
+    measured = MeasuredUse("layer", use, use.norm_bounds())
+    clipped_sum([measured], dict.fromkeys(use.parameters, 0), [1.0])
+    assert all(one.expired() for one in held)
+
+
+def test_an_embedding_holds_nothing_after_its_sum() -> None:
+    use = EmbeddingUse(nn.Embedding(9, 4), torch.randint(0, 9, (5, 3)), torch.randn(5, 3, 4))
+    held = storage(use._rows)
+    clipped_sum(
+        [MeasuredUse("layer", use, use.norm_bounds())], dict.fromkeys(use.parameters, 0), [1.0]
+    )
+    assert held.expired()
+
+
+def test_what_is_held_in_16_bits_is_not_held_in_32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(halved, "_multiplies_in_tf32", lambda _: True)
+    inputs, outputs = torch.randn(5, 24, 16), torch.randn(5, 24, 16)
+    held = [storage(inputs), storage(outputs)]
+    use = convolution(inputs, outputs)
+    del inputs, outputs
+    use.norm_bounds()
+    assert all(one.expired() for one in held)
