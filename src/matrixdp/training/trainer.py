@@ -16,11 +16,12 @@ from matrixdp.training.arguments import check_kinds, check_mode
 from matrixdp.training.exact_sum import ExactLotSum
 from matrixdp.training.fast_sum import FastLotSum
 from matrixdp.training.guarantee import Mode, TrainingGuarantee
+from matrixdp.training.layers.table import check_layer, check_memory
 from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.lots import Lot
 from matrixdp.training.padded import Losses, PaddedLotSum
 from matrixdp.training.plan import TrainingPlan
-from matrixdp.training.recording import Recording
+from matrixdp.training.recording import Recording, stop_watching
 from matrixdp.training.records import RecordSource, record_source, tensor_records
 from matrixdp.training.sampling import Coins, SecureCoins, SeededCoins, drawn_records
 from matrixdp.training.step_noise import StepNoise
@@ -122,8 +123,11 @@ class PrivateTraining:
         self._plan = plan
         self._model = model
         self._optimizer = optimizer
-        self._recording = Recording(model)
-        self._trainable = Trainable(model, optimizer, plan)
+        # Another training may have left layers frozen.
+        stop_watching(model)
+        check = check_layer if mode == "fast" else check_memory
+        self._trainable = Trainable(model, optimizer, plan, check)
+        self._recording = Recording(model) if mode == "fast" else None
         self._noise = StepNoise(model, self._trainable, plan, noise or {}, seed)
         self._coins: Coins = SecureCoins() if seed is None else SeededCoins(seed)
         self._open: LotSum | None = None
@@ -207,7 +211,7 @@ class PrivateTraining:
 
     def _empty_sum(self, examples: int) -> LotSum:
         views = self._plan.views
-        if self._mode == "exact":
+        if self._recording is None:
             return ExactLotSum(self._trainable, views=views, examples=examples)
         return FastLotSum(self._recording, self._trainable, views=views, examples=examples)
 
@@ -317,7 +321,7 @@ class PrivateTraining:
         >>> while training.steps_left:
         ...     step()
         """
-        if self._mode != "fast":
+        if self._recording is None:
             raise InvalidParameterError(
                 f"mode={self._mode!r} runs one record at a time, which is not captured: use the "
                 "loop over training.lots(...), or mode='fast'"
