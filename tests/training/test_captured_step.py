@@ -299,10 +299,11 @@ def test_changes_of_the_model() -> None:
         step()
     model.train()
     step()
-    model[2].weight.data = model[2].weight.data.clone()
+    weight = model.get_parameter("2.weight")
+    weight.data = weight.data.clone()
     with pytest.raises(InvalidParameterError, match=r"'2\.weight' was moved"):
         step()
-    model[2].bias.requires_grad_(False)
+    model.get_parameter("2.bias").requires_grad_(False)
     with pytest.raises(InvalidParameterError, match=r"'2\.bias' was removed or frozen"):
         step()
     assert training.steps_spent == 1

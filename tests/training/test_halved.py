@@ -104,11 +104,12 @@ def test_bounds_hold_for_the_numbers_that_are_added_up(size: float) -> None:
     layer = nn.Conv2d(24, 32, 3, padding=1)
     inputs, outputs = size * torch.randn(5, 24, 4, 4), torch.randn(5, 32, 4, 4)
     use = ConvolutionUse(layer, inputs, outputs, 5)
-    bounds, share = use.norm_bounds()[layer.weight]
+    weight = use.parameters[0]
+    bounds, share = use.norm_bounds()[weight]
     for example in range(5):
         alone = torch.zeros(5, dtype=torch.float64)
         alone[example] = 1.0
-        norm = float(use.weighted_sum(alone)[layer.weight].double().norm())
+        norm = float(use.weighted_sum(alone)[weight].double().norm())
         assert norm <= float(bounds[example]) * (1.0 + share)
         assert norm >= float(bounds[example]) * 0.99
 

@@ -47,8 +47,8 @@ def convolution(inputs: Tensor, outputs: Tensor) -> LayerUse:
 
 
 def linear(inputs: Tensor, outputs: Tensor) -> LayerUse:
-    layer = nn.Linear(16, 16)
-    return LinearUse(layer.weight, layer.bias, inputs, outputs)
+    weight, bias = nn.Parameter(torch.randn(16, 16)), nn.Parameter(torch.randn(16))
+    return LinearUse(weight, bias, inputs, outputs)
 
 
 def kept(inputs: Tensor, _outputs: Tensor) -> LayerUse:

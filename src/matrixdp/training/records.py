@@ -1,5 +1,6 @@
 """Where records come from: tensors that are indexed at once, or a data set item by item."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,6 +10,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import positive_integer
+from matrixdp.training.workers import WorkerRecords
 
 __all__ = ["RecordSource", "TensorRecords", "record_source", "tensor_records"]
 
@@ -19,8 +22,8 @@ class RecordSource(Protocol):
     def __len__(self) -> int:
         """Return how many records there are."""
 
-    def batch(self, numbers: NDArray[np.int64], views: int) -> Any:
-        """Return the rows of some records, each ``views`` times in a row."""
+    def batches(self, lot: Sequence[NDArray[np.int64]], views: int) -> Iterator[Any]:
+        """Return the batches of a lot, given the records of each; every record has several rows."""
 
 
 class TensorRecords:
@@ -40,9 +43,12 @@ class TensorRecords:
         """Return the length of the first axis."""
         return len(self.tensors[0])
 
-    def batch(self, numbers: NDArray[np.int64], views: int) -> Tensor | tuple[Tensor, ...]:
-        """Return the rows; copies of a row are there to be augmented."""
-        return self.rows(torch.from_numpy(np.repeat(numbers, views)))
+    def batches(
+        self, lot: Sequence[NDArray[np.int64]], views: int
+    ) -> Iterator[Tensor | tuple[Tensor, ...]]:
+        """Return the rows of each batch; copies of a row are there to be augmented."""
+        for numbers in lot:
+            yield self.rows(torch.from_numpy(np.repeat(numbers, views)))
 
     def rows(self, places: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return the rows at some places; nothing waits if these are on the device already."""
@@ -60,13 +66,14 @@ class _DatasetRecords:
         """Return the length of the data set."""
         return len(self._dataset)
 
-    def batch(self, numbers: NDArray[np.int64], views: int) -> Any:
-        """Return the items, collated as a ``DataLoader`` does it."""
-        items = [self._dataset[number] for number in np.repeat(numbers, views).tolist()]
-        return default_collate(items)
+    def batches(self, lot: Sequence[NDArray[np.int64]], views: int) -> Iterator[Any]:
+        """Return the items of each batch, collated as a ``DataLoader`` does it."""
+        for numbers in lot:
+            items = [self._dataset[number] for number in np.repeat(numbers, views).tolist()]
+            yield default_collate(items)
 
 
-def record_source(data: Any, records: int) -> RecordSource:
+def record_source(data: Any, records: int, workers: int = 0) -> RecordSource:
     """Return a way to look up records, or raise if lots cannot be drawn from the data.
 
     Parameters
@@ -75,6 +82,8 @@ def record_source(data: Any, records: int) -> RecordSource:
         A map-style data set, or tensors whose first axis is the records.
     records : int
         How many there must be.
+    workers : int, optional
+        How many processes read a data set; 0 reads it in this one.
 
     Raises
     ------
@@ -82,6 +91,13 @@ def record_source(data: Any, records: int) -> RecordSource:
         If the data makes its own batches, cannot be indexed, or has another number of records.
     """
     source = _source_of(data)
+    if workers != 0:
+        if isinstance(source, TensorRecords):
+            raise InvalidParameterError(
+                f"workers={workers!r} are of no use to tensors, which are indexed at once: leave "
+                "workers out, or pass a data set"
+            )
+        source = WorkerRecords(data, positive_integer(workers, "workers"))
     if len(source) != records:
         raise InvalidParameterError(
             f"the data has {len(source)} records, but the plan is for records={records}: make the "

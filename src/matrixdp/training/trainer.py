@@ -165,7 +165,7 @@ class PrivateTraining:
             shaped_layers=self._noise.shaped_layers,
         )
 
-    def lots(self, data: Any) -> Iterator[Lot]:
+    def lots(self, data: Any, *, workers: int = 0) -> Iterator[Lot]:
         """Return a lot for every step that is left, each drawn when it is asked for.
 
         Parameters
@@ -173,6 +173,9 @@ class PrivateTraining:
         data : Dataset, Tensor, or tuple of Tensor
             A map-style data set, or tensors whose first axis is the records. Tensors are indexed
             where they are, so that a data set on the GPU stays there.
+        workers : int, optional
+            How many processes read a data set, while the model runs. Lots and records are the same
+            with any number.
 
         Raises
         ------
@@ -181,7 +184,7 @@ class PrivateTraining:
         BudgetExceededError
             If no step is left.
         """
-        source = record_source(data, self._plan.records)
+        source = record_source(data, self._plan.records, workers)
         self._account.check_left()
         return self._lots(source)
 

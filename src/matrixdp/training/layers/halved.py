@@ -79,4 +79,4 @@ def loses_nothing(inputs: Tensor, outputs: Tensor) -> bool:
 def _multiplies_in_tf32(outputs: Tensor) -> bool:
     if not (outputs.is_cuda and torch.backends.cudnn.enabled):
         return False
-    return torch.backends.cudnn.conv.fp32_precision == "tf32"  # type: ignore[attr-defined, no-any-return]
+    return torch.backends.cudnn.conv.fp32_precision == "tf32"  # type: ignore[attr-defined]
