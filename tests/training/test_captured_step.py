@@ -155,9 +155,10 @@ def test_an_empty_lot_has_noise_and_a_step(device: str, seed: int | None) -> Non
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_what_is_not_finite(device: str) -> None:
+@pytest.mark.parametrize("seed", [SEED, None], ids=["simulated", "exact"])
+def test_what_is_not_finite(device: str, seed: int | None) -> None:
     inputs, targets = (part.to(device) for part in small_data())
-    model, training = made(device, lot_size=40)
+    model, training = made(device, seed=seed, lot_size=40)
     step = captured(model, training, data=(inputs, targets), size=16)
     before = weights(model)
     inputs[38, 2] = math.inf

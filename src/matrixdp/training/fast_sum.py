@@ -1,6 +1,5 @@
 """The sum of one lot in the mode ``fast``: batches of any size, and floats."""
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -79,16 +78,13 @@ class FastLotSum(LotSum):
         layers = [(use.name, use.norm_bounds) for use in uses]
         self._evidence.append(_Evidence(losses, clipped.norms, layers))
 
-    def check_finite(self, matrices: Sequence[Tensor]) -> None:
-        """Raise if a loss, a norm or a sum is not finite; waits for the device once.
+    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
+        """Return whether all losses, norms and sums are finite."""
+        return all_finite([*matrices, *(part for batch in self._evidence for part in batch[:2])])
 
-        Parameters
-        ----------
-        matrices : sequence of Tensor
-            The sums, as they are about to get noise.
-        """
-        parts = [*matrices, *(part for batch in self._evidence for part in batch[:2])]
-        if not all_finite(parts):
+    def check_finite(self, finite: Tensor) -> None:
+        """Raise if a loss, a norm or a sum is not finite, and name the layer."""
+        if not bool(finite):
             raise InvalidParameterError(
                 f"the step was refused: {self._first_not_finite()} not finite. Its budget is "
                 "spent, and the model was not changed. Look for a division by zero, a logarithm "
@@ -131,13 +127,12 @@ def recorded_uses(
     return uses
 
 
-def all_finite(parts: Sequence[Tensor]) -> bool:
-    """Return whether all numbers are finite; waits for the device once."""
+def all_finite(parts: Sequence[Tensor]) -> Tensor:
+    """Return whether all numbers are finite, without waiting for the device."""
     # A sum is finite only if its terms are; float64, so that none overflows on the way.
     totals = [part.sum(dtype=torch.float64) for part in parts]
     device = totals[0].device
-    whole = torch.stack([total.to(device, non_blocking=True) for total in totals]).sum()
-    return math.isfinite(whole.item())
+    return torch.stack([total.to(device, non_blocking=True) for total in totals]).sum().isfinite()
 
 
 def _finite(bounds: NormBounds) -> bool:

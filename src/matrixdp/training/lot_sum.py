@@ -40,13 +40,23 @@ class LotSum(abc.ABC):
         """The sum for each parameter that some example used."""
 
     @abc.abstractmethod
-    def check_finite(self, matrices: Sequence[Tensor]) -> None:
-        """Raise if a loss, a gradient or a sum is not finite; waits for the device once.
+    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
+        """Return whether all losses, gradients and sums are finite, without waiting for the device.
 
         Parameters
         ----------
         matrices : sequence of Tensor
             The sums, as they are about to get noise.
+        """
+
+    @abc.abstractmethod
+    def check_finite(self, finite: Tensor) -> None:
+        """Raise if something is not finite, and name it; waits for the device once.
+
+        Parameters
+        ----------
+        finite : Tensor
+            What `finite` returned.
         """
 
     @abc.abstractmethod

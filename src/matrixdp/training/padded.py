@@ -157,15 +157,25 @@ class PaddedLotSum:
     def _losses_of(self, batch: Any) -> Tensor:
         return self._losses(*batch) if isinstance(batch, tuple) else self._losses(batch)
 
-    def check_finite(self, matrices: Sequence[Tensor]) -> None:
-        """Raise if a loss, a norm or a sum of the last lot is not finite; waits for the device.
+    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
+        """Return whether all losses, norms and sums of the last lot are finite.
 
         Parameters
         ----------
         matrices : sequence of Tensor
             The sums, as they are about to get noise.
         """
-        if all_finite([*matrices, self._evidence]):
+        return all_finite([*matrices, self._evidence])
+
+    def check_finite(self, finite: Tensor) -> None:
+        """Raise if something is not finite, and name the layer; waits for the device.
+
+        Parameters
+        ----------
+        finite : Tensor
+            What `finite` returned.
+        """
+        if bool(finite):
             return
         # A graph cannot tell which layer it was, so the lot is run once more, layer by layer.
         total = FastLotSum(
@@ -173,7 +183,7 @@ class PaddedLotSum:
         )
         for batch in Lot(self._records, self._lot, total, self._views).batches(self._size):
             total.add(self._losses_of(batch))
-        total.check_finite(list(total.sums.values()))
+        total.check_finite(total.finite(list(total.sums.values())))
         # Not the same numbers, for instance with dropout.
         raise InvalidParameterError(
             "the step was refused: losses or gradients are not finite. Its budget is spent, and "

@@ -37,8 +37,11 @@ class _Summed(Protocol):
     def sums(self) -> dict[nn.Parameter, Tensor]:
         """The sum for each parameter."""
 
-    def check_finite(self, matrices: Sequence[Tensor]) -> None:
-        """Raise if something about it is not finite."""
+    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
+        """Return whether everything about it is finite."""
+
+    def check_finite(self, finite: Tensor) -> None:
+        """Raise if not."""
 
 
 class PrivateTraining:
@@ -272,9 +275,16 @@ class PrivateTraining:
     def _update(self, total: _Summed, number: int) -> None:
         """Add the noise of a step that is spent to its sum, and let the optimiser follow it."""
         matrices = self._noise.gathered(total.sums)
-        total.check_finite(matrices)
+        finite = total.finite(matrices)
+        if self._noise.kind == "exact":
+            # It is added on the CPU, which waits for the device, and only to finite numbers.
+            total.check_finite(finite)
         # The expected size is public; dividing by the drawn one would reveal that.
-        for parameter, mean in self._noise.noisy_means(matrices, number, self._plan.lot_size):
+        divisor = self._plan.lot_size
+        means = list(self._noise.noisy_means(matrices, number, divisor))
+        # Simulated noise was drawn while the device still ran the model. This waits for it.
+        total.check_finite(finite)
+        for parameter, mean in means:
             parameter.grad = mean.to(parameter.dtype)
         self._optimizer.step()
         self._trainable.forget_gradients()
