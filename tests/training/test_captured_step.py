@@ -300,9 +300,15 @@ def test_changes_of_the_model() -> None:
         step()
     model.train()
     step()
+    activation = model[1]
+    for other in (nn.Sequential(nn.Tanh()), nn.ReLU()):
+        model[1] = other  # has no parameters, but a graph would go on without it
+        with pytest.raises(InvalidParameterError, match="'1' was added, removed"):
+            step()
+    model[1] = activation
     weight = model.get_parameter("2.weight")
     weight.data = weight.data.clone()
-    with pytest.raises(InvalidParameterError, match=r"'2\.weight' was moved"):
+    with pytest.raises(InvalidParameterError, match=r"'2\.weight' was added, .* moved in memory"):
         step()
     model.get_parameter("2.bias").requires_grad_(False)
     with pytest.raises(InvalidParameterError, match=r"'2\.bias' was removed or frozen"):

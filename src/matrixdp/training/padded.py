@@ -110,13 +110,14 @@ class PaddedLotSum:
 
     def check_unchanged(self) -> None:
         """Raise if the model is not what the work was captured with."""
-        for name, value in _state_of(self._model).items():
-            if self._state.get(name) != value:
-                raise InvalidParameterError(
-                    f"{name!r} was moved, or switched between train() and eval(), after the step "
-                    "was captured: a captured step repeats what the model did then. Switch it "
-                    "back, or call training.captured_step(...) again"
-                )
+        # Sorted, so that the message does not depend on how sets are ordered.
+        changed = sorted({name for name, _ in self._state.items() ^ _state_of(self._model).items()})
+        if changed:
+            raise InvalidParameterError(
+                f"{changed[0]!r} was added, removed, moved in memory, or switched between train() "
+                "and eval() after the step was captured, which repeats what the model did then: "
+                "undo the change, or call training.captured_step(...) again"
+            )
 
     def add_lot(self, numbers: NDArray[np.int64]) -> None:
         """Form the sum of a lot in `sums`, instead of that of the lot before.
@@ -211,9 +212,11 @@ def _common_device(trainable: Trainable, records: TensorRecords) -> torch.device
     return device
 
 
-def _state_of(model: nn.Module) -> dict[str, int | bool]:
-    """Return where the tensors of a model lie, and which of its modules are in training."""
+def _state_of(model: nn.Module) -> dict[str, object]:
+    """Return where the tensors of a model lie, its modules, and which of them are in training."""
     tensors = [*model.named_parameters(), *model.named_buffers()]
-    places: dict[str, int | bool] = {name: part.data_ptr() for name, part in tensors}
-    # By another name than any tensor's; the model itself has an empty one.
-    return places | {name or "the model": part.training for name, part in model.named_modules()}
+    state: dict[str, object] = {name: part.data_ptr() for name, part in tensors}
+    for name, part in model.named_modules():
+        # The model itself has no name.
+        state[name or "the model"] = (part, part.training)
+    return state
