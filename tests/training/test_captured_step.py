@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn, optim
 from torch.optim.lr_scheduler import StepLR
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import Dataset, TensorDataset
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, ShapeError
@@ -358,6 +359,58 @@ def test_what_does_not_fit(options: dict[str, Any], error: type[Exception], mess
     assert training.steps_spent == 0
     assert all(part.grad is None and part.requires_grad for part in model.parameters())
     train(training, model)
+
+
+class NoWaiting(TorchDispatchMode):
+    """Raises where a GPU would be waited for, which a graph cannot do."""
+
+    def __torch_dispatch__(
+        self, function: Any, _types: Any, arguments: Any = (), named: Any = None
+    ) -> Any:
+        name = function.name()
+        waits = ("_local_scalar_dense", "nonzero", "unique", "masked_select", "is_nonzero")
+        assert not any(part in name for part in waits), name
+        return function(*arguments, **(named or {}))
+
+
+class Last(nn.Module):
+    """An LSTM's last output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(3, 4, batch_first=True)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        made: Tensor = self.layer(inputs.reshape(-1, 2, 3))[0][:, -1]
+        return made
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(6, 3),
+        lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.Linear(3, 4), nn.Dropout(), nn.Flatten()),
+        lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.Conv1d(2, 4, 2), nn.GroupNorm(2, 4)),
+        lambda: nn.Sequential(nn.LayerNorm(6), nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 9, 2)),
+        Last,
+        lambda: nn.Sequential(nn.Unflatten(1, (1, 6)), nn.InstanceNorm1d(1, affine=True)),
+        lambda: nn.Embedding(9, 4, padding_idx=0),
+        lambda: nn.RMSNorm(6),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.* has no shortcut")
+def test_nothing_waits_within_a_batch(make: Callable[[], nn.Module]) -> None:
+    model = make()
+    tokens = isinstance(model, nn.Embedding)
+    data = torch.randint(0, 9, (RECORDS, 6)) if tokens else torch.randn(RECORDS, 6)
+    training = PrivateTraining(model, sgd(model), small_plan(), seed=SEED)
+
+    def losses(rows: Tensor) -> Tensor:
+        made: Tensor = model(rows)
+        return made.flatten(1).square().sum(1)
+
+    with NoWaiting():  # type: ignore[no-untyped-call]
+        training.captured_step(data, losses, batch_size=8)
 
 
 def test_mode_exact_is_not_captured() -> None:
