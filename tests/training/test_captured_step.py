@@ -117,6 +117,30 @@ def test_a_captured_step_is_that_of_the_loop(
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_sixteen_bits(device: str) -> None:
+    def autocast(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        with torch.autocast(device, dtype=torch.bfloat16):
+            return cross_entropy(model, inputs, targets)
+
+    found = []
+    for size in (5, 40):
+        model, training = made(device, noise_multiplier=0.1)
+        take_all(training, captured(model, training, size=size, losses=autocast))
+        found.append(weights(model))
+    torch.testing.assert_close(*found, rtol=1e-2, atol=1e-3)
+
+
+def test_a_step_without_gradients_around_it() -> None:
+    model, training = made()
+    step = captured(model, training)
+    with torch.no_grad():
+        step()
+    other, repeated = made()
+    captured(other, repeated)()
+    assert torch.equal(weights(model), weights(other))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_records_outside_of_the_lot_do_not_matter(device: str) -> None:
     rate = small_plan().exact_rate
     numbers = drawn_records(SeededCoins(WITHOUT_THE_FIRST), RECORDS, rate, 0)

@@ -42,6 +42,13 @@ def test_numbers_of_eleven_bits_are_kept() -> None:
         assert torch.equal(halved.halved(scaled).widened(), scaled)
 
 
+def test_memory_formats() -> None:
+    numbers = torch.randn(3, 4, 5, 6).to(memory_format=torch.channels_last)
+    held = halved.halved(numbers)
+    assert held.values.stride() == held.widened().stride() == numbers.stride()
+    torch.testing.assert_close(held.widened(), numbers, rtol=2.0**-11, atol=1e-9)
+
+
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
 def test_what_is_not_finite_stays_so(bad: float) -> None:
     found = halved.halved(torch.tensor([[1.0, bad], [1.0, 2.0]])).widened()

@@ -141,7 +141,9 @@ class PaddedLotSum:
         """Add the batch whose numbers are in place: what a graph repeats."""
         numbers, counts = self._batch
         rows = numbers[:, None].expand(-1, self._views).reshape(-1)
-        with self._recording.on():
+        # A graph does not mind where it is repeated; without one, a step within no_grad() should not
+        # either, since it is spent already.
+        with torch.enable_grad(), self._recording.on():
             found = self._losses_of(self._records.rows(rows))
             losses = checked_losses(found, self._size, self._views)
             uses = recorded_uses(self._recording, self._trainable, losses, self._size, self._views)

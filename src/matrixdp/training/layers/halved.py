@@ -53,7 +53,9 @@ def halved(numbers: Tensor) -> Halved:
     numbers : Tensor, shape (examples, ...)
         In float32.
     """
-    largest = torch.linalg.vector_norm(numbers.flatten(1), ord=torch.inf, dim=1)
+    # Not flattened: with channels last that would be a copy.
+    axes = tuple(range(1, numbers.ndim))
+    largest = torch.linalg.vector_norm(numbers, ord=torch.inf, dim=axes)
     # By its bits, as a power of two must be exact: the norm is taken of scaled numbers and the sum
     # of numbers that are scaled back, and both must be the same.
     exponent = (largest.view(torch.int32) >> _MANTISSA_BITS).clamp(min=_LEAST_EXPONENT)
