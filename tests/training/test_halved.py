@@ -16,7 +16,8 @@ from matrixdp.training.layers import convolution, halved  # noqa: E402
 from matrixdp.training.layers.convolution import ConvolutionUse  # noqa: E402
 from training.brute_force import brute_force, clipped  # noqa: E402
 
-floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
+# Up to where rounding to 11 bits would not overflow.
+floats = st.floats(-(2.0**127), 2.0**127, width=32)
 
 
 @given(st.lists(floats, min_size=2, max_size=20))

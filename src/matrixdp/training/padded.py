@@ -141,8 +141,8 @@ class PaddedLotSum:
         """Add the batch whose numbers are in place: what a graph repeats."""
         numbers, counts = self._batch
         rows = numbers[:, None].expand(-1, self._views).reshape(-1)
-        # A graph does not mind where it is repeated; without one, a step within no_grad() should not
-        # either, since it is spent already.
+        # A graph does not mind being repeated within no_grad(). Without one, a step should not fail
+        # there either, since it is spent already.
         with torch.enable_grad(), self._recording.on():
             found = self._losses_of(self._records.rows(rows))
             losses = checked_losses(found, self._size, self._views)
