@@ -1,15 +1,23 @@
 """How much longer a private training step takes than a plain one, here and in Opacus.
 
 Each row is one model on one device. A step is forward, backward, simulated noise and an SGD update
-on a fixed batch. Both sides run eagerly, or both are captured as CUDA graphs. Memory is the peak of
-a step after warm-up, eager. Opacus 1.6 is measured if it is installed.
+on a fixed batch. Both sides run eagerly, or both are captured as CUDA graphs. "matrixdp, captured
+training" is what a user of `PrivateTraining` gets: lots that are drawn, from eight times as many
+records, checked and accounted for, in a loop over lots or by captured steps.
+
+Memory is that of eager steps: ``first_gib`` is the peak of the first step in a process of its own,
+with what cuDNN takes to choose its algorithms, and ``peak_gib`` that of a step after warm-up.
+Opacus 1.6 is measured if it is installed.
 """
 
 import argparse
 import contextlib
 import csv
 import gc
+import math
 import statistics
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +27,7 @@ import torch
 from recorded import RESULTS, commit, processor
 from torch import Tensor, nn
 from torch.nn import functional
+from training_settings import CPU_SETTINGS, GPU_SETTINGS, Setting
 
 from matrixdp.training import PrivateTraining, TrainingPlan
 from matrixdp.training.clipping import clipped_sum
@@ -29,111 +38,15 @@ Step = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A row of the table."""
+class Way:
+    """A way to take steps: run eagerly, and captured as a CUDA graph where that can be done."""
 
-    name: str
-    model: Callable[[], nn.Module]
-    image: tuple[int, int, int]
-    examples: int
-    views: int = 1
-    half: bool = False
-    channels_last: bool = False
-    opacus: bool = True
-    batches: int = 1  # into how many micro-batches a private step divides the lot
-    exact: bool = False  # whether the mode exact is measured, too
+    eager: Callable[[], Step]
+    graph: Callable[[], Step] | None = None
+    repetitions: int = 15
 
 
-class Residual(nn.Module):
-    """A block of a wide residual network, with GroupNorm before each convolution."""
-
-    def __init__(self, before: int, width: int, stride: int) -> None:
-        super().__init__()
-        self.first_norm, self.second_norm = nn.GroupNorm(16, before), nn.GroupNorm(16, width)
-        self.first = nn.Conv2d(before, width, 3, stride=stride, padding=1, bias=False)
-        self.second = nn.Conv2d(width, width, 3, padding=1, bias=False)
-        same = before == width and stride == 1
-        self.shortcut = None if same else nn.Conv2d(before, width, 1, stride=stride, bias=False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the block's output."""
-        start = functional.relu(self.first_norm(inputs))
-        rest = inputs if self.shortcut is None else self.shortcut(start)
-        return rest + self.second(functional.relu(self.second_norm(self.first(start))))
-
-
-def wide_resnet() -> nn.Module:
-    """Return WRN-16-4 for images of 32 x 32."""
-    blocks: list[nn.Module] = [nn.Conv2d(3, 16, 3, padding=1, bias=False)]
-    before = 16
-    for width, stride in ((64, 1), (128, 2), (256, 2)):
-        blocks += [Residual(before, width, stride), Residual(width, width, 1)]
-        before = width
-    head = [nn.GroupNorm(16, 256), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(*blocks, *head, nn.Linear(256, 10))
-
-
-def vgg(*, normalised: bool) -> nn.Module:
-    """Return VGG-16 (configuration D) for images of 32 x 32."""
-    layers: list[nn.Module] = []
-    before = 3
-    for widths in ((64,) * 2, (128,) * 2, (256,) * 3, (512,) * 3, (512,) * 3):
-        for width in widths:
-            layers.append(nn.Conv2d(before, width, 3, padding=1))
-            layers += [nn.GroupNorm(32, width)] if normalised else []
-            layers.append(nn.ReLU())
-            before = width
-        layers.append(nn.MaxPool2d(2))
-    head = [nn.Flatten(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)]
-    return nn.Sequential(*layers, *head)
-
-
-def lenet() -> nn.Module:
-    """Return LeNet for images of 28 x 28."""
-    return nn.Sequential(
-        *(nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(6, 16, 5), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten()),
-        *(nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10)),
-    )
-
-
-COLOUR = (3, 32, 32)
-GPU_SETTINGS = (
-    Setting("VGG-16, lot 1,024, TF32", lambda: vgg(normalised=False), COLOUR, 1024),
-    Setting(
-        "VGG-16, lot 1,024, TF32, two micro-batches",
-        *(lambda: vgg(normalised=False), COLOUR, 1024),
-        opacus=False,
-        batches=2,
-    ),
-    Setting("VGG-16 with GroupNorm, TF32", lambda: vgg(normalised=True), COLOUR, 1024),
-    Setting(
-        "VGG-16, bf16, channels last",
-        lambda: vgg(normalised=False),
-        *(COLOUR, 1024),
-        half=True,
-        channels_last=True,
-        opacus=False,
-    ),
-    Setting(
-        "VGG-16 with GroupNorm, bf16, channels last",
-        lambda: vgg(normalised=True),
-        *(COLOUR, 1024),
-        half=True,
-        channels_last=True,
-        opacus=False,
-    ),
-    Setting(
-        "WRN-16-4, 16 views of 64 images, bf16",
-        wide_resnet,
-        *(COLOUR, 64, 16),
-        half=True,
-        channels_last=True,
-        opacus=False,
-    ),
-    Setting("LeNet, lot 1,024", lenet, (1, 28, 28), 1024, exact=True),
-)
-CPU_SETTINGS = (Setting("LeNet, lot 256, CPU", lenet, (1, 28, 28), 256, exact=True),)
+_DATA = 8  # of so many times as many records lots are drawn
 
 
 class Workbench:
@@ -200,20 +113,54 @@ class Workbench:
     def exact(self) -> Step:
         """Return a private step in the mode exact: every record by itself, simulated noise."""
         model, optimiser = self._made()
-        records = self._setting.examples
-        plan = TrainingPlan(
-            records=records,
-            lot_size=records,
+        training = PrivateTraining(model, optimiser, self._plan(1), seed=0, mode="exact")
+        return self._loop(training, model, (self._inputs, self._targets), 1)
+
+    def training(self) -> Step:
+        """Return a step of a loop over lots."""
+        model, optimiser = self._made()
+        training = PrivateTraining(model, optimiser, self._plan(_DATA), seed=0)
+        return self._loop(training, model, self._data(), self._batch_size)
+
+    def captured_training(self) -> Step:
+        """Return a captured step."""
+        model, optimiser = self._made()
+        training = PrivateTraining(model, optimiser, self._plan(_DATA), seed=0)
+
+        def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+            return functional.cross_entropy(model(inputs), targets, reduction="none")
+
+        return training.captured_step(self._data(), losses, batch_size=self._batch_size)
+
+    @property
+    def _batch_size(self) -> int:
+        """Enough for nearly every lot: four standard deviations above its expected size."""
+        examples = self._setting.examples
+        return examples + 32 * math.ceil(4 * math.sqrt(examples) / 32)
+
+    def _data(self) -> tuple[Tensor, Tensor]:
+        return self._inputs.repeat(_DATA, 1, 1, 1), self._targets.repeat(_DATA)
+
+    def _plan(self, times: int) -> TrainingPlan:
+        """Return a plan for the lot out of so many times as many records."""
+        examples = self._setting.examples
+        return TrainingPlan(
+            records=times * examples,
+            lot_size=examples,
             steps=10_000,
             clip_norm=CLIP_NORM,
             noise_multiplier=100.0,
             delta=1e-5,
         )
-        training = PrivateTraining(model, optimiser, plan, seed=0, mode="exact")
-        lots = training.lots((self._inputs, self._targets))
+
+    @staticmethod
+    def _loop(
+        training: PrivateTraining, model: nn.Module, data: tuple[Tensor, Tensor], size: int
+    ) -> Step:
+        lots = training.lots(data)
 
         def step() -> None:
-            for inputs, targets in next(lots).batches(1):
+            for inputs, targets in next(lots).batches(size):
                 losses = functional.cross_entropy(model(inputs), targets, reduction="none")
                 training.accumulate(losses)
             training.step()
@@ -306,41 +253,64 @@ def milliseconds(step: Step, device: str, repetitions: int) -> float:
     return 1e3 * statistics.median(times)
 
 
-def peak_gibibytes(step: Step) -> float:
+def peak_gibibytes(step: Step, *, warm: bool) -> float:
     """Return the most memory that a step held at once on the GPU."""
-    step()
+    if warm:
+        step()
     torch.cuda.synchronize()
+    torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     step()
     torch.cuda.synchronize()
     return torch.cuda.max_memory_allocated() / 2**30
 
 
+def first_gibibytes(setting: Setting, way: str) -> float:
+    """Return the peak of a first step, from a process in which no algorithm was chosen before."""
+    command = [sys.executable, __file__, "--only", setting.name, "--first", way]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    return float(ended.stdout.split()[-1])
+
+
+def ways_to_train(setting: Setting, bench: Workbench) -> dict[str, Way]:
+    """Return all ways to take a step of a setting, by name."""
+    ways = {
+        "plain": Way(bench.plain, lambda: captured(bench.plain())),
+        "matrixdp": Way(bench.private, lambda: captured(bench.private())),
+    }
+    if setting.training:
+        ways["matrixdp, captured training"] = Way(bench.training, bench.captured_training)
+    if setting.exact:
+        ways["matrixdp, mode exact"] = Way(bench.exact, repetitions=3)
+    if setting.opacus and _has_opacus():
+        ways["Opacus, hooks"] = Way(lambda: bench.opacus(ghost=False))
+        ways["Opacus, ghost clipping"] = Way(lambda: bench.opacus(ghost=True))
+    return ways
+
+
+def figures(setting: Setting, name: str, way: Way, device: str) -> dict[str, object]:
+    """Return time and memory of one way."""
+    row: dict[str, object] = {"setting": setting.name, "way": name}
+    try:
+        step = way.eager()
+        row["eager_ms"] = round(milliseconds(step, device, way.repetitions), 3)
+        if device == "cuda":
+            row["peak_gib"] = round(peak_gibibytes(step, warm=True), 3)
+            if way.graph is not None:
+                # Of the ways that are compared by memory; a process takes seconds to start.
+                row["first_gib"] = round(first_gibibytes(setting, name), 3)
+                row["graph_ms"] = round(milliseconds(way.graph(), device, 30), 3)
+    except torch.cuda.OutOfMemoryError:
+        row["eager_ms"] = "out of memory"
+    return row
+
+
 def measured(setting: Setting, device: str) -> list[dict[str, object]]:
     """Return a row for every way to take a step of a setting."""
-    bench = Workbench(setting, device)
-    ways: dict[str, Callable[[], Step]] = {"plain": bench.plain, "matrixdp": bench.private}
-    if setting.exact:
-        ways["matrixdp, mode exact"] = bench.exact
-    if setting.opacus and _has_opacus():
-        ways["Opacus, hooks"] = lambda: bench.opacus(ghost=False)
-        ways["Opacus, ghost clipping"] = lambda: bench.opacus(ghost=True)
     rows: list[dict[str, object]] = []
-    for way, make in ways.items():
-        row: dict[str, object] = {"setting": setting.name, "way": way}
-        step = make()
-        try:
-            repetitions = 3 if way == "matrixdp, mode exact" else 15
-            row["eager_ms"] = round(milliseconds(step, device, repetitions), 3)
-            if device == "cuda":
-                row["peak_gib"] = round(peak_gibibytes(step), 3)
-                if way in ("plain", "matrixdp"):
-                    row["graph_ms"] = round(milliseconds(captured(make()), device, 30), 3)
-        except torch.cuda.OutOfMemoryError:
-            row["eager_ms"] = "out of memory"
-        rows.append(row)
-        print("  ".join(f"{name}={value}" for name, value in row.items()), flush=True)
-        del step
+    for name, way in ways_to_train(setting, Workbench(setting, device)).items():
+        rows.append(figures(setting, name, way, device))
+        print("  ".join(f"{column}={value}" for column, value in rows[-1].items()), flush=True)
         gc.collect()  # Opacus holds its modules in circles
         if device == "cuda":
             torch.cuda.empty_cache()
@@ -355,7 +325,7 @@ def _has_opacus() -> bool:
     return True
 
 
-COLUMNS = ("setting", "way", "eager_ms", "graph_ms", "peak_gib")
+COLUMNS = ("setting", "way", "eager_ms", "graph_ms", "first_gib", "peak_gib")
 
 
 def save(rows: list[dict[str, object]], kind: str, facts: Mapping[str, str]) -> None:
@@ -371,18 +341,25 @@ def main() -> None:
     """Measure every setting of the device at hand."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="part of a setting's name")
+    parser.add_argument("--first", default="", help="print only first_gib of this way")
     parser.add_argument("--save", action="store_true", help="keep the figures in results/")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
-    print(f"torch {torch.__version__} on {name}, {torch.get_num_threads()} CPU threads")
     if device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
+    settings = GPU_SETTINGS if device == "cuda" else CPU_SETTINGS
+    if arguments.first:
+        (setting,) = (one for one in settings if one.name == arguments.only)
+        way = ways_to_train(setting, Workbench(setting, device))[arguments.first]
+        print(peak_gibibytes(way.eager(), warm=False))
+        return
+    print(f"torch {torch.__version__} on {name}, {torch.get_num_threads()} CPU threads")
     rows: list[dict[str, object]] = []
-    for setting in GPU_SETTINGS if device == "cuda" else CPU_SETTINGS:
+    for setting in settings:
         if arguments.only in setting.name:
             rows += measured(setting, device)
     if arguments.save:

@@ -1,6 +1,7 @@
 """The mode exact: whole numbers, one record at a time, and bounds that hold in exact arithmetic."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch", reason="private training needs the extra `t
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch.nn.utils import parametrizations  # noqa: E402
 
 from matrixdp.errors import InvalidParameterError  # noqa: E402
 from matrixdp.training import PrivateTraining  # noqa: E402
@@ -206,3 +208,58 @@ def test_a_parameter_without_elements() -> None:
     training = PrivateTraining(model, sgd(model), small_plan(), mode="exact", seed=1)
     train(training, model)
     assert training.steps_left == 0
+
+
+class LastState(nn.Module):
+    """A recurrent layer, and a linear one after its last state."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        made: Tensor = self.head(self.layer(inputs.reshape(-1, 2, 3))[0][:, -1])
+        return made
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LastState(nn.GRU(3, 5, batch_first=True)),
+        lambda: LastState(nn.RNN(3, 5, batch_first=True)),
+        lambda: nn.Sequential(parametrizations.weight_norm(nn.Linear(6, 5)), nn.Linear(5, 3)),
+    ],
+)
+def test_layers_that_only_this_mode_can_run(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(2)
+    model = make()
+    plan = small_plan(clip_norm=0.3, lot_size=40, steps=1, noise_multiplier=0.001)
+    optimizer = torch.optim.SGD(model.parameters(), lr=float(plan.records))
+    training = PrivateTraining(model, optimizer, plan, seed=1, mode="exact")
+    parameters = list(model.parameters())
+    expected = [part.detach().clone() for part in parameters]
+    inputs, targets = small_data()
+    for record in range(plan.records):
+        loss = cross_entropy(model, inputs[[record]], targets[[record]]).sum()
+        gradients = torch.autograd.grad(loss, parameters)
+        norm = float(torch.stack([part.norm() for part in gradients]).norm())
+        for total, part in zip(expected, gradients, strict=True):
+            total.sub_(part * min(1.0, 0.3 / norm))
+    train(training, model)
+    for part, total in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(part.detach(), total, rtol=0.0, atol=3e-3)  # noise: 3e-4
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (nn.BatchNorm1d(6), "BatchNorm1d"),
+        (nn.InstanceNorm1d(6, track_running_stats=True), "running statistics"),
+        (nn.Embedding(6, 3, max_norm=1.0), "max_norm"),
+    ],
+)
+def test_layers_that_remember_records(layer: nn.Module, message: str) -> None:
+    model = nn.Sequential(layer, nn.Linear(6, 3))
+    with pytest.raises(InvalidParameterError, match=message):
+        PrivateTraining(model, sgd(model), small_plan(), mode="exact")

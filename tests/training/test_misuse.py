@@ -233,6 +233,34 @@ def test_parameters_that_change_after_the_plan() -> None:
     assert training.steps_spent == 0
 
 
+def test_a_parameter_that_is_frozen_within_a_lot() -> None:
+    model = small_model()
+    training = training_of(model)
+    lot = next(training.lots(small_data()))
+    bias = model.get_parameter("0.bias")
+    for number, (inputs, targets) in enumerate(lot.batches(20)):
+        training.accumulate(cross_entropy(model, inputs, targets))
+        if number == 0:
+            bias.requires_grad_(False)
+    assert not bias.requires_grad  # nobody but the user trains it again
+    with pytest.raises(InvalidParameterError, match=r"parameter '0\.bias' was removed or frozen"):
+        training.step()
+    assert training.steps_spent == 0
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_a_layer_that_mixes_records_is_added_later(mode: Any) -> None:
+    # Without parameters of its own, so that no parameter gives it away.
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(), seed=1, mode=mode)
+    model.append(nn.ReLU())
+    train(training, model, steps=1)
+    model.append(nn.BatchNorm1d(3, affine=False))
+    with pytest.raises(InvalidParameterError, match="layer '4' is a BatchNorm1d"):
+        train(training, model)
+    assert training.steps_spent == 1
+
+
 def test_a_parameter_group_that_is_added_later() -> None:
     model = small_model()
     optimizer = sgd(model)

@@ -145,12 +145,14 @@ def test_records_are_looked_up(views: int) -> None:
     values = torch.arange(10)
     by_record = [(number, number**2) for number in range(10)]
     for data in ((values, values**2), by_record, Squares(), Doubled(values, values**2 - values)):
-        first, second = record_source(data, 10).batch(numbers, views)
+        ((first, second),) = record_source(data, 10).batches([numbers], views)
         assert first.tolist() == rows
         assert second.tolist() == [number**2 for number in rows]
-    first, second = record_source(TensorDataset(values, values**2), 10).batch(numbers, views)
+    source = record_source(TensorDataset(values, values**2), 10)
+    ((first, second),) = source.batches([numbers], views)
     assert second.tolist() == [number**2 for number in rows]
-    assert record_source(values, 10).batch(numbers, views).tolist() == rows
+    (alone,) = record_source(values, 10).batches([numbers], views)
+    assert alone.tolist() == rows
 
 
 @pytest.mark.parametrize(

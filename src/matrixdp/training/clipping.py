@@ -50,19 +50,22 @@ def clipped_sum(
     bounds: Sequence[float],
     *,
     half: bool = False,
+    counts: Tensor | None = None,
 ) -> ClippedSum:
     """Clip each example's gradient, within each group of parameters, and add up the examples.
 
     Parameters
     ----------
     uses : sequence of MeasuredUse
-        Every use of every parameter in one batch.
+        Every use of every parameter in one batch; they are used up.
     groups : mapping of parameters to int
         The group of each parameter.
     bounds : sequence of float
         The largest norm of an example's gradient in each group.
     half : bool, optional
         Whether gradients of activations have 16 bits.
+    counts : Tensor, optional
+        For each example 1, or 0 if it only fills up the batch and is to add nothing.
 
     Notes
     -----
@@ -78,11 +81,15 @@ def clipped_sum(
     sums: dict[nn.Parameter, Tensor] = {}
     # An example without any gradient has norm 0: infinity is clamped to 1.
     factors = [(bound / norms[group]).clamp(max=1.0) * margin for group, bound in enumerate(bounds)]
+    if counts is not None:
+        factors = [factor * counts for factor in factors]
     for _, use, measured in uses:
         if measured is not None:
             for group in sorted({groups[parameter] for parameter in use.parameters}):
                 totals = use.weighted_sum(factors[group])
                 sums |= {part: total for part, total in totals.items() if groups[part] == group}
+            # At once: forming the sum of the next layer takes memory as well.
+            use.forget()
     for parameter, part in shared.items():
         sums[parameter] = weighted_sum_of(part, factors[groups[parameter]])
     return ClippedSum(sums, norms)

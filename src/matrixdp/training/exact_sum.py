@@ -133,9 +133,15 @@ class ExactLotSum(LotSum):
             finite = part.isfinite().all()
             self._finite[parameter] = self._finite.get(parameter, finite) & finite
 
-    def check_finite(self, matrices: Sequence[Tensor]) -> None:  # noqa: ARG002
-        """Raise if a gradient was not finite."""
-        if not self._sound or bool(torch.stack([part.cpu() for part in self._sound]).all()):
+    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
+        """Return whether all gradients were finite; their sums are whole numbers then."""
+        device = matrices[0].device
+        sound = [part.to(device, non_blocking=True) for part in self._sound]
+        return torch.stack(sound).all() if sound else torch.ones((), dtype=torch.bool)
+
+    def check_finite(self, finite: Tensor) -> None:
+        """Raise if a gradient was not finite, and name the parameters."""
+        if bool(finite):
             return
         names = self._trainable.names
         wrong = [names[part] for part, finite in self._finite.items() if not bool(finite)]

@@ -1,6 +1,5 @@
 """The sum of one lot in the mode ``fast``: batches of any size, and floats."""
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.recording import MeasuredUse, Recording
 from matrixdp.training.trainable import Trainable
 
-__all__ = ["FastLotSum"]
+__all__ = ["FastLotSum", "all_finite", "recorded_uses"]
 
 
 class _Evidence(NamedTuple):
@@ -61,14 +60,8 @@ class FastLotSum(LotSum):
         self._watching.close()
 
     def _accumulate(self, losses: Tensor, examples: int) -> None:
-        uses = self._recording.backward(losses, examples * self._views, examples)
+        uses = recorded_uses(self._recording, self._trainable, losses, examples, self._views)
         self._unwatch()
-        self._trainable.check_no_gradients()
-        if not uses:
-            raise InvalidParameterError(
-                "losses do not depend on any layer that is trained: compute them from the model's "
-                "outputs for this batch"
-            )
         self._clip(uses, losses.detach())
 
     def _clip(self, uses: Sequence[MeasuredUse], losses: Tensor) -> None:
@@ -85,20 +78,13 @@ class FastLotSum(LotSum):
         layers = [(use.name, use.norm_bounds) for use in uses]
         self._evidence.append(_Evidence(losses, clipped.norms, layers))
 
-    def check_finite(self, matrices: Sequence[Tensor]) -> None:
-        """Raise if a loss, a norm or a sum is not finite; waits for the device once.
+    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
+        """Return whether all losses, norms and sums are finite."""
+        return all_finite([*matrices, *(part for batch in self._evidence for part in batch[:2])])
 
-        Parameters
-        ----------
-        matrices : sequence of Tensor
-            The sums, as they are about to get noise.
-        """
-        parts = [*matrices, *(part for batch in self._evidence for part in batch[:2])]
-        # A sum is finite only if its terms are; float64, so that none overflows on the way.
-        totals = [part.sum(dtype=torch.float64) for part in parts]
-        device = totals[0].device
-        whole = torch.stack([total.to(device, non_blocking=True) for total in totals]).sum()
-        if not math.isfinite(whole.item()):
+    def check_finite(self, finite: Tensor) -> None:
+        """Raise if a loss, a norm or a sum is not finite, and name the layer."""
+        if not bool(finite):
             raise InvalidParameterError(
                 f"the step was refused: {self._first_not_finite()} not finite. Its budget is "
                 "spent, and the model was not changed. Look for a division by zero, a logarithm "
@@ -119,6 +105,34 @@ class FastLotSum(LotSum):
             if subject:
                 return "losses are"
         return "the sum of gradients is"
+
+
+def recorded_uses(
+    recording: Recording, trainable: Trainable, losses: Tensor, examples: int, views: int
+) -> list[MeasuredUse]:
+    """Run the backward pass of a batch, and return the uses of all layers that are trained.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a gradient is missing, or appears where no layer accounts for it.
+    """
+    uses = recording.backward(losses, examples * views, examples)
+    trainable.check_no_gradients()
+    if not uses:
+        raise InvalidParameterError(
+            "losses do not depend on any layer that is trained: compute them from the model's "
+            "outputs for this batch"
+        )
+    return uses
+
+
+def all_finite(parts: Sequence[Tensor]) -> Tensor:
+    """Return whether all numbers are finite, without waiting for the device."""
+    # A sum is finite only if its terms are; float64, so that none overflows on the way.
+    totals = [part.sum(dtype=torch.float64) for part in parts]
+    device = totals[0].device
+    return torch.stack([total.to(device, non_blocking=True) for total in totals]).sum().isfinite()
 
 
 def _finite(bounds: NormBounds) -> bool:

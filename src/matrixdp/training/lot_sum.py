@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.trainable import Trainable
 
-__all__ = ["LotSum"]
+__all__ = ["LotSum", "checked_losses"]
 
 
 class LotSum(abc.ABC):
@@ -40,13 +40,23 @@ class LotSum(abc.ABC):
         """The sum for each parameter that some example used."""
 
     @abc.abstractmethod
-    def check_finite(self, matrices: Sequence[Tensor]) -> None:
-        """Raise if a loss, a gradient or a sum is not finite; waits for the device once.
+    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
+        """Return whether all losses, gradients and sums are finite, without waiting for the device.
 
         Parameters
         ----------
         matrices : sequence of Tensor
             The sums, as they are about to get noise.
+        """
+
+    @abc.abstractmethod
+    def check_finite(self, finite: Tensor) -> None:
+        """Raise if something is not finite, and name it; waits for the device once.
+
+        Parameters
+        ----------
+        finite : Tensor
+            What `finite` returned.
         """
 
     @abc.abstractmethod
@@ -116,7 +126,7 @@ class LotSum(abc.ABC):
             )
         examples = self._batch
         # Checked before the backward pass, so that the call can be made again with the right ones.
-        by_example = _checked_losses(losses, examples, self._views)
+        by_example = checked_losses(losses, examples, self._views)
         try:
             self._accumulate(by_example, examples)
         finally:
@@ -125,7 +135,7 @@ class LotSum(abc.ABC):
         self._missing -= examples
 
 
-def _checked_losses(losses: Tensor, examples: int, views: int) -> Tensor:
+def checked_losses(losses: Tensor, examples: int, views: int) -> Tensor:
     """Return one loss for each example, or raise if they are not the losses of the batch."""
     if not isinstance(losses, Tensor):
         raise InvalidParameterError(f"losses is a {type(losses).__name__}: pass a tensor")

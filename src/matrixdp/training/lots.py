@@ -39,11 +39,11 @@ class Lot:
         return self._batches(min(size, self._total.largest_batch or size))
 
     def _batches(self, size: int) -> Iterator[Any]:
+        lot = [self._numbers[start : start + size] for start in range(0, len(self._numbers), size)]
+        loaded = self._source.batches(lot, self._views)
         try:
-            for start in range(0, len(self._numbers), size):
-                numbers = self._numbers[start : start + size]
-                # Loaded before the model is watched: a transform may run models of its own.
-                batch = self._source.batch(numbers, self._views)
+            # Loaded before the model is watched: a transform may run models of its own.
+            for numbers, batch in zip(lot, loaded, strict=True):
                 self._total.expect(len(numbers))
                 yield batch
             self._total.check_accumulated()

@@ -23,7 +23,7 @@ from matrixdp.training.layers.rows import check_rows
 from matrixdp.training.layers.table import check_layer, layer_uses
 from matrixdp.training.layers.use import LayerUse, NormBounds
 
-__all__ = ["MeasuredUse", "Recording"]
+__all__ = ["MeasuredUse", "Recording", "stop_watching"]
 
 
 class LayerRecord:
@@ -35,6 +35,7 @@ class LayerRecord:
         self.inputs = _detached(inputs)
         self.versions = _versions(self.inputs)
         self.autocast = _autocast(self.inputs)
+        self.frozen: list[nn.Parameter] = []  # by this call
         self.outputs = 0
         self.gradients: dict[int, Tensor] = {}
 
@@ -101,7 +102,7 @@ def _rooted(output: Tensor) -> Tensor:
 _WATCHING: "weakref.WeakSet[Recording]" = weakref.WeakSet()
 
 
-def _stop_others(model: nn.Module) -> None:
+def stop_watching(model: nn.Module) -> None:
     """Stop what still watches a model, so that a new training finds all of its parameters."""
     for recording in list(_WATCHING):
         if recording.watches(model):
@@ -123,7 +124,7 @@ class Recording:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        _stop_others(model)
+        stop_watching(model)
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
         for name, module in model.named_modules():
@@ -238,9 +239,13 @@ class Recording:
             return
         if threading.get_ident() != self._thread:
             return  # Another thread runs the same model, and not for the losses of this batch.
-        self._waiting.append(LayerRecord(self._names[module], module, arguments))
+        record = LayerRecord(self._names[module], module, arguments)
+        self._waiting.append(record)
         for parameter in self._own[module]:
-            parameter.requires_grad_(False)  # noqa: FBT003
+            # Not what a layer around this one froze, nor what the user did: that stays as it is.
+            if parameter.requires_grad:
+                parameter.requires_grad_(False)  # noqa: FBT003
+                record.frozen.append(parameter)
 
     def _after(self, module: nn.Module, arguments: tuple[Any, ...], *rest: Any) -> Any:
         # Arguments by name, and the output. If the layer raised, torch leaves out the former.
@@ -250,7 +255,7 @@ class Recording:
         if threading.get_ident() != self._thread:
             return output
         record = self._waiting.pop()
-        self._unfreeze(module)
+        _unfreeze(record)
         if output is None:  # the layer raised
             return output
         if any(named):
@@ -276,18 +281,17 @@ class Recording:
             "tensors can be followed; return those"
         )
 
-    def _unfreeze(self, module: nn.Module) -> None:
-        """Let a layer's parameters train again, unless a layer around it holds them too."""
-        held = {id(part) for record in self._waiting for part in self._own[record.module]}
-        for parameter in self._own[module]:
-            if id(parameter) not in held:
-                parameter.requires_grad_(True)  # noqa: FBT003
-
     def _release(self) -> None:
         """Let everything train again, also after an exception within a layer."""
         while self._waiting:
-            self._unfreeze(self._waiting.pop().module)
+            _unfreeze(self._waiting.pop())
         self._calls.clear()
+
+
+def _unfreeze(record: LayerRecord) -> None:
+    """Let the parameters train again that the call of a layer froze."""
+    for parameter in record.frozen:
+        parameter.requires_grad_(True)  # noqa: FBT003
 
 
 def _is_input(output: Tensor, record: LayerRecord) -> bool:

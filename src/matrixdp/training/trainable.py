@@ -1,10 +1,11 @@
 """Which parameters are trained: their names, their clipping groups, and that they stay the same."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from torch import Tensor, nn, optim
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.table import check_layer
 from matrixdp.training.plan import TrainingPlan
 
 __all__ = ["Trainable"]
@@ -21,6 +22,9 @@ class Trainable:
         Must update exactly these parameters.
     plan : TrainingPlan
         Gives them to groups, each with a clip norm.
+    check : callable, optional
+        Raises if a layer, given with its name, cannot be trained privately; by default those that
+        mix examples.
 
     Attributes
     ----------
@@ -35,8 +39,17 @@ class Trainable:
         If something cannot be trained privately; the message names it.
     """
 
-    def __init__(self, model: nn.Module, optimizer: optim.Optimizer, plan: TrainingPlan) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: optim.Optimizer,
+        plan: TrainingPlan,
+        check: Callable[[nn.Module, str], None] = check_layer,
+    ) -> None:
         self._model = model
+        self._check_layer = check
+        self._checked: set[nn.Module] = set()
+        self._check_layers()
         self._optimizer = optimizer
         # By identity: replacing a parameter by an equal one is a change.
         self._names = dict(_trained(model))
@@ -71,7 +84,11 @@ class Trainable:
         return iter(self._names)
 
     def check_unchanged(self) -> None:
-        """Raise if other parameters are trained now than when training began."""
+        """Raise if other parameters are trained than when training began, or a layer mixes records.
+
+        A layer without parameters can mix records too.
+        """
+        self._check_layers()
         present = dict(_trained(self._model))
         for change, before, after in (
             ("added or unfrozen", self._names, present),
@@ -101,6 +118,12 @@ class Trainable:
                     "directly, and leave out torch.compile, activation checkpointing and other "
                     "calls of backward()"
                 )
+
+    def _check_layers(self) -> None:
+        for name, module in self._model.named_modules():
+            if module not in self._checked:
+                self._check_layer(module, name)
+                self._checked.add(module)
 
     def _check_optimizer(self) -> None:
         held = set(_held(self._optimizer))

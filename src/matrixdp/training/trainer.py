@@ -1,30 +1,47 @@
 """Private training: a loop that stays the user's own, and a plan that it cannot exceed."""
 
-import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn, optim
 
 from matrixdp.covariance import Covariance
-from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.training.exact_sum import MOST_RECORDS, ExactLotSum
+from matrixdp.errors import InvalidParameterError
+from matrixdp.parameters import positive_integer
+from matrixdp.training.account import State, StepAccount
+from matrixdp.training.arguments import check_kinds, check_mode
+from matrixdp.training.exact_sum import ExactLotSum
 from matrixdp.training.fast_sum import FastLotSum
 from matrixdp.training.guarantee import Mode, TrainingGuarantee
+from matrixdp.training.layers.table import check_layer, check_memory
 from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.lots import Lot
+from matrixdp.training.padded import Losses, PaddedLotSum
 from matrixdp.training.plan import TrainingPlan
-from matrixdp.training.recording import Recording
-from matrixdp.training.records import RecordSource, record_source
+from matrixdp.training.recording import Recording, stop_watching
+from matrixdp.training.records import RecordSource, record_source, tensor_records
 from matrixdp.training.sampling import Coins, SecureCoins, SeededCoins, drawn_records
-from matrixdp.training.spending import SpendingRecord
 from matrixdp.training.step_noise import StepNoise
 from matrixdp.training.trainable import Trainable
 
 __all__ = ["PrivateTraining"]
 
-State = dict[str, str | int | None]
+
+class _Summed(Protocol):
+    """A lot whose gradients were clipped and added up."""
+
+    @property
+    def sums(self) -> dict[nn.Parameter, Tensor]:
+        """The sum for each parameter."""
+
+    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
+        """Return whether everything about it is finite."""
+
+    def check_finite(self, finite: Tensor) -> None:
+        """Raise if not."""
 
 
 class PrivateTraining:
@@ -103,21 +120,22 @@ class PrivateTraining:
         mode: Mode = "fast",
         noise: Mapping[str, Covariance] | None = None,
     ) -> None:
-        _check_kinds(model, optimizer, plan, seed)
-        _check_mode(mode, plan)
+        check_kinds(model, optimizer, plan, seed)
+        check_mode(mode, plan)
         self._mode = mode
         self._plan = plan
+        self._model = model
         self._optimizer = optimizer
-        self._seed = seed
-        self._recording = Recording(model)
-        self._trainable = Trainable(model, optimizer, plan)
+        # Another training may have left layers frozen.
+        stop_watching(model)
+        check = check_layer if mode == "fast" else check_memory
+        self._trainable = Trainable(model, optimizer, plan, check)
+        self._recording = Recording(model) if mode == "fast" else None
         self._noise = StepNoise(model, self._trainable, plan, noise or {}, seed)
         self._coins: Coins = SecureCoins() if seed is None else SeededCoins(seed)
         self._open: LotSum | None = None
         # Last, as it may make a file.
-        self._record = None if record is None else _opened_record(Path(record), plan, seed)
-        self._unrecorded = 0  # steps spent, where there is no record to count them
-        self._run = secrets.token_hex(16) if self._record is None else self._record.run
+        self._account = StepAccount(plan, seed, None if record is None else Path(record))
 
     @property
     def plan(self) -> TrainingPlan:
@@ -127,12 +145,12 @@ class PrivateTraining:
     @property
     def steps_spent(self) -> int:
         """How many steps were spent, those of earlier processes in the record included."""
-        return self._unrecorded if self._record is None else self._record.spent
+        return self._account.spent
 
     @property
     def steps_left(self) -> int:
         """How many steps the plan has left."""
-        return self._plan.steps - self.steps_spent
+        return self._account.left
 
     @property
     def guarantee(self) -> TrainingGuarantee:
@@ -150,7 +168,7 @@ class PrivateTraining:
             shaped_layers=self._noise.shaped_layers,
         )
 
-    def lots(self, data: Any) -> Iterator[Lot]:
+    def lots(self, data: Any, *, workers: int = 0) -> Iterator[Lot]:
         """Return a lot for every step that is left, each drawn when it is asked for.
 
         Parameters
@@ -158,6 +176,9 @@ class PrivateTraining:
         data : Dataset, Tensor, or tuple of Tensor
             A map-style data set, or tensors whose first axis is the records. Tensors are indexed
             where they are, so that a data set on the GPU stays there.
+        workers : int, optional
+            How many processes read a data set, while the model runs. Lots and records are the same
+            with any number.
 
         Raises
         ------
@@ -166,32 +187,37 @@ class PrivateTraining:
         BudgetExceededError
             If no step is left.
         """
-        source = record_source(data, self._plan.records)
-        self._check_steps_left()
+        source = record_source(data, self._plan.records, workers)
+        self._account.check_left()
         return self._lots(source)
 
     def _lots(self, source: RecordSource) -> Iterator[Lot]:
-        plan = self._plan
-        if self._open is not None:
-            # A lot that was given up, for instance by an exception. Whether that happened may
-            # depend on its records, so it counts. Somebody may still hold its batches: the model is
-            # not to be watched for both.
-            self._open.end()
-            self._spend()
+        self._give_up()
         while self.steps_left:
-            numbers = drawn_records(self._coins, plan.records, plan.exact_rate, self.steps_spent)
+            numbers = self._drawn(self.steps_spent)
             total = self._empty_sum(len(numbers))
             self._open = total
-            yield Lot(source, numbers, total, plan.views)
+            yield Lot(source, numbers, total, self._plan.views)
             if self._open is total:
                 raise InvalidParameterError(
                     "training.step() was not called for the last lot: call it once for each lot, "
                     "also for an empty one"
                 )
 
+    def _give_up(self) -> None:
+        """Spend a lot that was drawn and never came to its step, for instance by an exception."""
+        if self._open is not None:
+            # Somebody may still hold its batches: the model is not to be watched for both.
+            self._open.end()
+            # Whether it was given up may depend on its records, so it counts.
+            self._spend()
+
+    def _drawn(self, step: int) -> NDArray[np.int64]:
+        return drawn_records(self._coins, self._plan.records, self._plan.exact_rate, step)
+
     def _empty_sum(self, examples: int) -> LotSum:
         views = self._plan.views
-        if self._mode == "exact":
+        if self._recording is None:
             return ExactLotSum(self._trainable, views=views, examples=examples)
         return FastLotSum(self._recording, self._trainable, views=views, examples=examples)
 
@@ -232,7 +258,7 @@ class PrivateTraining:
         StorageError
             If the spending record cannot be written; nothing is drawn then.
         """
-        self._check_steps_left()
+        self._account.check_left()
         total = self._open
         if total is None:
             raise InvalidParameterError(
@@ -244,36 +270,104 @@ class PrivateTraining:
         # All that was checked so far is the loop's doing. What happens from here on depends on the
         # records, also whether it fails: so the step counts before anything is looked at.
         self._spend()
+        self._update(total, number)
+
+    def _update(self, total: _Summed, number: int) -> None:
+        """Add the noise of a step that is spent to its sum, and let the optimiser follow it."""
         matrices = self._noise.gathered(total.sums)
-        total.check_finite(matrices)
+        finite = total.finite(matrices)
+        if self._noise.kind == "exact":
+            # It is added on the CPU, which waits for the device, and only to finite numbers.
+            total.check_finite(finite)
         # The expected size is public; dividing by the drawn one would reveal that.
-        for parameter, mean in self._noise.noisy_means(matrices, number, self._plan.lot_size):
+        divisor = self._plan.lot_size
+        means = list(self._noise.noisy_means(matrices, number, divisor))
+        # Simulated noise was drawn while the device still ran the model. This waits for it.
+        total.check_finite(finite)
+        for parameter, mean in means:
             parameter.grad = mean.to(parameter.dtype)
         self._optimizer.step()
         self._trainable.forget_gradients()
 
-    def _spend(self) -> None:
-        if self._record is None:
-            self._unrecorded += 1
-        else:
-            self._record.spend()
-        self._open = None
+    def captured_step(self, data: Any, losses: Losses, *, batch_size: int) -> Callable[[], None]:
+        """Return a function that takes one step each time it is called, on a GPU as a CUDA graph.
 
-    def _check_steps_left(self) -> None:
-        if not self.steps_left > 0:
-            raise BudgetExceededError(
-                f"all steps={self._plan.steps} of the plan are spent: further steps would need a "
-                "plan and a budget of their own"
+        A step is that of the loop over `lots`: the same lots, clipping, noise and account. But it
+        runs in batches of a fixed size, of which the last is filled up with rows that count for
+        nothing, so that a GPU can repeat one captured graph for each. This saves the time that
+        Python takes to launch kernels, which is most of the time of a small model. Other devices
+        run the same batches without a graph.
+
+        Parameters
+        ----------
+        data : Tensor, tuple of Tensor, or TensorDataset
+            Tensors whose first axis is the records, on the device of the model.
+        losses : callable
+            Called with the tensors of a batch; runs the model and returns one loss for each record,
+            or one for each row. It is called a few times here, and on a GPU never again: what it
+            does in Python, other than computing with tensors, is not repeated.
+        batch_size : int
+            How many records run at once. A little above ``lot_size`` lets most lots be one batch.
+
+        Raises
+        ------
+        InvalidParameterError
+            In the mode ``exact``, or if model, losses or data do not fit, or cannot be captured.
+            When called, the step raises what `step` raises, and if the model was moved in memory
+            or switched between ``train()`` and ``eval()``.
+        BudgetExceededError
+            If no step is left.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from matrixdp.training import PrivateTraining, TrainingPlan
+        >>> inputs, targets = torch.randn(100, 3), torch.randint(0, 2, (100,))
+        >>> model = torch.nn.Linear(3, 2)
+        >>> plan = TrainingPlan(
+        ...     records=100, lot_size=20, steps=5, clip_norm=1.0, epsilon=4.0, delta=1e-3
+        ... )
+        >>> training = PrivateTraining(model, torch.optim.SGD(model.parameters(), lr=0.1), plan)
+        >>> def losses(rows, labels):
+        ...     return torch.nn.functional.cross_entropy(model(rows), labels, reduction="none")
+        >>> step = training.captured_step((inputs, targets), losses, batch_size=32)
+        >>> while training.steps_left:
+        ...     step()
+        """
+        if self._recording is None:
+            raise InvalidParameterError(
+                f"mode={self._mode!r} runs one record at a time, which is not captured: use the "
+                "loop over training.lots(...), or mode='fast'"
             )
+        records = tensor_records(data, self._plan.records)
+        size = positive_integer(batch_size, "batch_size")
+        self._account.check_left()
+        self._trainable.check_unchanged()
+        total = PaddedLotSum(
+            *(self._model, self._recording, self._trainable, records, losses),
+            batch_size=size,
+            views=self._plan.views,
+        )
+        return lambda: self._padded_step(total)
+
+    def _padded_step(self, total: PaddedLotSum) -> None:
+        self._give_up()
+        self._account.check_left()
+        self._trainable.check_unchanged()
+        total.check_unchanged()
+        number = self.steps_spent
+        # Before the lot is drawn: whatever happens from here on depends on its records.
+        self._spend()
+        total.add_lot(self._drawn(number))
+        self._update(total, number)
+
+    def _spend(self) -> None:
+        self._account.spend()
+        self._open = None
 
     def state_dict(self) -> State:
         """Return what a checkpoint has to remember besides the model and the optimiser."""
-        return {
-            "plan": self._plan.digest,
-            "run": self._run,
-            "seed": self._seed,
-            "steps_spent": self.steps_spent,
-        }
+        return self._account.state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint; steps that were spent after it stay spent.
@@ -292,63 +386,11 @@ class PrivateTraining:
         InvalidParameterError
             If it belongs to another plan, seed or run, or there is no record.
         """
-        self._check_state(state)
-        if self._record is None:
-            self._unrecorded = int(state["steps_spent"])
+        self._account.resume(state)
         self._open = None
-
-    def _check_state(self, state: Mapping[str, Any]) -> None:
-        own = self.state_dict()
-        if set(state) != set(own) or any(state[key] != own[key] for key in ("plan", "seed")):
-            raise InvalidParameterError(
-                "the checkpoint belongs to another plan or seed: resume with the plan that it was "
-                "made with"
-            )
-        if self._record is None:
-            # An experiment repeats the very same steps; a release would draw others in their place.
-            if self._seed is None:
-                raise InvalidParameterError(
-                    "a checkpoint does not know which steps were spent after it: resume with "
-                    "PrivateTraining(..., record=path), with the record that the run began with"
-                )
-        elif state["run"] != self._run or not state["steps_spent"] <= self.steps_spent:
-            raise InvalidParameterError(
-                "the checkpoint does not belong to this spending record, or the record lost "
-                "steps: resume with the record that the run began with"
-            )
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: two copies would spend one budget twice."""
         raise InvalidParameterError(
             "PrivateTraining is never pickled or copied: save training.state_dict()"
         )
-
-
-def _check_kinds(model: object, optimizer: object, plan: object, seed: object) -> None:
-    for name, value, kind in (
-        ("model", model, nn.Module),
-        ("optimizer", optimizer, optim.Optimizer),
-        ("plan", plan, TrainingPlan),
-    ):
-        if not isinstance(value, kind):
-            raise InvalidParameterError(
-                f"{name} is a {type(value).__name__}: pass a {kind.__name__}"
-            )
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not seed >= 0):
-        raise InvalidParameterError(f"seed={seed!r} must be a whole number of at least 0, or None")
-
-
-def _check_mode(mode: object, plan: TrainingPlan) -> None:
-    if mode not in get_args(Mode):
-        raise InvalidParameterError(f"mode={mode!r} is not known: pass 'fast' or 'exact'")
-    if mode == "exact" and not plan.records <= MOST_RECORDS:
-        raise InvalidParameterError(
-            f"records={plan.records} is more than the {MOST_RECORDS} whose sum float64 holds "
-            "exactly: use mode='fast'"
-        )
-
-
-def _opened_record(path: Path, plan: TrainingPlan, seed: int | None) -> SpendingRecord:
-    # A record of an experiment does not pass for that of a release, nor the other way round.
-    randomness = "secure" if seed is None else f"seed {seed}"
-    return SpendingRecord(path, plan=plan.digest, randomness=randomness)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from matrixdp.training.layers.geometry import Geometry
+from matrixdp.training.layers.halved import Halved, halved, loses_nothing
 from matrixdp.training.layers.shifted_gram import norms_of_patches
 from matrixdp.training.layers.use import (
     LayerUse,
@@ -137,6 +138,7 @@ class ConvolutionUse(LayerUse):
         )
         self._sides = sides
         self._kept: Tensor | None = None
+        self._halves: tuple[Halved, Halved] | None = None  # inputs and outputs, in half the memory
         self._again = False  # whether gradients are too large to be kept, and are formed twice
 
     @property
@@ -157,10 +159,22 @@ class ConvolutionUse(LayerUse):
         if not self._weight.requires_grad:
             return result
         if self._gram_is_cheaper():
-            bounds = norms_of_patches(self._inputs, self._outputs, self._geometry)
+            bounds = self._bounds_from_grams()
         else:
             bounds = self._bounds_of_products()
         return {self._weight: bounds} | result
+
+    def _bounds_from_grams(self) -> NormBounds:
+        """Return bounds of the norms; inputs and outputs are held for the sum."""
+        if not loses_nothing(self._inputs, self._outputs):
+            return norms_of_patches(self._inputs, self._outputs, self._geometry)
+        # Of all layers they are held until all norms are known, which is where most of the memory
+        # goes. Norm and sum are those of the numbers in 16 bits, so the bound needs no allowance.
+        inputs, outputs = self._halves = halved(self._inputs), halved(self._outputs)
+        self._inputs = self._outputs = self._inputs.new_empty(0)
+        bounds = norms_of_patches(inputs.values, outputs.values, self._geometry)
+        # Powers of two, and float64 has room for them.
+        return NormBounds(bounds.values * inputs.scale.double() * outputs.scale, bounds.share)
 
     def _bounds_of_products(self) -> NormBounds:
         """Form the gradients and return bounds of their norms; keep them if they are small."""
@@ -317,12 +331,8 @@ class ConvolutionUse(LayerUse):
 
     def _scaled_weight_gradient(self, weights: Tensor) -> Tensor:
         """Scale the output gradients and let torch form the weight gradient of the whole batch."""
-        views = len(self._inputs) // self._examples
-        scale = weights.to(torch.float32).repeat_interleave(views)[:, None, None, None]
-        # Not in place: other layers may have recorded the same tensor, where branches meet.
-        scaled = (self._outputs * scale).to(self._outputs.dtype)
-        weight = self._weight.detach().to(scaled.dtype)
-        inputs, padding = self._inputs, self._geometry.padding
+        inputs, scaled = self._scaled(weights)
+        weight, padding = self._weight.detach().to(scaled.dtype), self._geometry.padding
         if self._sides[0::2] != self._sides[1::2]:
             inputs, padding = functional.pad(inputs, self._sides), (0, 0)
         gradient = torch.ops.aten.convolution_backward(
@@ -331,3 +341,18 @@ class ConvolutionUse(LayerUse):
             *(False, (0, 0), self._geometry.groups, (False, True, False)),
         )[1]
         return gradient.reshape(weight.shape).to(torch.float32)
+
+    def _scaled(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the inputs, and the output gradients of every example times its weight."""
+        if self._halves is not None:
+            inputs, outputs = self._halves
+            return inputs.widened(), outputs.widened(weights)
+        views = len(self._inputs) // self._examples
+        scale = weights.to(torch.float32).repeat_interleave(views)[:, None, None, None]
+        # Not in place: other layers may have recorded the same tensor, where branches meet.
+        return self._inputs, (self._outputs * scale).to(self._outputs.dtype)
+
+    def forget(self) -> None:
+        """Let go of everything that is as large as the activations."""
+        self._inputs = self._outputs = self._weight.new_empty(0)
+        self._kept = self._halves = None

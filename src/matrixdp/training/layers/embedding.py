@@ -13,8 +13,8 @@ __all__ = ["EmbeddingUse"]
 class EmbeddingUse(LayerUse):
     """An embedding. Row v of an example's gradient is the sum of ``g_t`` over its tokens v.
 
-    The rows that differ from zero are kept, one for each pair of an example and a token that occurs
-    in it; the table itself is never written out for each example.
+    One row is kept for each pair of an example and a token that occurs in it; the table itself is
+    never written out for each example.
 
     Parameters
     ----------
@@ -34,13 +34,19 @@ class EmbeddingUse(LayerUse):
             # The row of the padding token is constant: torch gives it no gradient either.
             gradient = gradient * (tokens != module.padding_idx)[..., None]
         first = torch.arange(self._examples, device=tokens.device)[:, None]
-        pairs, place = torch.unique(
-            first * module.num_embeddings + tokens, sorted=False, return_inverse=True
-        )
+        pairs, order = (first * module.num_embeddings + tokens).flatten().sort()
+        # The place of a pair among the different ones. There is a row for each token, and those
+        # that repeat leave zeros at the end: counting the pairs would wait for the device, which a
+        # captured graph cannot do.
+        fresh = torch.ones_like(pairs)
+        fresh[1:] = pairs[1:] != pairs[:-1]
+        sorted_place = fresh.cumsum(0) - 1
+        place = torch.empty_like(order).scatter_(0, order, sorted_place)
+        known = torch.zeros_like(pairs).scatter_(0, sorted_place, pairs)
         rows = gradient.new_zeros(len(pairs), gradient.shape[-1])
-        self._rows = rows.index_add_(0, place.flatten(), gradient.flatten(0, 1))
-        self._owner = torch.div(pairs, module.num_embeddings, rounding_mode="floor")
-        self._token = pairs % module.num_embeddings
+        self._rows = rows.index_add_(0, place, gradient.flatten(0, 1))
+        self._owner = torch.div(known, module.num_embeddings, rounding_mode="floor")
+        self._token = known % module.num_embeddings
 
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
@@ -50,7 +56,8 @@ class EmbeddingUse(LayerUse):
     def gradients(self) -> PerExample:
         """Return the whole table for each example: for shared tables only."""
         whole = self._rows.new_zeros(self._examples, *self._table.shape)
-        whole[self._owner, self._token] = self._rows
+        # Added, as the rows of zeros at the end have no pair of their own.
+        whole.index_put_((self._owner, self._token), self._rows, accumulate=True)
         return {self._table: whole}
 
     def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
@@ -65,3 +72,7 @@ class EmbeddingUse(LayerUse):
         scaled = self._rows * weights.to(self._rows.dtype)[self._owner][:, None]
         total = self._rows.new_zeros(self._table.shape)
         return {self._table: total.index_add_(0, self._token, scaled)}
+
+    def forget(self) -> None:
+        """Let go of the rows."""
+        self._rows = self._rows.new_empty(0)

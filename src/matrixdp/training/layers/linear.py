@@ -93,6 +93,11 @@ class LinearUse(LayerUse):
             result[self._weight] = product.to(torch.float32)
         return result
 
+    def forget(self) -> None:
+        """Let go of everything that is as large as the activations."""
+        self._inputs = self._outputs = self._weight.new_empty(0)
+        self._kept = None
+
     def _products(self) -> Tensor:
         return torch.bmm(self._outputs.transpose(1, 2), self._inputs).to(torch.float32)
 

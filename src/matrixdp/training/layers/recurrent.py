@@ -51,13 +51,13 @@ def check_recurrent(module: nn.LSTM, name: str) -> None:
     if module.proj_size:
         raise InvalidParameterError(
             f"layer {name!r} is an LSTM with proj_size={module.proj_size}: use proj_size=0 and a "
-            "Linear layer after it"
+            "Linear layer after it, or mode='exact'"
         )
     if module.dropout and module.num_layers > 1:
         # What was dropped between its layers is known to the layer alone.
         raise InvalidParameterError(
             f"layer {name!r} is an LSTM with dropout={module.dropout}: use one LSTM for each layer "
-            "and Dropout between them"
+            "and Dropout between them, or mode='exact'"
         )
 
 

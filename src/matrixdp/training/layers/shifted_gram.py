@@ -50,8 +50,13 @@ def _row_sums(inputs: Tensor, outputs: Tensor, geometry: Geometry) -> tuple[Tens
         rows, diagonal = fused_rows(pixels, made, inside, outside, geometry)
     else:
         patches = _patches(pixels, inside, outside, geometry)
-        rows, diagonal = (patches * made).sum(2), torch.diagonal(patches, dim1=1, dim2=2)
-    return rows, diagonal, torch.diagonal(made, dim1=1, dim2=2)
+        rows, diagonal = (patches * made).sum(2), _diagonal(patches)
+    return rows, diagonal, _diagonal(made)
+
+
+def _diagonal(matrices: Tensor) -> Tensor:
+    """Return diagonals as copies: a view would hold the matrices of all parts until the end."""
+    return torch.diagonal(matrices, dim1=1, dim2=2).clone()
 
 
 def _patches(pixels: Tensor, inside: torch.Size, outside: torch.Size, geometry: Geometry) -> Tensor:

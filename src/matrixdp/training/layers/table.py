@@ -18,7 +18,7 @@ from matrixdp.training.layers.normalisation import normalisation_use
 from matrixdp.training.layers.recurrent import RecurrentRecord, check_recurrent, recurrent_uses
 from matrixdp.training.layers.use import LayerUse
 
-__all__ = ["check_layer", "layer_uses"]
+__all__ = ["check_layer", "check_memory", "layer_uses"]
 
 _SHORTCUTS: tuple[type[nn.Module], ...] = (
     *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LSTM),
@@ -36,8 +36,8 @@ class Record(Protocol):
     autocast: torch.autocast
 
 
-def check_layer(module: nn.Module, name: str) -> None:
-    """Raise for a layer that mixes examples, or that cannot be differentiated one by one.
+def check_memory(module: nn.Module, name: str) -> None:
+    """Raise for a layer that carries something from one record to others, even one by one.
 
     Raises
     ------
@@ -55,23 +55,39 @@ def check_layer(module: nn.Module, name: str) -> None:
                 f"layer {name!r} keeps running statistics of the examples, which would leak: use "
                 "track_running_stats=False"
             )
+        case nn.Embedding() | nn.EmbeddingBag() if module.max_norm is not None:
+            raise InvalidParameterError(
+                f"layer {name!r} uses max_norm, which changes the table by the records that are "
+                "looked up, without noise: leave it out"
+            )
+
+
+def check_layer(module: nn.Module, name: str) -> None:
+    """Raise for a layer that mixes examples, or whose gradients cannot be told apart by example.
+
+    Raises
+    ------
+    InvalidParameterError
+        Which names the layer and what to use instead.
+    """
+    check_memory(module, name)
+    match module:
         case nn.RNN() | nn.GRU():
             raise InvalidParameterError(
                 f"layer {name!r} is a {type(module).__name__}, which has no gradients by example: "
-                "use nn.LSTM"
+                "use nn.LSTM, or mode='exact'"
             )
         case nn.LSTM():
             check_recurrent(module, name)
-        case nn.Embedding() | nn.EmbeddingBag() if (
-            module.max_norm is not None or module.scale_grad_by_freq
-        ):
+        case nn.Embedding() | nn.EmbeddingBag() if module.scale_grad_by_freq:
             raise InvalidParameterError(
-                f"layer {name!r} uses max_norm or scale_grad_by_freq, which depend on the batch as "
-                "a whole: leave them out"
+                f"layer {name!r} uses scale_grad_by_freq, which depends on the batch as a whole: "
+                "leave it out"
             )
     if is_parametrized(module):
         raise InvalidParameterError(
-            f"layer {name!r} is parametrized: remove it with torch.nn.utils.parametrize"
+            f"layer {name!r} is parametrized: remove it with torch.nn.utils.parametrize, or use "
+            "mode='exact'"
         )
 
 

@@ -120,6 +120,10 @@ class LayerUse(abc.ABC):
             for parameter, part in self.gradients().items()
         }
 
+    @abc.abstractmethod
+    def forget(self) -> None:
+        """Let go of what is held for the sum; nothing else is called afterwards."""
+
 
 class KeptGradients(LayerUse):
     """A layer whose gradients are small enough to be kept: norms and sums are read off them."""
@@ -135,3 +139,7 @@ class KeptGradients(LayerUse):
     def gradients(self) -> PerExample:
         """Return what was kept."""
         return self._gradients
+
+    def forget(self) -> None:
+        """Let go of the gradients."""
+        self._gradients = {}

@@ -1,0 +1,389 @@
+"""Captured steps: the loop over lots in batches of a fixed shape, where filling up adds nothing."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn, optim
+from torch.optim.lr_scheduler import StepLR
+from torch.utils.data import Dataset, TensorDataset
+
+from matrixdp.errors import BudgetExceededError, InvalidParameterError, ShapeError
+from matrixdp.training import PrivateTraining, trainer
+from matrixdp.training.padded import padded_lot
+from matrixdp.training.sampling import SeededCoins, drawn_records
+from training.small_training import (
+    RECORDS,
+    cross_entropy,
+    sgd,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+    weights,
+)
+
+SEED = 11
+WITHOUT_THE_FIRST = 12  # a seed whose first lot lacks the first record
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+Made = tuple[nn.Sequential, PrivateTraining]
+
+
+def made(
+    device: str = "cpu",
+    *,
+    seed: int | None = SEED,
+    make: Callable[..., optim.Optimizer] = sgd,
+    record: Path | None = None,
+    **changes: Any,
+) -> Made:
+    model = small_model().to(device)
+    plan = small_plan(**changes)
+    return model, PrivateTraining(model, make(model), plan, seed=seed, record=record)
+
+
+def captured(
+    model: nn.Module,
+    training: PrivateTraining,
+    *,
+    size: int = 8,
+    data: Any = None,
+    losses: Callable[[nn.Module, Tensor, Tensor], Tensor] = cross_entropy,
+) -> Callable[[], None]:
+    device = next(model.parameters()).device
+    data = tuple(part.to(device) for part in small_data()) if data is None else data
+    return training.captured_step(data, lambda *batch: losses(model, *batch), batch_size=size)
+
+
+def take_all(training: PrivateTraining, step: Callable[[], None]) -> None:
+    while training.steps_left:
+        step()
+
+
+def mirrored(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """Return losses of rows whose second view of each record is mirrored."""
+    signs = 1.0 - 2.0 * (torch.arange(len(inputs), device=inputs.device) % 2)[:, None]
+    return cross_entropy(model, inputs * signs, targets)
+
+
+@given(st.lists(st.integers(0, 50), max_size=20, unique=True), st.integers(1, 9))
+def test_a_lot_is_divided_and_filled_up(numbers: list[int], size: int) -> None:
+    batches = padded_lot(np.array(numbers, dtype=np.int64), size)
+    assert batches.shape == (math.ceil(len(numbers) / size), 2, size)
+    records, counts = batches.swapaxes(0, 1).reshape(2, -1)
+    assert records[counts == 1].tolist() == numbers
+    assert set(counts.tolist()) <= {0, 1}
+    # Only the last batch is filled up, with a record of its own.
+    assert all(counts[: len(numbers)] == 1)
+    assert set(records[counts == 0].tolist()) <= set(numbers[-1:])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("size", [1, 3, 8, 100])
+@pytest.mark.parametrize("changes", [{}, {"views": 2}, {"clip_norm": {"0": 0.2, "": 0.7}}], ids=str)
+def test_a_captured_step_is_that_of_the_loop(
+    device: str, size: int, changes: dict[str, Any]
+) -> None:
+    losses = mirrored if changes.get("views") == 2 else cross_entropy
+    model, training = made("cpu", noise_multiplier=0.1, **changes)
+    train(training, model, losses=losses)
+    other, repeated = made(device, noise_multiplier=0.1, **changes)
+    step = captured(other, repeated, size=size, losses=losses)
+    if device == "cpu":
+        take_all(repeated, step)
+        torch.testing.assert_close(weights(other), weights(model), rtol=1e-5, atol=1e-6)
+    else:
+        # Noise differs between devices, so the loop runs on this one.
+        take_all(repeated, step)
+        model, training = made(device, noise_multiplier=0.1, **changes)
+        for lot in training.lots(tuple(part.to(device) for part in small_data())):
+            for inputs, targets in lot.batches(8):
+                training.accumulate(losses(model, inputs, targets))
+            training.step()
+        torch.testing.assert_close(weights(other), weights(model), rtol=1e-3, atol=1e-4)
+    assert repeated.steps_left == 0
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_sixteen_bits(device: str) -> None:
+    def autocast(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        with torch.autocast(device, dtype=torch.bfloat16):
+            return cross_entropy(model, inputs, targets)
+
+    found = []
+    for size in (5, 40):
+        model, training = made(device, noise_multiplier=0.1)
+        take_all(training, captured(model, training, size=size, losses=autocast))
+        found.append(weights(model))
+    torch.testing.assert_close(*found, rtol=1e-2, atol=1e-3)
+
+
+def test_a_step_without_gradients_around_it() -> None:
+    model, training = made()
+    step = captured(model, training)
+    with torch.no_grad():
+        step()
+    other, repeated = made()
+    captured(other, repeated)()
+    assert torch.equal(weights(model), weights(other))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_records_outside_of_the_lot_do_not_matter(device: str) -> None:
+    rate = small_plan().exact_rate
+    numbers = drawn_records(SeededCoins(WITHOUT_THE_FIRST), RECORDS, rate, 0)
+    assert 0 not in numbers  # what a careless filling would use
+    assert len(numbers) % 8
+    inputs, targets = small_data()
+    spoilt = torch.full_like(inputs, math.nan)
+    spoilt[numbers] = inputs[numbers]
+    found = []
+    for rows in (inputs, spoilt):
+        model, training = made(device, seed=WITHOUT_THE_FIRST)
+        captured(model, training, data=(rows.to(device), targets.to(device)))()
+        found.append(weights(model))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("seed", [SEED, None], ids=["simulated", "exact"])
+def test_an_empty_lot_has_noise_and_a_step(device: str, seed: int | None) -> None:
+    runs = []
+
+    def counted(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        runs.append(1)
+        return cross_entropy(model, inputs, targets)
+
+    model, training = made(device, seed=seed, lot_size=1, steps=60)
+    step = captured(model, training, losses=counted, size=40)
+    empty = 0
+    while training.steps_left:
+        before, so_far = weights(model), len(runs)
+        step()
+        empty += len(runs) == so_far
+        assert not torch.equal(weights(model), before)
+    assert empty > 0  # a lot is empty with probability 0.36: none of 60 with one of 1e-12
+    # On a GPU no step calls it, since the graph is repeated.
+    assert empty == 60 or device == "cpu"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("seed", [SEED, None], ids=["simulated", "exact"])
+def test_what_is_not_finite(device: str, seed: int | None) -> None:
+    inputs, targets = (part.to(device) for part in small_data())
+    model, training = made(device, seed=seed, lot_size=40)
+    step = captured(model, training, data=(inputs, targets), size=16)
+    before = weights(model)
+    inputs[38, 2] = math.inf
+    with pytest.raises(InvalidParameterError, match="gradients of layer '0' are not finite"):
+        step()
+    assert training.steps_spent == 1  # it looked at the data
+    assert torch.equal(weights(model), before)
+    # What was not finite does not stay in the sums.
+    inputs[38, 2] = 0.0
+    step()
+    assert weights(model).isfinite().all()
+
+
+def test_what_is_not_finite_at_the_first_run_only() -> None:
+    model, training = made(lot_size=40)
+    runs = []
+
+    def at_first(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        runs.append(1)
+        return cross_entropy(model, inputs, targets) / (0.0 if len(runs) == 2 else 1.0)
+
+    step = captured(model, training, losses=at_first, size=40)
+    with pytest.raises(InvalidParameterError, match="refused: losses or gradients are not finite"):
+        step()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("make", [optim.Adam, optim.RMSprop, optim.NAdam])
+def test_optimisers_and_schedules(device: str, make: Callable[..., optim.Optimizer]) -> None:
+    found = []
+    for way in ("loop", "captured"):
+        model = small_model().to(device)
+        optimizer = make(model.parameters(), lr=0.1)
+        scheduler = StepLR(optimizer, step_size=1, gamma=0.5)
+        training = PrivateTraining(model, optimizer, small_plan(), seed=SEED)
+        if way == "loop":
+            for lot in training.lots(tuple(part.to(device) for part in small_data())):
+                for batch in lot.batches(8):
+                    training.accumulate(cross_entropy(model, *batch))
+                training.step()
+                scheduler.step()
+        else:
+            step = captured(model, training)
+            while training.steps_left:
+                step()
+                scheduler.step()
+        found.append(weights(model))
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)
+
+
+def test_exactly_the_planned_steps() -> None:
+    model, training = made()
+    step = captured(model, training)
+    take_all(training, step)
+    after = weights(model)
+    with pytest.raises(BudgetExceededError, match="all steps=4"):
+        step()
+    with pytest.raises(BudgetExceededError, match="all steps=4"):
+        captured(model, training)
+    assert torch.equal(weights(model), after)
+
+
+def test_a_step_is_spent_before_its_lot_is_drawn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "steps.spent"
+    model, training = made(seed=None, record=path)
+    step = captured(model, training)
+    monkeypatch.setattr(trainer, "drawn_records", killed)
+    with pytest.raises(KeyboardInterrupt):
+        step()
+    assert training.steps_spent == 1
+    assert '{"step": 1}' in path.read_text()
+
+
+def test_resuming(tmp_path: Path) -> None:
+    whole, training = made()
+    take_all(training, captured(whole, training))
+    path = tmp_path / "steps.spent"
+    model, training = made(record=path)
+    step = captured(model, training)
+    step()
+    step()
+    kept, state = model.state_dict(), training.state_dict()
+    resumed, later = made(record=path)
+    step = captured(resumed, later)
+    # Loading writes into the same memory, so the step may be captured before.
+    resumed.load_state_dict(kept)
+    later.load_state_dict(state)
+    take_all(later, step)
+    assert later.steps_spent == 4
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+def test_a_lot_that_was_given_up_counts() -> None:
+    model, training = made()
+    step = captured(model, training)
+    batches = next(training.lots(small_data())).batches(8)
+    next(batches)  # and kept
+    step()
+    assert training.steps_spent == 2
+
+
+def test_gradients_of_ones_own_between_steps() -> None:
+    found = []
+    for own in (False, True):
+        model, training = made()
+        step = captured(model, training)
+        while training.steps_left:
+            if own:
+                model(torch.ones(1, 6)).sum().backward()
+            step()
+        found.append(weights(model))
+    assert torch.equal(*found)
+
+
+def test_real_randomness() -> None:
+    model, training = made(seed=None)
+    take_all(training, captured(model, training, data=TensorDataset(*small_data())))
+    assert training.guarantee.protects
+
+
+def test_one_tensor_is_handed_over_as_it_is() -> None:
+    inputs, _ = small_data()
+    model, training = made()
+    step = training.captured_step(inputs, lambda rows: model(rows).square().sum(1), batch_size=8)
+    step()
+    assert training.steps_spent == 1
+
+
+def test_changes_of_the_model() -> None:
+    model, training = made()
+    step = captured(model, training)
+    model.eval()
+    with pytest.raises(InvalidParameterError, match=r"switched between train\(\) and eval\(\)"):
+        step()
+    model.train()
+    step()
+    activation = model[1]
+    for other in (nn.Sequential(nn.Tanh()), nn.ReLU()):
+        model[1] = other  # has no parameters, but a graph would go on without it
+        with pytest.raises(InvalidParameterError, match="'1' was added, removed"):
+            step()
+    model[1] = activation
+    weight = model.get_parameter("2.weight")
+    weight.data = weight.data.clone()
+    with pytest.raises(InvalidParameterError, match=r"'2\.weight' was added, .* moved in memory"):
+        step()
+    model.get_parameter("2.bias").requires_grad_(False)
+    with pytest.raises(InvalidParameterError, match=r"'2\.bias' was removed or frozen"):
+        step()
+    assert training.steps_spent == 1
+
+
+class Items(Dataset[tuple[Tensor, Tensor]]):
+    """A data set that is read item by item."""
+
+    def __len__(self) -> int:
+        return RECORDS
+
+    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
+        inputs, targets = small_data()
+        return inputs[number], targets[number]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"data": Items()}, InvalidParameterError, "Items: a captured step needs tensors"),
+        ({"data": small_data()[0][:7]}, InvalidParameterError, "7 records, but the plan"),
+        ({"data": small_data()[0].to("meta")}, InvalidParameterError, "on meta and the model on"),
+        ({"size": 0}, InvalidParameterError, "batch_size=0"),
+        (
+            {"losses": lambda m, x, y: cross_entropy(m, x, y).mean()},
+            ShapeError,
+            'reduction="none"',
+        ),
+        (
+            {"losses": lambda m, x, y: cross_entropy(m, x, y).detach()},
+            InvalidParameterError,
+            "no gradient",
+        ),
+        (
+            {"losses": lambda m, x, _y: (m[2].weight @ m[0](x).T).sum(0)},
+            InvalidParameterError,
+            r"'2\.weight' received a gradient",
+        ),
+    ],
+)
+def test_what_does_not_fit(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    model, training = made()
+    with pytest.raises(error, match=message):
+        captured(model, training, **options)
+    assert training.steps_spent == 0
+    assert all(part.grad is None and part.requires_grad for part in model.parameters())
+    train(training, model)
+
+
+def test_mode_exact_is_not_captured() -> None:
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(), mode="exact")
+    with pytest.raises(InvalidParameterError, match="one record at a time"):
+        captured(model, training)
