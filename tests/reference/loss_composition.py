@@ -34,10 +34,11 @@ from reference.ball import normal_tail
 from reference.loss_truth import Pair
 
 _BITS = 160  # of precision: far more than the errors that are left out on purpose
-_LEFT_OUT = 75.0  # each of those is about e^-75 of M(theta), or of delta
+_FOR_VALUES, _FOR_BOUNDS = 75.0, 25.0  # logarithms of what may be left out of M(theta)
 _NEGLIGIBLE = 40.0  # what the line leaves out, relative to delta: about e^-40
-_HALVINGS = 6
-_FARTHER = 1.5  # times theta: the exponent that bounds the periods above
+_HALVINGS = 7
+# Over theta: exponents that may bound the periods above.
+_FARTHER = (1.03, 1.1, 1.25, 1.5)
 _MOST_NODES = 4_000_000
 
 
@@ -61,12 +62,14 @@ class Strip:
     pair: Pair
     theta: float
     angle: float  # of the upper edge, over s^2; below pi, where the branch points are
+    accuracy: float  # about e^-accuracy of M(theta) is left out
 
     @classmethod
     def below(cls, pair: Pair, theta: float, halvings: int) -> "Strip":
-        """Choose one as high as costs e^8 of size, halved several times."""
+        """Choose one as high as costs e^8 of size, or lower ones, which only bound the decay."""
         stiffness = pair.multiplier**2 + (theta / 4 if pair.has_lower else 0.0)
-        return cls(pair, theta, min(2.5, math.sqrt(16.0 / stiffness)) / 2**halvings)
+        angle = min(2.5, math.sqrt(16.0 / stiffness)) / 2**halvings
+        return cls(pair, theta, angle, _FOR_BOUNDS if halvings else _FOR_VALUES)
 
     def growth(self, angle: arb) -> arb:
         """Return how much larger the integrand is at this height than on the real line, at most."""
@@ -126,11 +129,11 @@ class Nodes:
 
 @functools.lru_cache(maxsize=64)
 def nodes(strip: Strip) -> Nodes:
-    """Choose the step and the ends so that about e^-75 of M(theta) is left out, and prove it."""
+    """Choose the step and the ends for the accuracy that is wanted, and prove it."""
     angle = arb(strip.angle)
     height = arb(strip.pair.multiplier) ** 2 * angle / 2
     edges = 1 + strip.growth(angle)
-    step = arb(float((2 * arb.pi() * height / (edges.log() + _LEFT_OUT)).mid()))
+    step = arb(float((2 * arb.pi() * height / (edges.log() + strip.accuracy)).mid()))
     weights, losses, cut = _terms(strip, step, height)
     error = edges / ((2 * arb.pi() * height / step).exp() - 1)
     # Of M(theta) only the sum is known so far: M (1 - error) <= sum + cut.
@@ -140,7 +143,7 @@ def nodes(strip: Strip) -> Nodes:
 
 def _terms(strip: Strip, step: arb, height: arb) -> tuple[list[acb], list[acb], arb]:
     """Return terms times step, losses, and a bound of the terms that are cut off."""
-    reach, growth = math.sqrt(2 * _LEFT_OUT), strip.growth(arb(strip.angle) / 2)
+    reach, growth = math.sqrt(2 * strip.accuracy), strip.growth(arb(strip.angle) / 2)
     while True:
         low, high = strip.ends(reach)
         first, last = math.floor(low / float(step.mid())), math.ceil(high / float(step.mid()))
@@ -148,7 +151,7 @@ def _terms(strip: Strip, step: arb, height: arb) -> tuple[list[acb], list[acb], 
         largest = max(terms, key=lambda term: float(abs(term[0]).log().mid()))[0]
         # Falling terms: their sum is at most the integral from the last one that is kept.
         cut = (growth * strip.outside(first * step, last * step)).upper()
-        if bool(cut < abs(largest) * step * arb(-_LEFT_OUT).exp()):
+        if bool(cut < abs(largest) * step * arb(-strip.accuracy).exp()):
             return [term[0] * step for term in terms], [term[1] for term in terms], cut
         reach *= 1.3
 
@@ -188,13 +191,16 @@ def decay(part: Pair | Release, theta: float, frequency: arb) -> arb:
     """
     if isinstance(part, Release):
         return abs(part.value(acb(theta, frequency)))
-    bounds = []
+    least = arb.pos_inf()
     for halvings in range(_HALVINGS):
         found = nodes(Strip.below(part, theta, halvings))
         pairs = zip(found.weights, found.losses, strict=True)
         sizes = (abs(weight) * (-frequency * loss.imag).exp() for weight, loss in pairs)
-        bounds.append((sum(sizes, arb(0)) + found.left_out).upper())
-    return functools.reduce(arb.min, bounds)
+        bound = (sum(sizes, arb(0)) + found.left_out).upper()
+        if not bool(bound < least):
+            break  # still lower strips are worse, and have more nodes
+        least = bound
+    return least
 
 
 def composed_delta(parts: Sequence[Part], epsilon: float) -> arb:
@@ -215,6 +221,7 @@ def composed_delta(parts: Sequence[Part], epsilon: float) -> arb:
 @dataclass(frozen=True)
 class _Line:
     theta: float
+    farther: float  # the exponent that bounds the periods above
     spacing: arb
     count: int
 
@@ -239,7 +246,7 @@ def _product(parts: Sequence[Part], line: _Line) -> list[acb]:
 
 def _log_moment(parts: Sequence[Part], theta: float) -> arb:
     """Return log M(theta)."""
-    nothing = _Line(theta=theta, spacing=arb(0), count=1)
+    nothing = _Line(theta=theta, farther=math.inf, spacing=arb(0), count=1)
     return _product(parts, nothing)[0].real.log()
 
 
@@ -253,10 +260,10 @@ def _end_of_line(parts: Sequence[Part], line: _Line, epsilon: float) -> arb:
 
 def _other_periods(parts: Sequence[Part], line: _Line, epsilon: float) -> arb:
     """Return a bound of ``delta(t + k period) e^(theta k period)``, summed over k other than 0."""
-    theta, farther = arb(line.theta), arb(_FARTHER * line.theta)
+    theta, farther = arb(line.theta), arb(line.farther)
     period = 2 * arb.pi() / line.spacing
     below = 1 / ((theta * period).exp() - 1)
-    moment = (_log_moment(parts, _FARTHER * line.theta) - farther * arb(epsilon)).exp()
+    moment = (_log_moment(parts, line.farther) - farther * arb(epsilon)).exp()
     above = moment / (((farther - theta) * period).exp() - 1)
     return below + above
 
@@ -265,15 +272,16 @@ def _chosen_line(parts: Sequence[Part], epsilon: float) -> _Line:
     """Choose a line through the saddle. Whatever is chosen, the enclosure is one."""
     theta = _falling(lambda theta: _level(parts, theta, epsilon))
     level = _level(parts, theta, epsilon)
-    farther = float(_log_moment(parts, _FARTHER * theta).mid()) - _FARTHER * theta * epsilon
-    period = max(
-        (_NEGLIGIBLE - level) / theta,
-        (_NEGLIGIBLE - level + farther) / ((_FARTHER - 1) * theta),
-    )
-    spacing = arb(2 * math.pi / period)
+
+    def above(exponent: float) -> float:
+        moment = float(_log_moment(parts, exponent).mid()) - exponent * epsilon
+        return (_NEGLIGIBLE - level + moment) / (exponent - theta)
+
+    period, farther = min((above(ratio * theta), ratio * theta) for ratio in _FARTHER)
+    spacing = arb(2 * math.pi / max(period, (_NEGLIGIBLE - level) / theta))
     count = 16
     while count <= _MOST_NODES:
-        line = _Line(theta=theta, spacing=spacing, count=count)
+        line = _Line(theta=theta, farther=farther, spacing=spacing, count=count)
         if float(_end_of_line(parts, line, epsilon).log().mid()) < level - _NEGLIGIBLE:
             return line
         count += count // 2
