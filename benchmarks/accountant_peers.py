@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -102,8 +102,7 @@ def opacus_bounds(question: Question, *, error: float) -> Bounds:
 
 def prv_accountant_bounds(question: Question, *, error: float) -> Bounds:
     """Ask for the bounds."""
-    import prv_accountant as peer  # noqa: PLC0415
-
+    peer = import_module("prv_accountant")
     accountant = peer.PRVAccountant(
         prvs=[peer.PoissonSubsampledGaussianMechanism(question.rate, question.multiplier)],
         max_self_compositions=[question.steps],

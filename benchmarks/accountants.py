@@ -22,7 +22,7 @@ from accountant_peers import PEERS, Bounds, Question, quiet
 from recorded import record
 from rich.console import Console
 from rich.table import Table
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from matrixdp.privacy import LossAccount, SampledPlan, noise_multiplier_for
 
