@@ -43,7 +43,7 @@ def epsilon_side(mu: float, epsilon: float, delta: float) -> int:
 
 def true_delta(mu: float, epsilon: float) -> arb:
     """Return a narrow enclosure of g(mu; epsilon) for mu > 0, or any below the smallest double."""
-    return _narrow(lambda: curve(arb(mu), arb(epsilon)), vanishing=math.ulp(0.0))
+    return narrow(lambda: curve(arb(mu), arb(epsilon)), vanishing=math.ulp(0.0))
 
 
 def delta_condition(mu: float, epsilon: float) -> float:
@@ -55,7 +55,7 @@ def delta_condition(mu: float, epsilon: float) -> float:
         change = size * normal_density(lower) + loss * loss.exp() * normal_tail(upper)
         return 1 + change / curve(size, loss)
 
-    return float(_narrow(condition).mid())
+    return float(narrow(condition).mid())
 
 
 def epsilon_condition(mu: float, epsilon: float, delta: float) -> float:
@@ -67,7 +67,7 @@ def epsilon_condition(mu: float, epsilon: float, delta: float) -> float:
         change = size * normal_density(lower) + share
         return loss + change / (loss.exp() * normal_tail(upper))
 
-    return float(_narrow(condition).mid())
+    return float(narrow(condition).mid())
 
 
 def true_bound(epsilon: float, delta: float) -> arb:
@@ -116,12 +116,14 @@ def _decided(difference: Callable[[], arb]) -> int:
     return _with_more_bits(difference, sign)
 
 
-def _narrow(enclosure: Callable[[], arb], vanishing: float = 0.0) -> arb:
-    def narrow(ball: arb) -> arb | None:
+def narrow(enclosure: Callable[[], arb], vanishing: float = 0.0) -> arb:
+    """Return an enclosure that is narrow, or that is below a number which counts as nothing."""
+
+    def accepted(ball: arb) -> arb | None:
         relative = bool(ball.rad() < abs(arb(ball.mid())) * arb(2) ** _NARROW)
         return ball if relative or bool(abs(ball) < vanishing) else None
 
-    return _with_more_bits(enclosure, narrow)
+    return _with_more_bits(enclosure, accepted)
 
 
 def _with_more_bits(compute: Callable[[], arb], accept: Callable[[arb], _Found | None]) -> _Found:
