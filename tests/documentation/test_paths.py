@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(matrixdp.__file__).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PUBLIC = {
-    *("audit", "baselines", "covariance", "errors", "files", "noise", "postprocess", "privacy"),
+    *("audit", "baselines", "covariance", "errors", "experiments", "files", "noise"),
+    *("postprocess", "privacy"),
     *("queries", "sensitivity", "training", "workloads"),
 }
 DOTTED = re.compile(r"\b(?:matrixdp|mdp)((?:\.[A-Za-z_]\w*)+)")

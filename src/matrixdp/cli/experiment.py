@@ -23,7 +23,7 @@ __all__ = ["app"]
 
 app = command_group("Experiments: accuracy of models that were trained privately.")
 
-_A_RUN_FAILED = 1
+_A_RUN_FAILED = 2  # like any input that could not be processed: it is not a defect of matrixdp
 
 ExperimentArgument: TypeAlias = Annotated[str, typer.Argument(help="type-one: private gradients.")]
 DatasetOption: TypeAlias = Annotated[

@@ -28,16 +28,19 @@ from matrixdp.experiments.type_one import FOLDER, Work, choose, run_grid
 
 __all__ = ["main"]
 
+_NOT_DONE = 2
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; return 0, 1 if a run failed, or 2 if the input was wrong."""
+    """Run the program; return 0, or 2 if a run failed or the input was wrong."""
     given = _parser().parse_args(arguments)
     try:
         check_experiment(given.experiment)
-        return int(_failed(given) > 0)
+        failed = _failed(given)
     except (MatrixDPError, OSError) as error:
         _say(f"matrixdp.experiments: {error}")
-        return 2
+        return _NOT_DONE
+    return _NOT_DONE if failed else 0
 
 
 def _failed(given: argparse.Namespace) -> int:

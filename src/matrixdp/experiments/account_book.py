@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from matrixdp.errors import CalibrationError
 from matrixdp.experiments.accounts import MECHANISMS, Account, Promise, account
 from matrixdp.experiments.json_files import read_json, write_json
 from matrixdp.experiments.settings import DELTA, REFERENCE_EPSILON, Setting, Split
@@ -43,7 +44,7 @@ class AccountBook:
         """Return the multiplier that hyper-parameters are chosen at: IMGM, PLD, epsilon 1."""
         found = self.account(_REFERENCE, promise_of(setting, split, _REFERENCE, REFERENCE_EPSILON))
         if found.noise_multiplier is None:
-            raise ValueError(found.refusal)
+            raise CalibrationError(f"the reference cell has no noise multiplier: {found.refusal}")
         return found.noise_multiplier
 
 

@@ -126,9 +126,9 @@ def private_run(
 ) -> Run | None:
     """Return private training with a mechanism's noise; None where its rule does not apply.
 
-    The learning rate is ``learning_rate * min(1, reference / multiplier)``: noise moves the weights
-    no further in a step than it does at the reference cell. The rule is public, so it costs
-    nothing.
+    The learning rate is ``learning_rate * min(1, reference / multiplier)``, with the largest
+    multiplier of any layer: noise moves no weight further in a step than it does at the reference
+    cell. The rule is public, so it costs nothing.
     """
     if cell.epsilon is None or chosen.clip_norm is None:
         raise InvalidParameterError(f"mechanism={cell.mechanism!r} adds no noise: use plain_run")
@@ -137,6 +137,7 @@ def private_run(
     if account.noise_multiplier is None:
         return None
     reference = book.reference_multiplier(setting, split)
+    largest = max([account.noise_multiplier, *account.layers.values()])
     return Run(
         dataset=setting.name,
         split=split,
@@ -144,7 +145,7 @@ def private_run(
         records=setting.records_of(split),
         lot_size=setting.lot_size,
         steps=promise.steps,
-        learning_rate=chosen.learning_rate * min(1.0, reference / account.noise_multiplier),
+        learning_rate=chosen.learning_rate * min(1.0, reference / largest),
         momentum=MOMENTUM,
         clip_norm=chosen.clip_norm,
         noise_multiplier=account.noise_multiplier,

@@ -86,12 +86,16 @@ class _Noise:
         if not rows or not rows[0].noise_multiplier:
             return "does not apply"
         row = rows[0]
-        least, largest = (
-            shown_up(float(one), 3) for one in (row.noise_multiplier, row.largest_multiplier)
-        )
+        least, largest = _readable(row.noise_multiplier), _readable(row.largest_multiplier)
         multiplier = least if least == largest else f"{least}–{largest}"
         true = shown_up(float(row.true_epsilon), 2) if row.true_epsilon else "–"
         return f"{multiplier} ({true})"
+
+
+def _readable(multiplier: str) -> str:
+    """Return three digits, rounded up, without an exponent up to a million."""
+    shown = shown_up(float(multiplier), 3)
+    return f"{float(shown):,.0f}" if 1e3 <= float(shown) < 1e6 else shown
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -161,7 +161,7 @@ SETTINGS: dict[str, Setting] = {
             epochs=6,
             seeds=(0, 1),
             candidates=((0.5, 1.0), (2.0, 0.5)),
-            plain_rates=(0.1,),
+            plain_rates=(0.2, 0.5),
             with_matrix_mechanism=True,
         ),
     )

@@ -11,6 +11,7 @@ from matrixdp.experiments.choosing import Choices, Tried, best_of, candidate_run
 from matrixdp.experiments.outcomes import read_outcomes, unfinished
 from matrixdp.experiments.planning import planned_runs
 from matrixdp.experiments.runner import Tell, perform
+from matrixdp.experiments.settings import setting_of
 from matrixdp.experiments.training_loops import train_and_test
 
 __all__ = ["FOLDER", "Progress", "Work", "choose", "run_grid"]
@@ -43,6 +44,8 @@ def choose(datasets: Sequence[str], work: Work) -> int:
 
     A family with a failed run keeps what it had.
     """
+    for dataset in datasets:
+        setting_of(dataset)  # a name that is not known is an error before any work
     book, choices = AccountBook(work.folder), Choices(work.folder)
     candidates = {dataset: candidate_runs(dataset, book) for dataset in datasets}
     failed = work.perform(
