@@ -30,7 +30,12 @@ from matrixdp.experiments.results_table import gathered_rows, read_rows, rows_as
 from matrixdp.experiments.runner import Tell
 from matrixdp.experiments.training_loops import train_and_test
 from matrixdp.experiments.type_one import Work, choose, run_grid
-from matrixdp.privacy import Accountant, SampledPlan, plan_epsilon
+from matrixdp.privacy import (
+    Accountant,
+    SampledPlan,
+    noise_multiplier_for,
+    plan_epsilon,
+)
 
 MECHANISMS = ["none", "imgm-pld", "analytic", "matrix", "mvg"]
 CELLS = grid(["digits"], MECHANISMS, [1.0], [0, 1])
@@ -113,6 +118,20 @@ def test_the_choice_is_the_best_candidate(chosen: Path) -> None:
         best = max(one["tried"], key=lambda tried: tried["accuracy"])
         assert one["chosen"] == best["candidate"]
     assert choices[1]["tried"][0]["accuracy"] > 0.6
+
+
+def test_accounts_are_kept_and_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (folder / "type_one/accounts.json").read_bytes()
+    command = ["experiment", "accounts", "type-one", "--dataset", "digits", "--results"]
+    assert main([*command, str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["accounts"]
+    assert len(found) == 10 * 4
+    assert {one["epsilon"] for one in found} == {0.01, 0.1, 0.5, 1.0}
+    assert all(one["true_epsilon"] <= one["epsilon"] for one in found)
+    assert main([*command, str(folder)]) == 0
+    assert "imgm-pld" in capsys.readouterr().out
+    # All of them were there already, those of the choice included.
+    assert (folder / "type_one/accounts.json").read_bytes() == before
 
 
 @pytest.mark.usefixtures("pretended")

@@ -9,11 +9,13 @@ import typer
 
 from matrixdp.cli.groups import command_group
 from matrixdp.cli.options import AsJson, whole_number_option
-from matrixdp.cli.output import print_json
+from matrixdp.cli.output import print_json, print_table
 from matrixdp.cli.progress import progress_bar
 from matrixdp.files.atomic import write_all
+from matrixdp.rounding import shown_up
 
 if TYPE_CHECKING:
+    from matrixdp.experiments.accounts import Account
     from matrixdp.experiments.cells import Run
     from matrixdp.experiments.outcomes import AnyRun
     from matrixdp.experiments.runner import Tell
@@ -36,6 +38,53 @@ ResultsOption: TypeAlias = Annotated[
 ParallelOption: TypeAlias = Annotated[
     int, whole_number_option("--parallel", "Runs at a time, each in a process of its own.")
 ]
+
+
+@app.command()
+def accounts(
+    experiment: ExperimentArgument,
+    dataset: DatasetOption = None,
+    results: ResultsOption = Path("results"),
+    as_json: AsJson = False,
+) -> None:
+    """Compute the noise of every cell and keep it, so that a machine that trains only reads it."""
+    from matrixdp.experiments import (  # noqa: PLC0415
+        account_book,
+        cells,
+        options,
+        planning,
+        settings,
+    )
+
+    options.check_experiment(experiment)
+    datasets = options.listed(dataset) or list(settings.PAPER_DATASETS)
+    wanted = [cell for cell in cells.grid(datasets, seeds=[0]) if cell.epsilon is not None]
+    book = account_book.AccountBook(results / "type_one")
+    for name in datasets:
+        planning.reference_accounts(name, book)
+    found = [(cell.dataset, planning.account_of(cell, book)) for cell in wanted]
+    if as_json:
+        print_json({"accounts": [{"dataset": name, **_numbers(one)} for name, one in found]})
+        return
+    print_table(
+        ["data set", "mechanism", "epsilon", "noise multiplier", "true epsilon"],
+        [[name, *map(_shown, _numbers(one).values())] for name, one in found],
+    )
+
+
+def _numbers(one: "Account") -> dict[str, str | float | None]:
+    return {
+        "mechanism": one.mechanism,
+        "epsilon": one.promise.epsilon,
+        "noise_multiplier": one.noise_multiplier,
+        "true_epsilon": one.true_epsilon,
+    }
+
+
+def _shown(value: str | float | None) -> str:
+    if value is None:
+        return "does not apply"
+    return value if isinstance(value, str) else shown_up(value, 4)
 
 
 @app.command()

@@ -17,10 +17,11 @@ from matrixdp.experiments.cells import Cell, Hyperparameters, Run, plain_run, pr
 from matrixdp.experiments.json_files import read_json, write_json
 from matrixdp.experiments.settings import REFERENCE_EPSILON, setting_of
 
-__all__ = ["Choice", "Choices", "Tried", "best_of", "candidate_runs"]
+__all__ = ["REFERENCES", "Choice", "Choices", "Tried", "best_of", "candidate_runs"]
 
 _SEED = 0
-_REFERENCES: dict[Family, str] = {"isotropic": "imgm-pld", "mvg": "mvg"}
+REFERENCES: dict[Family, str] = {"isotropic": "imgm-pld", "mvg": "mvg"}
+"""The mechanism at whose noise the candidates of a family are judged."""
 
 
 class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +76,7 @@ def candidate_runs(
     found: dict[Family, list[tuple[Hyperparameters, Run]]] = {
         "plain": [(one, plain_run(setting, "choosing", _SEED, one.learning_rate)) for one in plain]
     }
-    for family, mechanism in _REFERENCES.items():
+    for family, mechanism in REFERENCES.items():
         cell = Cell(dataset, mechanism, REFERENCE_EPSILON, _SEED)
         noisy = [Hyperparameters(rate, clip_norm) for rate, clip_norm in setting.candidates]
         runs = [(one, private_run(setting, "choosing", cell, one, book)) for one in noisy]

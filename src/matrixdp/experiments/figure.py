@@ -75,8 +75,8 @@ def _draw_panel(axes: Any, dataset: str, rows: Sequence[Row]) -> dict[str, Any]:
     if plain:
         handles["no noise"] = axes.axhline(fmean(plain), color="grey", linewidth=1.0, linestyle=":")
     axes.set_xscale("log")
-    epsilons = sorted({row.epsilon for row in rows if row.epsilon}, key=float)
-    axes.set_xticks([float(one) for one in epsilons], epsilons)
+    ticks = sorted({row.epsilon for row in rows if row.epsilon}, key=float)
+    axes.set_xticks([float(one) for one in ticks], ticks)
     axes.minorticks_off()
     axes.set_ylim(0.0, 100.0)
     axes.set_title(f"{SETTINGS[dataset].title}, {SETTINGS[dataset].model}", fontsize="medium")

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from matrixdp.errors import FileFormatError
-from matrixdp.experiments.account_book import AccountBook, promise_of
+from matrixdp.experiments.account_book import AccountBook
 from matrixdp.experiments.accounts import MECHANISMS
 from matrixdp.experiments.cells import Cell, Run, grid, run_key
 from matrixdp.experiments.choosing import Choices
 from matrixdp.experiments.outcomes import Outcome, read_outcomes
-from matrixdp.experiments.planning import planned_runs
-from matrixdp.experiments.settings import DELTA, SETTINGS, setting_of
+from matrixdp.experiments.planning import account_of, planned_runs
+from matrixdp.experiments.settings import DELTA, SETTINGS
 from matrixdp.rounding import shown_exactly, shown_up
 
 __all__ = ["Row", "gathered_rows", "read_rows", "rows_as_csv"]
@@ -141,8 +141,7 @@ def _noise_columns(cell: Cell, book: AccountBook) -> dict[str, str]:
     columns = {"dataset": cell.dataset, "mechanism": cell.mechanism}
     if cell.epsilon is None:
         return columns | {"note": ""}
-    promise = promise_of(setting_of(cell.dataset), "test", cell.mechanism, cell.epsilon)
-    account = book.account(cell.mechanism, promise)
+    account = account_of(cell, book)
     multipliers: Sequence[float | None] = [account.noise_multiplier, *account.layers.values()]
     largest = max((one for one in multipliers if one is not None), default=None)
     return columns | {

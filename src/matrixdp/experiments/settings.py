@@ -4,6 +4,7 @@ Lots, epochs and numbers of records are those of the paper. Everything here is p
 before any run.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -53,8 +54,6 @@ class Setting:
         How many records a final run and a run that chooses hyper-parameters train on.
     lot_size, epochs : int
         The expected number of records in a step, and how often each record is expected.
-    batch_size : int
-        How many records are run at once; it limits memory and does not change the result.
     seeds : tuple of int
         Of the runs that are made unless others are asked for.
     candidates : tuple of (float, float)
@@ -74,7 +73,6 @@ class Setting:
     choosing_records: int
     lot_size: int
     epochs: int
-    batch_size: int = 2048  # lots of 1,024 records exceed it practically never
     seeds: tuple[int, ...] = (0, 1, 2)
     candidates: tuple[tuple[float, float], ...] = tuple(
         (product / clip, clip) for clip in _CLIP_NORMS for product in _PRODUCTS
@@ -82,6 +80,15 @@ class Setting:
     plain_rates: tuple[float, ...] = _PLAIN_RATES
     augmented: bool = False
     with_matrix_mechanism: bool = False
+
+    @property
+    def batch_size(self) -> int:
+        """How many records are run at once: a lot exceeds it about once in 30,000 steps.
+
+        It limits memory and does not change the result.
+        """
+        # The size of a lot has a standard deviation of at most the root of its mean.
+        return self.lot_size + math.ceil(4.0 * math.sqrt(self.lot_size))
 
     def records_of(self, split: Split) -> int:
         """Return how many records a run trains on."""

@@ -49,7 +49,11 @@ def train_privately(task: Task, run: Run) -> None:
     """
     optimizer = optim.SGD(task.model.parameters(), lr=run.learning_rate, momentum=run.momentum)
     training = _private_training(task.model, optimizer, run)
-    batch_size = setting_of(run.dataset).batch_size
+    _take_steps(training, task, setting_of(run.dataset).batch_size)
+
+
+def _take_steps(training: PrivateTraining, task: Task, batch_size: int) -> None:
+    """Take all steps of the plan."""
     for lot in training.lots(task.data):
         for batch in lot.batches(batch_size):
             training.accumulate(task.losses(*batch))
