@@ -78,7 +78,8 @@ def candidate_runs(
     }
     for family, mechanism in REFERENCES.items():
         cell = Cell(dataset, mechanism, REFERENCE_EPSILON, _SEED)
-        noisy = [Hyperparameters(rate, clip_norm) for rate, clip_norm in setting.candidates]
+        pairs = setting.mvg_candidates if family == "mvg" else setting.candidates
+        noisy = [Hyperparameters(rate, clip_norm) for rate, clip_norm in pairs]
         runs = [(one, private_run(setting, "choosing", cell, one, book)) for one in noisy]
         found[family] = [(one, run) for one, run in runs if run is not None]
     return found

@@ -27,7 +27,8 @@ def train_and_test(run: Run) -> float:
     order that is not fixed, so that two runs may differ in their last bits.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
     torch.manual_seed(run.seed)
     task = load_task(run.dataset, run.split, device)
     if len(task.data[0]) != run.records:
