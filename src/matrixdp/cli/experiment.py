@@ -165,8 +165,8 @@ def report(
     )
 
     table, folder = results / "type_one.csv", results / "type_one"
-    # Without the files of single runs, the table itself is what was kept.
-    rows = gathered_rows(folder) if (folder / "runs").is_dir() else read_rows(table)
+    # Where the files of single runs were not kept, the table has what they said.
+    rows = gathered_rows(folder, kept=read_rows(table))
     contents: list[tuple[Path, bytes | Path]] = [
         (table, rows_as_csv(rows)),
         (page, with_tables(page.read_text("utf-8"), rows).encode()),

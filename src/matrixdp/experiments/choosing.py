@@ -53,10 +53,6 @@ class Choices:
         self._choices |= {(one.dataset, one.family): one for one in choices}
         write_json(self._path, list(self._choices.values()))
 
-    def datasets(self) -> list[str]:
-        """Return the data sets for which something was chosen."""
-        return list(dict.fromkeys(dataset for dataset, _ in self._choices))
-
     def chosen(self, dataset: str, family: Family) -> Hyperparameters:
         """Return what was chosen, or raise if nothing was."""
         if (dataset, family) not in self._choices:

@@ -10,10 +10,12 @@ from matrixdp.experiments.results_table import Row
 from matrixdp.experiments.settings import PAPER_DATASETS, SETTINGS
 from matrixdp.rounding import shown_up
 
-__all__ = ["BEGIN", "END", "accuracies", "page_tables", "with_tables"]
+__all__ = ["BEGIN", "END", "FIGURE", "accuracies", "page_tables", "with_tables"]
 
 BEGIN, END = "<!-- type-one: begin -->", "<!-- type-one: end -->"
 """Between these the page's tables stand; ``matrixdp experiment report`` writes them."""
+
+FIGURE = "![Test accuracy against epsilon](figures/type_one.svg)"
 
 
 def with_tables(page: str, rows: Sequence[Row]) -> str:
@@ -27,7 +29,7 @@ def with_tables(page: str, rows: Sequence[Row]) -> str:
 
 def page_tables(rows: Sequence[Row]) -> str:
     """Return two tables for each data set, of accuracies and of noise, and what was not run."""
-    parts = []
+    parts = [f"{FIGURE}\n"] if any(row.accuracy for row in rows) else []
     for dataset, group in groupby(rows, key=lambda row: row.dataset):
         parts += _dataset_tables(dataset, list(group))
     found = {row.dataset for row in rows if row.accuracy}

@@ -72,17 +72,26 @@ def read_rows(path: Path) -> list[Row]:
         return [Row(**row) for row in reader]
 
 
-def gathered_rows(folder: Path) -> list[Row]:
-    """Return a row for each finished cell, and one for each cell that no seed was run for."""
+def gathered_rows(folder: Path, kept: Sequence[Row] = ()) -> list[Row]:
+    """Return a row for each finished cell, and one for each cell that no seed was run for.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the experiment's results.
+    kept : sequence of Row
+        An earlier table: its rows stay for data sets of which there are no files of runs.
+    """
     book, choices = AccountBook(folder), Choices(folder)
     outcomes = read_outcomes(folder, Run)
-    # In the order of the settings, whichever was run first.
-    return [
-        row
-        for dataset in SETTINGS
-        if dataset in choices.datasets()
-        for row in _rows_of(dataset, book, choices, outcomes)
-    ]
+    finished = {one.run.dataset for one in outcomes.values() if one.run.split == "test"}
+    rows: list[Row] = []
+    for dataset in SETTINGS:  # in this order, whichever was run first
+        if dataset in finished:
+            rows += _rows_of(dataset, book, choices, outcomes)
+        else:
+            rows += [row for row in kept if row.dataset == dataset]
+    return rows
 
 
 def _rows_of(
@@ -90,7 +99,7 @@ def _rows_of(
 ) -> list[Row]:
     final = [one.run for one in outcomes.values() if one.run.split == "test"]
     seeds = sorted({run.seed for run in final if run.dataset == dataset})
-    cells = grid([dataset], seeds=seeds or [0])
+    cells = grid([dataset], seeds=seeds)
     # One mechanism after another in the table, whereas runs are made one seed after another.
     order = list(MECHANISMS)
     cells.sort(key=lambda one: (order.index(one.mechanism), one.epsilon or 0.0, one.seed))
