@@ -21,6 +21,7 @@ from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.experiments import __main__ as entrance
 from matrixdp.experiments import accounts, type_one
 from matrixdp.experiments.account_book import AccountBook
+from matrixdp.experiments.accounts import MECHANISMS as MECHANISM_TABLE
 from matrixdp.experiments.cells import Cell, Run, grid, run_key
 from matrixdp.experiments.choosing import Choices
 from matrixdp.experiments.outcomes import AnyRun, outcome_path, read_outcomes
@@ -28,6 +29,7 @@ from matrixdp.experiments.planning import account_of, planned_runs
 from matrixdp.experiments.report import BEGIN, END
 from matrixdp.experiments.results_table import Row, gathered_rows, read_rows, rows_as_csv
 from matrixdp.experiments.runner import Tell
+from matrixdp.experiments.settings import SETTINGS
 from matrixdp.experiments.training_loops import train_and_test
 from matrixdp.experiments.type_one import Work, choose, run_grid
 from matrixdp.privacy import (
@@ -120,6 +122,19 @@ def test_the_choice_is_the_best_candidate(chosen: Path) -> None:
         best = max(one["tried"], key=lambda tried: tried["accuracy"])
         assert one["chosen"] == best["candidate"]
     assert choices[1]["tried"][0]["accuracy"] > 0.6
+
+
+def test_the_learning_rate_falls_as_noise_grows(folder: Path) -> None:
+    book, choices = AccountBook(folder / "type_one"), Choices(folder / "type_one")
+    cells = grid(["digits"], ["imgm-pld", "analytic", "mvg"], [0.1, 1.0], [0])
+    reference = book.reference_multiplier(SETTINGS["digits"], "test")
+    for cell, run in planned_runs(cells, book, choices).items():
+        assert run is not None
+        noise = max([run.noise_multiplier or 0.0, *run.layers.values()])
+        family = MECHANISM_TABLE[cell.mechanism].family
+        rate = choices.chosen("digits", family).learning_rate
+        assert noise >= reference
+        assert run.learning_rate * noise == pytest.approx(rate * reference, rel=1e-12)
 
 
 def test_accounts_are_kept_and_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
