@@ -60,6 +60,7 @@ def accounts(
     datasets = options.listed(dataset) or list(settings.PAPER_DATASETS)
     wanted = [cell for cell in cells.grid(datasets, seeds=[0]) if cell.epsilon is not None]
     book = account_book.AccountBook(results / "type_one")
+    # Those of the choice as well: the machine that chooses may have no accountant.
     for name in datasets:
         planning.reference_accounts(name, book)
     found = [(cell.dataset, planning.account_of(cell, book)) for cell in wanted]
@@ -172,6 +173,7 @@ def report(
         (page, with_tables(page.read_text("utf-8"), rows).encode()),
         (figures / "type_one.svg", draw_accuracies(rows, "svg")),
     ]
+    # All or none, so that page, figure and table never disagree.
     write_all(contents, force=True)
     written = [str(path) for path, _ in contents]
     if as_json:
@@ -200,6 +202,7 @@ class _Counts:
         with progress_bar(sum(run.steps for run in runs), f"{len(runs)} runs") as advance:
 
             def tell(run: "AnyRun", failure: str | None) -> None:
+                # When a run ends: a worker's steps are not seen from here.
                 advance(run.steps)
                 self.made += failure is None
                 self.failed += failure is not None
@@ -214,5 +217,6 @@ class _Counts:
             print_json({"made": self.made, "failed": self.failed})
         else:
             typer.echo(f"{self.made} runs made, {self.failed} failed")
+        # After the counts, which are worth knowing in any case.
         if self.failed:
             raise typer.Exit(_A_RUN_FAILED)

@@ -33,6 +33,7 @@ _NOT_DONE = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return 0, or 2 if a run failed or the input was wrong."""
+    # argparse itself exits with 2 on wrong options, which is the code for wrong input here, too.
     given = _parser().parse_args(arguments)
     try:
         check_experiment(given.experiment)
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
 def _lines(runs: Sequence[Run]) -> Iterator[Tell]:
     """Print a line for each run that ends."""
     _say(f"{len(runs)} runs to make")
+    # By the order in which runs end: several at a time do not end in the order they began.
     ended = count(1)
 
     def tell(run: AnyRun, failure: str | None) -> None:
@@ -86,6 +88,7 @@ def _lines(runs: Sequence[Run]) -> Iterator[Tell]:
 
 
 def _say(text: str) -> None:
+    # Flushed, so that the log of a killed process says how far it came.
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 

@@ -37,6 +37,7 @@ class AccountBook:
         key = _key(mechanism, promise)
         if key not in self._accounts:
             self._accounts[key] = account(mechanism, promise)
+            # At once: an account may take seconds, and the next one may be interrupted.
             write_json(self._path, list(self._accounts.values()))
         return self._accounts[key]
 
@@ -68,4 +69,5 @@ def _matrices(dataset: str) -> dict[str, tuple[int, int]]:
 
 
 def _key(mechanism: str, promise: Promise) -> bytes:
+    # The whole promise: after a change of a setting or a model an old account no longer matches.
     return mechanism.encode() + b" " + msgspec.json.encode(promise, order="sorted")

@@ -70,6 +70,7 @@ class Noise:
 
 def _theorem_3(promise: Promise) -> Noise:
     """IMGM with Theorem 3, ``sqrt(T) / B``: exact for full batches, and blind to sampling."""
+    # At a rate of 1 the loss distribution is that of a Gaussian, and is known in closed form.
     return _accounted(msgspec.structs.replace(promise, sampling_rate=1.0), Accountant.PLD)
 
 
@@ -124,6 +125,7 @@ def _mvg(promise: Promise) -> Noise:
                 columns=columns,
                 epsilon=promise.epsilon,
                 delta=promise.delta,
+                # In units of the clip norm, which is the sensitivity of each matrix.
                 norm_bound=float(promise.lot_size),
                 steps=promise.steps * len(promise.matrices),
             ),
@@ -147,6 +149,7 @@ class Mechanism:
 
 
 MECHANISMS: dict[str, Mechanism] = {
+    # From the tightest account to the loosest, as tables and figures show them.
     "none": Mechanism("no noise", "plain", None),
     "imgm-pld": Mechanism(
         "IMGM, subsampled PLD", "isotropic", lambda one: _accounted(one, Accountant.PLD)
@@ -221,7 +224,9 @@ def account(mechanism: str, promise: Promise) -> Account:
     try:
         noise = found.find(promise)
     except CalibrationError as refusal:
+        # A result like any other: the table has to say which rules do not apply.
         return Account(mechanism=mechanism, promise=promise, refusal=str(refusal))
+    # The least noise of any layer decides: a record may put its whole gradient there.
     true_epsilon, refusal_text = _true_epsilon(promise, noise.multiplier)
     return Account(
         mechanism=mechanism,

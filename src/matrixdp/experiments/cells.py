@@ -94,6 +94,7 @@ def grid(
     for setting in map(setting_of, datasets):
         for seed in setting.seeds if seeds is None else seeds:
             for mechanism in mechanisms:
+                # Without noise there is one cell for all epsilons.
                 if mechanism == "none":
                     cells.append(Cell(setting.name, mechanism, None, seed))
                 elif mechanism != "matrix" or setting.with_matrix_mechanism:
@@ -134,8 +135,10 @@ def private_run(
         raise InvalidParameterError(f"mechanism={cell.mechanism!r} adds no noise: use plain_run")
     promise = promise_of(setting, split, cell.mechanism, cell.epsilon)
     account = book.account(cell.mechanism, promise)
+    # A true epsilon may be missing as well, but without a multiplier there is nothing to train.
     if account.noise_multiplier is None:
         return None
+    # Of the same split: other numbers of records need other noise.
     reference = book.reference_multiplier(setting, split)
     largest = max([account.noise_multiplier, *account.layers.values()])
     return Run(

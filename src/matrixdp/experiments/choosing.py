@@ -19,7 +19,7 @@ from matrixdp.experiments.settings import REFERENCE_EPSILON, setting_of
 
 __all__ = ["REFERENCES", "Choice", "Choices", "Tried", "best_of", "candidate_runs"]
 
-_SEED = 0
+_SEED = 0  # one is enough: the candidates differ by factors
 REFERENCES: dict[Family, str] = {"isotropic": "imgm-pld", "mvg": "mvg"}
 """The mechanism at whose noise the candidates of a family are judged."""
 
@@ -72,6 +72,7 @@ def candidate_runs(
     found: dict[Family, list[tuple[Hyperparameters, Run]]] = {
         "plain": [(one, plain_run(setting, "choosing", _SEED, one.learning_rate)) for one in plain]
     }
+    # Judged with the noise of the reference, as the best rate without noise is far too large.
     for family, mechanism in REFERENCES.items():
         cell = Cell(dataset, mechanism, REFERENCE_EPSILON, _SEED)
         pairs = setting.mvg_candidates if family == "mvg" else setting.candidates
@@ -83,5 +84,6 @@ def candidate_runs(
 
 def best_of(dataset: str, family: Family, tried: Sequence[Tried]) -> Choice:
     """Return the choice among candidates; of equally good ones the first in the table."""
+    # max returns the first of equals, so that the choice does not depend on the order of runs.
     best = max(tried, key=lambda one: one.accuracy)
     return Choice(dataset=dataset, family=family, chosen=best.candidate, tried=list(tried))

@@ -25,6 +25,8 @@ def read_json(path: Path, kind: type[Value]) -> Value:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value; a file that is there already is replaced once the new one is complete."""
+    # Here and not at the start of a grid: wrong input then leaves no empty folders behind.
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Indented, since results are kept under version control and are read in differences.
     content = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
     write_all([(path, content)], force=True)

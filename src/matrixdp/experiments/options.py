@@ -21,6 +21,7 @@ def check_experiment(name: str) -> None:
 def listed(given: Iterable[str] | None) -> list[str] | None:
     """Return the parts of options that may be repeated, or separated by commas; None if none."""
     parts = [part for text in given or () for part in text.split(",") if part]
+    # Naming something twice is no reason to do it twice.
     return list(dict.fromkeys(parts)) or None
 
 

@@ -52,12 +52,15 @@ def outcome_path(folder: Path, run: AnyRun) -> Path:
 
 def read_outcomes(folder: Path, kind: type[R]) -> dict[str, Outcome[R]]:
     """Return the outcomes of all finished runs by the keys of these runs."""
+    # A file that was being written when its process was killed has a hidden name: no match.
     paths = sorted((folder / "runs").glob("*.json"))
     found = [read_json(path, Outcome[kind]) for path in paths]  # type: ignore[valid-type]
+    # By what a file says and not by its name, which somebody may have changed.
     return {run_key(one.run): one for one in found}
 
 
 def unfinished(runs: Iterable[R], folder: Path) -> list[R]:
     """Return the runs that have no outcome yet, each of them once."""
+    # By key: runs hold a dict, so they cannot be hashed themselves.
     once = {run_key(run): run for run in runs}
     return [run for run in once.values() if not outcome_path(folder, run).exists()]

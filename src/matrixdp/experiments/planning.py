@@ -39,6 +39,7 @@ def planned_runs(
 def _planned(cell: Cell, book: AccountBook, choices: Choices) -> Run | None:
     setting = setting_of(cell.dataset)
     chosen = choices.chosen(cell.dataset, MECHANISMS[cell.mechanism].family)
+    # Only plain training has no epsilon.
     if cell.epsilon is None:
         return plain_run(setting, "test", cell.seed, chosen.learning_rate)
     return private_run(setting, "test", cell, chosen, book)

@@ -20,6 +20,7 @@ FIGURE = "![Test accuracy against epsilon](figures/type_one.svg)"
 
 def with_tables(page: str, rows: Sequence[Row]) -> str:
     """Return a page with the tables of these rows between its markers."""
+    # Everything outside of the markers is written by hand and stays.
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
@@ -32,6 +33,7 @@ def page_tables(rows: Sequence[Row]) -> str:
     parts = [f"{FIGURE}\n"] if any(row.accuracy for row in rows) else []
     for dataset, group in groupby(rows, key=lambda row: row.dataset):
         parts += _dataset_tables(dataset, list(group))
+    # What could not be run is listed, too: a missing table alone would not be noticed.
     found = {row.dataset for row in rows if row.accuracy}
     missing = [SETTINGS[name].title for name in PAPER_DATASETS if name not in found]
     if missing:
@@ -87,7 +89,7 @@ class _Noise:
     def of(rows: Sequence[Row]) -> str:
         if not rows or not rows[0].noise_multiplier:
             return "does not apply"
-        row = rows[0]
+        row = rows[0]  # the noise does not depend on the seed
         least, largest = _readable(row.noise_multiplier), _readable(row.largest_multiplier)
         multiplier = least if least == largest else f"{least}–{largest}"
         true = shown_up(float(row.true_epsilon), 2) if row.true_epsilon else "–"

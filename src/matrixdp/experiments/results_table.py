@@ -67,6 +67,7 @@ def read_rows(path: Path) -> list[Row]:
         return []
     with path.open(newline="") as file:
         reader = csv.DictReader(file)
+        # A table of another version would be read into the wrong columns.
         if reader.fieldnames != _COLUMNS:
             raise FileFormatError(f"{path} has other columns than a report writes: make it anew")
         return [Row(**row) for row in reader]
@@ -110,6 +111,7 @@ def _rows_of(
         same = [other for other in cells if _apart_from_seed(other) == _apart_from_seed(cell)]
         if outcome is not None:
             rows.append(_finished_row(cell, outcome, book))
+        # One row says it for all seeds.
         elif cell == same[0] and not any(found[other] for other in same):
             rows.append(_missing_row(cell, runs[cell], book))
     return rows
@@ -140,6 +142,7 @@ def _finished_row(cell: Cell, outcome: Outcome[Run], book: AccountBook) -> Row:
 
 
 def _missing_row(cell: Cell, run: Run | None, book: AccountBook) -> Row:
+    # Also for cells that were not run: how much noise they need is known without a run.
     columns = _noise_columns(cell, book)
     reason = "not run" if run is not None else f"does not apply: {columns['note']}"
     return Row(**(columns | {"note": reason}))

@@ -68,7 +68,7 @@ def _ended(
     if not parallel > 1:
         for run in runs:
             yield run, _made(run, work, folder)
-        return
+        return  # in this process: errors and interrupts are easier to follow
     # A new interpreter for each worker: CUDA does not survive a fork.
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(parallel, mp_context=context, initializer=_begin_worker)
@@ -87,6 +87,8 @@ def _ended(
 def _begin_worker() -> None:
     torch.set_num_threads(1)  # the workers share the cores
     parent = multiprocessing.parent_process()
+    # Workers wait for work on a pipe whose other end they hold as well: without this they would
+    # outlive a parent that was killed, and keep the memory of the GPU.
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
@@ -94,6 +96,7 @@ def _begin_worker() -> None:
 def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
     """End this process when its parent is gone, also if that was killed."""
     parent.join()
+    # Not sys.exit, which would end this thread only.
     os._exit(1)
 
 
@@ -111,5 +114,6 @@ def _made(run: R, work: Callable[[R], float], folder: Path) -> str | None:
         seconds=round(time.perf_counter() - begin, 2),
         provenance=provenance(),
     )
+    # By the worker and not by its parent, so that nothing is lost if the parent is killed.
     write_json(outcome_path(folder, run), outcome)
     return None

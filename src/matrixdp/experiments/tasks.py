@@ -50,6 +50,7 @@ class Task(abc.ABC):
     def accuracy(self) -> float:
         """Return the share of right answers of the model as it is now."""
         self.model.eval()
+        # In batches, as all test images at once may not fit beside other runs.
         with torch.no_grad():
             answers = torch.cat([self.logits(*part).argmax(1) for part in self._judged_batches()])
         return float((answers == self._judged_targets).double().mean())
@@ -81,6 +82,7 @@ class _NodesTask(Task):
 
     def __init__(self, found: Any, model: nn.Module, split: Split, device: torch.device) -> None:
         self.model = model
+        # Dense: a few thousand nodes, once.
         adjacency = torch.from_numpy(found.adjacency.toarray()).float()
         self._near = Neighbourhoods(adjacency.to(device))
         self._features = _moved(found.features, device)
@@ -146,6 +148,7 @@ def matrix_shapes(dataset: str) -> dict[str, tuple[int, int]]:
         if isinstance(weight, nn.Parameter) and weight.ndim > 1:
             shapes[name] = (len(weight), prod(weight.shape[1:]) + (bias is not None))
     left = sum(map(nn.Parameter.numel, model.parameters())) - sum(map(prod, shapes.values()))
+    # What is left must be vectors in pairs; anything else would go without its share of noise.
     vectors = sum(part.numel() for part in model.parameters() if part.ndim == 1)
     if not 0 <= left <= vectors or left % 2:
         raise InvalidParameterError(

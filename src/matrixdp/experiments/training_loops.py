@@ -31,6 +31,7 @@ def train_and_test(run: Run) -> float:
         torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
     torch.manual_seed(run.seed)
     task = load_task(run.dataset, run.split, device)
+    # The sampling rate, and with it the epsilon, is that of the stated number of records.
     if len(task.data[0]) != run.records:
         raise InvalidParameterError(
             f"the data of dataset={run.dataset!r} has {len(task.data[0])} records, but it is "
@@ -89,6 +90,7 @@ def train_plainly(task: Task, run: Run) -> None:
         weight_decay=run.weight_decay,
     )
     schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share_of_rate(step, run.steps))
+    # On the CPU, so that lots do not depend on the device.
     generator = torch.Generator().manual_seed(run.seed)
     task.model.train()
     for numbers in _shuffled_lots(run, generator):
@@ -114,6 +116,7 @@ def _shuffled_lots(run: Run, generator: torch.Generator) -> Iterator[Tensor]:
         while len(waiting) < run.lot_size:
             waiting = torch.cat([waiting, torch.randperm(run.records, generator=generator)])
         yield waiting[: run.lot_size]
+        # What is left of an epoch begins the next lot: no record is dropped.
         waiting = waiting[run.lot_size :]
 
 
@@ -125,6 +128,7 @@ def _flipped_and_shifted(images: Tensor, generator: torch.Generator) -> Tensor:
     rows = (torch.arange(height) + shifts[0])[:, None, :, None].to(images.device)
     columns = (torch.arange(width) + shifts[1])[:, None, None, :].to(images.device)
     flipped = torch.where(flips.to(images.device)[:, None, None, None], images.flip(3), images)
+    # One gather for all images, each with its own window.
     padded = nn.functional.pad(flipped, [_LARGEST_SHIFT] * 4)
     numbers = torch.arange(count, device=images.device)[:, None, None, None]
     channels = torch.arange(images.shape[1], device=images.device)[None, :, None, None]

@@ -51,10 +51,12 @@ def choose(datasets: Sequence[str], work: Work) -> int:
     failed = work.perform(
         [run for families in candidates.values() for pairs in families.values() for _, run in pairs]
     )
+    # From the files: most of these runs may have been made by an earlier process.
     outcomes = read_outcomes(work.folder, Run)
     for dataset, families in candidates.items():
         for family, pairs in families.items():
             keys = [run_key(run) for _, run in pairs]
+            # Choosing among some of the candidates would depend on which runs failed.
             if pairs and all(key in outcomes for key in keys):
                 tried = [
                     Tried(candidate, outcomes[key].accuracy)
@@ -67,4 +69,5 @@ def choose(datasets: Sequence[str], work: Work) -> int:
 def run_grid(cells: Sequence[Cell], work: Work) -> int:
     """Make the runs that cells need and that are not finished; return how many failed."""
     runs = planned_runs(cells, AccountBook(work.folder), Choices(work.folder))
+    # Cells whose rule does not apply have nothing to run; the report says why.
     return work.perform([run for run in runs.values() if run is not None])
