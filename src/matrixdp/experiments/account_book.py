@@ -63,6 +63,7 @@ def promise_of(setting: Setting, split: Split, mechanism: str, epsilon: float) -
 
 
 def _matrices(dataset: str) -> dict[str, tuple[int, int]]:
+    import matrixdp.training  # noqa: F401, PLC0415 (says what to install without PyTorch)
     from matrixdp.experiments.tasks import matrix_shapes  # noqa: PLC0415 (it imports torch)
 
     return matrix_shapes(dataset)

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+import matrixdp.training  # noqa: F401 (first: it says what to install where PyTorch is missing)
 from matrixdp.experiments.account_book import AccountBook
 from matrixdp.experiments.cells import Cell, Run, run_key
 from matrixdp.experiments.choosing import Choices, Tried, best_of, candidate_runs
