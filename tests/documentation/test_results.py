@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from matrixdp.experiments.report import with_tables
+from matrixdp.experiments.results_table import read_rows
+from matrixdp.experiments.settings import PAPER_DATASETS, SETTINGS
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -146,3 +150,30 @@ def test_training_on_a_cpu() -> None:
     )
     assert f"{hooks:.2f} times by hooks and {ghost:.2f} times by ghost clipping" in page
     assert min(hooks, ghost) / private >= 1.5
+
+
+def test_experiments_of_type_one() -> None:
+    rows = read_rows(ROOT / "results" / "type_one.csv")
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    assert with_tables(page, rows) == page
+    # The figure is made in the same step as the page.
+    figure = ROOT / "docs" / "figures" / "type_one.svg"
+    drawn = figure.read_text() if rows else ""
+    assert all(SETTINGS[row.dataset].title in drawn for row in rows if row.accuracy)
+
+
+def test_every_finished_cell_has_its_provenance() -> None:
+    for row in read_rows(ROOT / "results" / "type_one.csv"):
+        finished = (row.seed, row.run, row.seconds, row.commit, row.device, row.torch)
+        assert all(finished) if row.accuracy else row.note
+        if row.true_epsilon and row.noise_multiplier:
+            # A claim is never below what the noise costs; both are rounded up to six digits.
+            assert float(row.true_epsilon) <= float(row.epsilon) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("name", PAPER_DATASETS)
+def test_settings_of_the_experiments(name: str) -> None:
+    one = SETTINGS[name]
+    lines = (ROOT / "docs" / "experiments.md").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith(f"| {one.title} | {one.model}")]
+    assert f"| {one.records:,} | {one.lot_size:,} | {one.epochs} |" in line

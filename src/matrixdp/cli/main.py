@@ -26,6 +26,7 @@ from matrixdp.cli import (
     curve,
     data,
     demo,
+    experiment,
     plan,
     release,
     workload,
@@ -62,6 +63,7 @@ app.add_typer(budget.app, name="budget")
 app.add_typer(audit.app, name="audit")
 app.add_typer(workload.app, name="workload")
 app.add_typer(data.app, name="data")
+app.add_typer(experiment.app, name="experiment")
 
 
 def _show_version(value: bool) -> None:

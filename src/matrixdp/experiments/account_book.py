@@ -1,0 +1,74 @@
+"""Accounts that were computed once and are read from a file afterwards.
+
+Accounting and training are apart. A machine that only trains needs no accountant, and all machines
+train with the same multipliers to the last digit, so that equal cells are one run everywhere.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from matrixdp.errors import CalibrationError
+from matrixdp.experiments.accounts import MECHANISMS, Account, Promise, account
+from matrixdp.experiments.json_files import read_json, write_json
+from matrixdp.experiments.settings import DELTA, REFERENCE_EPSILON, Setting, Split
+
+__all__ = ["AccountBook", "promise_of"]
+
+_REFERENCE = "imgm-pld"
+
+
+class AccountBook:
+    """The accounts in ``accounts.json`` of a folder of results; what is missing is computed.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the file is, or will be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "accounts.json"
+        found = read_json(self._path, list[Account]) if self._path.exists() else []
+        self._accounts = {_key(one.mechanism, one.promise): one for one in found}
+
+    def account(self, mechanism: str, promise: Promise) -> Account:
+        """Return an account, from the file if it is there."""
+        key = _key(mechanism, promise)
+        if key not in self._accounts:
+            self._accounts[key] = account(mechanism, promise)
+            # At once: an account may take seconds, and the next one may be interrupted.
+            write_json(self._path, list(self._accounts.values()))
+        return self._accounts[key]
+
+    def reference_multiplier(self, setting: Setting, split: Split) -> float:
+        """Return the multiplier that hyper-parameters are chosen at: IMGM, PLD, epsilon 1."""
+        found = self.account(_REFERENCE, promise_of(setting, split, _REFERENCE, REFERENCE_EPSILON))
+        if found.noise_multiplier is None:
+            raise CalibrationError(f"the reference cell has no noise multiplier: {found.refusal}")
+        return found.noise_multiplier
+
+
+def promise_of(setting: Setting, split: Split, mechanism: str, epsilon: float) -> Promise:
+    """Return what a mechanism has to promise on a data set."""
+    return Promise(
+        epsilon=epsilon,
+        delta=DELTA,
+        sampling_rate=setting.rate_of(split),
+        steps=setting.steps_of(split),
+        lot_size=setting.lot_size,
+        # Only where they matter: the accounts of the others then need no model, and no PyTorch.
+        matrices=_matrices(setting.name) if MECHANISMS[mechanism].family == "mvg" else {},
+    )
+
+
+def _matrices(dataset: str) -> dict[str, tuple[int, int]]:
+    import matrixdp.training  # noqa: F401, PLC0415 (says what to install without PyTorch)
+    from matrixdp.experiments.tasks import matrix_shapes  # noqa: PLC0415 (it imports torch)
+
+    return matrix_shapes(dataset)
+
+
+def _key(mechanism: str, promise: Promise) -> bytes:
+    # The whole promise: after a change of a setting or a model an old account no longer matches.
+    return mechanism.encode() + b" " + msgspec.json.encode(promise, order="sorted")

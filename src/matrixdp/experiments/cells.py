@@ -1,0 +1,156 @@
+"""Cells of the grid, and the runs behind them: equal runs are made once.
+
+A cell is a row of the results: data set, mechanism, epsilon, seed. What is trained depends only on
+the noise multiplier and the hyper-parameters, so that cells with the same numbers share a run.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.experiments.account_book import AccountBook, promise_of
+from matrixdp.experiments.accounts import MECHANISMS
+from matrixdp.experiments.settings import (
+    EPSILONS,
+    MOMENTUM,
+    WEIGHT_DECAY,
+    Setting,
+    Split,
+    setting_of,
+)
+
+__all__ = ["Cell", "Hyperparameters", "Run", "grid", "plain_run", "private_run", "run_key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A row of the results; without noise there is no epsilon."""
+
+    dataset: str
+    mechanism: str
+    epsilon: float | None
+    seed: int
+
+
+class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is chosen for a data set and a family of mechanisms.
+
+    The learning rate is that of the reference cell; see `private_run`. Without noise nothing is
+    clipped.
+    """
+
+    learning_rate: float
+    clip_norm: float | None
+
+
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that the outcome of one training depends on, besides the program.
+
+    ``noise_multiplier`` is missing where no noise is added; ``layers`` has the multipliers of
+    layers with noise of their own.
+    """
+
+    experiment: str = "type-one"
+    dataset: str
+    split: Split
+    seed: int
+    records: int
+    lot_size: int
+    steps: int
+    learning_rate: float
+    momentum: float
+    weight_decay: float = 0.0
+    augmented: bool = False
+    clip_norm: float | None = None
+    noise_multiplier: float | None = None
+    layers: dict[str, float] = {}
+
+
+def run_key(run: object) -> str:
+    """Return a name for a run, a msgspec structure; equal runs share it."""
+    # The shortest digits that give the same floats again, so that any difference shows.
+    return hashlib.sha256(msgspec.json.encode(run, order="sorted")).hexdigest()[:16]
+
+
+def grid(
+    datasets: Iterable[str],
+    mechanisms: Sequence[str] = tuple(MECHANISMS),
+    epsilons: Sequence[float] = EPSILONS,
+    seeds: Sequence[int] | None = None,
+) -> list[Cell]:
+    """Return the cells of a grid: data sets one after another, and one seed after another.
+
+    Seeds are the outer loop, so that a grid that is cut short has every mechanism with fewer seeds.
+    """
+    unknown = [name for name in mechanisms if name not in MECHANISMS]
+    if unknown:
+        raise InvalidParameterError(
+            f"mechanism={unknown[0]!r} is not known: use one of {', '.join(MECHANISMS)}"
+        )
+    cells = []
+    for setting in map(setting_of, datasets):
+        for seed in setting.seeds if seeds is None else seeds:
+            for mechanism in mechanisms:
+                # Without noise there is one cell for all epsilons.
+                if mechanism == "none":
+                    cells.append(Cell(setting.name, mechanism, None, seed))
+                elif mechanism != "matrix" or setting.with_matrix_mechanism:
+                    cells += [Cell(setting.name, mechanism, one, seed) for one in epsilons]
+    return cells
+
+
+def plain_run(setting: Setting, split: Split, seed: int, learning_rate: float) -> Run:
+    """Return ordinary training, with the lot and the epochs of the private one."""
+    return Run(
+        dataset=setting.name,
+        split=split,
+        seed=seed,
+        records=setting.records_of(split),
+        lot_size=setting.lot_size,
+        steps=setting.steps_of(split),
+        learning_rate=learning_rate,
+        momentum=MOMENTUM,
+        weight_decay=WEIGHT_DECAY,
+        augmented=setting.augmented,
+    )
+
+
+def private_run(
+    setting: Setting,
+    split: Split,
+    cell: Cell,
+    chosen: Hyperparameters,
+    book: AccountBook,
+) -> Run | None:
+    """Return private training with a mechanism's noise; None where its rule does not apply.
+
+    The learning rate is ``learning_rate * min(1, reference / multiplier)``, with the largest
+    multiplier of any layer: noise moves no weight further in a step than it does at the reference
+    cell. The rule is public, so it costs nothing.
+    """
+    if cell.epsilon is None or chosen.clip_norm is None:
+        raise InvalidParameterError(f"mechanism={cell.mechanism!r} adds no noise: use plain_run")
+    promise = promise_of(setting, split, cell.mechanism, cell.epsilon)
+    account = book.account(cell.mechanism, promise)
+    # A true epsilon may be missing as well, but without a multiplier there is nothing to train.
+    if account.noise_multiplier is None:
+        return None
+    # Of the same split: other numbers of records need other noise.
+    reference = book.reference_multiplier(setting, split)
+    largest = max([account.noise_multiplier, *account.layers.values()])
+    return Run(
+        dataset=setting.name,
+        split=split,
+        seed=cell.seed,
+        records=setting.records_of(split),
+        lot_size=setting.lot_size,
+        steps=promise.steps,
+        learning_rate=chosen.learning_rate * min(1.0, reference / largest),
+        momentum=MOMENTUM,
+        clip_norm=chosen.clip_norm,
+        noise_multiplier=account.noise_multiplier,
+        layers=account.layers,
+    )

@@ -1,0 +1,32 @@
+"""Small typed JSON files of results: read with their types checked, written whole or not at all."""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from matrixdp.errors import FileFormatError
+from matrixdp.files.atomic import write_all
+
+__all__ = ["read_json", "write_json"]
+
+Value = TypeVar("Value")
+
+
+def read_json(path: Path, kind: type[Value]) -> Value:
+    """Return what a file holds, or raise if it is not of that kind."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except msgspec.DecodeError as error:
+        raise FileFormatError(
+            f"{path} is not what an experiment wrote ({error}): delete it, and run again"
+        ) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value; a file that is there already is replaced once the new one is complete."""
+    # Here and not at the start of a grid: wrong input then leaves no empty folders behind.
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Indented, since results are kept under version control and are read in differences.
+    content = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+    write_all([(path, content)], force=True)

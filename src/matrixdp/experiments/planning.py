@@ -1,0 +1,45 @@
+"""From the cells of Type I to their accounts and to their runs, by the choices that were made."""
+
+from collections.abc import Sequence
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.experiments.account_book import AccountBook, promise_of
+from matrixdp.experiments.accounts import MECHANISMS, Account
+from matrixdp.experiments.cells import Cell, Run, plain_run, private_run
+from matrixdp.experiments.choosing import REFERENCES, Choices
+from matrixdp.experiments.settings import REFERENCE_EPSILON, setting_of
+
+__all__ = ["account_of", "planned_runs", "reference_accounts"]
+
+
+def account_of(cell: Cell, book: AccountBook) -> Account:
+    """Return the account of a cell's mechanism, which must add noise."""
+    if cell.epsilon is None:
+        raise InvalidParameterError(f"mechanism={cell.mechanism!r} adds no noise to account for")
+    promise = promise_of(setting_of(cell.dataset), "test", cell.mechanism, cell.epsilon)
+    return book.account(cell.mechanism, promise)
+
+
+def reference_accounts(dataset: str, book: AccountBook) -> list[Account]:
+    """Return the accounts that `choose` needs, on the records that it trains on."""
+    setting = setting_of(dataset)
+    return [
+        book.account(name, promise_of(setting, "choosing", name, REFERENCE_EPSILON))
+        for name in REFERENCES.values()
+    ]
+
+
+def planned_runs(
+    cells: Sequence[Cell], book: AccountBook, choices: Choices
+) -> dict[Cell, Run | None]:
+    """Return the run behind each cell; None where the mechanism's rule does not apply."""
+    return {cell: _planned(cell, book, choices) for cell in cells}
+
+
+def _planned(cell: Cell, book: AccountBook, choices: Choices) -> Run | None:
+    setting = setting_of(cell.dataset)
+    chosen = choices.chosen(cell.dataset, MECHANISMS[cell.mechanism].family)
+    # Only plain training has no epsilon.
+    if cell.epsilon is None:
+        return plain_run(setting, "test", cell.seed, chosen.learning_rate)
+    return private_run(setting, "test", cell, chosen, book)

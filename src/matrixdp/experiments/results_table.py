@@ -1,0 +1,171 @@
+"""The results as one table: a row for each cell, with its noise, its true epsilon and its accuracy.
+
+The table is what documentation and figures are made from. It holds everything that they state, and
+the provenance of every row.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from matrixdp.errors import FileFormatError
+from matrixdp.experiments.account_book import AccountBook
+from matrixdp.experiments.accounts import MECHANISMS
+from matrixdp.experiments.cells import Cell, Run, grid, run_key
+from matrixdp.experiments.choosing import Choices
+from matrixdp.experiments.outcomes import Outcome, read_outcomes
+from matrixdp.experiments.planning import account_of, planned_runs
+from matrixdp.experiments.settings import DELTA, SETTINGS
+from matrixdp.rounding import shown_exactly, shown_up
+
+__all__ = ["Row", "gathered_rows", "read_rows", "rows_as_csv"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A cell as text, ready to be written; what does not exist is empty.
+
+    ``note`` says why a cell has no accuracy, or no true epsilon.
+    """
+
+    dataset: str
+    mechanism: str
+    epsilon: str = ""
+    delta: str = ""
+    seed: str = ""
+    noise_multiplier: str = ""
+    largest_multiplier: str = ""
+    true_epsilon: str = ""
+    learning_rate: str = ""
+    clip_norm: str = ""
+    accuracy: str = ""
+    run: str = ""
+    seconds: str = ""
+    commit: str = ""
+    device: str = ""
+    torch: str = ""
+    note: str = ""
+
+
+_COLUMNS = [column.name for column in fields(Row)]
+
+
+def rows_as_csv(rows: Iterable[Row]) -> bytes:
+    """Return the content of the file."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return text.getvalue().encode()
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of the file; none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        # A table of another version would be read into the wrong columns.
+        if reader.fieldnames != _COLUMNS:
+            raise FileFormatError(f"{path} has other columns than a report writes: make it anew")
+        return [Row(**row) for row in reader]
+
+
+def gathered_rows(folder: Path, kept: Sequence[Row] = ()) -> list[Row]:
+    """Return a row for each finished cell, and one for each cell that no seed was run for.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the experiment's results.
+    kept : sequence of Row
+        An earlier table: its rows stay for data sets of which there are no files of runs.
+    """
+    book, choices = AccountBook(folder), Choices(folder)
+    outcomes = read_outcomes(folder, Run)
+    finished = {one.run.dataset for one in outcomes.values() if one.run.split == "test"}
+    rows: list[Row] = []
+    for dataset in SETTINGS:  # in this order, whichever was run first
+        if dataset in finished:
+            rows += _rows_of(dataset, book, choices, outcomes)
+        else:
+            rows += [row for row in kept if row.dataset == dataset]
+    return rows
+
+
+def _rows_of(
+    dataset: str, book: AccountBook, choices: Choices, outcomes: dict[str, Outcome[Run]]
+) -> list[Row]:
+    final = [one.run for one in outcomes.values() if one.run.split == "test"]
+    seeds = sorted({run.seed for run in final if run.dataset == dataset})
+    cells = grid([dataset], seeds=seeds)
+    # One mechanism after another in the table, whereas runs are made one seed after another.
+    order = list(MECHANISMS)
+    cells.sort(key=lambda one: (order.index(one.mechanism), one.epsilon or 0.0, one.seed))
+    runs = planned_runs(cells, book, choices)
+    found = {cell: _outcome(run, outcomes) for cell, run in runs.items()}
+    rows = []
+    for cell, outcome in found.items():
+        same = [other for other in cells if _apart_from_seed(other) == _apart_from_seed(cell)]
+        if outcome is not None:
+            rows.append(_finished_row(cell, outcome, book))
+        # One row says it for all seeds.
+        elif cell == same[0] and not any(found[other] for other in same):
+            rows.append(_missing_row(cell, runs[cell], book))
+    return rows
+
+
+def _outcome(run: Run | None, outcomes: dict[str, Outcome[Run]]) -> Outcome[Run] | None:
+    return None if run is None else outcomes.get(run_key(run))
+
+
+def _apart_from_seed(cell: Cell) -> tuple[str, float | None]:
+    return cell.mechanism, cell.epsilon
+
+
+def _finished_row(cell: Cell, outcome: Outcome[Run], book: AccountBook) -> Row:
+    run = outcome.run
+    return Row(
+        **_noise_columns(cell, book),
+        seed=str(cell.seed),
+        learning_rate=f"{run.learning_rate:.6g}",
+        clip_norm="" if run.clip_norm is None else shown_exactly(run.clip_norm),
+        accuracy=f"{outcome.accuracy:.5f}",
+        run=run_key(run),
+        seconds=str(outcome.seconds),
+        commit=outcome.provenance.commit,
+        device=outcome.provenance.device,
+        torch=outcome.provenance.torch,
+    )
+
+
+def _missing_row(cell: Cell, run: Run | None, book: AccountBook) -> Row:
+    # Also for cells that were not run: how much noise they need is known without a run.
+    columns = _noise_columns(cell, book)
+    reason = "not run" if run is not None else f"does not apply: {columns['note']}"
+    return Row(**(columns | {"note": reason}))
+
+
+def _noise_columns(cell: Cell, book: AccountBook) -> dict[str, str]:
+    """Return what is known of a cell before it is run."""
+    columns = {"dataset": cell.dataset, "mechanism": cell.mechanism}
+    if cell.epsilon is None:
+        return columns | {"note": ""}
+    account = account_of(cell, book)
+    multipliers: Sequence[float | None] = [account.noise_multiplier, *account.layers.values()]
+    largest = max((one for one in multipliers if one is not None), default=None)
+    return columns | {
+        "epsilon": shown_exactly(cell.epsilon),
+        "delta": shown_exactly(DELTA),
+        "noise_multiplier": _digits(account.noise_multiplier),
+        "largest_multiplier": _digits(largest),
+        "true_epsilon": _digits(account.true_epsilon),
+        "note": account.refusal or "",
+    }
+
+
+def _digits(value: float | None) -> str:
+    # Rounded up: a reader who takes the number from the table claims nothing too small.
+    return "" if value is None else shown_up(value)

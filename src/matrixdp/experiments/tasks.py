@@ -1,0 +1,159 @@
+"""Data sets and their models, ready to be trained: tensors on the device, losses, accuracy."""
+
+import abc
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import import_module
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.experiments.accounts import VECTORS
+from matrixdp.experiments.digits import digits_model, load_digit_records
+from matrixdp.experiments.settings import Split
+from matrixdp.training import Neighbourhoods
+
+__all__ = ["Task", "load_task", "matrix_shapes"]
+
+_TESTED_AT_ONCE = 2048  # records; it limits memory and changes nothing
+
+
+class Task(abc.ABC):
+    """A model and the records that it is trained and judged on.
+
+    Attributes
+    ----------
+    model : nn.Module
+        On the device, with weights that depend on torch's seed.
+    data : tuple of Tensor
+        What is trained on; the first axis is the records.
+    """
+
+    model: nn.Module
+    data: tuple[Tensor, ...]
+    _judged: tuple[Tensor, ...]
+    _judged_targets: Tensor
+
+    @abc.abstractmethod
+    def logits(self, *inputs: Tensor) -> Tensor:
+        """Return the model's answers for some records."""
+
+    def losses(self, *batch: Tensor) -> Tensor:
+        """Return one loss for each record of a batch, whose last part are the targets."""
+        *inputs, targets = batch
+        return functional.cross_entropy(self.logits(*inputs), targets, reduction="none")
+
+    def accuracy(self) -> float:
+        """Return the share of right answers of the model as it is now."""
+        self.model.eval()
+        # In batches, as all test images at once may not fit beside other runs.
+        with torch.no_grad():
+            answers = torch.cat([self.logits(*part).argmax(1) for part in self._judged_batches()])
+        return float((answers == self._judged_targets).double().mean())
+
+    def _judged_batches(self) -> Iterator[tuple[Tensor, ...]]:
+        return zip(*(part.split(_TESTED_AT_ONCE) for part in self._judged), strict=True)
+
+
+class _RecordsTask(Task):
+    """Records that are independent of each other."""
+
+    def __init__(self, found: Any, model: nn.Module, split: Split, device: torch.device) -> None:
+        train, judged = (
+            (found.train, found.test) if split == "test" else (found.choosing_train, found.choosing)
+        )
+        self.model = model
+        self.data = (_moved(train.inputs, device), _moved(train.targets, device))
+        self._judged = (_moved(judged.inputs, device),)
+        self._judged_targets = _moved(judged.targets, device)
+
+    def logits(self, *inputs: Tensor) -> Tensor:
+        """Return the model's answers for some inputs."""
+        answers: Tensor = self.model(*inputs)
+        return answers
+
+
+class _NodesTask(Task):
+    """Nodes of a public graph with public features, whose labels are private."""
+
+    def __init__(self, found: Any, model: nn.Module, split: Split, device: torch.device) -> None:
+        self.model = model
+        # Dense: a few thousand nodes, once.
+        adjacency = torch.from_numpy(found.adjacency.toarray()).float()
+        self._near = Neighbourhoods(adjacency.to(device))
+        self._features = _moved(found.features, device)
+        targets, judged = _moved(found.targets, device), found.test
+        if split == "choosing":
+            judged = found.choosing
+        nodes, judged_nodes = _moved(found.train, device), _moved(judged, device)
+        self.data = (nodes, targets[nodes])
+        self._judged = (judged_nodes,)
+        self._judged_targets = targets[judged_nodes]
+
+    def logits(self, *inputs: Tensor) -> Tensor:
+        """Return the model's answers for the nodes with some numbers."""
+        (nodes,) = inputs
+        answers: Tensor = self.model(*self._near.rows(self._features, nodes))
+        return answers
+
+
+def load_task(dataset: str, split: Split, device: torch.device) -> Task:
+    """Return a data set and a new model on a device.
+
+    The model's first weights come from torch's default generator: seed it before. They are drawn on
+    the CPU, so that a seed means the same weights on every device.
+    """
+    found, model = _loaded(dataset), _model_for(dataset).to(device)
+    kind = _NodesTask if hasattr(found, "adjacency") else _RecordsTask
+    return kind(found, model, split, device)
+
+
+# A worker process makes one run after another, mostly on the same data set.
+@lru_cache(maxsize=1)
+def _loaded(dataset: str) -> Any:
+    if dataset == "digits":
+        return load_digit_records()
+    return import_module("matrixdp.experiments.datasets").load_dataset(dataset)
+
+
+def _model_for(dataset: str) -> nn.Module:
+    if dataset == "digits":
+        return digits_model()
+    model: nn.Module = import_module("matrixdp.experiments.models").model_for(dataset)
+    return model
+
+
+def _moved(array: Any, device: torch.device) -> Tensor:
+    return torch.from_numpy(array).to(device)
+
+
+@lru_cache
+def matrix_shapes(dataset: str) -> dict[str, tuple[int, int]]:
+    """Return the shapes of a model's weight matrices as MVG sees them; see `Promise`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is neither in a weight matrix nor one of the scales and shifts of a layer.
+    """
+    with torch.device("meta"):  # shapes without weights
+        model = _model_for(dataset)
+    shapes: dict[str, tuple[int, int]] = {}
+    for name, layer in model.named_modules():
+        weight, bias = getattr(layer, "weight", None), getattr(layer, "bias", None)
+        if isinstance(weight, nn.Parameter) and weight.ndim > 1:
+            shapes[name] = (len(weight), prod(weight.shape[1:]) + (bias is not None))
+    left = sum(map(nn.Parameter.numel, model.parameters())) - sum(map(prod, shapes.values()))
+    # What is left must be vectors in pairs; anything else would go without its share of noise.
+    vectors = sum(part.numel() for part in model.parameters() if part.ndim == 1)
+    if not 0 <= left <= vectors or left % 2:
+        raise InvalidParameterError(
+            f"the model of dataset={dataset!r} has parameters outside of weights, biases, and "
+            "pairs of scale and shift: MVG has no matrix for them"
+        )
+    # A scale and a shift for each channel: two columns.
+    return shapes | ({VECTORS: (left // 2, 2)} if left else {})

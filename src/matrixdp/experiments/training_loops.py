@@ -1,0 +1,135 @@
+"""The two ways to train: privately through the engine with simulated noise, and plainly."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn, optim
+
+from matrixdp.covariance import Isotropic
+from matrixdp.errors import InvalidParameterError
+from matrixdp.experiments.cells import Run
+from matrixdp.experiments.settings import DELTA, setting_of
+from matrixdp.experiments.tasks import Task, load_task
+from matrixdp.rounding import product_up
+from matrixdp.training import PrivateTraining, TrainingPlan
+
+__all__ = ["train_and_test", "train_plainly", "train_privately"]
+
+_WARM_UP = 0.05  # of the steps of plain training
+_LARGEST_SHIFT = 4  # pixels
+
+
+def train_and_test(run: Run) -> float:
+    """Train a model as a run says, and return the accuracy of its last state.
+
+    The seed decides the first weights, the lots and the noise. On a GPU some kernels add up in an
+    order that is not fixed, so that two runs may differ in their last bits.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
+    torch.manual_seed(run.seed)
+    task = load_task(run.dataset, run.split, device)
+    # The sampling rate, and with it the epsilon, is that of the stated number of records.
+    if len(task.data[0]) != run.records:
+        raise InvalidParameterError(
+            f"the data of dataset={run.dataset!r} has {len(task.data[0])} records, but it is "
+            f"accounted for with {run.records}: use the data set that the page describes"
+        )
+    if run.noise_multiplier is None:
+        train_plainly(task, run)
+    else:
+        train_privately(task, run)
+    return task.accuracy()
+
+
+def train_privately(task: Task, run: Run) -> None:
+    """Train with Poisson lots, joint clipping and simulated noise; what is meant by ``private``.
+
+    The noise comes from a seed and protects nothing: this is an experiment.
+    """
+    optimizer = optim.SGD(task.model.parameters(), lr=run.learning_rate, momentum=run.momentum)
+    training = _private_training(task.model, optimizer, run)
+    _take_steps(training, task, setting_of(run.dataset).batch_size)
+
+
+def _take_steps(training: PrivateTraining, task: Task, batch_size: int) -> None:
+    """Take all steps of the plan."""
+    for lot in training.lots(task.data):
+        for batch in lot.batches(batch_size):
+            training.accumulate(task.losses(*batch))
+        training.step()
+
+
+def _private_training(model: nn.Module, optimizer: optim.Optimizer, run: Run) -> PrivateTraining:
+    if run.clip_norm is None or run.noise_multiplier is None:
+        raise InvalidParameterError("the run has no clip norm or no noise: train plainly")
+    plan = TrainingPlan(
+        records=run.records,
+        lot_size=run.lot_size,
+        steps=run.steps,
+        clip_norm=run.clip_norm,
+        delta=DELTA,
+        noise_multiplier=run.noise_multiplier,
+    )
+    # The plan's scale may be rounded up, and no layer may have less than that.
+    noise = {
+        name: Isotropic(max(plan.noise_scale, product_up(multiplier, plan.sensitivity)))
+        for name, multiplier in run.layers.items()
+    }
+    return PrivateTraining(model, optimizer, plan, seed=run.seed, noise=noise)
+
+
+def train_plainly(task: Task, run: Run) -> None:
+    """Train without clipping and noise, on shuffled lots, with a learning rate that falls to 0."""
+    optimizer = optim.SGD(
+        task.model.parameters(),
+        lr=run.learning_rate,
+        momentum=run.momentum,
+        weight_decay=run.weight_decay,
+    )
+    schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share_of_rate(step, run.steps))
+    # On the CPU, so that lots do not depend on the device.
+    generator = torch.Generator().manual_seed(run.seed)
+    task.model.train()
+    for numbers in _shuffled_lots(run, generator):
+        batch = [part[numbers.to(part.device)] for part in task.data]
+        if run.augmented:
+            batch[0] = _flipped_and_shifted(batch[0], generator)
+        task.losses(*batch).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+
+
+def _share_of_rate(step: int, steps: int) -> float:
+    """Return the share of the learning rate at a step: up in a line, then down as a cosine."""
+    done = (step + 1) / steps
+    return min(1.0, done / _WARM_UP) * 0.5 * (1.0 + math.cos(math.pi * step / steps))
+
+
+def _shuffled_lots(run: Run, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield the numbers of the records of each step: all of them once before any comes again."""
+    waiting = torch.empty(0, dtype=torch.int64)
+    for _ in range(run.steps):
+        while len(waiting) < run.lot_size:
+            waiting = torch.cat([waiting, torch.randperm(run.records, generator=generator)])
+        yield waiting[: run.lot_size]
+        # What is left of an epoch begins the next lot: no record is dropped.
+        waiting = waiting[run.lot_size :]
+
+
+def _flipped_and_shifted(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Flip half of the images, and shift each one by a few pixels."""
+    count, _, height, width = images.shape
+    flips = torch.rand(count, generator=generator) < 0.5
+    shifts = torch.randint(0, 2 * _LARGEST_SHIFT + 1, (2, count, 1), generator=generator)
+    rows = (torch.arange(height) + shifts[0])[:, None, :, None].to(images.device)
+    columns = (torch.arange(width) + shifts[1])[:, None, None, :].to(images.device)
+    flipped = torch.where(flips.to(images.device)[:, None, None, None], images.flip(3), images)
+    # One gather for all images, each with its own window.
+    padded = nn.functional.pad(flipped, [_LARGEST_SHIFT] * 4)
+    numbers = torch.arange(count, device=images.device)[:, None, None, None]
+    channels = torch.arange(images.shape[1], device=images.device)[None, :, None, None]
+    return padded[numbers, channels, rows, columns]

@@ -1,0 +1,176 @@
+"""What is trained on: lots, augmented images, nodes of a graph, and the noise of layers."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+torch = pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+from torch import Tensor, nn  # noqa: E402
+
+from matrixdp.errors import InvalidParameterError  # noqa: E402
+from matrixdp.experiments import tasks  # noqa: E402
+from matrixdp.experiments.accounts import VECTORS  # noqa: E402
+from matrixdp.experiments.cells import Run  # noqa: E402
+from matrixdp.experiments.tasks import Task, load_task, matrix_shapes  # noqa: E402
+from matrixdp.experiments.training_loops import (  # noqa: E402
+    _flipped_and_shifted,
+    _private_training,
+    _share_of_rate,
+    _shuffled_lots,
+    train_and_test,
+    train_plainly,
+    train_privately,
+)
+from matrixdp.training import GraphConvolution  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+def run(**changed: Any) -> Run:
+    facts: dict[str, Any] = {
+        "dataset": "digits",
+        "split": "test",
+        "seed": 0,
+        "records": 10,
+        "lot_size": 4,
+        "steps": 5,
+        "learning_rate": 0.5,
+        "momentum": 0.9,
+    }
+    return Run(**(facts | changed))
+
+
+class ToyGCN(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(6, 4)
+        self.convolution = GraphConvolution(4, 2)
+
+    def forward(self, rows: Tensor, weights: Tensor) -> Tensor:
+        answers: Tensor = self.convolution(torch.tanh(self.dense(rows)), weights)
+        return answers
+
+
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Return a ring of twelve nodes, whose label is a feature of their own."""
+    matrix = np.eye(12) / 2 + (np.roll(np.eye(12), 1, 0) + np.roll(np.eye(12), -1, 0)) / 4
+    targets = (np.arange(12) // 6).astype(np.int64)
+    features = np.random.default_rng(0).normal(size=(12, 6)).astype(np.float32)
+    features[:, 0] = 4 * targets - 2
+    found = SimpleNamespace(
+        adjacency=sparse.csr_array(matrix),
+        features=features,
+        targets=targets,
+        train=np.array([0, 2, 4, 6, 8, 10, 1, 7]),
+        choosing=np.array([3]),
+        test=np.array([3, 5, 9, 11]),
+    )
+    monkeypatch.setattr(tasks, "_loaded", lambda _: found)
+    monkeypatch.setattr(tasks, "_model_for", lambda _: ToyGCN())
+    return found
+
+
+@pytest.mark.usefixtures("graph")
+@pytest.mark.parametrize("train", [train_plainly, train_privately])
+def test_nodes_of_a_graph_are_learned(train: Callable[[Task, Run], None]) -> None:
+    torch.manual_seed(0)
+    task = load_task("cora", "test", CPU)
+    assert [part.tolist() for part in task.data] == [
+        [0, 2, 4, 6, 8, 10, 1, 7],
+        [0, 0, 0, 1, 1, 1, 0, 1],
+    ]
+    facts = run(dataset="cora", records=8, steps=30, clip_norm=1.0, noise_multiplier=0.1)
+    train(task, facts)
+    assert task.accuracy() == 1.0
+
+
+@pytest.mark.usefixtures("graph")
+def test_the_split_decides_what_is_judged() -> None:
+    assert len(load_task("cora", "test", CPU)._judged_targets) == 4
+    assert len(load_task("cora", "choosing", CPU)._judged_targets) == 1
+
+
+def test_every_record_once_before_any_comes_again() -> None:
+    lots = list(_shuffled_lots(run(), torch.Generator().manual_seed(1)))
+    assert [len(lot) for lot in lots] == [4] * 5
+    numbers = torch.cat(lots).tolist()
+    assert sorted(numbers[:10]) == sorted(numbers[10:]) == list(range(10))
+    assert numbers[:10] != numbers[10:]
+
+
+def test_images_are_flipped_and_shifted_whole() -> None:
+    images = torch.rand(40, 2, 9, 9)
+    moved = _flipped_and_shifted(images, torch.Generator().manual_seed(3))
+    flips, shifts = 0, set()
+    for image, result in zip(images, moved, strict=True):
+        found = [
+            (flip, down, right)
+            for flip in (False, True)
+            for down in range(9)
+            for right in range(9)
+            if torch.equal(
+                nn.functional.pad(image.flip(2) if flip else image, [4] * 4)[
+                    :, down : down + 9, right : right + 9
+                ],
+                result,
+            )
+        ]
+        assert len(found) == 1
+        flips += found[0][0]
+        shifts.add(found[0][1:])
+    assert 10 < flips < 30
+    assert len(shifts) > 20
+
+
+def test_the_plain_rate_rises_and_falls() -> None:
+    shares = [_share_of_rate(step, 100) for step in range(100)]
+    assert shares[0] < 0.3
+    assert max(shares) > 0.98
+    assert shares[-1] < 0.01
+
+
+def test_layers_have_noise_of_their_own() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    facts = run(clip_norm=0.5, noise_multiplier=3.0, layers={"0": 3.0, "1": 1e4})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training = _private_training(model, optimizer, facts)
+    assert training.guarantee.shaped_layers == ("0", "1")
+    before = [part.detach().clone() for part in model.parameters()]
+    for lot in training.lots((torch.zeros(10, 3), torch.zeros(10, dtype=torch.int64))):
+        for inputs, targets in lot.batches(10):
+            losses = nn.functional.cross_entropy(model(inputs), targets, reduction="none")
+            training.accumulate(losses)
+        training.step()
+        break
+    small, _, large, _ = (
+        float((part.detach() - old).std())
+        for part, old in zip(model.parameters(), before, strict=True)
+    )
+    # Over the lot size of 4 and times the learning rate: 0.0375 against 125.
+    assert 0.01 < small < 0.1
+    assert 40 < large < 400
+
+
+def test_shapes_as_mvg_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.Conv2d(8, 4, 1, bias=False), nn.Linear(4, 5)
+    )
+    matrix_shapes.cache_clear()
+    monkeypatch.setattr(tasks, "_model_for", lambda _: model)
+    assert matrix_shapes("toy") == {"0": (8, 28), "2": (4, 8), "3": (5, 5), VECTORS: (8, 2)}
+    monkeypatch.setattr(tasks, "_model_for", lambda _: nn.LSTM(3, 4))
+    with pytest.raises(InvalidParameterError, match="MVG has no matrix"):
+        matrix_shapes("other")
+
+
+def test_the_data_must_be_what_was_accounted_for() -> None:
+
+    pytest.importorskip("sklearn", reason="the toy data set is scikit-learn's digits")
+    with pytest.raises(InvalidParameterError, match="1497 records"):
+        train_and_test(run(records=1500))
