@@ -5,7 +5,6 @@ from importlib.util import find_spec
 collect_ignore_glob = []
 if find_spec("torch") is None:
     collect_ignore_glob += ["src/matrixdp/training/*", "src/matrixdp/experiments/models/*"]
-    collect_ignore_glob.append("src/matrixdp/training/*")
     collect_ignore_glob += [
         f"src/matrixdp/experiments/{name}.py"
         for name in (

@@ -3,7 +3,6 @@
 import abc
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -13,7 +12,9 @@ from torch.nn import functional
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.experiments.accounts import VECTORS
+from matrixdp.experiments.datasets import load_dataset
 from matrixdp.experiments.digits import digits_model, load_digit_records
+from matrixdp.experiments.models import model_for
 from matrixdp.experiments.settings import Split
 from matrixdp.training import Neighbourhoods
 
@@ -31,10 +32,13 @@ class Task(abc.ABC):
         On the device, with weights that depend on torch's seed.
     data : tuple of Tensor
         What is trained on; the first axis is the records.
+    fixed_shapes : bool
+        Whether batches of equal size have equal shapes, so that a step can be captured.
     """
 
     model: nn.Module
     data: tuple[Tensor, ...]
+    fixed_shapes = True
     _judged: tuple[Tensor, ...]
     _judged_targets: Tensor
 
@@ -80,6 +84,8 @@ class _RecordsTask(Task):
 class _NodesTask(Task):
     """Nodes of a public graph with public features, whose labels are private."""
 
+    fixed_shapes = False  # a batch is as wide as its largest neighbourhood
+
     def __init__(self, found: Any, model: nn.Module, split: Split, device: torch.device) -> None:
         self.model = model
         # Dense: a few thousand nodes, once.
@@ -117,14 +123,13 @@ def load_task(dataset: str, split: Split, device: torch.device) -> Task:
 def _loaded(dataset: str) -> Any:
     if dataset == "digits":
         return load_digit_records()
-    return import_module("matrixdp.experiments.datasets").load_dataset(dataset)
+    return load_dataset(dataset)
 
 
 def _model_for(dataset: str) -> nn.Module:
     if dataset == "digits":
         return digits_model()
-    model: nn.Module = import_module("matrixdp.experiments.models").model_for(dataset)
-    return model
+    return model_for(dataset)
 
 
 def _moved(array: Any, device: torch.device) -> Tensor:

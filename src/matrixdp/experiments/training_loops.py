@@ -55,7 +55,12 @@ def train_privately(task: Task, run: Run) -> None:
 
 
 def _take_steps(training: PrivateTraining, task: Task, batch_size: int) -> None:
-    """Take all steps of the plan."""
+    """Take all steps of the plan, on a GPU as a CUDA graph where batches have one shape."""
+    if task.fixed_shapes:
+        step = training.captured_step(task.data, task.losses, batch_size=batch_size)
+        while training.steps_left:
+            step()
+        return
     for lot in training.lots(task.data):
         for batch in lot.batches(batch_size):
             training.accumulate(task.losses(*batch))
