@@ -85,7 +85,7 @@ def plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant = Accou
         _check_relation(plan, accountant)
     if accountant is Accountant.CLAIMS:
         return sampled_gaussian_epsilon(
-            plan.noise_multiplier, delta, steps=plan.steps, sampling_rate=plan.sampling_rate
+            plan.noise_over_difference, delta, steps=plan.steps, sampling_rate=plan.sampling_rate
         )
     if plan.sampling_rate == 1.0:
         return _whole_epsilon(plan.whole_mu, delta, accountant)

@@ -43,6 +43,7 @@ MOST_POINTS = 1 << 22
 """Of a window: a composition takes about 100 bytes for each."""
 
 _UNITS = 5.0
+_SMALLEST = 1e-300
 _LARGEST_EXPONENT = 709.0
 _BELOW = 1e-12  # the tilted mass that may lie below the window
 _ABOVE = 1e-9  # the tilted mass that may lie a whole window above epsilon
@@ -117,7 +118,8 @@ class Composed:
         return self.step * (self.first + len(self.masses) - 1)
 
     def _scaled(self, found: float, shift: float, direction: float) -> float:
-        logarithm = math.log(found) + self.log_factor - self.tilt * shift
+        # Nothing is left where even the bounds of errors underflow.
+        logarithm = math.log(max(found, _SMALLEST)) + self.log_factor - self.tilt * shift
         size = abs(self.log_factor) + abs(self.tilt * shift) + 1.0
         return logarithm + direction * 8.0 * UNIT_ROUNDOFF * size
 
@@ -275,7 +277,7 @@ def _power(parts: Sequence[_Tilted], size: int) -> tuple[ComplexArray, float]:
         sizes = np.abs(values)
         log_most += part.count * (np.log(sizes + error) + 3.0 * UNIT_ROUNDOFF)
         # Where |z'| is zero, so is the least; any large gap says so.
-        gaps = np.log1p(error / np.maximum(sizes, 1e-300))
+        gaps = np.log1p(error / np.maximum(sizes, _SMALLEST))
         # Rounding of each product is at most sqrt(5) units.
         log_gap += part.count * (gaps + 6.0 * UNIT_ROUNDOFF)
         spectrum *= _to_the_power(values, part.count)
