@@ -25,7 +25,6 @@ from matrixdp.privacy.amplification import before_amplification
 from matrixdp.privacy.claims import best_equal_claims
 from reference.plans import replaced, sampled
 
-
 # dp-accounting 0.6.0, PLDAccountant with a discretisation of 1e-4: its pessimistic epsilons at
 # delta 1e-5. They are above the truth, up to the rounding of its transform, and close to it.
 PESSIMISTIC = [
