@@ -2,7 +2,6 @@
 
 import csv
 import math
-import shlex
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from matrixdp import (
 from matrixdp.audit.comparison import Comparison, Contender, compare
 from matrixdp.audit.curves import CURVES
 from matrixdp.baselines import MVG, ClassicGaussian, Zeta
-from matrixdp.cli.main import main
 from matrixdp.rounding import shown_up
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -255,20 +253,6 @@ def test_figures_are_small_and_there(name: str) -> None:
     assert text.startswith("<?xml")
     assert all(contender in text for contender in CURVES[name]().contenders)
     assert figure.stat().st_size < 100_000
-
-
-def test_the_docs_quote_the_account(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    page = (ROOT / "docs" / "comparison.md").read_text()
-    (block,) = [
-        part for part in page.split("```text\n")[1:] if part.startswith("$ matrixdp account")
-    ]
-    command, shown = block.split("```")[0].split("\n", 1)
-    assert main(shlex.split(command)[2:]) == 0
-    message = capsys.readouterr().out
-    assert [line.rstrip() for line in message.splitlines()] == shown.splitlines()
 
 
 def test_an_accountant_that_does_not_apply_says_why() -> None:

@@ -3,7 +3,7 @@
 A step that sees each record with probability q has another privacy curve than a Gaussian one, so it
 is not described by a mu. Two ways to account for a plan of T equal steps, fixed in advance:
 
-- the *privacy loss distribution* (PLD) of `matrixdp.privacy.loss`: tight, and the default;
+- the *privacy loss distribution* (PLD), a `LossAccount`: tight, and the default;
 - *Rényi divergences* of the subsampled step (`sampled_divergence`), which add up. With the original
   conversion this is the moments accountant (Abadi et al. 2016, Theorem 2); with the improved one of
   `renyi_to_epsilon` it is today's RDP accountant.
