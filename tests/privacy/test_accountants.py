@@ -254,7 +254,7 @@ def test_the_multiplier_of_a_replaced_record(accountant: Accountant) -> None:
             sampling_rate=1.0,
             steps=16,
             neighbouring="replace",
-            bounded=bounded,  # type: ignore[arg-type]
+            bounded=bounded,
             accountant=accountant,
         )
         for bounded in ("difference", "contribution")
@@ -299,7 +299,12 @@ def test_different_kinds_of_steps_together() -> None:
     assert LossAccount([second, release, first]).epsilon_at(1e-5).upper == pytest.approx(
         found.upper, rel=1e-4
     )
-    for part in ([first, second], [first, release], [second, release]):
+    parts: list[list[SampledPlan | GaussianRelease]] = [
+        [first, second],
+        [first, release],
+        [second, release],
+    ]
+    for part in parts:
         assert LossAccount(part).epsilon_at(1e-5).upper < found.lower
     # The same steps in two parts are the same account.
     halves = [replace(first, steps=200), replace(first, steps=300)]
@@ -316,6 +321,20 @@ def test_hardly_anything_is_ever_sampled(
     # No record is in any of three steps but with a probability of 3e-6, which is within delta.
     assert LossAccount([make(multiplier, 1e-6, 3)]).epsilon_at(3e-6) == (0.0, 0.0)
     assert plan_epsilon(make(multiplier, 1e-6, 3), 1e-5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("multiplier", "rate", "steps", "delta"),
+    [(1.07, 2.96e-5, 703, 4.4e-11), (0.8877634667021371, 1.8911e-5, 971, 7e-4)],
+)
+def test_rare_samples_are_bounded_by_a_coarser_lattice(
+    multiplier: float, rate: float, steps: int, delta: float
+) -> None:
+    # A few large losses: on the lattice that 1e-4 needs, the window would be too large.
+    plan = sampled(multiplier, rate, steps)
+    found = LossAccount([plan]).epsilon_at(delta)
+    assert 0.0 <= found.lower <= found.upper
+    assert found.upper < 0.1 * plan_epsilon(plan, delta, Accountant.RDP)
 
 
 @pytest.mark.parametrize(
