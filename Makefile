@@ -3,7 +3,7 @@ PYTHON ?= python3
 CORE := .venv/.core-installed
 DEV := .venv/.dev-installed
 BARE := .venv-core/.installed
-BENCH := .venv-bench/.installed
+CALIBRATION_BENCH := .venv-accounting/.installed
 NOISE_BENCH := .venv-opendp/.installed
 WORKLOAD_BENCH := .venv-jax/.installed
 TRAINING_BENCH := .venv-opacus/.installed
@@ -58,9 +58,9 @@ format: $(DEV)
 figures: $(CORE)
 	.venv/bin/python -m matrixdp audit curves --tables results --figures docs/figures --force
 
-benchmark: $(BENCH)
-	.venv-bench/bin/python benchmarks/calibration_speed.py $(SAVE)
-	.venv-bench/bin/python benchmarks/calibration_safety.py $(SAVE)
+benchmark: $(CALIBRATION_BENCH)
+	.venv-accounting/bin/python benchmarks/calibration_speed.py $(SAVE)
+	.venv-accounting/bin/python benchmarks/calibration_safety.py $(SAVE)
 
 benchmark-noise: $(NOISE_BENCH)
 	.venv-opendp/bin/python benchmarks/noise_speed.py $(SAVE)
@@ -91,7 +91,7 @@ $(CORE): .venv/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): .venv/bin/python pyproject.toml constraints.txt
-	.venv/bin/python $(INSTALL) --editable '.[dev,fast,accounting,train]'
+	.venv/bin/python $(INSTALL) --editable '.[dev,fast,train]'
 	@touch $@ $(CORE)
 
 $(BARE): pyproject.toml constraints.txt
@@ -99,9 +99,9 @@ $(BARE): pyproject.toml constraints.txt
 	.venv-core/bin/python $(INSTALL) --editable . hypothesis pytest pytest-xdist python-flint
 	@touch $@
 
-$(BENCH): pyproject.toml constraints.txt benchmarks/requirements-accounting.txt
-	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/python $(INSTALL) --editable . --requirement benchmarks/requirements-accounting.txt
+$(CALIBRATION_BENCH): pyproject.toml constraints.txt benchmarks/requirements-accounting.txt
+	$(PYTHON) -m venv .venv-accounting
+	.venv-accounting/bin/python $(INSTALL) --editable . --requirement benchmarks/requirements-accounting.txt
 	@touch $@
 
 $(NOISE_BENCH): pyproject.toml constraints.txt benchmarks/requirements-opendp.txt
@@ -120,4 +120,4 @@ $(TRAINING_BENCH): pyproject.toml constraints.txt benchmarks/requirements-traini
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-core .venv-bench .venv-opendp .venv-jax .venv-opacus demo-output
+	rm -rf .venv .venv-core .venv-accounting .venv-opendp .venv-jax .venv-opacus demo-output

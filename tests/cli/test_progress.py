@@ -1,11 +1,13 @@
-"""The progress bar of streamed files: on a terminal, and nowhere else."""
+"""The progress bar of commands: on a terminal, where it takes long, and nowhere else."""
 
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from matrixdp.cli.main import main
+from matrixdp.cli.progress import progress_bar
 
 OPTIONS = ["--sensitivity", "1", "--neighbouring", "replace", "--epsilon", "1", "--delta", "1e-5"]
 
@@ -31,3 +33,47 @@ def test_it_reaches_the_end(
     shown = capfd.readouterr().err
     assert "Adding noise" in shown
     assert "100%" in shown
+
+
+@pytest.fixture
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+
+
+@pytest.mark.usefixtures("_terminal")
+def test_what_is_done_soon_shows_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with progress_bar(1, "Accounting", after=600.0) as advance:
+        advance(1)
+    assert capfd.readouterr().err == ""
+    assert not any(isinstance(thread, threading.Timer) for thread in threading.enumerate())
+
+
+@pytest.mark.usefixtures("_terminal")
+def test_what_takes_long_is_shown(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if the wait were over at once.
+    waited = threading.Timer.start
+
+    def start(timer: threading.Timer) -> None:
+        waited(timer)
+        timer.finished.wait(10.0)
+
+    monkeypatch.setattr(threading.Timer, "start", start)
+    with progress_bar(1, "Accounting", after=1e-9) as advance:
+        advance(1)
+    shown = capfd.readouterr().err
+    assert "Accounting" in shown
+    assert "100%" in shown
+
+
+@pytest.mark.usefixtures("_terminal")
+def test_an_account_waits_before_it_shows_progress(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = ["--noise-multiplier", "1", "--sampling-rate", "1", "--steps", "2", "--delta", "1e-5"]
+    # On a slow machine it may take more than a second.
+    monkeypatch.setattr("matrixdp.cli.account._LONG_WAIT", 600.0)
+    assert main(["account", *plan, "--json"]) == 0
+    assert capfd.readouterr().err == ""

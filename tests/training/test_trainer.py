@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -393,7 +394,8 @@ def test_what_the_guarantee_says() -> None:
     real = PrivateTraining(model, sgd(model), small_plan()).guarantee
     assert real.protects
     assert (real.noise, real.lots, real.mode) == ("exact", "secure", "fast")
-    assert str(real).startswith("(0.987, 0.001)-differential privacy under adding or")
+    # Four digits, the last of which depends on how wide the bounds of the account are.
+    assert re.match(r"\(0\.786\d, 0\.001\)-differential privacy under adding or", str(real))
     assert "4 steps on Poisson samples at rate 0.25, noise multiplier 2" in str(real)
     assert "assumed, not proven" in str(real)
     trial = PrivateTraining(model, sgd(model), small_plan(), seed=0).guarantee

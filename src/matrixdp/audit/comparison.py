@@ -109,11 +109,6 @@ class Contender:
 def compare(setting: Comparison) -> list[Contender]:
     """Return all contenders in a fixed order, IMGM first.
 
-    Raises
-    ------
-    MissingExtraError
-        If something is sampled and dp-accounting is not installed.
-
     Examples
     --------
     >>> from matrixdp.audit import Comparison, compare
@@ -288,9 +283,9 @@ def _true_epsilon(setting: Comparison, multiplier: float) -> float:
     """Return what noise of this multiplier in every step guarantees at the delta, rounded up.
 
     The rule that chose the noise proves the promise itself, and the exact curve holds with or
-    without sampling. Where something is sampled the loss distribution is smaller, except for noise
-    so large, or a delta so small, that its discretisation shows; there another account is smaller.
-    All are proven, so the least of them is returned.
+    without sampling. Where something is sampled the loss distribution is tighter than all others,
+    but it does not resolve every rate, multiplier and delta. All are proven, so the least is
+    returned.
     """
     plan = SampledPlan(
         noise_multiplier=multiplier,

@@ -1,5 +1,6 @@
-"""A progress bar for commands that stream files."""
+"""A progress bar for commands that stream files or compute for long."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,13 +11,30 @@ __all__ = ["progress_bar"]
 
 
 @contextmanager
-def progress_bar(total: int, description: str) -> Iterator[Callable[[int], None]]:
+def progress_bar(
+    total: int, description: str, *, after: float = 0.0
+) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on standard error; the function that is yielded moves it on.
 
-    Nothing is shown if standard error is not a terminal, so that logs stay readable.
+    Nothing is shown if standard error is not a terminal, so that logs stay readable, nor if all is
+    done within ``after`` seconds.
     """
     # Not on standard output, which belongs to the result.
     console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(description, total=total)
+    bar = Progress(console=console, disable=not console.is_terminal)
+    task = bar.add_task(description, total=total)
+    # A thread of its own, because long computations do not call back in between.
+    later = threading.Timer(after, bar.start)
+    later.daemon = True
+    if after > 0.0:
+        later.start()
+    else:
+        bar.start()
+    try:
         yield lambda count: bar.update(task, advance=count)
+    finally:
+        later.cancel()
+        if later.is_alive():
+            later.join()  # it may be starting the bar, which nothing would stop then
+        if bar.live.is_started:
+            bar.stop()

@@ -3,7 +3,7 @@
 A step that sees each record with probability q has another privacy curve than a Gaussian one, so it
 is not described by a mu. Two ways to account for a plan of T equal steps, fixed in advance:
 
-- the *privacy loss distribution* (PLD) of `matrixdp.privacy.loss`: tight, and the default;
+- the *privacy loss distribution* (PLD), a `LossAccount`: tight, and the default;
 - *Rényi divergences* of the subsampled step (`sampled_divergence`), which add up. With the original
   conversion this is the moments accountant (Abadi et al. 2016, Theorem 2); with the improved one of
   `renyi_to_epsilon` it is today's RDP accountant.
@@ -85,7 +85,7 @@ def plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant = Accou
         _check_relation(plan, accountant)
     if accountant is Accountant.CLAIMS:
         return sampled_gaussian_epsilon(
-            plan.noise_multiplier, delta, steps=plan.steps, sampling_rate=plan.sampling_rate
+            plan.noise_over_difference, delta, steps=plan.steps, sampling_rate=plan.sampling_rate
         )
     if plan.sampling_rate == 1.0:
         return _whole_epsilon(plan.whole_mu, delta, accountant)

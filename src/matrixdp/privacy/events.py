@@ -115,18 +115,21 @@ class SampledPlan:
             )
 
     @property
-    def mu_of_step(self) -> float:
-        """The mu of a step that sees all of the data, rounded up."""
+    def noise_over_difference(self) -> float:
+        """The noise over how far the sums of two neighbouring data sets are apart at most."""
         replaced = self.neighbouring == "replace" and self.bounded == "contribution"
         # Two contributions of opposite directions are twice as far apart as either is from zero.
-        return quotient_up(2.0 if replaced else 1.0, self.noise_multiplier)
+        return 0.5 * self.noise_multiplier if replaced else self.noise_multiplier
+
+    @property
+    def mu_of_step(self) -> float:
+        """The mu of a step that sees all of the data, rounded up."""
+        return quotient_up(1.0, self.noise_over_difference)
 
     @property
     def whole_mu(self) -> float:
         """The mu of all steps if each saw all of the data, rounded up; refused above 1e4."""
-        root = sqrt_up(Fraction(self.steps))
-        replaced = self.neighbouring == "replace" and self.bounded == "contribution"
-        mu = quotient_up(2.0 * root if replaced else root, self.noise_multiplier)
+        mu = quotient_up(sqrt_up(Fraction(self.steps)), self.noise_over_difference)
         if not mu <= MU.largest:
             raise TooLittleNoiseError(
                 f"noise_multiplier={self.noise_multiplier!r} in steps={self.steps}"

@@ -1,5 +1,6 @@
 """The noise that a plan needs: the inverse of its account."""
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,8 @@ _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.05, 1e12
 _TOLERANCE = 1e-6  # how close a multiplier comes to the least that suffices
 _ROUGH_WIDTH = 1e-2  # of the bounds of epsilon, while a search is far from its end
 _FINE_TOLERANCE = 2e-5
-_MOST_FINE_STEPS = 20
+_MOST_SLOPE_STEPS = 8
+_STRIDE = 1.05  # of a search for an end of the interval, relatively
 
 
 def noise_multiplier_for(
@@ -66,7 +68,7 @@ def noise_multiplier_for(
     ...     1.0, 1e-5, sampling_rate=0.01, steps=1000, neighbouring="add-remove"
     ... )
     >>> round(multiplier, 3)
-    1.396
+    1.415
     """
     checked_accountant(accountant)
     target, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
@@ -117,15 +119,33 @@ def _least_by_losses(plan: SampledPlan, target: float, delta: float) -> float:
     # How epsilon falls with the noise, on logarithmic scales; at least in some proportion.
     rise = log_excess(1.1 * found, rough=True) - log_excess(found, rough=True)
     slope = min(rise / math.log(1.1), -0.5)
-    for _ in range(_MOST_FINE_STEPS):
-        gap = log_excess(found, rough=False)
-        if -_FINE_TOLERANCE <= gap <= 0.0:
-            return found
+    return _refined(lambda s: log_excess(s, rough=False), found, slope)
+
+
+def _refined(log_excess: Callable[[float], float], start: float, slope: float) -> float:
+    """Return the least multiplier that suffices, to the fine tolerance.
+
+    A few steps along the slope are nearly always enough. Where epsilon falls too steeply, or jumps,
+    the interval between too little noise and enough of it is halved.
+    """
+    low, high, found = 0.0, math.inf, start
+    for attempt in itertools.count():
+        gap = log_excess(found)
+        low, high = (found, high) if not gap <= 0.0 else (low, found)
+        if -_FINE_TOLERANCE <= gap <= 0.0 or high <= low * (1.0 + _FINE_TOLERANCE):
+            break
         # Aim below the target by half of what is tolerated.
-        found *= math.exp(-(gap + 0.5 * _FINE_TOLERANCE) / slope)
-    while not log_excess(found, rough=False) <= 0.0:
-        found *= 1.0 + _FINE_TOLERANCE
-    return found
+        aimed = found * math.exp(-(gap + 0.5 * _FINE_TOLERANCE) / slope)
+        along = attempt < _MOST_SLOPE_STEPS and low < aimed < high
+        found = aimed if along else _between(low, high)
+    return high
+
+
+def _between(low: float, high: float) -> float:
+    """Return a multiplier within an interval, of which one end may not be known yet."""
+    if high == math.inf:
+        return low * _STRIDE
+    return math.sqrt(low * high) if low > 0.0 else high / _STRIDE
 
 
 def _root(excess: Callable[[float], float], plan: SampledPlan, tolerance: float) -> float:

@@ -51,9 +51,8 @@ class TrainingPlan:
         How many rows of a batch belong to each record, for instance augmented copies of one image.
         A record's gradient is the mean over its views, and is clipped once.
     accountant : Accountant, optional
-        By default Rényi divergences, which need no extra; without sampling (``lot_size`` equals
-        ``records``) the exact curve of Gaussian noise. ``Accountant.PLD`` is tight with sampling
-        too, and needs the extra ``accounting``.
+        By default privacy loss distributions, which are tight; without sampling (``lot_size``
+        equals ``records``) they are the exact curve of Gaussian noise.
 
     Raises
     ------
@@ -73,7 +72,7 @@ class TrainingPlan:
     ...     records=60_000, lot_size=256, steps=2000, clip_norm=1.0, epsilon=2.0, delta=1e-6
     ... )
     >>> round(plan.noise_multiplier, 3)
-    0.9
+    0.82
     >>> TrainingPlan(
     ...     records=60_000, lot_size=256, steps=2000, clip_norm={"features": 3.0, "": 4.0},
     ...     noise_multiplier=1.0, delta=1e-6
@@ -102,7 +101,7 @@ class TrainingPlan:
         epsilon: float | None = None,
         noise_multiplier: float | None = None,
         views: int = 1,
-        accountant: Accountant | None = None,
+        accountant: Accountant = Accountant.PLD,
     ) -> None:
         self._set("records", positive_integer(records, "records"))
         self._set("lot_size", _checked_lot_size(lot_size, self.records))
@@ -110,9 +109,7 @@ class TrainingPlan:
         self._set("clip_norm", _checked_bounds(clip_norm))
         self._set("delta", DELTA.number(delta))
         self._set("views", positive_integer(views, "views"))
-        # Without sampling, PLD stands for the exact Gaussian curve and needs no extra.
-        default = Accountant.PLD if self.sampling_rate == 1.0 else Accountant.RDP
-        self._set("accountant", default if accountant is None else accountant)
+        self._set("accountant", accountant)
         self._settle(epsilon, noise_multiplier)
 
     def _set(self, name: str, value: Any) -> None:

@@ -1,5 +1,6 @@
 """The privacy curve of a plan between two bounds: what is proven, and how far the truth can be."""
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +15,12 @@ from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_number
 from matrixdp.privacy.bound import privacy_delta, privacy_epsilon
 from matrixdp.privacy.events import Event, GaussianRelease, SampledPlan, TooLittleNoiseError
-from matrixdp.privacy.loss.composition import MOST_POINTS, Composed, composed
+from matrixdp.privacy.loss.composition import (
+    MOST_POINTS,
+    Composed,
+    TooManyPointsError,
+    composed,
+)
 from matrixdp.privacy.loss.lattice import cells_of, coarsened, contracted, exchanged, spread
 from matrixdp.privacy.loss.pairs import AddRemovePair, Pair, ReplacePair
 from matrixdp.privacy.loss.tilting import Cumulants, Saddle
@@ -32,6 +38,7 @@ _SMALLEST_RATE = 1e-12
 _MOST_STEPS = 10**9
 _MOST_CELLS = 1 << 20
 _ATTEMPTS = 4
+_COARSER = (1.0, 4.0, 16.0)  # times the step; powers of two, so that multiples stay exact
 _WIDEST_STEP = 0.25
 # What the closed form of the Gaussian curve may be off; it is checked against ball arithmetic.
 _CLOSED_FORM = 1e-10
@@ -85,7 +92,7 @@ class LossAccount:
     (1.828, True)
     >>> both = LossAccount([steps, GaussianRelease(mu=0.5, neighbouring="add-remove")])
     >>> round(both.epsilon_at(1e-5).upper, 2)
-    3.03
+    2.76
     """
 
     def __init__(self, events: Sequence[Event], *, width: float = _WIDTH) -> None:
@@ -110,6 +117,10 @@ class LossAccount:
         if self._mu is not None:
             exact = privacy_epsilon(self._mu, delta)
             return Interval(exact * (1.0 - _CLOSED_FORM), exact)
+        # Unless a record is sampled, the two distributions are the same. If that is at most as
+        # likely as delta, nothing needs to be computed, and tilting would not resolve it either.
+        if sum(count * Fraction(pair.rate) for pair, count in self._steps) <= Fraction(delta):
+            return Interval(0.0, 0.0)
         self._check_provable(delta)
         tail = _LOST * delta / self._count
         cumulants = Cumulants(self._steps, tail)
@@ -119,8 +130,14 @@ class LossAccount:
         wanted = self._width * max(saddle.epsilon, 1e-3 / saddle.tilt)
         found = Interval(0.0, math.inf)
         for _ in range(_ATTEMPTS):
-            bounds = _CurveBounds(self._steps, self._step(saddle, tail, wanted), tail)
-            former, found = found, bounds.epsilon(delta, cumulants, saddle)
+            former = found
+            found = self._resolved(
+                former,
+                saddle,
+                tail,
+                wanted,
+                lambda bounds, near: bounds.epsilon(delta, cumulants, near),
+            )
             # Where rounding decides, a finer lattice does not help.
             if found.width <= self._width * found.upper or found.width > 0.7 * former.width:
                 break
@@ -162,8 +179,14 @@ class LossAccount:
         relative = wanted * max(saddle.tilt, 1.0)
         found = Interval(0.0, math.inf)
         for _ in range(_ATTEMPTS):
-            bounds = _CurveBounds(self._steps, self._step(saddle, tail, wanted), tail)
-            former, found = found, bounds.delta(epsilon, cumulants, saddle)
+            former = found
+            found = self._resolved(
+                former,
+                saddle,
+                tail,
+                wanted,
+                lambda bounds, near: bounds.delta(epsilon, cumulants, near),
+            )
             if found.width <= relative * found.upper or found.width > 0.7 * former.width:
                 break
             wanted *= 0.25
@@ -180,6 +203,26 @@ class LossAccount:
                 f"delta={delta!r} is below {least!r}, the least for which {self._count} steps are "
                 "accounted for: use a larger delta, or RDP"
             )
+
+    def _resolved(
+        self,
+        former: Interval,
+        saddle: Saddle,
+        tail: float,
+        wanted: float,
+        answer: "Callable[[_CurveBounds, Saddle], Interval]",
+    ) -> Interval:
+        """Return bounds on the lattice for a width; if that is too large, the former ones.
+
+        If there are none yet, they are from a coarser lattice: wider, and proven as well.
+        """
+        step = self._step(saddle, tail, wanted)
+        for coarser in _COARSER:
+            with contextlib.suppress(TooManyPointsError):
+                return answer(_CurveBounds(self._steps, coarser * step, tail), saddle)
+            if former.upper < math.inf:
+                return former
+        return answer(_CurveBounds(self._steps, 4.0 * _COARSER[-1] * step, tail), saddle)
 
     def _step(self, saddle: Saddle, tail: float, wanted: float) -> float:
         """Return the distance of losses for which bounds of epsilon are so far apart, roughly.

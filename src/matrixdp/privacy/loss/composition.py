@@ -34,7 +34,7 @@ from matrixdp.privacy.loss.lattice import Lattice
 from matrixdp.privacy.loss.tilting import Saddle
 from matrixdp.rounding import UNIT_ROUNDOFF
 
-__all__ = ["MOST_POINTS", "Composed", "composed"]
+__all__ = ["MOST_POINTS", "Composed", "TooManyPointsError", "composed"]
 
 FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -49,6 +49,10 @@ _BELOW = 1e-12  # the tilted mass that may lie below the window
 _ABOVE = 1e-9  # the tilted mass that may lie a whole window above epsilon
 _DOUBLINGS = 2  # of a window for that
 _FAR = 18.0  # terms of the last sum below e^-18 are only bounded
+
+
+class TooManyPointsError(CalibrationError):
+    """A window that would take too much memory; a coarser lattice needs fewer points."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +211,7 @@ def composed(
         enough = _mass_above(saddle.epsilon - origin + step * size, growth) <= _ABOVE
         size = size if enough or 2 * size > MOST_POINTS else 2 * size
     if not size <= MOST_POINTS:
-        raise CalibrationError(
+        raise TooManyPointsError(
             f"the losses of this plan need {size} points, more than {MOST_POINTS}: use fewer steps "
             "or more noise"
         )
