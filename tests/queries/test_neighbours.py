@@ -5,6 +5,7 @@ Random neighbours by hypothesis; adversarial ones by a local search that maximis
 
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -150,7 +151,7 @@ def climbed(query: Query, answers: Answers, start: np.ndarray, seed: int) -> np.
     """Return the records that a local search reaches."""
     rng = np.random.default_rng(seed)
     best, reached = start, -1.0
-    for step in (0.0, *np.repeat([4.0, 1.0, 0.3, 0.1, 0.03], 8)):
+    for step in (0.0, *np.repeat([4.0, 1.0, 0.3, 0.1, 0.03], 5)):
         moved = best + step * rng.standard_normal(start.shape)
         trial = share(query.sensitivity, *answers(query, neighbours(answers, moved)))
         if trial > reached:
@@ -160,12 +161,13 @@ def climbed(query: Query, answers: Answers, start: np.ndarray, seed: int) -> np.
 
 def farthest(query: Query, answers: Answers) -> np.ndarray:
     """Return the records with the largest difference that searches from several starts find."""
+    corners = 5.0 * np.array(list(product([1.0, -1.0], repeat=width(query))))
     rng = np.random.default_rng(1)
-    shape = (3, width(query))
-    opposite = np.outer([5.0, -5.0, -5.0], np.ones(shape[1]))
+    starts = [np.array([corner, -corner, -corner]) for corner in corners]
     # Equal but for the last column, which is y in the moments of [x y].
-    mirrored = np.hstack([np.full((3, shape[1] - 1), 5.0), opposite[:, -1:]])
-    starts = [opposite, mirrored, *(rng.choice([-5.0, 0.0, 5.0], shape) for _ in range(12))]
+    last = np.where(np.arange(width(query)) == width(query) - 1, -1.0, 1.0)
+    starts += [np.array([corner, corner * last, corner * last]) for corner in corners[::2]]
+    starts += [rng.choice([-5.0, 0.0, 5.0], (3, width(query))) for _ in range(4)]
     found = [climbed(query, answers, start, seed) for seed, start in enumerate(starts)]
     return max(found, key=lambda records: share(query.sensitivity, *answers(query, records)))
 
@@ -191,6 +193,18 @@ def test_adversarial_neighbours_stay_within_and_come_close(
     pair = answers(query, farthest(query, answers))
     assert contains(query.sensitivity, *pair)
     assert share(query.sensitivity, *pair) >= PROVEN_GAPS.get(request.node.callspec.id, 0.99)
+
+
+def test_the_rounding_of_sums_of_products_is_covered() -> None:
+    # A record at the bound whose square is one above a multiple of 2**19 steps, added to records
+    # whose squares add up to just below half of that: rounding moves the sum by a unit more.
+    step = 2.0**-20
+    bounds = PublicBounds(1, norm=(2**20 + 1) * step)
+    records = np.array([[511.0], [31.0], [6.0], [5.0], [2.0**20 + 1]]) * step
+    query = Gram(bounds, "add-remove")
+    first, second = query.evaluate(records[:4]), query.evaluate(records)
+    assert Fraction(second.item()) - Fraction(first.item()) > Fraction(bounds.norm or 0.0) ** 2
+    assert contains(query.sensitivity, first, second)
 
 
 def test_counts_of_touched_records_attain_their_bound() -> None:
