@@ -48,10 +48,16 @@ def test_clipped_rows_are_as_long_as_the_bound_allows(columns: int) -> None:
     np.testing.assert_allclose(clipped, 1.7 * directions, atol=1.7 * 2.0**-17)
 
 
-def test_rows_just_inside_are_not_clipped() -> None:
+def test_rows_at_the_bound_move_by_a_few_steps_only() -> None:
     rows = np.array([[0.6, 0.8], [0.8, -0.6], [1.0, 0.0]])
     grid = RecordGrid(PublicBounds(2, norm=1.0))
-    assert np.abs(grid(rows) * grid.steps - rows).max() <= 2.0**-20
+    assert np.abs(grid(rows) * grid.steps - rows).max() <= 3 * 2.0**-20
+
+
+def test_rows_inside_are_rounded_to_the_nearest_step() -> None:
+    rows = np.random.default_rng(6).uniform(-0.4, 0.4, (100, 5))
+    grid = RecordGrid(PublicBounds(5, norm=1.0))
+    np.testing.assert_array_equal(grid(rows), np.rint(rows / grid.steps))
 
 
 def test_the_largest_and_the_smallest_floats_are_clipped_in_their_direction() -> None:

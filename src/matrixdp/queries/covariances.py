@@ -18,7 +18,7 @@ from matrixdp.queries.exact_sums import (
     power_of_two_up,
     rounded_quotients,
 )
-from matrixdp.queries.grid import RecordGrid
+from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.products import product_rounding
 from matrixdp.queries.query import Query, check_bounds, check_public_count
 from matrixdp.queries.sources import record_blocks
@@ -128,10 +128,11 @@ class Covariance(Query):
         """Return the covariance matrix, which is private."""
         columns, steps = self.bounds.columns, self._grid.steps
         products, total = ExactSum((columns, columns)), ExactSum((1, columns))
-        for block in record_blocks(data, columns, block_rows(columns, _LEAST_ROWS)):
-            whole = self._grid(block)
-            products.add(whole.T @ whole, len(block))
-            total.add(whole.sum(axis=0, keepdims=True), len(block))
+        product = np.empty((columns, columns))
+        blocks = record_blocks(data, columns, block_rows(columns, _LEAST_ROWS))
+        for whole in whole_blocks(blocks, self._grid):
+            products.add(np.matmul(whole.T, whole, out=product), len(whole))
+            total.add(whole.sum(axis=0, keepdims=True), len(whole))
         check_public_count(total.records, self.count, self.neighbouring)
         # In Python integers: n sum x x^T and s s^T nearly cancel, and exceed 64 bits.
         sums = total.integers()

@@ -13,7 +13,7 @@ from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import block_rows
-from matrixdp.queries.grid import RecordGrid
+from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.one_row import change_in_box, change_in_norm
 from matrixdp.queries.query import Query, check_bounds
 from matrixdp.queries.sources import record_blocks
@@ -87,11 +87,12 @@ class Features(Query):
         """Return the rows within their bounds, which are private."""
         value = np.empty((self.count, self.bounds.columns))
         filled = 0
-        for block in record_blocks(data, self.bounds.columns, block_rows(self.bounds.columns)):
-            if not filled + len(block) <= self.count:
+        blocks = record_blocks(data, self.bounds.columns, block_rows(self.bounds.columns))
+        for whole in whole_blocks(blocks, self._grid):
+            if not filled + len(whole) <= self.count:
                 raise self._wrong_count()
-            value[filled : filled + len(block)] = self._grid(block) * self._grid.steps
-            filled += len(block)
+            np.multiply(whole, self._grid.steps, out=value[filled : filled + len(whole)])
+            filled += len(whole)
         if filled != self.count:
             raise self._wrong_count()
         return value

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import PRODUCT_BITS, ExactSum, block_rows
-from matrixdp.queries.grid import RecordGrid
+from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.products import (
-    JoinedGrid,
     cross_change,
     gram_change,
     product_rounding,
@@ -33,19 +32,23 @@ _LEAST_ROWS = 512
 _UNIT = Fraction(2**PRODUCT_BITS)
 
 
-def _gram_values(data: Any, grid: JoinedGrid) -> FloatArray:
-    total = ExactSum((grid.columns, grid.columns))
-    for block in record_blocks(data, grid.columns, block_rows(grid.columns, _LEAST_ROWS)):
-        whole = grid(block)
-        total.add(whole.T @ whole, len(block))
-    return product_values(total, grid.steps, grid.steps)
+def _gram_values(data: Any, grids: tuple[RecordGrid, ...]) -> FloatArray:
+    steps = _joined_steps(grids)
+    total, product = ExactSum((len(steps), len(steps))), np.empty((len(steps), len(steps)))
+    blocks = record_blocks(data, len(steps), block_rows(len(steps), _LEAST_ROWS))
+    for whole in whole_blocks(blocks, *grids):
+        total.add(np.matmul(whole.T, whole, out=product), len(whole))
+    return product_values(total, steps, steps)
 
 
-def _gram_ball(
-    parts: tuple[PublicBounds, ...], steps: FloatArray, neighbouring: Neighbouring
-) -> SymmetricBall:
-    change = gram_change(parts, neighbouring) + product_rounding(steps, steps, _UNIT)
-    return SymmetricBall(float_up(change), neighbouring)
+def _gram_ball(grids: tuple[RecordGrid, ...], neighbouring: Neighbouring) -> SymmetricBall:
+    steps = _joined_steps(grids)
+    change = gram_change(tuple(grid.bounds for grid in grids), neighbouring)
+    return SymmetricBall(float_up(change + product_rounding(steps, steps, _UNIT)), neighbouring)
+
+
+def _joined_steps(grids: tuple[RecordGrid, ...]) -> FloatArray:
+    return np.concatenate([grid.steps for grid in grids])
 
 
 @dataclass(frozen=True)
@@ -99,15 +102,15 @@ class Gram(Query):
     @cached_property
     def sensitivity(self) -> SymmetricBall:
         """A ball of symmetric matrices."""
-        return _gram_ball((self.bounds,), self._grid.steps, self.neighbouring)
+        return _gram_ball((self._grid,), self.neighbouring)
 
     @cached_property
-    def _grid(self) -> JoinedGrid:
-        return JoinedGrid(self.bounds)
+    def _grid(self) -> RecordGrid:
+        return RecordGrid(self.bounds)
 
     def evaluate(self, data: Any) -> FloatArray:
         """Return the Gram matrix, which is private."""
-        return _gram_values(data, self._grid)
+        return _gram_values(data, (self._grid,))
 
     def __str__(self) -> str:
         """Say what is computed."""
@@ -154,15 +157,15 @@ class JointMoments(Query):
     @cached_property
     def sensitivity(self) -> SymmetricBall:
         """A ball of symmetric matrices."""
-        return _gram_ball((self.x, self.y), self._grid.steps, self.neighbouring)
+        return _gram_ball(self._grids, self.neighbouring)
 
     @cached_property
-    def _grid(self) -> JoinedGrid:
-        return JoinedGrid(self.x, self.y)
+    def _grids(self) -> tuple[RecordGrid, RecordGrid]:
+        return RecordGrid(self.x), RecordGrid(self.y)
 
     def evaluate(self, data: Any) -> FloatArray:
         """Return the joint moments of rows ``[x y]``, which are private."""
-        return _gram_values(data, self._grid)
+        return _gram_values(data, self._grids)
 
     def __str__(self) -> str:
         """Say what is computed."""
@@ -225,8 +228,9 @@ class CrossMoment(Query):
         left, right = self._grids
         split, columns = self.x.columns, self.x.columns + self.y.columns
         total = ExactSum((split, columns - split))
-        for block in record_blocks(data, columns, block_rows(columns, _LEAST_ROWS)):
-            total.add(left(block[:, :split]).T @ right(block[:, split:]), len(block))
+        blocks = record_blocks(data, columns, block_rows(columns, _LEAST_ROWS))
+        for whole in whole_blocks(blocks, left, right):
+            total.add(whole[:, :split].T @ whole[:, split:], len(whole))
         return product_values(total, left.steps, right.steps)
 
     def __str__(self) -> str:

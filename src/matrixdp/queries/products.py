@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +9,9 @@ from numpy.typing import NDArray
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import PRODUCT_BITS, ExactSum
-from matrixdp.queries.grid import RecordGrid
 from matrixdp.rounding import inflated, sqrt_up
 
 __all__ = [
-    "JoinedGrid",
     "cross_change",
     "gram_change",
     "product_rounding",
@@ -23,30 +20,6 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 Interval = tuple[FloatArray, FloatArray]
-
-
-class JoinedGrid:
-    """Turns rows ``[x y ..]`` into whole numbers, each part within bounds of its own.
-
-    Parameters
-    ----------
-    parts : PublicBounds
-        Of the parts, from left to right.
-    """
-
-    def __init__(self, *parts: PublicBounds) -> None:
-        self._grids = [RecordGrid(part) for part in parts]
-        self._ends = np.cumsum([part.columns for part in parts]).tolist()
-        self.columns = int(self._ends[-1])
-        self.steps = np.concatenate([grid.steps for grid in self._grids])
-
-    def __call__(self, records: NDArray[Any]) -> FloatArray:
-        """Return the whole numbers of a block of records."""
-        if len(self._grids) == 1:
-            return self._grids[0](records)
-        starts = [0, *self._ends[:-1]]
-        slices = zip(self._grids, starts, self._ends, strict=True)
-        return np.hstack([grid(records[:, start:end]) for grid, start, end in slices])
 
 
 def product_values(total: ExactSum, left: FloatArray, right: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from matrixdp.parameters.arrays import plain_array
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import ExactSum, block_rows
-from matrixdp.queries.grid import RecordGrid
+from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.one_row import single_row_set
 from matrixdp.queries.query import Query, check_bounds
 from matrixdp.queries.sources import record_blocks
@@ -30,8 +30,8 @@ def exact_total(data: Any, grid: RecordGrid) -> ExactSum:
     """Return the sum of the records of a source, in whole numbers of the grid's steps."""
     columns = grid.bounds.columns
     total = ExactSum((1, columns))
-    for block in record_blocks(data, columns, block_rows(columns)):
-        total.add(grid(block).sum(axis=0, keepdims=True), len(block))
+    for whole in whole_blocks(record_blocks(data, columns, block_rows(columns)), grid):
+        total.add(whole.sum(axis=0, keepdims=True), len(whole))
     return total
 
 
