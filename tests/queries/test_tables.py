@@ -1,7 +1,6 @@
 """Contingency tables: named categories and bins."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from matrixdp import Budget, MatrixMechanism
@@ -27,7 +26,7 @@ def test_counts_and_labels() -> None:
 def test_blocks_frames_and_arrays_give_the_same_counts() -> None:
     table = ContingencyTable([SEX, AGE], "replace")
     expected = table.evaluate(ROWS).tolist()
-    frame = pd.DataFrame(ROWS, columns=["sex", "age"])
+    frame = pytest.importorskip("pandas").DataFrame(ROWS, columns=["sex", "age"])
     for data in (frame, iter([ROWS[:2], ROWS[2:]]), np.array(ROWS, dtype=object), tuple(ROWS)):
         assert table.evaluate(data).tolist() == expected
 

@@ -26,6 +26,7 @@ from matrixdp.cli import (
     curve,
     demo,
     plan,
+    query,
     release,
     workload,
 )
@@ -60,6 +61,7 @@ app.command("demo")(demo.demo)
 app.add_typer(budget.app, name="budget")
 app.add_typer(audit.app, name="audit")
 app.add_typer(workload.app, name="workload")
+app.add_typer(query.app, name="query")
 
 
 def _show_version(value: bool) -> None:

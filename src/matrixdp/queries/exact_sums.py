@@ -24,7 +24,7 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-PRODUCT_ROWS = 2 ** (53 - 2 * GRID_BITS)
+PRODUCT_ROWS: int = 2 ** (53 - 2 * GRID_BITS)
 """Of so many records, products of two whole numbers add up to at most 2**53."""
 
 PRODUCT_BITS = 19
@@ -33,8 +33,8 @@ PRODUCT_BITS = 19
 # Of so many records the sum of products is at most 2**62, and fits an int64.
 _NARROW_RECORDS = 2 ** (62 - 2 * GRID_BITS)
 _LOW_BITS = 32
-# Two megabytes of float64.
-_BLOCK_NUMBERS = 2**18
+# Four megabytes of float64.
+_BLOCK_NUMBERS = 2**19
 
 
 class ExactSum:
