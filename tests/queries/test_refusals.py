@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from matrixdp import Budget, Filter, FrobeniusBall, InvalidParameterError, ReleaseKey
+from matrixdp import Budget, Filter, InvalidParameterError, ReleaseKey
 from matrixdp.errors import FileFormatError, MatrixDPError, ShapeError
 from matrixdp.queries import (
     Bins,
@@ -235,5 +235,8 @@ def test_bad_attributes_are_refused(make: Any, message: str) -> None:
         make()
 
 
-def test_a_mechanism_must_be_callable_for_the_set() -> None:
-    assert Sum(BOUNDS, "replace").sensitivity == FrobeniusBall(2.0, "replace")
+def test_errors_do_not_say_how_many_records_there_are() -> None:
+    for data in (np.ones(309), np.ones((309, 3)), np.ones((2, 309, 2))):
+        with pytest.raises(ShapeError) as refusal:
+            Sum(BOUNDS, "add-remove").evaluate(data)
+        assert "309" not in str(refusal.value)

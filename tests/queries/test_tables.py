@@ -27,7 +27,17 @@ def test_blocks_frames_and_arrays_give_the_same_counts() -> None:
     table = ContingencyTable([SEX, AGE], "replace")
     expected = table.evaluate(ROWS).tolist()
     frame = pytest.importorskip("pandas").DataFrame(ROWS, columns=["sex", "age"])
-    for data in (frame, iter([ROWS[:2], ROWS[2:]]), np.array(ROWS, dtype=object), tuple(ROWS)):
+    tables = pytest.importorskip("polars")
+    other = tables.DataFrame(
+        {"sex": [row[0] for row in ROWS], "age": [float(row[1]) for row in ROWS]}
+    )
+    for data in (
+        frame,
+        other,
+        iter([ROWS[:2], ROWS[2:]]),
+        np.array(ROWS, dtype=object),
+        tuple(ROWS),
+    ):
         assert table.evaluate(data).tolist() == expected
 
 

@@ -122,6 +122,8 @@ class PublicBounds:
     @property
     def squared_radius(self) -> Fraction:
         """An upper bound of the squared norm of a record, exactly computed."""
+        if self.lower is None and self.norm is not None:
+            return Fraction(self.norm) ** 2
         lower, upper = self.intervals
         largest = np.maximum(np.abs(lower), np.abs(upper))
         corner = sum((Fraction(float(c)) ** 2 for c in largest), start=Fraction(0))
@@ -130,6 +132,8 @@ class PublicBounds:
     @property
     def squared_diameter(self) -> Fraction:
         """An upper bound of the squared distance of two records, exactly computed."""
+        if self.lower is None and self.norm is not None:
+            return 4 * Fraction(self.norm) ** 2
         lower, upper = self.intervals
         diagonal = sum(
             (

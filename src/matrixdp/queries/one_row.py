@@ -41,11 +41,14 @@ def single_row_set(
     ball = change_in_norm(bounds, neighbouring) / divisor + Fraction(
         sqrt_up(sum((Fraction(float(unit)) ** 2 for unit in extra), start=Fraction(0)))
     )
+    # The box around a ball of one norm is a cube, which takes more noise.
+    if bounds.lower is None:
+        return FrobeniusBall(float_up(ball), neighbouring)
     sides = [
         Fraction(side) / divisor + Fraction(float(unit))
         for side, unit in zip(change_in_box(bounds, neighbouring).tolist(), extra, strict=True)
     ]
-    # Total variances at mu = 1. For a norm alone the box is a cube around the ball, and larger.
+    # Total variances at mu = 1.
     if bounds.columns * ball**2 <= sum(sides) ** 2:
         return FrobeniusBall(float_up(ball), neighbouring)
     return Box([float_up(side) for side in sides], neighbouring)

@@ -50,11 +50,15 @@ def gram_change(parts: tuple[PublicBounds, ...], neighbouring: Neighbouring) -> 
     square = sum((part.squared_radius for part in parts), start=Fraction(0))
     if neighbouring == "add-remove":
         return square
-    columns = tuple(
-        np.concatenate(ends) for ends in zip(*(p.intervals for p in parts), strict=True)
+    whole = Fraction(sqrt_up(2 * square**2))
+    # With one norm for several columns the ranges of single entries say less.
+    if len(parts) == 1 and parts[0].lower is None and parts[0].columns > 1:
+        return whole
+    interval = (
+        np.concatenate([part.intervals[0] for part in parts]),
+        np.concatenate([part.intervals[1] for part in parts]),
     )
-    interval = (columns[0], columns[1])
-    return min(Fraction(sqrt_up(2 * square**2)), _entrywise(interval, interval, same=True))
+    return min(whole, _entrywise(interval, interval, same=True))
 
 
 def cross_change(x: PublicBounds, y: PublicBounds, neighbouring: Neighbouring) -> Fraction:
@@ -65,6 +69,9 @@ def cross_change(x: PublicBounds, y: PublicBounds, neighbouring: Neighbouring) -
     product = Fraction(sqrt_up(x.squared_radius * y.squared_radius))
     if neighbouring == "add-remove":
         return product
+    # Likewise: two norms alone say more than the ranges of the entries.
+    if x.lower is None and y.lower is None:
+        return 2 * product
     return min(2 * product, _entrywise(x.intervals, y.intervals, same=False))
 
 

@@ -127,10 +127,9 @@ def _checked(block: Any, columns: int) -> NDArray[Any]:
     if array.size == 0 and array.ndim <= 2:
         array = array.reshape(0, columns)
     if array.ndim != 2 or array.shape[1] != columns:
-        raise ShapeError(
-            f"data has a block with {array.ndim} axes and rows of {array.shape[-1]} numbers: pass "
-            f"two axes and rows of {columns}"
-        )
+        # The width is shown where it is one; another length could be the number of records.
+        found = f"rows of {array.shape[1]} numbers" if array.ndim == 2 else f"{array.ndim} axes"
+        raise ShapeError(f"data has a block with {found}: pass two axes and rows of {columns}")
     return array
 
 
