@@ -33,8 +33,8 @@ PRODUCT_BITS = 19
 # Of so many records the sum of products is at most 2**62, and fits an int64.
 _NARROW_RECORDS = 2 ** (62 - 2 * GRID_BITS)
 _LOW_BITS = 32
-# Four megabytes of float64.
-_BLOCK_NUMBERS = 2**19
+# Two megabytes of float64.
+_BLOCK_NUMBERS = 2**18
 
 
 class ExactSum:

@@ -145,12 +145,13 @@ class RecordGrid:
         squares : ndarray
             The computed squared norms of their whole numbers, which are exact if below 2**53.
         """
-        _check_finite(records)
         clamped = records.astype(np.float64)
         if self.bounds.lower is not None:
             np.clip(clamped, self.bounds.lower, self.bounds.upper, out=clamped)
         far = ~(squares < _EXACT_SQUARES)
         if bool(far.any()):
+            # Others are finite, because their squares are.
+            _check_finite(records[far])
             clamped[far], squares[far] = self._shrunk(clamped[far])
         # Exact squares: the factors, and with them the rows, are the same in every block.
         clamped *= (self._length / np.sqrt(squares) * self._inverse[0])[:, None]
