@@ -171,6 +171,12 @@ def test_a_noisy_count_below_one_does_not_divide_by_zero() -> None:
     assert np.isfinite(values).all()
 
 
+def test_ranges_are_shown_for_every_column_unless_they_are_equal() -> None:
+    assert str(PublicBounds(3, lower=0, upper=1)) == "column ranges 0 to 1"
+    shown = str(PublicBounds(3, lower=0, upper=[1, 2, 1], norm=0.5))
+    assert shown == "column ranges 0 to 1, 0 to 2, 0 to 1 and norm at most 0.5"
+
+
 def test_queries_show_bounds_and_no_data() -> None:
     query = Covariance(PublicBounds(2, lower=0, upper=[1, 5]), "replace", count=9)
     assert str(query) == (

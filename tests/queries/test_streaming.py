@@ -118,6 +118,15 @@ def test_blocks_bound_the_memory() -> None:
     assert next(first).shape == (5, 2)
 
 
+@pytest.mark.parametrize("kind", ["<i8", ">f8", "<u2", "?"])
+def test_arrays_are_cut_before_they_are_converted(kind: str) -> None:
+    # An array that could not be converted as a whole: it has 2**45 rows and no memory of its own.
+    data = np.broadcast_to(np.ones(1, dtype=kind), (2**45, 1))
+    first = next(record_blocks(data, 1, rows=512))
+    assert first.shape == (512, 1)
+    assert first.dtype == np.float64
+
+
 def test_one_column_may_have_one_axis() -> None:
     query = Sum(PublicBounds(1, lower=0, upper=10), "replace")
     assert query.evaluate([1, 2, 3]).tolist() == [[6.0]]

@@ -17,10 +17,16 @@ def test_counts_and_labels() -> None:
     assert table.evaluate(ROWS).tolist() == [[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]]
     assert table.index == ["sex F", "sex M"]
     assert table.columns == ["age [0; 18)", "age [18; 65)", "age [65; inf]"]
-    assert str(table) == "counts of records by sex (2 cells), age (3 cells)"
+    assert str(table) == "counts of records by sex (F, M), age ([0; 18), [18; 65), [65; inf])"
     three = ContingencyTable([AGE, SEX, Categories("k", [1, 2])], "replace")
     assert three.columns[1] == "sex F, k 2"
     assert three.evaluate([(5, "F", 2)]).shape == (3, 4)
+
+
+def test_many_cells_are_counted_and_edges_keep_their_digits() -> None:
+    table = ContingencyTable([Bins("x", range(100))], "replace")
+    assert str(table) == "counts of records by x (99 cells)"
+    assert Bins("x", [1234567, 1234568]).labels == ["[1234567; 1234568]"]
 
 
 def test_blocks_frames_and_arrays_give_the_same_counts() -> None:

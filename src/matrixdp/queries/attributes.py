@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import members_of
 from matrixdp.parameters.arrays import plain_array
+from matrixdp.rounding import shown_exactly
 
 __all__ = ["Attribute", "Bins", "Categories"]
 
@@ -108,7 +109,7 @@ class Bins:
     @property
     def labels(self) -> list[str]:
         """The names of the cells."""
-        ends = [f"{edge:g}" for edge in self.edges]
+        ends = [shown_exactly(edge) for edge in self.edges]
         closing = [")"] * (len(ends) - 2) + ["]"]
         pairs = zip(ends[:-1], ends[1:], closing, strict=True)
         return [f"[{low}; {high}{bracket}" for low, high, bracket in pairs]

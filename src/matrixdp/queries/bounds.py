@@ -161,8 +161,10 @@ class PublicBounds:
         """Say which bounds are enforced."""
         parts = []
         if self.lower is not None and self.upper is not None:
-            ranges = list(dict.fromkeys(_ranges(self.lower, self.upper)))
-            parts.append("column ranges " + ", ".join(ranges))
+            ranges = _ranges(self.lower, self.upper)
+            # One for all columns, or one for each of them in their order.
+            shown = ranges[:1] if len(set(ranges)) == 1 else ranges
+            parts.append("column ranges " + ", ".join(shown))
         if self.norm is not None:
             parts.append(f"norm at most {shown_exactly(self.norm)}")
         return " and ".join(parts)

@@ -41,10 +41,11 @@ def record_blocks(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
     """
     found = False
     for block in _blocks(data):
-        records = _checked(block, columns)
-        for start in range(0, len(records), rows):
+        # An array is cut before it is converted, so that a mapped file is never read whole.
+        whole = block if isinstance(block, np.ndarray) and block.ndim else _checked(block, columns)
+        for start in range(0, len(whole), rows):
             found = True
-            yield records[start : start + rows]
+            yield _checked(whole[start : start + rows], columns)
     if not found:
         raise ShapeError("data has no records: a query needs at least one")
 

@@ -26,6 +26,9 @@ __all__ = ["ContingencyTable"]
 
 FloatArray = NDArray[np.float64]
 
+# More cells than this are counted rather than listed, where a table is described.
+_MOST_LABELS = 20
+
 
 @dataclass(frozen=True)
 class ContingencyTable(Query):
@@ -143,8 +146,13 @@ class ContingencyTable(Query):
 
     def __str__(self) -> str:
         """Say what is counted."""
-        names = ", ".join(f"{a.name} ({len(a.labels)} cells)" for a in self.attributes)
-        return f"counts of records by {names}"
+        return f"counts of records by {', '.join(map(_described, self.attributes))}"
+
+
+def _described(attribute: Attribute) -> str:
+    labels = attribute.labels
+    cells = ", ".join(labels) if len(labels) <= _MOST_LABELS else f"{len(labels)} cells"
+    return f"{attribute.name} ({cells})"
 
 
 def _table_blocks(data: Any) -> Iterator[Any]:
