@@ -1,6 +1,8 @@
 """What queries compute, and that a release of one takes one line."""
 
+import copy
 import functools
+import pickle
 from typing import Any
 
 import numpy as np
@@ -175,6 +177,15 @@ def test_ranges_are_shown_for_every_column_unless_they_are_equal() -> None:
     assert str(PublicBounds(3, lower=0, upper=1)) == "column ranges 0 to 1"
     shown = str(PublicBounds(3, lower=0, upper=[1, 2, 1], norm=0.5))
     assert shown == "column ranges 0 to 1, 0 to 2, 0 to 1 and norm at most 0.5"
+
+
+def test_queries_can_be_copied_and_pickled() -> None:
+    query = Sum(PublicBounds(2, lower=[-1, 0], upper=1, norm=0.5), "replace")
+    twin = pickle.loads(pickle.dumps(query))  # noqa: S301
+    np.testing.assert_array_equal(twin.evaluate(ROWS[:, :2]), query.evaluate(ROWS[:, :2]))
+    assert str(copy.deepcopy(query)) == str(query)
+    with pytest.raises(ValueError, match="read-only"):
+        twin.bounds.lower[0] = -9.0
 
 
 def test_queries_show_bounds_and_no_data() -> None:

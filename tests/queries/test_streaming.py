@@ -115,7 +115,18 @@ def test_blocks_bound_the_memory() -> None:
             yield np.zeros((5, 2))
 
     first = record_blocks(endless(), 2, rows=512)
-    assert next(first).shape == (5, 2)
+    assert next(first).shape == (510, 2)
+
+
+def test_an_iterator_may_fill_one_array_again_and_again() -> None:
+    def reused() -> Iterator[np.ndarray]:
+        space = np.empty((7, COLUMNS), dtype=np.float32)
+        for block in blocks_of(7):
+            space[: len(block)] = block
+            yield space[: len(block)]
+
+    for query in QUERIES:
+        np.testing.assert_array_equal(query.evaluate(reused()), query.evaluate(records()))
 
 
 @pytest.mark.parametrize("kind", ["<i8", ">f8", "<u2", "?"])

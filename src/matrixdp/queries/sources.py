@@ -23,6 +23,8 @@ _ARROW_ROWS = 65_536
 def record_blocks(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
     """Yield the records of a source in blocks of at most so many rows, as float64 or float32.
 
+    Small blocks are joined, since the work on a block does not shrink with its rows.
+
     Parameters
     ----------
     data : array_like, path, Arrow table, or iterable of blocks
@@ -39,15 +41,31 @@ def record_blocks(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
         If a block does not hold rows of real numbers of that width, or if there are no records.
         Whether they are finite is checked where they are rounded.
     """
-    found = False
+    found, waiting, held = False, list[NDArray[Any]](), 0
+    for piece in _pieces(data, columns, rows):
+        found = True
+        if waiting and held + len(piece) > rows:
+            yield np.concatenate(waiting)
+            waiting, held = [], 0
+        if len(piece) < rows:
+            # Copied, because an iterator may fill one array again and again.
+            waiting.append(np.array(piece))
+            held += len(piece)
+        else:
+            yield piece
+    if waiting:
+        yield np.concatenate(waiting)
+    if not found:
+        raise ShapeError("data has no records: a query needs at least one")
+
+
+def _pieces(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
+    """Yield the records of a source in pieces of from 1 to so many rows."""
     for block in _blocks(data):
         # An array is cut before it is converted, so that a mapped file is never read whole.
         whole = block if isinstance(block, np.ndarray) and block.ndim else _checked(block, columns)
         for start in range(0, len(whole), rows):
-            found = True
             yield _checked(whole[start : start + rows], columns)
-    if not found:
-        raise ShapeError("data has no records: a query needs at least one")
 
 
 def parquet_blocks(path: str | PathLike[str], columns: list[str]) -> Iterator[NDArray[Any]]:
