@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from matrixdp import InvalidParameterError
-from matrixdp.queries.exact_sums import ExactSum, power_of_two_up, rounded_quotients
+from matrixdp.queries.exact_sums import (
+    PRODUCT_BITS,
+    PRODUCT_ROWS,
+    ExactSum,
+    block_rows,
+    power_of_two_up,
+    rounded_quotients,
+)
+from matrixdp.queries.grid import GRID_BITS, MOST_RECORDS
 
 
 def test_sums_beyond_64_bits_are_exact() -> None:
@@ -21,6 +29,29 @@ def test_sums_beyond_64_bits_are_exact() -> None:
     for bits in (0, 1, 19):
         rounded = [[(number + 2**bits // 2) // 2**bits for number in row] for row in exact]
         assert total.rounded(bits).tolist() == rounded
+
+
+def test_no_product_of_a_block_and_no_rounded_sum_exceeds_what_a_float_holds() -> None:
+    assert PRODUCT_ROWS * 4**GRID_BITS <= 2**53
+    assert MOST_RECORDS * 4**GRID_BITS // 2**PRODUCT_BITS <= 2**53
+    assert MOST_RECORDS * 2**GRID_BITS <= 2**53
+    for columns in (1, 100, 10_000, 2**24):
+        assert 1 <= block_rows(columns) <= block_rows(columns, 512) <= PRODUCT_ROWS
+
+
+def test_products_of_a_full_block_are_exact_in_every_order() -> None:
+    # The largest odd integers: a sum of one row more would need 54 bits.
+    whole = np.full((PRODUCT_ROWS, 3), 2.0**GRID_BITS - 1)
+    whole[::2, 1] *= -1
+    exact = [
+        [
+            sum(int(a) * int(b) for a, b in zip(whole[:, i], whole[:, j], strict=True))
+            for j in range(3)
+        ]
+        for i in range(3)
+    ]
+    for order in (whole, whole[::-1], np.asfortranarray(whole)):
+        assert (order.T @ order).tolist() == exact
 
 
 def test_the_largest_sum_is_a_float_without_rounding() -> None:

@@ -1,5 +1,6 @@
 """Records as whole numbers: exactly within their bounds, and a function of the record alone."""
 
+import functools
 from fractions import Fraction
 
 import numpy as np
@@ -124,12 +125,14 @@ def test_float32_and_float64_give_the_same_numbers(scale: float) -> None:
 
 
 def test_sums_of_squares_do_not_depend_on_the_order() -> None:
-    whole = np.random.default_rng(5).integers(-(2**21), 2**21, (3, 10_000)).astype(np.float64)
-    exact = [sum(int(number) ** 2 for number in row) for row in whole]
-    np.testing.assert_allclose(squared_lengths(whole), exact, rtol=1e-15)
-    layouts = (np.asfortranarray(whole), np.repeat(whole, 3, axis=1)[:, ::3])
-    for other in layouts:
-        np.testing.assert_array_equal(squared_lengths(other), squared_lengths(whole))
+    whole = np.random.default_rng(5).integers(-(2**21), 2**21, (3, 50_000))
+    # Groups of 2048 columns are exact, and are added from left to right.
+    groups = np.array_split(whole, range(2048, 50_000, 2048), axis=1)
+    exact = [np.square(group).sum(axis=1) for group in groups]
+    expected = functools.reduce(np.add, [part.astype(np.float64) for part in exact])
+    numbers = whole.astype(np.float64)
+    for layout in (numbers, np.asfortranarray(numbers), np.repeat(numbers, 3, axis=1)[:, ::3]):
+        np.testing.assert_array_equal(squared_lengths(layout), expected)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -15,6 +15,7 @@ from matrixdp.queries.grid import GRID_BITS, MOST_RECORDS
 
 __all__ = [
     "PRODUCT_BITS",
+    "PRODUCT_ROWS",
     "ExactSum",
     "block_rows",
     "power_of_two_up",
