@@ -28,6 +28,7 @@ from matrixdp.cli import (
     demo,
     experiment,
     plan,
+    query,
     release,
     workload,
 )
@@ -64,6 +65,7 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(workload.app, name="workload")
 app.add_typer(data.app, name="data")
 app.add_typer(experiment.app, name="experiment")
+app.add_typer(query.app, name="query")
 
 
 def _show_version(value: bool) -> None:

@@ -70,21 +70,25 @@ class ReleaseStatement(Record, frozen=True, omit_defaults=True):
     file: MatrixRecord
     # Of the exact noise within directional noise. Schema 1 does not have it.
     floor: float | None = None
+    # What was computed from the records and under which bounds, for people; the set proves itself.
+    query: str | None = None
 
 
-def save_release(release: Release, path: str | PathLike[str], *, force: bool = False) -> None:
-    """Write a release and its statement; see `Release.save`."""
+def save_release(
+    release: Release, path: str | PathLike[str], *, force: bool = False, query: str | None = None
+) -> None:
+    """Write a release and its statement, with the query that it answers; see `Release.save`."""
     target = _named(path)
     beside = statement_path(target)
     # Before the work of encoding; `write_all` checks again when it gives the names.
     check_target(target, force=force)
     check_target(beside, force=force)
-    data, statement = encode_release(release, target.name)
+    data, statement = encode_release(release, target.name, query)
     # The statement first: there is never a matrix without a statement of what it guarantees.
     write_all([(beside, statement.encode()), (target, data)], force=force)
 
 
-def encode_release(release: Release, name: str) -> tuple[bytes, str]:
+def encode_release(release: Release, name: str, query: str | None = None) -> tuple[bytes, str]:
     """Return the contents of the two files that `save_release` would write under a name."""
     suffix = Path(name).suffix
     # In memory: the statement, which is written first, needs the digest of the whole file.
@@ -98,6 +102,7 @@ def encode_release(release: Release, name: str) -> tuple[bytes, str]:
         covariance=release.covariance,
         guarantee=release.guarantee,
         floor=release.floor,
+        query=query,
         file=MatrixRecord(
             name=name,
             sha256=hashlib.sha256(data).hexdigest(),
@@ -118,6 +123,7 @@ def stated_release(
     guarantee: Guarantee,
     file: MatrixRecord,
     floor: float | None = None,
+    query: str | None = None,
 ) -> ReleaseStatement:
     """Return the statement of a release."""
     return ReleaseStatement(
@@ -130,6 +136,7 @@ def stated_release(
         noise=NOISE_VERSION,
         file=file,
         floor=floor,
+        query=query,
     )
 
 

@@ -1,5 +1,35 @@
-"""Queries: from records to a value, with a known bound on what one record changes."""
+"""Queries: from records to a matrix, with a proven bound on what one record changes."""
 
+from matrixdp.queries.attributes import Bins, Categories
+from matrixdp.queries.bounds import PublicBounds
+from matrixdp.queries.covariances import Covariance
+from matrixdp.queries.features import Features
 from matrixdp.queries.histogram import histogram
+from matrixdp.queries.means import Mean, PrivateCountMean, PrivateCountMeanRelease
+from matrixdp.queries.moments import CrossMoment, Gram, JointMoments
+from matrixdp.queries.query import Query
+from matrixdp.queries.sources import parquet_blocks
+from matrixdp.queries.sums import GradientSum, Sum
+from matrixdp.queries.tables import ContingencyTable
+from matrixdp.queries.touched import TouchedRecords
 
-__all__ = ["histogram"]
+__all__ = [
+    "Bins",
+    "Categories",
+    "ContingencyTable",
+    "Covariance",
+    "CrossMoment",
+    "Features",
+    "GradientSum",
+    "Gram",
+    "JointMoments",
+    "Mean",
+    "PrivateCountMean",
+    "PrivateCountMeanRelease",
+    "PublicBounds",
+    "Query",
+    "Sum",
+    "TouchedRecords",
+    "histogram",
+    "parquet_blocks",
+]

@@ -1,0 +1,151 @@
+"""Attributes of a contingency table: named categories, or bins of numbers."""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import members_of
+from matrixdp.parameters.arrays import plain_array
+from matrixdp.rounding import shown_exactly
+
+__all__ = ["Attribute", "Bins", "Categories"]
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Categories:
+    """An attribute whose values are categories, listed in public.
+
+    Parameters
+    ----------
+    name : str
+        What the attribute is called.
+    values : sequence
+        All categories, each once: text or whole numbers. Add one for values that are none of the
+        others, if there may be such, and map them to it before counting.
+
+    Examples
+    --------
+    >>> Categories("sex", ["F", "M"]).cells(["M", "F", "M"]).tolist()
+    [1, 0, 1]
+    """
+
+    name: str
+    values: tuple[Hashable, ...]
+
+    def __init__(self, name: str, values: Iterable[Hashable]) -> None:
+        members = members_of(values, "values", "the categories, such as ['F', 'M']")
+        labels = tuple(_plain(value) for value in members)
+        kinds = (str, int)
+        if not labels or not all(isinstance(label, kinds) for label in labels):
+            raise InvalidParameterError(
+                f"values of {name!r} must be categories, at least one: text or whole numbers"
+            )
+        # True equals 1 and 1.0 in a dictionary, so that types are compared, too.
+        if len({(type(label), label) for label in labels}) != len(labels) or len(
+            set(labels)
+        ) != len(labels):
+            raise InvalidParameterError(f"values of {name!r} hold a category twice: list it once")
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "values", labels)
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the cells."""
+        return [str(value) for value in self.values]
+
+    def cells(self, column: Any) -> IntArray:
+        """Return the number of the cell of each value, or raise if a value is not listed."""
+        places = {value: place for place, value in enumerate(self.values)}
+        found = [places.get(_plain(value), -1) for value in _members(column)]
+        cells = np.array(found, dtype=np.int64)
+        if cells.size and not bool(cells.min() >= 0):
+            raise InvalidParameterError(
+                f"column {self.name!r} of data has a value that is not among its categories: add a "
+                "category for it, or map it to one, by a rule that does not depend on the data"
+            )
+        return cells
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """An attribute whose values are numbers, counted in bins.
+
+    Parameters
+    ----------
+    name : str
+        What the attribute is called.
+    edges : array_like
+        Increasing. A bin contains its lower edge and not its upper one, except the last, which
+        contains both. The outer edges may be infinite; otherwise values outside are refused.
+
+    Examples
+    --------
+    >>> Bins("age", [0, 18, 65, float("inf")]).cells([17, 18, 80]).tolist()
+    [0, 1, 2]
+    """
+
+    name: str
+    edges: NDArray[np.float64]
+
+    def __init__(self, name: str, edges: ArrayLike) -> None:
+        # Infinite edges are allowed, so that only the order is checked; NaN fails it.
+        array = np.array(plain_array(edges, "edges"), dtype=np.float64)
+        if array.ndim != 1 or array.size < 2:
+            raise ShapeError(
+                f"edges of {name!r} have shape {array.shape}: pass two or more numbers"
+            )
+        if not bool(np.all(array[:-1] < array[1:])):
+            raise InvalidParameterError(f"edges of {name!r} must increase: {array.tolist()}")
+        array.setflags(write=False)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "edges", array)
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the cells."""
+        ends = [shown_exactly(edge) for edge in self.edges]
+        closing = [")"] * (len(ends) - 2) + ["]"]
+        pairs = zip(ends[:-1], ends[1:], closing, strict=True)
+        return [f"[{low}; {high}{bracket}" for low, high, bracket in pairs]
+
+    def cells(self, column: Any) -> IntArray:
+        """Return the number of the bin of each number, or raise if one is in no bin."""
+        array = np.asarray(column)
+        if array.dtype == object:  # a column of a table of several types
+            array = np.array([_number(value) for value in array.tolist()], dtype=np.float64)
+        numbers = plain_array(array, "data").reshape(-1)
+        # Negated, so that NaN counts as outside.
+        if not bool(np.all((numbers >= self.edges[0]) & (numbers <= self.edges[-1]))):
+            raise InvalidParameterError(
+                f"column {self.name!r} of data has a value outside its bins: widen them, or clamp "
+                "the values, by a rule that does not depend on the data"
+            )
+        cells = np.searchsorted(self.edges, numbers, side="right") - 1
+        return np.minimum(cells, len(self.edges) - 2).astype(np.int64)
+
+
+Attribute = Categories | Bins
+"""Either kind."""
+
+
+def _plain(value: Any) -> Any:
+    """Return a numpy scalar as the Python object that it stands for."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _members(column: Any) -> list[Any]:
+    members = np.asarray(column).reshape(-1).tolist() if hasattr(column, "__array__") else column
+    # A list or a dictionary in a cell could not be looked up.
+    return [value if isinstance(value, Hashable) else None for value in members]
+
+
+def _number(value: Any) -> float:
+    # Text is not a number, even if it looks like one; NaN is refused where bins are looked up.
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if real else float("nan")

@@ -1,0 +1,210 @@
+"""What is publicly known, or enforced, about every record: its norm, the range of its numbers."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import positive_integer, positive_number, real_array
+from matrixdp.rounding import float_up, shown_exactly
+
+__all__ = ["PublicBounds"]
+
+FloatArray = NDArray[np.float64]
+
+# Within these the squares of bounds and of grid steps are normal floats.
+_SMALLEST, _LARGEST = 1e-100, 1e100
+_MOST_COLUMNS = 2**24
+# A box narrower than this share of the bound that sets its grid would have a few steps only.
+_NARROWEST = 2.0**-14
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PublicBounds:
+    """What is enforced on every record: a norm by clipping, a box by clamping, or both.
+
+    Choose bounds without looking at the data. A record outside is moved inside: each number is
+    clamped to its column's range, then the row is scaled down to the norm.
+
+    Parameters
+    ----------
+    columns : int
+        How many numbers a record has.
+    norm : float, optional
+        The largest Euclidean norm of a record.
+    lower, upper : float or array_like of shape (columns,), optional
+        The range of each column; one number holds for all columns. Together with ``norm`` the range
+        must contain 0, because clipping moves a record towards 0.
+
+    Raises
+    ------
+    InvalidParameterError, ShapeError
+        If no bound is given, a bound has the wrong length, sign or order, or a range is too narrow
+        for the grid that records are rounded to.
+
+    Examples
+    --------
+    >>> PublicBounds(3, norm=1.0)
+    PublicBounds(3 columns, norm at most 1)
+    >>> PublicBounds(2, lower=0, upper=[120, 1e6])
+    PublicBounds(2 columns, column ranges 0 to 120, 0 to 1000000)
+    """
+
+    columns: int
+    norm: float | None
+    lower: FloatArray | None
+    upper: FloatArray | None
+
+    def __init__(
+        self,
+        columns: int,
+        *,
+        norm: float | None = None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+    ) -> None:
+        width = positive_integer(columns, "columns")
+        if not width <= _MOST_COLUMNS:
+            raise InvalidParameterError(f"columns={width} is more than {_MOST_COLUMNS}: pass fewer")
+        if (lower is None) != (upper is None):
+            raise InvalidParameterError("pass both lower and upper, or neither of them")
+        if norm is None and lower is None:
+            raise InvalidParameterError(
+                "neither norm nor lower and upper is given: without a public bound one record "
+                "could change the answer by any amount"
+            )
+        object.__setattr__(self, "columns", width)
+        object.__setattr__(self, "norm", None if norm is None else _checked_norm(norm))
+        object.__setattr__(self, "lower", _side(lower, "lower", width))
+        object.__setattr__(self, "upper", _side(upper, "upper", width))
+        self._check_box()
+
+    def _check_box(self) -> None:
+        if self.lower is None or self.upper is None:
+            return
+        for place, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
+            shown = f"lower[{place}]={float(low)!r} and upper[{place}]={float(high)!r}"
+            if not low < high:
+                raise InvalidParameterError(f"{shown}: lower must be below upper")
+            if self.norm is not None and not low <= 0.0 <= high:
+                raise InvalidParameterError(
+                    f"{shown} exclude 0, but clipping to norm={self.norm!r} moves records towards "
+                    "0: widen the range, or leave out norm"
+                )
+            largest = max(abs(low), abs(high))
+            if not _SMALLEST <= largest <= _LARGEST:
+                raise InvalidParameterError(
+                    f"{shown} must be from {_SMALLEST} to {_LARGEST} in size: rescale the data by "
+                    "a public constant"
+                )
+            unit = largest if self.norm is None else self.norm
+            if not high - low >= _NARROWEST * unit:
+                raise InvalidParameterError(
+                    f"{shown} are too close together for bounds of size {float(unit)!r}: shift or "
+                    "rescale the column by a public constant"
+                )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
+        return _rebuilt, (self.columns, self.norm, self.lower, self.upper)
+
+    @property
+    def intervals(self) -> tuple[FloatArray, FloatArray]:
+        """The least and the greatest number that each column can hold, by all bounds together."""
+        reach = np.inf if self.norm is None else self.norm
+        lower = np.full(self.columns, -reach) if self.lower is None else self.lower
+        upper = np.full(self.columns, reach) if self.upper is None else self.upper
+        return np.maximum(lower, -reach), np.minimum(upper, reach)
+
+    @property
+    def squared_radius(self) -> Fraction:
+        """An upper bound of the squared norm of a record, exactly computed."""
+        if self.lower is None and self.norm is not None:
+            return Fraction(self.norm) ** 2
+        lower, upper = self.intervals
+        largest = np.maximum(np.abs(lower), np.abs(upper))
+        corner = sum((Fraction(float(c)) ** 2 for c in largest), start=Fraction(0))
+        return corner if self.norm is None else min(corner, Fraction(self.norm) ** 2)
+
+    @property
+    def squared_diameter(self) -> Fraction:
+        """An upper bound of the squared distance of two records, exactly computed."""
+        if self.lower is None and self.norm is not None:
+            return 4 * Fraction(self.norm) ** 2
+        lower, upper = self.intervals
+        diagonal = sum(
+            (
+                (Fraction(float(b)) - Fraction(float(a))) ** 2
+                for a, b in zip(lower, upper, strict=True)
+            ),
+            start=Fraction(0),
+        )
+        return diagonal if self.norm is None else min(diagonal, 4 * Fraction(self.norm) ** 2)
+
+    @property
+    def largest_entries(self) -> FloatArray:
+        """The largest absolute value that each column can hold."""
+        lower, upper = self.intervals
+        return np.maximum(np.abs(lower), np.abs(upper))
+
+    @property
+    def widths(self) -> FloatArray:
+        """The length of each column's range, rounded up."""
+        lower, upper = self.intervals
+        exact = [Fraction(float(b)) - Fraction(float(a)) for a, b in zip(lower, upper, strict=True)]
+        return np.array([float_up(width) for width in exact])
+
+    def __str__(self) -> str:
+        """Say which bounds are enforced."""
+        parts = []
+        if self.lower is not None and self.upper is not None:
+            ranges = _ranges(self.lower, self.upper)
+            # One for all columns, or one for each of them in their order.
+            shown = ranges[:1] if len(set(ranges)) == 1 else ranges
+            parts.append("column ranges " + ", ".join(shown))
+        if self.norm is not None:
+            parts.append(f"norm at most {shown_exactly(self.norm)}")
+        return " and ".join(parts)
+
+    def __repr__(self) -> str:
+        """Show the columns and the bounds."""
+        return f"PublicBounds({self.columns} columns, {self})"
+
+
+def _checked_norm(norm: float) -> float:
+    number = positive_number(norm, "norm")
+    if not _SMALLEST <= number <= _LARGEST:
+        raise InvalidParameterError(
+            f"norm={number!r} is outside its domain: it must be from {_SMALLEST} to {_LARGEST}; "
+            "rescale the data by a public constant"
+        )
+    return number
+
+
+def _side(value: ArrayLike | None, name: str, columns: int) -> FloatArray | None:
+    """Return one end of the box as a read-only vector with a number for each column."""
+    if value is None:
+        return None
+    array = real_array(value, name)
+    if array.shape not in ((), (columns,)):
+        raise ShapeError(
+            f"{name} has shape {array.shape}: pass one number, or one for each of the {columns} "
+            "columns"
+        )
+    side = np.array(np.broadcast_to(array, (columns,)), dtype=np.float64)
+    side.setflags(write=False)
+    return side
+
+
+def _ranges(lower: FloatArray, upper: FloatArray) -> list[str]:
+    pairs = zip(lower.tolist(), upper.tolist(), strict=True)
+    return [f"{shown_exactly(low)} to {shown_exactly(high)}" for low, high in pairs]
+
+
+def _rebuilt(
+    columns: int, norm: float | None, lower: FloatArray | None, upper: FloatArray | None
+) -> PublicBounds:
+    return PublicBounds(columns, norm=norm, lower=lower, upper=upper)

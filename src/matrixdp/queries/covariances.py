@@ -1,0 +1,146 @@
+"""Centred second moments."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.parameters import positive_integer
+from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.queries.bounds import PublicBounds
+from matrixdp.queries.exact_sums import (
+    PRODUCT_BITS,
+    ExactSum,
+    block_rows,
+    power_of_two_up,
+    rounded_quotients,
+)
+from matrixdp.queries.grid import RecordGrid, whole_blocks
+from matrixdp.queries.products import product_rounding
+from matrixdp.queries.query import Query, check_bounds, check_public_count
+from matrixdp.queries.sources import record_blocks
+from matrixdp.rounding import float_up
+from matrixdp.sensitivity.sets import SymmetricBall
+
+__all__ = ["Covariance"]
+
+FloatArray = NDArray[np.float64]
+
+# As for Gram matrices: with fewer records at once, adding up takes longer than multiplying.
+_LEAST_ROWS = 512
+
+
+@dataclass(frozen=True)
+class Covariance(Query):
+    """The covariance matrix of the records about their own mean, over a public count: symmetric.
+
+    That is ``sum (x - m)(x - m)^T / count`` with m the mean of the records.
+
+    Parameters
+    ----------
+    bounds : PublicBounds
+        Enforced on every record.
+    neighbouring : {"add-remove", "replace"}
+        What a record's change is.
+    count : int
+        A public divisor; 1 gives the scatter matrix. Under ``replace`` the number of records is
+        public, and must be this one. Under ``add-remove`` it is private: choose a divisor without
+        looking at the data.
+
+    Notes
+    -----
+    *Sensitivity.* Let S be the scatter matrix (count 1), and D the diameter of the records' domain:
+    2 C for a norm C, the diagonal for a box, the smaller one for both.
+
+    - *Adding* x to n records of mean m changes S by ``n / (n + 1) (x - m)(x - m)^T``, of norm below
+      ``|x - m|^2 <= D^2``. It comes as close to that as one likes as n grows, with all records at
+      one point and x opposite.
+    - *Replacing* x by y among n records, with m the mean of the n - 1 others, changes S by
+      ``(n - 1) / n (u u^T - v v^T)`` for ``u = x - m``, ``v = y - m``. Its norm is at most
+      ``(n - 1) / n D^2``, attained by y at m and x opposite:
+
+      Since ``u u^T - v v^T`` is the symmetric part of ``(u - v)(u + v)^T``, and ``u + v`` is linear
+      in m, its norm is convex in m and largest at an extreme point of the domain. *Box:* m is a
+      corner then, so that after reflecting coordinates u and v have entries from 0 to the width
+      ``w_i``; entry (i, j) of the difference is at most ``w_i w_j``, and their norm is ``|w|^2 =
+      D^2``. *Norm:* m has norm C then. Put C = 1; u is in the ball around -m whose boundary
+      contains 0, so ``|u| <= 2 cos a`` with a the angle from -m, and ``|v| <= 2 cos b``. The
+      squared norm ``|u|^4 + |v|^4 - 2 (u.v)^2`` is convex in ``|u|^2`` and in ``|v|^2``, so it is
+      largest where each is 0 (then it is at most 16) or maximal. It grows with the angle g between
+      u and v up to a right angle. If ``a + b >= pi/2`` it is at most ``16 (cos^4 a + cos^4 b) <=
+      16``. Otherwise ``g <= a + b``, and at ``g = a + b`` with ``h = b - a`` it is ``16 sin^2 g
+      (1 + cos^2 g - (cos h - cos g)^2 / 2) <= 16 (1 - cos^4 g) <= 16``. So the norm is at most
+      ``4 = D^2``.
+
+    For both a norm and a box, D may exceed the true diameter, by at most a factor of 2: the ends of
+    the box's diagonal, scaled into the norm, are at least C apart.
+
+    If the records are known to be near 0, `Gram` of the same bounds has a quarter of this
+    sensitivity.
+
+    *Rounding.* The quotient is an exact rational, rounded to a multiple of ``u step_i step_j``,
+    where u is a power of two and at most ``2**20 / count``. ``u |steps|^2`` is added to the bound:
+    a share of at most ``d 2**-22`` for a norm and d columns.
+
+    Examples
+    --------
+    >>> query = Covariance(PublicBounds(2, norm=1.0), "replace", count=4)
+    >>> round(query.sensitivity.bound, 4)  # 4 C^2 (n - 1) / n^2
+    0.75
+    >>> query.evaluate([[0, 0], [0.5, 0], [0, 0.5], [0.5, 0.5]]).tolist()
+    [[0.0625, 0.0], [0.0, 0.0625]]
+    """
+
+    bounds: PublicBounds
+    neighbouring: Neighbouring
+    count: int
+
+    def __post_init__(self) -> None:
+        """Raise unless these are bounds, a relation and a count."""
+        check_bounds(self.bounds)
+        checked_neighbouring(self.neighbouring)
+        object.__setattr__(self, "count", positive_integer(self.count, "count"))
+
+    @cached_property
+    def sensitivity(self) -> SymmetricBall:
+        """A ball of symmetric matrices."""
+        change = self.bounds.squared_diameter / self.count
+        # One record is its own mean, whatever it is: then only the rounding is left.
+        if self.neighbouring == "replace":
+            change *= Fraction(self.count - 1, self.count)
+        rounding = product_rounding(self._grid.steps, self._grid.steps, self._unit)
+        return SymmetricBall(float_up(change + rounding), self.neighbouring)
+
+    @cached_property
+    def _grid(self) -> RecordGrid:
+        return RecordGrid(self.bounds)
+
+    @property
+    def _unit(self) -> Fraction:
+        """What entries are rounded to multiples of, in products of steps."""
+        # Of 2**30 records the scatter is at most 2**72 products of steps: 2**53 units.
+        return power_of_two_up(Fraction(2**PRODUCT_BITS, self.count))
+
+    def evaluate(self, data: Any) -> FloatArray:
+        """Return the covariance matrix, which is private."""
+        columns, steps = self.bounds.columns, self._grid.steps
+        products, total = ExactSum((columns, columns)), ExactSum((1, columns))
+        product = np.empty((columns, columns))
+        blocks = record_blocks(data, columns, block_rows(columns, _LEAST_ROWS))
+        for whole in whole_blocks(blocks, self._grid):
+            products.add(np.matmul(whole.T, whole, out=product), len(whole))
+            total.add(whole.sum(axis=0, keepdims=True), len(whole))
+        check_public_count(total.records, self.count, self.neighbouring)
+        # In Python integers: n sum x x^T and s s^T nearly cancel, and exceed 64 bits.
+        sums = total.integers()
+        scatter = total.records * products.integers() - sums.T * sums
+        quotients = rounded_quotients(scatter, total.records * self.count * self._unit)
+        units = steps[:, None] * steps * float(self._unit)
+        return np.asarray(quotients * units)
+
+    def __str__(self) -> str:
+        """Say what is computed."""
+        return f"covariance of records over the public count {self.count}, {self.bounds}"

@@ -1,0 +1,65 @@
+"""What one record can change in a matrix of which it changes a single row."""
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.queries.bounds import PublicBounds
+from matrixdp.rounding import float_up, sqrt_up
+from matrixdp.sensitivity.sets import Box, FrobeniusBall
+
+__all__ = ["change_in_box", "change_in_norm", "single_row_set"]
+
+FloatArray = NDArray[np.float64]
+
+
+def single_row_set(
+    bounds: PublicBounds,
+    neighbouring: Neighbouring,
+    *,
+    divisor: int = 1,
+    rounding: FloatArray | None = None,
+) -> FrobeniusBall | Box:
+    """Return what a record changes in a sum of records, divided by a public number.
+
+    Of the ball and the box that contain every change, the one that takes less noise.
+
+    Parameters
+    ----------
+    bounds : PublicBounds
+        Of every record.
+    neighbouring : {"add-remove", "replace"}
+        The relation.
+    divisor : int, optional
+        What the sum is divided by.
+    rounding : ndarray, shape (columns,), optional
+        How much more each entry can change, because the quotient is rounded.
+    """
+    extra = np.zeros(bounds.columns) if rounding is None else rounding
+    ball = change_in_norm(bounds, neighbouring) / divisor + Fraction(
+        sqrt_up(sum((Fraction(float(unit)) ** 2 for unit in extra), start=Fraction(0)))
+    )
+    # The box around a ball of one norm is a cube, which takes more noise.
+    if bounds.lower is None:
+        return FrobeniusBall(float_up(ball), neighbouring)
+    sides = [
+        Fraction(side) / divisor + Fraction(float(unit))
+        for side, unit in zip(change_in_box(bounds, neighbouring).tolist(), extra, strict=True)
+    ]
+    # Total variances at mu = 1.
+    if bounds.columns * ball**2 <= sum(sides) ** 2:
+        return FrobeniusBall(float_up(ball), neighbouring)
+    return Box([float_up(side) for side in sides], neighbouring)
+
+
+def change_in_norm(bounds: PublicBounds, neighbouring: Neighbouring) -> Fraction:
+    """Return the largest norm of a record, or of the difference of two, rounded up."""
+    square = bounds.squared_radius if neighbouring == "add-remove" else bounds.squared_diameter
+    return Fraction(sqrt_up(square))
+
+
+def change_in_box(bounds: PublicBounds, neighbouring: Neighbouring) -> FloatArray:
+    """Return the largest absolute value in each column, or the length of its range."""
+    return bounds.largest_entries if neighbouring == "add-remove" else bounds.widths

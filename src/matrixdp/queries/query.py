@@ -1,0 +1,118 @@
+"""What a query is: a matrix computed from records, together with what one record can change."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.mechanism import Mechanism
+from matrixdp.mechanisms.release import Release
+from matrixdp.noise import ReleaseKey
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.filter import Filter
+from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.queries.bounds import PublicBounds
+from matrixdp.sensitivity.sets import SensitivitySet
+
+__all__ = ["MechanismMaker", "Query", "check_bounds", "check_public_count"]
+
+FloatArray = NDArray[np.float64]
+MechanismMaker: TypeAlias = Callable[[SensitivitySet, Budget], Mechanism]
+"""Makes a mechanism from a sensitivity set and a budget: `IMGM`, for instance."""
+
+
+class Query(ABC):
+    """A matrix computed from records, together with what one record can change.
+
+    A query is a public description and holds no data.
+
+    Notes
+    -----
+    *Guarantee:* for every two neighbouring data sets that `evaluate` accepts, the difference of its
+    two float64 results, as exact rational numbers, is a member of `sensitivity`.
+    """
+
+    neighbouring: Neighbouring
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> SensitivitySet:
+        """What one record can change; every mechanism accepts it."""
+
+    @abstractmethod
+    def evaluate(self, data: Any) -> FloatArray:
+        """Return the exact matrix, which is private: pass it to a mechanism and nowhere else.
+
+        Raises
+        ------
+        InvalidParameterError, ShapeError
+            If the data cannot be read; the message never shows a record.
+        """
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Say what is computed, and under which bounds; all of it is public."""
+
+    def release(
+        self,
+        data: Any,
+        budget: Budget,
+        *,
+        mechanism: MechanismMaker = IMGM,
+        key: ReleaseKey | None = None,
+        filter: Filter | None = None,  # noqa: A002
+    ) -> Release:
+        """Return the answer with exact noise, and what that guarantees.
+
+        Parameters
+        ----------
+        data : array_like, path of a .npy file, Arrow table, or iterable of blocks
+            Records in rows.
+        budget : Budget
+            What is to be guaranteed.
+        mechanism : callable, optional
+            Makes the mechanism from the query's sensitivity set and the budget; by default `IMGM`.
+        key, filter : optional
+            As in `IMGM.release`.
+
+        Raises
+        ------
+        InvalidParameterError, ShapeError
+            Before anything is drawn or paid.
+        BudgetExceededError
+            If the filter does not hold enough; nothing is drawn and the key is not spent.
+        """
+        # First, so that a bad budget is refused before a long pass over the data.
+        sensitivity = self.sensitivity
+        chosen = mechanism(sensitivity, budget)
+        # A mechanism for another set would make the guarantee false. Sets of arrays do not compare
+        # by value, so it must be the very object that was passed.
+        if chosen.sensitivity is not sensitivity:
+            raise InvalidParameterError(
+                "mechanism has another sensitivity than the query: build it from the set that it "
+                "is called with"
+            )
+        return chosen.release(self.evaluate(data), key=key, filter=filter)
+
+
+def check_bounds(bounds: object, name: str = "bounds") -> None:
+    """Raise unless these are public bounds."""
+    if not isinstance(bounds, PublicBounds):
+        raise InvalidParameterError(
+            f"{name} is a {type(bounds).__name__}: pass PublicBounds(columns, norm=...) or "
+            "PublicBounds(columns, lower=..., upper=...)"
+        )
+
+
+def check_public_count(found: int, count: int, neighbouring: Neighbouring) -> None:
+    """Raise if a count that is public under the relation is not the one that was stated."""
+    # Under adding and removing, the number of records is private: it may differ from the divisor.
+    if neighbouring == "replace" and found != count:
+        raise InvalidParameterError(
+            f"count={count} is not the number of records in data: under replace that number is "
+            "public, so pass it"
+        )

@@ -1,0 +1,166 @@
+"""Where records come from: arrays, files, data frames, Arrow tables, or any iterator of blocks.
+
+Whatever the source, records are handed on in blocks, and memory is bounded by the block.
+"""
+
+import importlib
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import FileFormatError, InvalidParameterError, MissingExtraError, ShapeError
+from matrixdp.parameters.arrays import plain_array
+
+__all__ = ["parquet_blocks", "record_blocks"]
+
+_ARROW_ROWS = 65_536
+
+
+def record_blocks(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
+    """Yield the records of a source in blocks of at most so many rows, as float64 or float32.
+
+    Small blocks are joined, since the work on a block does not shrink with its rows.
+
+    Parameters
+    ----------
+    data : array_like, path, Arrow table, or iterable of blocks
+        Records in rows. An array may be memory-mapped; a path ends in ``.npy``; blocks are arrays
+        of any number of rows, such as a generator yields. One column may have one axis.
+    columns : int
+        The width that every block must have.
+    rows : int
+        The most rows in a block that is yielded.
+
+    Raises
+    ------
+    InvalidParameterError, ShapeError
+        If a block does not hold rows of real numbers of that width, or if there are no records.
+        Whether they are finite is checked where they are rounded.
+    """
+    found, waiting, held = False, list[NDArray[Any]](), 0
+    for piece in _pieces(data, columns, rows):
+        found = True
+        if waiting and held + len(piece) > rows:
+            yield np.concatenate(waiting)
+            waiting, held = [], 0
+        if len(piece) < rows:
+            # Copied, because an iterator may fill one array again and again.
+            waiting.append(np.array(piece))
+            held += len(piece)
+        else:
+            yield piece
+    if waiting:
+        yield np.concatenate(waiting)
+    if not found:
+        raise ShapeError("data has no records: a query needs at least one")
+
+
+def _pieces(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
+    """Yield the records of a source in pieces of from 1 to so many rows."""
+    for block in _blocks(data):
+        # An array is cut before it is converted, so that a mapped file is never read whole.
+        whole = block if isinstance(block, np.ndarray) and block.ndim else _checked(block, columns)
+        for start in range(0, len(whole), rows):
+            yield _checked(whole[start : start + rows], columns)
+
+
+def parquet_blocks(path: str | PathLike[str], columns: list[str]) -> Iterator[NDArray[Any]]:
+    """Yield the numbers of some columns of a Parquet file, in blocks.
+
+    Parameters
+    ----------
+    path : path
+        The file, which may be larger than memory.
+    columns : list of str
+        The names of its columns, in the order that the query expects.
+
+    Raises
+    ------
+    MissingExtraError
+        If pyarrow is not installed.
+    FileFormatError
+        If the file has no such column.
+    """
+    try:
+        # Late: an extra, and slow to import.
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtraError(
+            "Parquet files need pyarrow: pip install 'matrixdp[data]'"
+        ) from None
+    file = parquet.ParquetFile(path)
+    missing = [name for name in columns if name not in file.schema_arrow.names]
+    if missing:
+        raise FileFormatError(f"{path} has no column {missing[0]!r}: name one that it has")
+    # Chosen once more by name: pyarrow gives the columns in the order of the file.
+    for batch in file.iter_batches(batch_size=_ARROW_ROWS, columns=columns):
+        yield _from_arrow(batch.select(columns))
+
+
+def _blocks(data: Any) -> Iterator[Any]:
+    if isinstance(data, str | PathLike):
+        return iter([_mapped(Path(data))])
+    library = type(data).__module__.partition(".")[0]
+    # Only a table or batch has columns; a reader is an iterator of batches already.
+    if library == "pyarrow" and hasattr(data, "to_batches"):
+        return iter(data.to_batches(max_chunksize=_ARROW_ROWS))
+    if library in ("pandas", "polars"):
+        return iter([data.to_numpy()])
+    if hasattr(data, "__array__") or isinstance(data, list | tuple):
+        return iter([data])
+    if isinstance(data, Iterable) and not isinstance(data, dict | set | bytes):
+        return iter(data)
+    raise InvalidParameterError(
+        f"data is a {type(data).__name__}: pass an array of records, a path to a .npy file, or an "
+        "iterator of blocks"
+    )
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    if path.suffix != ".npy":
+        raise InvalidParameterError(
+            f"data is the path {str(path)!r}: pass a .npy file, or parquet_blocks(path, columns)"
+        )
+    try:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except FileNotFoundError:
+        raise FileFormatError(f"{path} does not exist: name a file to read") from None
+    except (ValueError, EOFError, OSError):
+        # Not numpy's own message, which advises to allow pickles: they run foreign code.
+        raise FileFormatError(
+            f"{path} is not a .npy file of numbers, or is cut short: save it with numpy.save"
+        ) from None
+
+
+def _checked(block: Any, columns: int) -> NDArray[Any]:
+    if type(block).__module__.partition(".")[0] == "pyarrow":
+        block = _from_arrow(block)
+    array = plain_array(block, "data", booleans=True, keep_single=True)
+    if array.ndim == 1 and columns == 1:
+        array = array[:, None]
+    # An empty list has one axis and no width; it holds no records, whatever the columns.
+    if array.size == 0 and array.ndim <= 2:
+        array = array.reshape(0, columns)
+    if array.ndim != 2 or array.shape[1] != columns:
+        # The width is shown where it is one; another length could be the number of records.
+        found = f"rows of {array.shape[1]} numbers" if array.ndim == 2 else f"{array.ndim} axes"
+        raise ShapeError(f"data has a block with {found}: pass two axes and rows of {columns}")
+    return array
+
+
+def _from_arrow(batch: Any) -> NDArray[Any]:
+    """Return the numbers of an Arrow batch; a missing value is refused, never filled."""
+    if any(column.null_count for column in batch.columns):
+        raise InvalidParameterError(
+            "data has missing values: fill or drop them by a rule that looks at one record at a "
+            "time"
+        )
+    parts = [
+        plain_array(column.to_numpy(zero_copy_only=False), "data", booleans=True, keep_single=True)
+        for column in batch.columns
+    ]
+    return np.column_stack(parts)

@@ -1,0 +1,181 @@
+"""Contingency tables: counts of records by the values of some attributes."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import members_of
+from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.queries.attributes import Attribute
+from matrixdp.queries.grid import MOST_RECORDS
+from matrixdp.queries.histogram import histogram
+from matrixdp.queries.query import Query
+from matrixdp.rounding import sqrt_up
+from matrixdp.sensitivity.sets import FrobeniusBall
+from matrixdp.workloads.operator import LARGEST_HISTOGRAM
+
+__all__ = ["ContingencyTable"]
+
+FloatArray = NDArray[np.float64]
+
+# More cells than this are counted rather than listed, where a table is described.
+_MOST_LABELS = 20
+
+
+@dataclass(frozen=True)
+class ContingencyTable(Query):
+    """How many records have each combination of values.
+
+    The matrix has a row for each cell of the first attribute and a column for each combination of
+    the others; a histogram of one attribute is a matrix of one column.
+
+    Parameters
+    ----------
+    attributes : sequence of Categories or Bins
+        One for each column of the data.
+    neighbouring : {"add-remove", "replace"}
+        What a record's change is.
+
+    Notes
+    -----
+    *Sensitivity.* Adding a record changes one count by 1. Replacing one moves it from a cell to
+    another: one count falls by 1 and one grows by 1, so the norm is ``sqrt(2)``. Both are attained.
+
+    For linear queries on the table, such as marginals or ranges, pass `counts` to
+    `MatrixMechanism`, which adds less noise.
+
+    Examples
+    --------
+    >>> from matrixdp.queries import Bins, Categories, ContingencyTable
+    >>> attributes = [Categories("sex", ["F", "M"]), Bins("age", [0, 40, 120])]
+    >>> table = ContingencyTable(attributes, "replace")
+    >>> table.evaluate([("F", 31), ("M", 62), ("F", 40)]).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    >>> table.columns
+    ['age [0; 40)', 'age [40; 120]']
+    """
+
+    attributes: tuple[Attribute, ...]
+    neighbouring: Neighbouring
+
+    def __init__(self, attributes: Iterable[Attribute], neighbouring: Neighbouring) -> None:
+        members = members_of(attributes, "attributes", "a sequence of Categories and Bins")
+        for place, member in enumerate(members):
+            if not isinstance(member, Attribute):
+                raise InvalidParameterError(
+                    f"attributes[{place}] is a {type(member).__name__}: pass Categories or Bins"
+                )
+        object.__setattr__(self, "attributes", members)
+        object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
+        if not members or not math.prod(self.dimensions) <= LARGEST_HISTOGRAM:
+            raise InvalidParameterError(
+                f"attributes have the dimensions {self.dimensions}: the table must have from 1 to "
+                f"{LARGEST_HISTOGRAM} cells; merge cells"
+            )
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The number of cells of each attribute."""
+        return tuple(len(attribute.labels) for attribute in self.attributes)
+
+    @property
+    def index(self) -> list[str]:
+        """The names of the rows."""
+        return [f"{self.attributes[0].name} {label}" for label in self.attributes[0].labels]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        rest = self.attributes[1:]
+        if not rest:
+            return ["count"]
+        return [
+            ", ".join(f"{a.name} {label}" for a, label in zip(rest, labels, strict=True))
+            for labels in product(*(attribute.labels for attribute in rest))
+        ]
+
+    @cached_property
+    def sensitivity(self) -> FrobeniusBall:
+        """A ball of radius 1 or sqrt(2)."""
+        bound = 1.0 if self.neighbouring == "add-remove" else sqrt_up(Fraction(2))
+        return FrobeniusBall(bound, self.neighbouring)
+
+    def counts(self, data: Any) -> NDArray[np.int64]:
+        """Return the counts in the shape of the dimensions, which are private."""
+        counts = np.zeros(self.dimensions, dtype=np.int64)
+        records = 0
+        for block in _table_blocks(data):
+            columns = self._columns_of(block)
+            cells = [a.cells(column) for a, column in zip(self.attributes, columns, strict=True)]
+            counts += histogram(np.stack(cells, axis=1), self.dimensions)
+            records += len(cells[0])
+        if not 1 <= records <= MOST_RECORDS:
+            raise ShapeError(f"data must have from 1 to {MOST_RECORDS} records")
+        return counts
+
+    def evaluate(self, data: Any) -> FloatArray:
+        """Return the counts as a matrix, which is private.
+
+        Parameters
+        ----------
+        data : sequence of rows, array, data frame, or iterator of such blocks
+            One value for each attribute in a row.
+        """
+        return self.counts(data).reshape(self.dimensions[0], -1).astype(np.float64)
+
+    def _columns_of(self, block: Any) -> list[NDArray[Any]]:
+        """Return the columns of a block, or raise if rows are of another width."""
+        width = len(self.attributes)
+        if hasattr(block, "columns") and hasattr(block, "shape"):  # a pandas or polars frame
+            block = np.asarray(block, dtype=object)
+        elif not isinstance(block, np.ndarray):
+            block = _table_of(block, width)
+        if block.ndim == 1 and width == 1:
+            block = block[:, None]
+        if block.ndim != 2 or block.shape[1] != width:
+            raise ShapeError(f"data must have rows of {width} values, one for each attribute")
+        return [block[:, place] for place in range(width)]
+
+    def __str__(self) -> str:
+        """Say what is counted."""
+        return f"counts of records by {', '.join(map(_described, self.attributes))}"
+
+
+def _described(attribute: Attribute) -> str:
+    labels = attribute.labels
+    cells = ", ".join(labels) if len(labels) <= _MOST_LABELS else f"{len(labels)} cells"
+    return f"{attribute.name} ({cells})"
+
+
+def _table_blocks(data: Any) -> Iterator[Any]:
+    """Yield blocks of rows: a sequence, an array or a frame is one, an iterator yields many."""
+    if isinstance(data, list | tuple | np.ndarray) or hasattr(data, "columns"):
+        yield data
+    elif isinstance(data, Iterable) and not isinstance(data, str | bytes | dict | set):
+        yield from data
+    else:
+        raise InvalidParameterError(
+            f"data is a {type(data).__name__}: pass rows with one value for each attribute, or an "
+            "iterator of blocks of rows"
+        )
+
+
+def _table_of(rows: Iterable[Any], width: int) -> NDArray[Any]:
+    """Return rows of any objects as a table; what does not fit gives a table of no columns."""
+    # For one attribute a row may be the value itself.
+    listed = [row if isinstance(row, list | tuple | np.ndarray) else [row] for row in rows]
+    if not all(len(row) == width for row in listed):
+        return np.empty((0, 0), dtype=object)
+    # Not np.array(listed), which would make text of numbers that are beside text.
+    table = np.empty((len(listed), width), dtype=object)
+    for place, row in enumerate(listed):
+        table[place] = list(row)
+    return table

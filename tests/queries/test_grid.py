@@ -1,0 +1,150 @@
+"""Records as whole numbers: exactly within their bounds, and a function of the record alone."""
+
+import functools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from matrixdp import InvalidParameterError
+from matrixdp.queries import PublicBounds
+from matrixdp.queries.grid import RecordGrid, squared_lengths
+
+NORMS = st.floats(-60, 60).map(lambda power: 2.0**power)
+ROWS = arrays.arrays(
+    np.float64,
+    st.tuples(st.integers(1, 5), st.integers(1, 7)),
+    elements=st.floats(allow_nan=False, allow_infinity=False, width=64),
+)
+
+
+def exact_norm_squared(row: np.ndarray) -> Fraction:
+    return sum((Fraction(float(number)) ** 2 for number in row), start=Fraction(0))
+
+
+@settings(max_examples=100)
+@given(NORMS, ROWS, st.floats(-3, 3))
+def test_no_clipped_row_leaves_the_norm(norm: float, rows: np.ndarray, power: float) -> None:
+    # Both wild rows and rows whose norms are close to the bound.
+    tame = np.clip(rows, -1e150, 1e150)
+    lengths = np.maximum(np.linalg.norm(tame, axis=1), 1e-150)
+    near = tame * (norm / lengths * 2.0**power)[:, None]
+    grid = RecordGrid(PublicBounds(rows.shape[1], norm=norm))
+    for row in np.vstack([grid(rows), grid(near)]) * grid.steps:
+        assert exact_norm_squared(row) <= Fraction(norm) ** 2
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 100, 5000])
+def test_clipped_rows_are_as_long_as_the_bound_allows(columns: int) -> None:
+    grid = RecordGrid(PublicBounds(columns, norm=1.7))
+    rows = np.random.default_rng(columns).standard_normal((20, columns)) * 1e6
+    clipped = grid(rows) * grid.steps
+    lengths = np.linalg.norm(clipped, axis=1)
+    assert lengths.max() <= 1.7
+    assert lengths.min() >= 1.7 * (1 - 2.0**-19 * columns**0.5)
+    directions = rows / np.linalg.norm(rows, axis=1)[:, None]
+    np.testing.assert_allclose(clipped, 1.7 * directions, atol=1.7 * 2.0**-17)
+
+
+def test_rows_at_the_bound_move_by_a_few_steps_only() -> None:
+    rows = np.array([[0.6, 0.8], [0.8, -0.6], [1.0, 0.0]])
+    grid = RecordGrid(PublicBounds(2, norm=1.0))
+    assert np.abs(grid(rows) * grid.steps - rows).max() <= 3 * 2.0**-20
+
+
+def test_rows_inside_are_rounded_to_the_nearest_step() -> None:
+    rows = np.random.default_rng(6).uniform(-0.4, 0.4, (100, 5))
+    grid = RecordGrid(PublicBounds(5, norm=1.0))
+    np.testing.assert_array_equal(grid(rows), np.rint(rows / grid.steps))
+
+
+def test_the_largest_and_the_smallest_floats_are_clipped_in_their_direction() -> None:
+    grid = RecordGrid(PublicBounds(2, norm=1.0))
+    rows = np.array([[1.7e308, 1.7e308], [-1e308, 5e-324], [0.0, 0.0], [5e-324, 0.0]])
+    expected = [[0.5**0.5, 0.5**0.5], [-1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    np.testing.assert_allclose(grid(rows) * grid.steps, expected, atol=1e-5)
+
+
+@settings(max_examples=100)
+@given(
+    ROWS,
+    st.lists(st.tuples(st.floats(-50, 50), st.floats(0.01, 100)), min_size=7, max_size=7),
+    st.booleans(),
+)
+def test_no_number_leaves_the_box(
+    rows: np.ndarray,
+    ranges: list[tuple[float, float]],
+    with_norm: bool,  # noqa: FBT001
+) -> None:
+    lower = np.array([low for low, _ in ranges])[: rows.shape[1]]
+    upper = lower + np.array([width for _, width in ranges])[: rows.shape[1]]
+    if with_norm:
+        lower, upper = np.minimum(lower, 0.0), np.maximum(upper, 0.0)
+    bounds = PublicBounds(rows.shape[1], lower=lower, upper=upper, norm=7.0 if with_norm else None)
+    grid = RecordGrid(bounds)
+    for row in grid(np.vstack([rows, np.clip(rows, -20, 20)])) * grid.steps:
+        assert all(lower <= row)
+        assert all(row <= upper)
+        if with_norm:
+            assert exact_norm_squared(row) <= 49
+
+
+def test_a_row_does_not_depend_on_its_block() -> None:
+    rng = np.random.default_rng(3)
+    for columns in (1, 5, 64, 3000):
+        rows = rng.standard_normal((40, columns)) * rng.uniform(0.2, 3.0, (40, 1))
+        grid = RecordGrid(PublicBounds(columns, norm=float(columns) ** 0.5))
+        whole = grid(rows)
+        for other in (
+            np.asfortranarray(rows),
+            rows[::-1][::-1],
+            np.repeat(rows, 2, axis=1)[:, ::2],
+        ):
+            np.testing.assert_array_equal(grid(other), whole)
+        for start in range(0, 40, 7):
+            np.testing.assert_array_equal(grid(rows[start : start + 7]), whole[start : start + 7])
+        single = np.array([grid(row[None])[0] for row in rows])
+        np.testing.assert_array_equal(single, whole)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-40, 1e30, 3e38])
+def test_float32_and_float64_give_the_same_numbers(scale: float) -> None:
+    rows = (np.random.default_rng(4).standard_normal((50, 6)) * scale).clip(-3e38, 3e38)
+    single = rows.astype(np.float32)
+    for bounds in (
+        PublicBounds(6, norm=2.0),
+        PublicBounds(6, norm=1e-60),
+        PublicBounds(6, lower=-1.5, upper=2.5),
+        PublicBounds(6, lower=-1e45, upper=2.5e60),
+    ):
+        grid = RecordGrid(bounds)
+        np.testing.assert_array_equal(grid(single), grid(single.astype(np.float64)))
+
+
+def test_sums_of_squares_do_not_depend_on_the_order() -> None:
+    whole = np.random.default_rng(5).integers(-(2**21), 2**21, (3, 50_000))
+    # Groups of 2048 columns are exact, and are added from left to right.
+    groups = np.array_split(whole, range(2048, 50_000, 2048), axis=1)
+    exact = [np.square(group).sum(axis=1) for group in groups]
+    expected = functools.reduce(np.add, [part.astype(np.float64) for part in exact])
+    numbers = whole.astype(np.float64)
+    for layout in (numbers, np.asfortranarray(numbers), np.repeat(numbers, 3, axis=1)[:, ::3]):
+        np.testing.assert_array_equal(squared_lengths(layout), expected)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        PublicBounds(2, norm=1.0),
+        PublicBounds(2, lower=0, upper=1),
+        PublicBounds(2, lower=0, upper=1, norm=1),
+    ],
+)
+def test_what_is_not_finite_is_refused(value: float, kind: type, bounds: PublicBounds) -> None:
+    with pytest.raises(InvalidParameterError, match="NaN or infinity"):
+        RecordGrid(bounds)(np.array([[0.0, 0.5], [value, 0.5]], dtype=kind))
