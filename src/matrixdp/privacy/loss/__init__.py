@@ -1,5 +1,6 @@
 """Privacy loss distributions of Gaussian steps on Poisson samples: certified, and fast."""
 
-from matrixdp.privacy.loss.account import Interval, LossAccount
+from matrixdp.privacy.loss.account import LossAccount
+from matrixdp.privacy.loss.interval import Interval
 
 __all__ = ["Interval", "LossAccount"]

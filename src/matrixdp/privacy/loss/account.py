@@ -6,33 +6,24 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
 
 from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_number
 from matrixdp.privacy.bound import privacy_delta, privacy_epsilon
 from matrixdp.privacy.events import Event, GaussianRelease, SampledPlan, TooLittleNoiseError
-from matrixdp.privacy.loss.composition import (
-    MOST_POINTS,
-    Composed,
-    TooManyPointsError,
-    composed,
-)
-from matrixdp.privacy.loss.lattice import cells_of, coarsened, contracted, exchanged, spread
+from matrixdp.privacy.loss.composition import MOST_POINTS, TooManyPointsError
+from matrixdp.privacy.loss.curve import SMALLEST_DELTA, CurveBounds, Steps
+from matrixdp.privacy.loss.interval import Interval
 from matrixdp.privacy.loss.pairs import AddRemovePair, Pair, ReplacePair
 from matrixdp.privacy.loss.tilting import Cumulants, Saddle
 from matrixdp.rounding import quotient_up, sqrt_up
 
-__all__ = ["Interval", "LossAccount"]
-
-Steps = Sequence[tuple[Pair, int]]
+__all__ = ["LossAccount"]
 
 _WIDTH = 1e-4
 _LOST = 1e-7  # of delta, that may be in no atom
-_SMALLEST_DELTA = 1e-250  # over the number of steps; masses of atoms are normal floats
 _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.02, 1e12
 _SMALLEST_RATE = 1e-12
 _MOST_STEPS = 10**9
@@ -42,18 +33,6 @@ _COARSER = (1.0, 4.0, 16.0)  # times the step; powers of two, so that multiples 
 _WIDEST_STEP = 0.25
 # What the closed form of the Gaussian curve may be off; it is checked against ball arithmetic.
 _CLOSED_FORM = 1e-10
-
-
-class Interval(NamedTuple):
-    """Two bounds that a number is proven to lie between."""
-
-    lower: float
-    upper: float
-
-    @property
-    def width(self) -> float:
-        """How far apart they are."""
-        return self.upper - self.lower
 
 
 class LossAccount:
@@ -144,6 +123,8 @@ class LossAccount:
             # The saddle point is only an estimate: go on from what was found.
             wanted *= 0.25
             saddle = replace(cumulants.for_epsilon(found.upper), epsilon=found.upper)
+        if found.width > self._width * found.upper:
+            found = self._split_epsilon(found, delta, saddle, tail)
         return found
 
     def delta_at(self, epsilon: float) -> Interval:
@@ -167,7 +148,7 @@ class LossAccount:
         if self._mu is not None:
             exact = privacy_delta(self._mu, epsilon)
             return Interval(exact * (1.0 - _CLOSED_FORM), exact)
-        saddle = Cumulants(self._steps, _SMALLEST_DELTA).for_epsilon(epsilon)
+        saddle = Cumulants(self._steps, SMALLEST_DELTA).for_epsilon(epsilon)
         # A smaller delta than can be resolved is bounded by what can.
         least = math.log(self._smallest_delta)
         delta = math.exp(min(max(saddle.log_delta, least), 0.0))
@@ -190,11 +171,16 @@ class LossAccount:
             if found.width <= relative * found.upper or found.width > 0.7 * former.width:
                 break
             wanted *= 0.25
+        if found.width > relative * found.upper:
+            step = self._step(saddle, tail, self._width * max(epsilon, 1.0 / saddle.tilt))
+            with contextlib.suppress(TooManyPointsError):
+                bounds = CurveBounds(self._steps, step, tail)
+                found = found.narrowed(bounds.split_delta(epsilon, found.upper, saddle))
         return found
 
     @property
     def _smallest_delta(self) -> float:
-        return _SMALLEST_DELTA * self._count
+        return SMALLEST_DELTA * self._count
 
     def _check_provable(self, delta: float) -> None:
         least = self._smallest_delta
@@ -210,7 +196,7 @@ class LossAccount:
         saddle: Saddle,
         tail: float,
         wanted: float,
-        answer: "Callable[[_CurveBounds, Saddle], Interval]",
+        answer: "Callable[[CurveBounds, Saddle], Interval]",
     ) -> Interval:
         """Return bounds on the lattice for a width; if that is too large, the former ones.
 
@@ -219,10 +205,26 @@ class LossAccount:
         step = self._step(saddle, tail, wanted)
         for coarser in _COARSER:
             with contextlib.suppress(TooManyPointsError):
-                return answer(_CurveBounds(self._steps, coarser * step, tail), saddle)
+                return answer(CurveBounds(self._steps, coarser * step, tail), saddle)
             if former.upper < math.inf:
                 return former
-        return answer(_CurveBounds(self._steps, 4.0 * _COARSER[-1] * step, tail), saddle)
+        return answer(CurveBounds(self._steps, 4.0 * _COARSER[-1] * step, tail), saddle)
+
+    def _split_epsilon(
+        self, found: Interval, delta: float, saddle: Saddle, tail: float
+    ) -> Interval:
+        """Return closer bounds, with large losses treated apart; none that are further."""
+        wanted = self._width * found.upper
+        for _ in range(_ATTEMPTS):
+            near = replace(saddle, epsilon=found.upper)
+            with contextlib.suppress(TooManyPointsError):
+                bounds = CurveBounds(self._steps, self._step(near, tail, wanted), tail)
+                former, found = found, found.narrowed(bounds.split_epsilon(delta, near))
+                if found.width <= self._width * found.upper:
+                    break
+                if found.width > 0.7 * former.width:
+                    wanted *= 0.25
+        return found
 
     def _step(self, saddle: Saddle, tail: float, wanted: float) -> float:
         """Return the distance of losses for which bounds of epsilon are so far apart, roughly.
@@ -239,110 +241,6 @@ class LossAccount:
         mantissa, exponent = math.frexp(step)
         # Few bits, so that multiples are exact.
         return math.ldexp(math.floor(mantissa * 64.0) / 64.0, exponent)
-
-
-class _CurveBounds:
-    """Bounds of the privacy curve from the atoms of one lattice, which decide the lower bound.
-
-    The upper bound is closer by itself, so that a lattice with twice the step will do for it; and
-    one with four times for the direction that nearly always costs less.
-    """
-
-    def __init__(self, steps: Steps, step: float, tail: float) -> None:
-        self._steps, self._tail = steps, tail
-        cells = [(cells_of(pair, step, tail), count) for pair, count in steps]
-        self._upper = [(coarsened(spread(part)), count) for part, count in cells]
-        self._lower = [(contracted(part), count) for part, count in cells]
-        self._symmetric = all(pair.symmetric for pair, _ in steps)
-
-    def epsilon(self, delta: float, cumulants: Cumulants, saddle: Saddle) -> Interval:
-        """Return bounds of the epsilon at a delta, near a saddle point."""
-        log_delta = math.log(delta)
-        tilted = cumulants.softened(saddle)
-        upper = composed(self._upper, tilted)
-        lower = composed(self._lower, tilted, for_lower=True)
-        most = _least_safe(lambda e: upper.log_upper(e) - log_delta, saddle)
-        least = _largest_unsafe(lambda e: lower.log_lower(e) - log_delta, saddle)
-        if not self._symmetric:
-            most = self._exchanged_epsilon(most, log_delta, saddle)
-        return Interval(min(least, most), most)
-
-    def _exchanged_epsilon(self, epsilon: float, log_delta: float, saddle: Saddle) -> float:
-        """Return an epsilon that also holds for adding a record, where P and Q are exchanged."""
-        if self._exchanged(epsilon, saddle.tilt, coarse=True).log_upper(epsilon) <= log_delta:
-            return epsilon
-        fine = self._exchanged(epsilon, saddle.tilt, coarse=False)
-        if fine.log_upper(epsilon) <= log_delta:
-            return epsilon
-        near = replace(saddle, epsilon=epsilon)
-        return _least_safe(lambda e: fine.log_upper(e) - log_delta, near)
-
-    def delta(self, epsilon: float, cumulants: Cumulants, saddle: Saddle) -> Interval:
-        """Return bounds of the delta at an epsilon, near its saddle point."""
-        tilted = cumulants.softened(saddle)
-        most = composed(self._upper, tilted).log_upper(epsilon)
-        least = composed(self._lower, tilted, for_lower=True).log_lower(epsilon)
-        if not self._symmetric:
-            for coarse in (True, False):
-                other = self._exchanged(epsilon, saddle.tilt, coarse=coarse).log_upper(epsilon)
-                if other <= most:
-                    break
-            most = max(most, other)
-        # exp is off by less than a part in 1e12 for exponents above -700.
-        return Interval(
-            math.exp(least) * (1.0 - 1e-12), min(1.0, math.exp(min(most, 0.0)) * (1.0 + 1e-12))
-        )
-
-    def _exchanged(self, epsilon: float, tilt: float, *, coarse: bool) -> Composed:
-        """Return the atoms of the other direction, composed.
-
-        There losses are bounded, and the tilt of a small delta may be beyond all reason. It need
-        not be larger than in the first direction to show that delta is smaller.
-        """
-        cumulants = Cumulants(self._steps, self._tail, exchanged=True)
-        saddle = cumulants.limited(cumulants.for_epsilon(epsilon), tilt)
-        lattices = [
-            (exchanged(coarsened(lattice) if coarse else lattice), count)
-            for lattice, count in self._upper
-        ]
-        return composed(lattices, replace(saddle, epsilon=epsilon))
-
-
-def _least_safe(excess: Callable[[float], float], saddle: Saddle) -> float:
-    """Return an epsilon where a decreasing function is not positive, close to the least one."""
-    found = _crossing(excess, saddle)
-    step = 1e-10 * found
-    while not excess(found) <= 0.0:
-        found, step = found + step, 2.0 * step
-    return found
-
-
-def _largest_unsafe(excess: Callable[[float], float], saddle: Saddle) -> float:
-    """Return an epsilon where a decreasing function is not negative, close to the largest, or 0."""
-    found = _crossing(excess, saddle)
-    step = 1e-10 * found
-    while found > 0.0 and not excess(found) >= 0.0:
-        found, step = max(found - step, 0.0), 2.0 * step
-    return found
-
-
-def _crossing(excess: Callable[[float], float], saddle: Saddle) -> float:
-    """Return where a decreasing function is about zero, or 0 if it is nowhere positive."""
-
-    def bounded(epsilon: float) -> float:
-        return max(excess(epsilon), -1e6)
-
-    low = high = max(saddle.epsilon, 0.0)
-    reach = max(1e-3 * saddle.epsilon, 0.1 / saddle.tilt)
-    while bounded(low) <= 0.0:
-        if low == 0.0:
-            return 0.0
-        low, high, reach = max(low - reach, 0.0), low, 4.0 * reach
-    while bounded(high) > 0.0:
-        low, high, reach = high, high + reach, 4.0 * reach
-        if not high <= EPSILON.largest:
-            raise TooLittleNoiseError("noise with an epsilon beyond 1e6")
-    return float(optimize.brentq(bounded, low, high, xtol=1e-300, rtol=1e-9))
 
 
 def _steps_of(events: Sequence[Event]) -> tuple[Steps, float | None]:

@@ -10,7 +10,7 @@ from scipy import optimize
 
 from matrixdp.privacy.loss.pairs import Pair
 
-__all__ = ["Cumulants", "Saddle"]
+__all__ = ["Cumulants", "Saddle", "Split"]
 
 FloatArray = NDArray[np.float64]
 
@@ -43,6 +43,25 @@ class Saddle:
     log_height: float
 
 
+@dataclass(frozen=True)
+class Split:
+    """A division of the losses of one kind of step into small and large ones.
+
+    Attributes
+    ----------
+    place : int
+        Which kind of step.
+    cut : float
+        The largest small loss.
+    number : int
+        How many of these steps have a large loss.
+    """
+
+    place: int
+    cut: float
+    number: int = 0
+
+
 class Cumulants:
     r"""The logarithm of ``E_P[e^(s L)]`` of a whole plan and its derivatives, roughly.
 
@@ -59,22 +78,38 @@ class Cumulants:
         The mass of each step that is left out.
     exchanged : bool
         Whether P and Q are exchanged in all of them.
+    split : Split, optional
+        Of one kind of step only so many large losses.
     """
 
     def __init__(
-        self, steps: Sequence[tuple[Pair, int]], tail: float, *, exchanged: bool = False
+        self,
+        steps: Sequence[tuple[Pair, int]],
+        tail: float,
+        *,
+        exchanged: bool = False,
+        split: Split | None = None,
     ) -> None:
-        # A tilt by theta moves a normal distribution by theta mu: further than this it would be
-        # where no mass was kept.
-        self._largest = min(max(map(abs, pair.reach(tail))) / pair.mu for pair, _ in steps)
+        # A tilt by theta moves u to about theta l'(u), and l' is at least q mu where most of the
+        # mass is: further than this it would be where no mass was kept.
+        self._largest = min(
+            max(map(abs, pair.reach(tail))) / (pair.mu * pair.rate) for pair, _ in steps
+        )
         self._terms: list[tuple[FloatArray, FloatArray, int]] = []
-        for pair, count in steps:
+        for place, (pair, count) in enumerate(steps):
             u = np.linspace(*pair.reach(tail), _MESH)
             logs, losses = pair.log_density(u) + math.log(u[1] - u[0]), pair.losses(u)
-            self._terms.append(
-                (logs - losses, -losses, count) if exchanged else (logs, losses, count)
-            )
-
+            if exchanged:
+                logs, losses = logs - losses, -losses
+            if split is None or split.place != place:
+                self._terms.append((logs, losses, count))
+                continue
+            for chosen, number in (
+                (losses <= split.cut, count - split.number),
+                (losses > split.cut, split.number),
+            ):
+                if number > 0 and chosen.any():
+                    self._terms.append((logs[chosen], losses[chosen], number))
         self._least = min(_LEAST_TILT / self._deviation(0.0), 1e-3 * self._largest)
 
     def at(self, order: float) -> tuple[float, float, float]:

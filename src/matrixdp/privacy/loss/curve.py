@@ -1,0 +1,160 @@
+"""The privacy curve between two bounds, from the atoms of one lattice."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from scipy import optimize
+
+from matrixdp.parameters import EPSILON
+from matrixdp.privacy.events import TooLittleNoiseError
+from matrixdp.privacy.loss.composition import Composed, composed
+from matrixdp.privacy.loss.interval import Interval
+from matrixdp.privacy.loss.lattice import cells_of, coarsened, contracted, exchanged, spread
+from matrixdp.privacy.loss.pairs import Pair
+from matrixdp.privacy.loss.splitting import Mixture, cut_of, mixture
+from matrixdp.privacy.loss.tilting import Cumulants, Saddle, Split
+
+__all__ = ["SMALLEST_DELTA", "CurveBounds", "Steps"]
+
+Steps = Sequence[tuple[Pair, int]]
+
+SMALLEST_DELTA = 1e-250
+"""Over the number of steps: below it masses of atoms would not be normal floats."""
+
+
+class CurveBounds:
+    """Bounds of the privacy curve from the atoms of one lattice, which decide the lower bound.
+
+    The upper bound is closer by itself, so that a lattice with twice the step will do for it; and
+    one with four times for the direction that nearly always costs less.
+    """
+
+    def __init__(self, steps: Steps, step: float, tail: float) -> None:
+        self._steps, self._tail = steps, tail
+        cells = [(cells_of(pair, step, tail), count) for pair, count in steps]
+        self._upper = [(coarsened(spread(part)), count) for part, count in cells]
+        self._lower = [(contracted(part), count) for part, count in cells]
+        self._symmetric = all(pair.symmetric for pair, _ in steps)
+
+    def epsilon(self, delta: float, cumulants: Cumulants, saddle: Saddle) -> Interval:
+        """Return bounds of the epsilon at a delta, near a saddle point."""
+        log_delta = math.log(delta)
+        tilted = cumulants.softened(saddle)
+        upper = composed(self._upper, tilted)
+        lower = composed(self._lower, tilted, for_lower=True)
+        most = _least_safe(lambda e: upper.log_upper(e) - log_delta, saddle)
+        least = _largest_unsafe(lambda e: lower.log_lower(e) - log_delta, saddle)
+        if not self._symmetric:
+            most = self._exchanged_epsilon(most, log_delta, saddle)
+        return Interval(min(least, most), most)
+
+    def split_epsilon(self, delta: float, near: Saddle) -> Interval:
+        """Return bounds of the epsilon at a delta, near an estimate, with large losses apart."""
+        log_delta = math.log(delta)
+        place = self._split_place(delta)
+        upper = mixture(self._upper, self._steps, place, near.epsilon)
+        lower = mixture(self._lower, self._steps, place, near.epsilon, for_lower=True)
+        most = _least_safe(lambda e: upper.log_upper(e) - log_delta, near)
+        least = _largest_unsafe(lambda e: lower.log_lower(e) - log_delta, near)
+        if not self._symmetric:
+            most = self._exchanged_epsilon(most, log_delta, near)
+        return Interval(min(least, most), most)
+
+    def _split_place(self, delta: float) -> Split:
+        """Return how to divide the losses of the kind of step with the largest ones."""
+        cuts = [cut_of(lattice, count, delta) for lattice, count in self._upper]
+        rates = [pair.rate for pair, _ in self._steps]
+        # The kind that is sampled most rarely has the most to gain.
+        place = rates.index(min(rates))
+        return Split(place, cuts[place])
+
+    def _exchanged_epsilon(self, epsilon: float, log_delta: float, saddle: Saddle) -> float:
+        """Return an epsilon that also holds for adding a record, where P and Q are exchanged."""
+        if self._exchanged(epsilon, saddle.tilt, coarse=True).log_upper(epsilon) <= log_delta:
+            return epsilon
+        fine = self._exchanged(epsilon, saddle.tilt, coarse=False)
+        if fine.log_upper(epsilon) <= log_delta:
+            return epsilon
+        near = replace(saddle, epsilon=epsilon)
+        return _least_safe(lambda e: fine.log_upper(e) - log_delta, near)
+
+    def delta(self, epsilon: float, cumulants: Cumulants, saddle: Saddle) -> Interval:
+        """Return bounds of the delta at an epsilon, near its saddle point."""
+        tilted = cumulants.softened(saddle)
+        upper = composed(self._upper, tilted)
+        lower = composed(self._lower, tilted, for_lower=True)
+        return self._delta_between(upper, lower, epsilon, saddle)
+
+    def split_delta(self, epsilon: float, delta: float, saddle: Saddle) -> Interval:
+        """Return bounds of the delta at an epsilon with large losses apart, given a rough one."""
+        place = self._split_place(min(max(delta, SMALLEST_DELTA), 1.0))
+        upper = mixture(self._upper, self._steps, place, epsilon)
+        lower = mixture(self._lower, self._steps, place, epsilon, for_lower=True)
+        return self._delta_between(upper, lower, epsilon, saddle)
+
+    def _delta_between(
+        self, upper: Composed | Mixture, lower: Composed | Mixture, epsilon: float, saddle: Saddle
+    ) -> Interval:
+        most, least = upper.log_upper(epsilon), lower.log_lower(epsilon)
+        if not self._symmetric:
+            for coarse in (True, False):
+                other = self._exchanged(epsilon, saddle.tilt, coarse=coarse).log_upper(epsilon)
+                if other <= most:
+                    break
+            most = max(most, other)
+        # exp is off by less than a part in 1e12 for exponents above -700.
+        return Interval(
+            math.exp(least) * (1.0 - 1e-12), min(1.0, math.exp(min(most, 0.0)) * (1.0 + 1e-12))
+        )
+
+    def _exchanged(self, epsilon: float, tilt: float, *, coarse: bool) -> Composed:
+        """Return the atoms of the other direction, composed.
+
+        There losses are bounded, and the tilt of a small delta may be beyond all reason. It need
+        not be larger than in the first direction to show that delta is smaller.
+        """
+        cumulants = Cumulants(self._steps, self._tail, exchanged=True)
+        saddle = cumulants.limited(cumulants.for_epsilon(epsilon), tilt)
+        lattices = [
+            (exchanged(coarsened(lattice) if coarse else lattice), count)
+            for lattice, count in self._upper
+        ]
+        return composed(lattices, replace(saddle, epsilon=epsilon))
+
+
+def _least_safe(excess: Callable[[float], float], saddle: Saddle) -> float:
+    """Return an epsilon where a decreasing function is not positive, close to the least one."""
+    found = _crossing(excess, saddle)
+    step = 1e-10 * found
+    while not excess(found) <= 0.0:
+        found, step = found + step, 2.0 * step
+    return found
+
+
+def _largest_unsafe(excess: Callable[[float], float], saddle: Saddle) -> float:
+    """Return an epsilon where a decreasing function is not negative, close to the largest, or 0."""
+    found = _crossing(excess, saddle)
+    step = 1e-10 * found
+    while found > 0.0 and not excess(found) >= 0.0:
+        found, step = max(found - step, 0.0), 2.0 * step
+    return found
+
+
+def _crossing(excess: Callable[[float], float], saddle: Saddle) -> float:
+    """Return where a decreasing function is about zero, or 0 if it is nowhere positive."""
+
+    def bounded(epsilon: float) -> float:
+        return max(excess(epsilon), -1e6)
+
+    low = high = max(saddle.epsilon, 0.0)
+    reach = max(1e-3 * saddle.epsilon, 0.1 / saddle.tilt)
+    while bounded(low) <= 0.0:
+        if low == 0.0:
+            return 0.0
+        low, high, reach = max(low - reach, 0.0), low, 4.0 * reach
+    while bounded(high) > 0.0:
+        low, high, reach = high, high + reach, 4.0 * reach
+        if not high <= EPSILON.largest:
+            raise TooLittleNoiseError("noise with an epsilon beyond 1e6")
+    return float(optimize.brentq(bounded, low, high, xtol=1e-300, rtol=1e-9))
