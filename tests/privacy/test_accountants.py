@@ -339,7 +339,11 @@ def test_rare_samples_are_bounded_by_a_coarser_lattice(
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rate", "steps"),
-    [(1.0, 2.5e-6, 1e-6, 3), (8.0, 2e-6, 1e-6, 3), (0.01, 1e-3, 1e-4, 12)],
+    [
+        pytest.param(1.0, 2.5e-6, 1e-6, 3, marks=pytest.mark.thorough),
+        (8.0, 2e-6, 1e-6, 3),
+        pytest.param(0.01, 1e-3, 1e-4, 12, marks=pytest.mark.thorough),
+    ],
 )
 def test_the_multiplier_where_epsilon_falls_steeply(
     epsilon: float, delta: float, rate: float, steps: int

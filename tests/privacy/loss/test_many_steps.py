@@ -1,5 +1,7 @@
 """Lists of steps: every interval encloses what ball arithmetic and other libraries enclose."""
 
+from typing import Any
+
 import pytest
 from flint import arb, ctx
 
@@ -7,12 +9,26 @@ from reference.loss_checks import account_of, encloses
 from reference.loss_peers import PeerBounds, peer_bounds
 from reference.loss_table import Truth, truths
 
-_TRUTHS = truths()
-_NAMES = [f"{each.relation}: {each.parts}: {each.epsilon:g}" for each in _TRUTHS]
+_MANY = 50_000  # steps, above which an account takes a second
+
+
+def _cases() -> list[Any]:
+    """Return the rows of the table, those that take longest only in the thorough run."""
+    return [
+        pytest.param(
+            each,
+            id=f"{each.relation}: {each.parts}: {each.epsilon:g}",
+            marks=[pytest.mark.thorough] if sum(n for *_, n in each.steps()) > _MANY else [],
+        )
+        for each in truths()
+    ]
+
+
+_TRUTHS = _cases()
 _PEERS = peer_bounds()
 
 
-@pytest.mark.parametrize("truth", _TRUTHS, ids=_NAMES)
+@pytest.mark.parametrize("truth", _TRUTHS)
 def test_delta(truth: Truth) -> None:
     with ctx.workprec(200):
         true = arb(truth.lower).union(arb(truth.upper))
@@ -20,7 +36,7 @@ def test_delta(truth: Truth) -> None:
         assert encloses(found, true)
 
 
-@pytest.mark.parametrize("truth", _TRUTHS, ids=_NAMES)
+@pytest.mark.parametrize("truth", _TRUTHS)
 def test_epsilon(truth: Truth) -> None:
     account = account_of(truth.relation, truth.steps(), truth.releases())
     below, above = float(truth.lower), float(truth.upper)

@@ -43,8 +43,8 @@ class LossAccount:
     events : sequence of SampledPlan and GaussianRelease
         What is done, all under one neighbouring relation.
     width : float, optional
-        How far apart the bounds of an epsilon may be, relatively. It is aimed at, and nearly always
-        met; the bounds are proven whatever it is.
+        How far apart the bounds of an epsilon may be, relatively. It is aimed at, and missed by some
+        plans that sample very rarely; the bounds are proven whatever it is.
 
     Raises
     ------
@@ -175,7 +175,7 @@ class LossAccount:
             step = self._step(saddle, tail, self._width * max(epsilon, 1.0 / saddle.tilt))
             with contextlib.suppress(TooManyPointsError):
                 bounds = CurveBounds(self._steps, step, tail)
-                found = found.narrowed(bounds.split_delta(epsilon, found.upper, saddle))
+                found = found.narrowed(bounds.split_delta(epsilon, found.upper))
         return found
 
     @property

@@ -19,6 +19,7 @@ __all__ = ["SMALLEST_DELTA", "CurveBounds", "Steps"]
 
 Steps = Sequence[tuple[Pair, int]]
 
+_BELOW_DELTA = 5.0  # on the logarithmic scale
 SMALLEST_DELTA = 1e-250
 """Over the number of steps: below it masses of atoms would not be normal floats."""
 
@@ -71,10 +72,11 @@ class CurveBounds:
 
     def _exchanged_epsilon(self, epsilon: float, log_delta: float, saddle: Saddle) -> float:
         """Return an epsilon that also holds for adding a record, where P and Q are exchanged."""
-        if self._exchanged(epsilon, saddle.tilt, coarse=True).log_upper(epsilon) <= log_delta:
+        coarse = self._exchanged(epsilon, log_delta, coarse=True)
+        if coarse is None or coarse.log_upper(epsilon) <= log_delta:
             return epsilon
-        fine = self._exchanged(epsilon, saddle.tilt, coarse=False)
-        if fine.log_upper(epsilon) <= log_delta:
+        fine = self._exchanged(epsilon, log_delta, coarse=False)
+        if fine is None or fine.log_upper(epsilon) <= log_delta:
             return epsilon
         near = replace(saddle, epsilon=epsilon)
         return _least_safe(lambda e: fine.log_upper(e) - log_delta, near)
@@ -84,43 +86,51 @@ class CurveBounds:
         tilted = cumulants.softened(saddle)
         upper = composed(self._upper, tilted)
         lower = composed(self._lower, tilted, for_lower=True)
-        return self._delta_between(upper, lower, epsilon, saddle)
+        return self._delta_between(upper, lower, epsilon)
 
-    def split_delta(self, epsilon: float, delta: float, saddle: Saddle) -> Interval:
+    def split_delta(self, epsilon: float, delta: float) -> Interval:
         """Return bounds of the delta at an epsilon with large losses apart, given a rough one."""
         place = self._split_place(min(max(delta, SMALLEST_DELTA), 1.0))
         upper = mixture(self._upper, self._steps, place, epsilon)
         lower = mixture(self._lower, self._steps, place, epsilon, for_lower=True)
-        return self._delta_between(upper, lower, epsilon, saddle)
+        return self._delta_between(upper, lower, epsilon)
 
     def _delta_between(
-        self, upper: Composed | Mixture, lower: Composed | Mixture, epsilon: float, saddle: Saddle
+        self, upper: Composed | Mixture, lower: Composed | Mixture, epsilon: float
     ) -> Interval:
         most, least = upper.log_upper(epsilon), lower.log_lower(epsilon)
         if not self._symmetric:
             for coarse in (True, False):
-                other = self._exchanged(epsilon, saddle.tilt, coarse=coarse).log_upper(epsilon)
-                if other <= most:
+                other = self._exchanged(epsilon, most, coarse=coarse)
+                exchanged_log = -math.inf if other is None else other.log_upper(epsilon)
+                if exchanged_log <= most:
                     break
-            most = max(most, other)
+            most = max(most, exchanged_log)
         # exp is off by less than a part in 1e12 for exponents above -700.
         return Interval(
             math.exp(least) * (1.0 - 1e-12), min(1.0, math.exp(min(most, 0.0)) * (1.0 + 1e-12))
         )
 
-    def _exchanged(self, epsilon: float, tilt: float, *, coarse: bool) -> Composed:
-        """Return the atoms of the other direction, composed.
+    def _exchanged(self, epsilon: float, log_delta: float, *, coarse: bool) -> Composed | None:
+        """Return the atoms of the other direction, composed, or None if no loss reaches epsilon.
 
-        There losses are bounded, and the tilt of a small delta may be beyond all reason. It need
-        not be larger than in the first direction to show that delta is smaller.
+        There the loss of a sampled step is at most ``-log(1 - q)``, and delta is nearly always far
+        smaller. The tilt for a delta a little below the one in question is enough to show that.
         """
+        most = sum(-count * pair.least_loss for pair, count in self._steps)
+        if all(pair.rate < 1.0 for pair, _ in self._steps) and most * (1.0 + 1e-12) <= epsilon:
+            return None
         cumulants = Cumulants(self._steps, self._tail, exchanged=True)
-        saddle = cumulants.limited(cumulants.for_epsilon(epsilon), tilt)
+        own = cumulants.for_epsilon(epsilon)
+        enough = cumulants.for_delta(
+            math.exp(min(max(log_delta - _BELOW_DELTA, -690.0), -_BELOW_DELTA))
+        )
+        saddle = replace(min(own, enough, key=lambda one: one.tilt), epsilon=epsilon)
         lattices = [
             (exchanged(coarsened(lattice) if coarse else lattice), count)
             for lattice, count in self._upper
         ]
-        return composed(lattices, replace(saddle, epsilon=epsilon))
+        return composed(lattices, saddle)
 
 
 def _least_safe(excess: Callable[[float], float], saddle: Saddle) -> float:

@@ -164,12 +164,6 @@ class Cumulants:
                 return replace(saddle, tilt=tilt, deviation=self._deviation(tilt))
         return saddle
 
-    def limited(self, saddle: Saddle, most: float) -> Saddle:
-        """Return a point of the curve with no more than so much tilt."""
-        if saddle.tilt <= most:
-            return saddle
-        return replace(saddle, tilt=most, deviation=self._deviation(most))
-
     def for_epsilon(self, epsilon: float) -> Saddle:
         """Return the saddle at an epsilon."""
         return self._found(lambda saddle: saddle.epsilon - epsilon)
