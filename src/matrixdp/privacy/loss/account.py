@@ -43,8 +43,8 @@ class LossAccount:
     events : sequence of SampledPlan and GaussianRelease
         What is done, all under one neighbouring relation.
     width : float, optional
-        How far apart the bounds of an epsilon may be, relatively. It is aimed at, and missed by some
-        plans that sample very rarely; the bounds are proven whatever it is.
+        How far apart the bounds of an epsilon may be, relatively. It is aimed at, and missed by
+        some plans that sample very rarely; the bounds are proven whatever it is.
 
     Raises
     ------
