@@ -348,7 +348,10 @@ class ConvolutionUse(LayerUse):
         """Return the inputs, and the output gradients of every example times its weight."""
         if self._halves is not None:
             inputs, outputs = self._halves
-            return inputs.widened(), outputs.widened(weights)
+            # Both scales go to one factor, whose numbers are then as small as what the example may
+            # add. Each by itself could be so small that float32 has few bits left for it, and the
+            # inputs would make up for that.
+            return inputs.values.to(torch.float32), outputs.widened(inputs.scale.double() * weights)
         views = len(self._inputs) // self._examples
         scale = weights.to(torch.float32).repeat_interleave(views)[:, None, None, None]
         # Not in place: other layers may have recorded the same tensor, where branches meet.
