@@ -166,6 +166,7 @@ def test_tiny_gradients_of_huge_inputs(power: int) -> None:
         outputs = torch.full((1, 32, 4, 4), 2.0**power) * sizes[1]
         for bound in (2.0**-20, 2.0**-29):
             use = ConvolutionUse(layer, inputs, outputs, 1)
+            (weight,) = use.parameters
             measured = MeasuredUse("layer", use, use.norm_bounds())
-            found = clipped_sum([measured], {layer.weight: 0}, (bound,))
-            assert float(found.sums[layer.weight].double().norm()) <= bound
+            found = clipped_sum([measured], {weight: 0}, (bound,))
+            assert float(found.sums[weight].double().norm()) <= bound

@@ -71,3 +71,19 @@ def test_a_record_whose_accumulation_was_interrupted_is_not_added_again(
     with pytest.raises(InvalidParameterError, match="the lot is not complete"):
         training.step()
     assert torch.equal(next(model.parameters()), next(small_model().parameters()))
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_lot_that_was_given_up_hands_out_nothing_more(*, begun: bool) -> None:
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40))
+    lot = next(training.lots(small_data()))
+    batches = lot.batches(8)
+    if begun:
+        next(batches)
+    later = next(training.lots(small_data())).batches(8)
+    inputs, targets = next(later)
+    # Its records could be taken for those of the new lot, where each may count once only.
+    with pytest.raises(InvalidParameterError, match="this lot was given up"):
+        next(batches)
+    training.accumulate(cross_entropy(model, inputs, targets))

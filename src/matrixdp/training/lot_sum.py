@@ -33,6 +33,7 @@ class LotSum(abc.ABC):
         self._missing = examples
         self._batch: int | None = None  # the examples of the batch that is handed out
         self._handed_out = False
+        self._ended = False
         self._buffers: Buffers = {}  # as they were when that batch was handed out
 
     @property
@@ -85,6 +86,11 @@ class LotSum(abc.ABC):
 
     def expect(self, examples: int) -> None:
         """Watch the model from here on: a batch of so many examples is handed out."""
+        if self._ended:
+            raise InvalidParameterError(
+                "this lot was given up when another one was drawn, and its step is spent: go "
+                "through the batches of the new lot"
+            )
         self.check_accumulated()
         self._trainable.forget_gradients()
         self._batch = examples
@@ -95,6 +101,7 @@ class LotSum(abc.ABC):
         """Hand out no more batches; one that is under way can no longer be accumulated."""
         self._unwatch()
         self._batch = None
+        self._ended = True
 
     def check_accumulated(self) -> None:
         """Raise if the last batch was handed out and its losses were not accumulated."""
