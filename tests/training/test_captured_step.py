@@ -387,3 +387,15 @@ def test_mode_exact_is_not_captured() -> None:
     training = PrivateTraining(model, sgd(model), small_plan(), mode="exact")
     with pytest.raises(InvalidParameterError, match="one record at a time"):
         captured(model, training)
+
+
+def test_what_is_not_finite_is_named_within_no_grad() -> None:
+    inputs, targets = small_data()
+    model, training = made(lot_size=40)
+    step = captured(model, training, data=(inputs, targets), size=16)
+    inputs[38, 2] = math.inf
+    with (
+        torch.no_grad(),
+        pytest.raises(InvalidParameterError, match="gradients of layer '0' are not finite"),
+    ):
+        step()

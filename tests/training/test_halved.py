@@ -12,8 +12,10 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
+from matrixdp.training.clipping import clipped_sum  # noqa: E402
 from matrixdp.training.layers import convolution, halved  # noqa: E402
 from matrixdp.training.layers.convolution import ConvolutionUse  # noqa: E402
+from matrixdp.training.recording import MeasuredUse  # noqa: E402
 from training.brute_force import brute_force, clipped  # noqa: E402
 
 # Up to where rounding to 11 bits would not overflow.
@@ -151,3 +153,20 @@ def test_on_a_gpu(*, allowed: bool) -> None:
         check_against_brute_force(Wide().to("cuda"), numbers, rtol=1e-2)
     finally:
         torch.backends.cudnn.allow_tf32 = former
+
+
+@pytest.mark.usefixtures("tf32")
+@pytest.mark.parametrize("power", range(-126, -110, 3))
+def test_tiny_gradients_of_huge_inputs(power: int) -> None:
+    # A scale of 2**-112 times a weight would have few bits left in float32.
+    layer = nn.Conv2d(24, 32, 3, padding=1, bias=False)
+    for seed in range(10):
+        sizes = 1.0 + torch.rand(2, generator=torch.Generator().manual_seed(seed))
+        inputs = torch.full((1, 24, 4, 4), 2.0**100) * sizes[0]
+        outputs = torch.full((1, 32, 4, 4), 2.0**power) * sizes[1]
+        for bound in (2.0**-20, 2.0**-29):
+            use = ConvolutionUse(layer, inputs, outputs, 1)
+            (weight,) = use.parameters
+            measured = MeasuredUse("layer", use, use.norm_bounds())
+            found = clipped_sum([measured], {weight: 0}, (bound,))
+            assert float(found.sums[weight].double().norm()) <= bound

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from matrixdp.training.clipping import clipped_sum
 from matrixdp.training.layers import convolution
 from matrixdp.training.layers.gram import gram
+from matrixdp.training.layers.precision import factor_rounding, multiplies_coarsely
 from matrixdp.training.layers.use import KeptGradients, norm_bounds_of
 from matrixdp.training.recording import MeasuredUse, Recording
 
@@ -160,3 +161,46 @@ def test_shares_cover_what_rounding_may_take(width: int) -> None:
     values, share = norm_bounds_of(torch.ones(1, width))
     assert float(values) * (1.0 + share) >= width**0.5
     assert share >= min(width, 4096) / 2.0 * 2.0**-24
+
+
+def nearly_cancelling(seed: int, size: float) -> tuple[list[Tensor], list[Tensor]]:
+    """Return two inputs and two gradients of bfloat16 whose products nearly add up to nothing.
+
+    They differ in size, so that scaling them rounds them differently.
+    """
+    first, second, third = 1.0 + torch.rand(3, generator=torch.Generator().manual_seed(seed))
+    gradients = [first.bfloat16(), second.bfloat16()]
+    inputs = [third.bfloat16()]
+    inputs.append(-(gradients[0].float() * inputs[0].float() / gradients[1].float()).bfloat16())
+    return inputs, [size * part for part in gradients]
+
+
+def lengthened(parts: list[Tensor], *shape: int) -> Tensor:
+    return torch.stack([part.expand(shape) for part in parts])[None]
+
+
+@pytest.mark.parametrize("size", [32.0, 256.0, 8192.0])
+def test_scaling_in_16_bits_spoils_terms_that_cancel(size: float) -> None:
+    linear = nn.Linear(4, 4, bias=False, dtype=torch.bfloat16)
+    kernel = nn.Conv1d(8, 8, 1, bias=False, dtype=torch.bfloat16)
+    for seed in range(300):
+        inputs, gradients = nearly_cancelling(seed, size)
+        # Two positions each; their Gram matrices are cheaper than the gradients.
+        rows, slopes = lengthened(inputs, 4), lengthened(gradients, 4)
+        assert contribution(linear, rows, slopes, 1.0) <= 1.0
+        rows, slopes = (lengthened(part, 8).mT.contiguous() for part in (inputs, gradients))
+        assert contribution(kernel, rows, slopes, 1.0) <= 1.0
+
+
+@pytest.mark.parametrize("kind", ["matmul", "conv"])
+def test_whatever_multiplies_coarsely_is_noticed(kind: str) -> None:
+    backend = getattr(torch.backends.mkldnn, kind)
+    former = backend.fp32_precision
+    assert not multiplies_coarsely()
+    backend.fp32_precision = "bf16"
+    try:
+        assert multiplies_coarsely()
+        # Both factors are rounded, not only the one that is scaled.
+        assert factor_rounding(torch.ones(1)) == 2.0 * factor_rounding(torch.ones(1).bfloat16())
+    finally:
+        backend.fp32_precision = former

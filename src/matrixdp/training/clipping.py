@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from matrixdp.training.layers.precision import multiplies_coarsely
 from matrixdp.training.layers.use import (
     NormBounds,
     PerExample,
@@ -19,7 +20,7 @@ __all__ = ["ClippedSum", "clipped_sum"]
 # Factors are rounded to float32 and multiplied once more: both stay within this. No margin is for
 # the rounding of the sum itself.
 _FLOAT32_MARGIN = 1.0 - 2.0**-21
-# Gradients that autocast keeps in bfloat16 are rounded again when they are scaled, by 2**-9 each,
+# Gradients that autocast keeps in bfloat16 are rounded again when they are scaled, by 2**-8 each,
 # and so is their sum.
 _HALF_MARGIN = 1.0 - 2.0**-7
 # A GPU may multiply in TF32, which rounds or cuts both factors of a product after 11 bits.
@@ -98,8 +99,7 @@ def clipped_sum(
 def _margin(device: torch.device, *, half: bool) -> float:
     """Return what factors are multiplied by, so that rounding never lifts an example over."""
     if device.type == "cpu":
-        # Where the user allows it, some processors multiply float32 as bfloat16.
-        half = half or torch.backends.mkldnn.matmul.fp32_precision == "bf16"  # type: ignore[attr-defined]
+        half = half or multiplies_coarsely()
         return _HALF_MARGIN if half else _FLOAT32_MARGIN
     return _HALF_MARGIN if half else _TF32_MARGIN
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.training.trainable import Trainable
+from matrixdp.training.trainable import Buffers, Trainable
 
 __all__ = ["LotSum", "checked_losses"]
 
@@ -33,6 +33,8 @@ class LotSum(abc.ABC):
         self._missing = examples
         self._batch: int | None = None  # the examples of the batch that is handed out
         self._handed_out = False
+        self._ended = False
+        self._buffers: Buffers = {}  # as they were when that batch was handed out
 
     @property
     @abc.abstractmethod
@@ -84,15 +86,22 @@ class LotSum(abc.ABC):
 
     def expect(self, examples: int) -> None:
         """Watch the model from here on: a batch of so many examples is handed out."""
+        if self._ended:
+            raise InvalidParameterError(
+                "this lot was given up when another one was drawn, and its step is spent: go "
+                "through the batches of the new lot"
+            )
         self.check_accumulated()
         self._trainable.forget_gradients()
         self._batch = examples
+        self._buffers = self._trainable.buffers()
         self._watch()
 
     def end(self) -> None:
         """Hand out no more batches; one that is under way can no longer be accumulated."""
         self._unwatch()
         self._batch = None
+        self._ended = True
 
     def check_accumulated(self) -> None:
         """Raise if the last batch was handed out and its losses were not accumulated."""
@@ -127,11 +136,14 @@ class LotSum(abc.ABC):
         examples = self._batch
         # Checked before the backward pass, so that the call can be made again with the right ones.
         by_example = checked_losses(losses, examples, self._views)
+        self._trainable.check_buffers(self._buffers)
+        # Before anything is added: an interruption may come when a part of it was, and the same
+        # records would then count twice if they could be accumulated again.
+        self._batch = None
         try:
             self._accumulate(by_example, examples)
         finally:
             self._unwatch()
-        self._batch = None
         self._missing -= examples
 
 

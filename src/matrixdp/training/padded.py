@@ -141,11 +141,13 @@ class PaddedLotSum:
         """Add the batch whose numbers are in place: what a graph repeats."""
         numbers, counts = self._batch
         rows = numbers[:, None].expand(-1, self._views).reshape(-1)
+        buffers = self._trainable.buffers()
         # A graph does not mind being repeated within no_grad(). Without one, a step should not fail
         # there either, since it is spent already.
         with torch.enable_grad(), self._recording.on():
             found = self._losses_of(self._records.rows(rows))
             losses = checked_losses(found, self._size, self._views)
+            self._trainable.check_buffers(buffers)
             uses = recorded_uses(self._recording, self._trainable, losses, self._size, self._views)
         bounds, groups = self._trainable.bounds, self._trainable.groups
         half = self._recording.half
@@ -184,8 +186,10 @@ class PaddedLotSum:
         total = FastLotSum(
             self._recording, self._trainable, views=self._views, examples=len(self._lot)
         )
-        for batch in Lot(self._records, self._lot, total, self._views).batches(self._size):
-            total.add(self._losses_of(batch))
+        # As in `_add_batch`, also where the step is called within no_grad().
+        with torch.enable_grad():
+            for batch in Lot(self._records, self._lot, total, self._views).batches(self._size):
+                total.add(self._losses_of(batch))
         total.check_finite(total.finite(list(total.sums.values())))
         # Not the same numbers, for instance with dropout.
         raise InvalidParameterError(

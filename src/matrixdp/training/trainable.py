@@ -8,7 +8,10 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.table import check_layer
 from matrixdp.training.plan import TrainingPlan
 
-__all__ = ["Trainable"]
+__all__ = ["Buffers", "Trainable"]
+
+Buffers = dict[str, tuple[Tensor, int, int]]
+"""For each buffer the tensor, its place in memory, and how often it was changed there."""
 
 
 class Trainable:
@@ -117,6 +120,30 @@ class Trainable:
                     "it cannot be clipped: call the layer that holds it instead of using it "
                     "directly, and leave out torch.compile, activation checkpointing and other "
                     "calls of backward()"
+                )
+
+    def buffers(self) -> Buffers:
+        """Return what `check_buffers` compares with."""
+        # The tensors themselves, so that nothing else can take their places meanwhile.
+        return {
+            name: (part, part.data_ptr(), part._version)  # noqa: SLF001
+            for name, part in self._model.named_buffers()
+        }
+
+    def check_buffers(self, before: Buffers) -> None:
+        """Raise if a buffer was changed since, which the forward pass must have done.
+
+        It has no noise, and what follows depends on it: on the records themselves, or on how many
+        of them there were.
+        """
+        now = self.buffers()
+        for name in sorted(now.keys() | before.keys()):
+            old, new = before.get(name), now.get(name)
+            if old is None or new is None or old[0] is not new[0] or old[1:] != new[1:]:
+                raise InvalidParameterError(
+                    f"buffer {name!r} was changed by the forward pass, and would carry something "
+                    "from these records to others without noise: switch its layer to eval(), "
+                    "leave the layer out, or fill the buffer before training"
                 )
 
     def _check_layers(self) -> None:

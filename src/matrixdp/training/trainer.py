@@ -203,6 +203,8 @@ class PrivateTraining:
                     "training.step() was not called for the last lot: call it once for each lot, "
                     "also for an empty one"
                 )
+            # Another loop may have opened a lot meanwhile.
+            self._give_up()
 
     def _give_up(self) -> None:
         """Spend a lot that was drawn and never came to its step, for instance by an exception."""
@@ -386,8 +388,9 @@ class PrivateTraining:
         InvalidParameterError
             If it belongs to another plan, seed or run, or there is no record.
         """
+        # First: an experiment then goes back to the count of the checkpoint.
+        self._give_up()
         self._account.resume(state)
-        self._open = None
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: two copies would spend one budget twice."""

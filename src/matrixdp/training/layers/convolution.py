@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from matrixdp.training.layers.geometry import Geometry
 from matrixdp.training.layers.halved import Halved, halved, loses_nothing
+from matrixdp.training.layers.precision import factor_rounding
 from matrixdp.training.layers.shifted_gram import norms_of_patches
 from matrixdp.training.layers.use import (
     LayerUse,
@@ -166,13 +167,14 @@ class ConvolutionUse(LayerUse):
 
     def _bounds_from_grams(self) -> NormBounds:
         """Return bounds of the norms; inputs and outputs are held for the sum."""
+        rounding = factor_rounding(self._outputs)
         if not loses_nothing(self._inputs, self._outputs):
-            return norms_of_patches(self._inputs, self._outputs, self._geometry)
+            return norms_of_patches(self._inputs, self._outputs, self._geometry, rounding)
         # Of all layers they are held until all norms are known, which is where most of the memory
-        # goes. Norm and sum are those of the numbers in 16 bits, so the bound needs no allowance.
+        # goes. Norm and sum are those of the numbers in 16 bits: holding them needs no allowance.
         inputs, outputs = self._halves = halved(self._inputs), halved(self._outputs)
         self._inputs = self._outputs = self._inputs.new_empty(0)
-        bounds = norms_of_patches(inputs.values, outputs.values, self._geometry)
+        bounds = norms_of_patches(inputs.values, outputs.values, self._geometry, rounding)
         # Powers of two, and float64 has room for them.
         return NormBounds(bounds.values * inputs.scale.double() * outputs.scale, bounds.share)
 
@@ -346,7 +348,10 @@ class ConvolutionUse(LayerUse):
         """Return the inputs, and the output gradients of every example times its weight."""
         if self._halves is not None:
             inputs, outputs = self._halves
-            return inputs.widened(), outputs.widened(weights)
+            # Both scales go to one factor, whose numbers are then as small as what the example may
+            # add. Each by itself could be so small that float32 has few bits left for it, and the
+            # inputs would make up for that.
+            return inputs.values.to(torch.float32), outputs.widened(inputs.scale.double() * weights)
         views = len(self._inputs) // self._examples
         scale = weights.to(torch.float32).repeat_interleave(views)[:, None, None, None]
         # Not in place: other layers may have recorded the same tensor, where branches meet.

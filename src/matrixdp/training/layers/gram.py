@@ -52,7 +52,7 @@ def gram(rows: Tensor) -> Tensor:
         return torch.bmm(wide, wide.transpose(1, 2))
 
 
-def gram_bounds(inputs: Tensor, outputs: Tensor, units: int) -> NormBounds:
+def gram_bounds(inputs: Tensor, outputs: Tensor, units: int, rounding: float) -> NormBounds:
     """Return bounds of ``sqrt(sum_(t,s) K_x[t,s] K_g[t,s])`` for every example.
 
     Parameters
@@ -61,13 +61,17 @@ def gram_bounds(inputs: Tensor, outputs: Tensor, units: int) -> NormBounds:
         K_x and K_g, with the accuracy of float32.
     units : int
         How many float32 products were added up for an entry of K_x and for one of K_g together.
+    rounding : float
+        How far x and g may be rounded before they are multiplied for the sum; `factor_rounding`.
     """
     rows = (inputs * outputs).sum(2)
     first, second = (torch.diagonal(part, dim1=1, dim2=2) for part in (inputs, outputs))
-    return bounds_from_rows(rows, first, second, units)
+    return bounds_from_rows(rows, first, second, units, rounding)
 
 
-def bounds_from_rows(rows: Tensor, inputs: Tensor, outputs: Tensor, units: int) -> NormBounds:
+def bounds_from_rows(
+    rows: Tensor, inputs: Tensor, outputs: Tensor, units: int, rounding: float
+) -> NormBounds:
     r"""Return bounds of norms from the rows of a product of Gram matrices, and their diagonals.
 
     Parameters
@@ -76,7 +80,7 @@ def bounds_from_rows(rows: Tensor, inputs: Tensor, outputs: Tensor, units: int) 
         ``sum_s K_x[t,s] K_g[t,s]``, computed in float32.
     inputs, outputs : Tensor, shape (examples, T)
         ``K_x[t,t]`` and ``K_g[t,t]``.
-    units : int
+    units, rounding
         As in `gram_bounds`.
 
     Notes
@@ -89,10 +93,14 @@ def bounds_from_rows(rows: Tensor, inputs: Tensor, outputs: Tensor, units: int) 
     result. Twice as much is added, which covers the higher orders and the rounding of the diagonals
     as long as the number of units stays below 2**20. Products that underflow are lost altogether,
     up to ``2**-126`` for each; the diagonals are padded so that the same term covers them.
+
+    The sum is formed from rounded factors. That moves every ``g_t x_t^T`` by a share of its norm,
+    and these terms cancel as well, so the share of ``sum_t |x_t| |g_t|`` is added to the norm.
     """
     total = rows.sum(1, dtype=torch.float64).clamp(min=0.0)
     padding = units * _LOST_SQUARES
     first, second = (part.to(torch.float64).clamp(min=0.0) + padding for part in (inputs, outputs))
     sizes = (first * second).sqrt().sum(1)
     error = 2.0 * (units + rows.shape[1] + 4) * _UNIT
-    return NormBounds((total + error * sizes.square()).sqrt(), 2.0**-40)
+    norms = (total + error * sizes.square()).sqrt()
+    return NormBounds(norms + rounding * sizes, 2.0**-40)

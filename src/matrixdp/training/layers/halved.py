@@ -40,7 +40,8 @@ class Halved(NamedTuple):
 
     def widened(self, weights: Tensor | None = None) -> Tensor:
         """Return the numbers in float32, each example times its weight if there are any."""
-        factors = self.scale if weights is None else self.scale * weights.to(torch.float32)
+        # In float64: weights may bring a part of another scale, beyond the range of float32.
+        factors = self.scale if weights is None else (self.scale * weights.double()).float()
         # One pass: torch multiplies 16 by 32 bits in 32 bits.
         return self.values * factors.reshape(-1, *(1,) * (self.values.ndim - 1))
 

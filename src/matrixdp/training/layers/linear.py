@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.training.layers.gram import gram, gram_bounds
+from matrixdp.training.layers.precision import factor_rounding
 from matrixdp.training.layers.use import (
     LayerUse,
     NormBounds,
@@ -64,7 +65,8 @@ class LinearUse(LayerUse):
             # Its norm is the product of the norms.
             bounds = outer_product_bounds(self._inputs, self._outputs)
         elif positions * (width + height) <= width * height:
-            bounds = gram_bounds(gram(self._inputs), gram(self._outputs), width + height)
+            rounding = factor_rounding(self._outputs)
+            bounds = gram_bounds(gram(self._inputs), gram(self._outputs), width + height, rounding)
         else:
             # Here they are smaller than inputs and outputs. The sum is formed from the very numbers
             # whose norms were taken: formed again in another order, large terms that cancel

@@ -13,7 +13,9 @@ __all__ = ["norms_of_patches"]
 _MOST_GRAM_BYTES = 1 << 26
 
 
-def norms_of_patches(inputs: Tensor, outputs: Tensor, geometry: Geometry) -> NormBounds:
+def norms_of_patches(
+    inputs: Tensor, outputs: Tensor, geometry: Geometry, rounding: float
+) -> NormBounds:
     r"""Return bounds of the norms of every example's weight gradient.
 
     ``sum_(t,s) K_x[t,s] K_g[t,s]`` where K_g is the Gram matrix of output gradients, K_x that of
@@ -27,6 +29,8 @@ def norms_of_patches(inputs: Tensor, outputs: Tensor, geometry: Geometry) -> Nor
         The input and the gradients of the output.
     geometry : Geometry
         Of the convolution.
+    rounding : float
+        How far both may be rounded before they are multiplied for the sum; `factor_rounding`.
     """
     largest = max(inputs[0, 0].numel(), outputs[0, 0].numel())
     together = max(1, _MOST_GRAM_BYTES // (4 * largest**2))
@@ -36,7 +40,8 @@ def norms_of_patches(inputs: Tensor, outputs: Tensor, geometry: Geometry) -> Nor
     ]
     rows, patches, made = (torch.cat(parts) for parts in zip(*found, strict=True))
     offsets = geometry.kernel[0] * geometry.kernel[1]
-    return bounds_from_rows(rows, patches, made, inputs.shape[1] + outputs.shape[1] + offsets)
+    units = inputs.shape[1] + outputs.shape[1] + offsets
+    return bounds_from_rows(rows, patches, made, units, rounding)
 
 
 def _row_sums(inputs: Tensor, outputs: Tensor, geometry: Geometry) -> tuple[Tensor, Tensor, Tensor]:

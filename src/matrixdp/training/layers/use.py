@@ -52,7 +52,7 @@ def norm_bounds_of(gradients: Tensor) -> NormBounds:
     """
     flat = gradients.flatten(1)
     width = flat.shape[1]
-    # The norm of 16-bit numbers would be a 16-bit number itself, which may be too small by 2**-9.
+    # The norm of 16-bit numbers would be a 16-bit number itself, which may be too small by 2**-8.
     wide = torch.promote_types(flat.dtype, torch.float32)
     if width <= _MOST_TOGETHER:
         values = torch.linalg.vector_norm(flat, dim=1, dtype=wide)

@@ -1,0 +1,33 @@
+"""How coarsely a device may multiply, with what the user allows."""
+
+import torch
+from torch import Tensor
+
+__all__ = ["factor_rounding", "multiplies_coarsely"]
+
+# bfloat16 has 8 bits: rounding to the nearest is off by half a unit of the last one.
+_BFLOAT16 = 2.0**-8
+# TF32 has 11 bits, and tensor cores may cut off the others.
+_TF32 = 2.0**-10
+
+
+def multiplies_coarsely() -> bool:
+    """Return whether the CPU may multiply float32 numbers as numbers of 16 bits or TF32."""
+    backends = (torch.backends.mkldnn.matmul, torch.backends.mkldnn.conv)  # type: ignore[attr-defined]
+    return any(backend.fp32_precision not in ("none", "ieee") for backend in backends)
+
+
+def factor_rounding(factor: Tensor) -> float:
+    """Return how far the factors of a product may be rounded, relative to their sizes, together.
+
+    Parameters
+    ----------
+    factor : Tensor
+        One of two factors of the same type. One of them is multiplied by a weight and rounded to
+        that type before both are multiplied.
+    """
+    if factor.element_size() < 4:
+        return _BFLOAT16  # the one that is scaled; the other one stays what it is
+    if factor.is_cuda:
+        return 2.0 * _TF32
+    return 2.0 * _BFLOAT16 if multiplies_coarsely() else 2.0**-23

@@ -1,0 +1,77 @@
+"""Buffers that the forward pass changes would carry something from one record to others."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import spectral_norm
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training import PrivateTraining
+from training.small_training import cross_entropy, sgd, small_data, small_plan, train
+
+
+class Remembers(nn.Module):
+    """Keeps a mean of what it has seen, in place or as another tensor."""
+
+    mean: Tensor
+
+    def __init__(self, *, in_place: bool) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+        self._in_place = in_place
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        seen = inputs.detach().mean(0)
+        if self.training:
+            if self._in_place:
+                self.mean.mul_(0.9).add_(seen)
+            else:
+                self.mean = 0.9 * self.mean + seen
+        return inputs - self.mean
+
+
+def remembering(*, in_place: bool) -> nn.Module:
+    return nn.Sequential(Remembers(in_place=in_place), nn.Linear(6, 3))
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_buffer_that_remembers_records(mode: Any, *, in_place: bool) -> None:
+    model = remembering(in_place=in_place)
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode=mode)
+    with pytest.raises(InvalidParameterError, match=r"buffer '0\.mean' was changed"):
+        train(training, model)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_in_a_captured_step(*, in_place: bool) -> None:
+    model = remembering(in_place=in_place)
+    training = PrivateTraining(model, sgd(model), small_plan())
+    with pytest.raises(InvalidParameterError, match=r"buffer '0\.mean' was changed"):
+        training.captured_step(
+            small_data(), lambda *batch: cross_entropy(model, *batch), batch_size=8
+        )
+    assert training.steps_spent == 0
+
+
+def test_a_spectral_norm_counts_the_records() -> None:
+    model = nn.Sequential(spectral_norm(nn.Linear(6, 3)))
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode="exact")
+    with pytest.raises(InvalidParameterError, match=r"_u' was changed"):
+        train(training, model)
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_buffers_that_are_only_read(mode: Any) -> None:
+    model = remembering(in_place=True).eval()
+    training = PrivateTraining(model, sgd(model), small_plan(), mode=mode)
+    for lot in training.lots(small_data()):
+        for inputs, targets in lot.batches(8):
+            training.accumulate(cross_entropy(model, inputs, targets))
+        training.step()
+        model[0].mean += 1.0  # type: ignore[index]  # between steps it is the user's own
