@@ -150,7 +150,16 @@ def test_a_sum_that_is_not_finite_is_still_refused() -> None:
 
 def test_plans_without_a_bound_keep_their_digest() -> None:
     # Spending records of earlier versions know plans by the digest of these fields.
-    names = "records lot_size steps clip_norm delta epsilon noise_multiplier views".split()
+    names = [
+        "records",
+        "lot_size",
+        "steps",
+        "clip_norm",
+        "delta",
+        "epsilon",
+        "noise_multiplier",
+        "views",
+    ]
     fields = {name: getattr(small_plan(), name) for name in names} | {"accountant": "pld"}
     expected = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
     assert small_plan().digest == expected
