@@ -78,7 +78,7 @@ def _draw_legend(canvas: Any, handles: dict[str, Any]) -> None:
         canvas.legend(
             [handles[name] for name in names],
             names,
-            title="mean over seeds, with bars from the least to the largest; moved sideways a little",
+            title="mean over seeds, bars from the least to the largest, moved sideways a little",
             title_fontsize=8,
             loc="outside lower center",
             ncols=_LEGEND_COLUMNS,
