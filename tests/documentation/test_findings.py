@@ -65,8 +65,10 @@ def without_noise() -> list[str]:
     assert all(mean(name, "none") >= goal for name, goal in goals.items())
     mnist, adult, cora, svhn = (shown(name, "none") for name in goals)
     return [
-        f"{mnist} on MNIST, {adult} on Adult and {cora} on Cora. The goals were "
-        f"{goals['mnist']}, {goals['adult']} and {goals['cora']}.",
+        (
+            f"{mnist} on MNIST, {adult} on Adult and {cora} on Cora. The goals were "
+            f"{goals['mnist']}, {goals['adult']} and {goals['cora']}."
+        ),
         f"reaches {svhn}; the goal was {goals['svhn']}.",
     ]
 
@@ -84,8 +86,10 @@ def cost_of_privacy() -> list[str]:
         "{:.1f} points on MNIST, {:.1f} on Adult, {:.1f} on Cora and {:.1f} on SVHN".format(*lost),
         f"{shown('mnist', 'imgm-pld', '0.1')} on MNIST and {shown('adult', 'imgm-pld', '0.1')} on",
         f"{shown('mnist', 'imgm-pld', '0.01')} and {shown('adult', 'imgm-pld', '0.01')} are left.",
-        f"{shown('cora', 'imgm-pld', '0.01')} on Cora and {shown('svhn', 'imgm-pld', '0.01')} on "
-        "SVHN are below",
+        (
+            f"{shown('cora', 'imgm-pld', '0.01')} on Cora and "
+            f"{shown('svhn', 'imgm-pld', '0.01')} on SVHN are below"
+        ),
         f"most frequent class would have, {commonest('cora')} and {commonest('svhn')}.",
         f"the same {shown('adult', 'imgm-pld', '1')} as ε = 0.5",
     ]
@@ -100,13 +104,17 @@ def theorem_3_against_sampling() -> list[str]:
     lost = [f"{loss(rule, name, '1'):.1f}" for name in WHOLE]
     rate = 100 * SETTINGS["cora"].lot_size / SETTINGS["cora"].records
     return [
-        f"{times['mnist']:.0f} times the noise of the subsampled PLD on MNIST, "
-        f"{times['adult']:.0f} times on Adult, {times['svhn']:.0f} times on SVHN and "
-        f"{times['cora']:.1f} times on Cora, where a step sees {rate:.1f} per cent",
+        (
+            f"{times['mnist']:.0f} times the noise of the subsampled PLD on MNIST, "
+            f"{times['adult']:.0f} times on Adult, {times['svhn']:.0f} times on SVHN and "
+            f"{times['cora']:.1f} times on Cora, where a step sees {rate:.1f} per cent"
+        ),
         f"is {lost[0]} points lower on MNIST, {lost[1]} on Adult and {lost[2]} on Cora",
         f"{loss(rule, *worst):.1f} points on MNIST at ε = 0.1",
-        f"is in truth {true('mnist', rule, '1')} on MNIST, {true('adult', rule, '1')} on Adult and "
-        f"{true('cora', rule, '1')} on Cora",
+        (
+            f"is in truth {true('mnist', rule, '1')} on MNIST, "
+            f"{true('adult', rule, '1')} on Adult and {true('cora', rule, '1')} on Cora"
+        ),
     ]
 
 
@@ -122,8 +130,10 @@ def theorem_3_among_rules_without_sampling() -> list[str]:
     return [
         f"{min(found):.1f} to {max(found):.1f} times the noise of Theorem 3",
         f"{shown('mnist', rule, '1')} against {shown('mnist', 'analytic', '1')} on MNIST",
-        f"{shown('cora', rule, '1')} against {shown('cora', 'analytic-amplified', '1')} for the "
-        f"analytic and {shown('cora', 'classic-amplified', '1')} for the classic Gaussian",
+        (
+            f"{shown('cora', rule, '1')} against {shown('cora', 'analytic-amplified', '1')} for "
+            f"the analytic and {shown('cora', 'classic-amplified', '1')} for the classic Gaussian"
+        ),
     ]
 
 
@@ -143,8 +153,10 @@ def other_accountants() -> list[str]:
         f"within {math.ceil(10 * most['rdp']) / 10} points",
         f"{min(moments):.0f} to {max(moments):.0f} per cent more noise",
         f"{most['moments']:.1f} points, on MNIST at ε = 0.01",
-        f"are in truth {true('mnist', 'rdp', '1')} and {true('adult', 'moments', '1')} to "
-        f"{true('mnist', 'moments', '1')}.",
+        (
+            f"are in truth {true('mnist', 'rdp', '1')} and {true('adult', 'moments', '1')} to "
+            f"{true('mnist', 'moments', '1')}."
+        ),
     ]
 
 
@@ -157,8 +169,10 @@ def classic() -> list[str]:
         for name in WHOLE
     ]
     return [
-        f"{min(ignored):.2f} to {max(ignored):.2f} times the noise of the analytic one without "
-        f"amplification, and {min(credited):.2f} to {max(credited):.2f} times with it",
+        (
+            f"{min(ignored):.2f} to {max(ignored):.2f} times the noise of the analytic one without "
+            f"amplification, and {min(credited):.2f} to {max(credited):.2f} times with it"
+        ),
         f"{pairs[0]} on MNIST, {pairs[1]} on Adult and {pairs[2]} on Cora",
     ]
 
@@ -178,8 +192,10 @@ def mvg() -> list[str]:
         assert mean("adult", rule, "0.01") < mean("adult", "mvg", "0.01")
     return [
         "within 0.1 points",
-        f"{shown('mnist', 'mvg', '1')} on MNIST, {shown('adult', 'mvg', '1')} on Adult and "
-        f"{shown('cora', 'mvg', '1')} on Cora",
+        (
+            f"{shown('mnist', 'mvg', '1')} on MNIST, {shown('adult', 'mvg', '1')} on Adult and "
+            f"{shown('cora', 'mvg', '1')} on Cora"
+        ),
         f"at least {int(least)} times L·C",
         f"shown as 0, and on Cora {true('cora', 'mvg', '1')}",
         f"with every seed, from {min(spread):.1f} to {max(spread):.1f}",
