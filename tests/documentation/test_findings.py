@@ -154,8 +154,8 @@ def other_accountants() -> list[str]:
         f"{min(moments):.0f} to {max(moments):.0f} per cent more noise",
         f"{most['moments']:.1f} points, on MNIST at ε = 0.01",
         (
-            f"are in truth {true('mnist', 'rdp', '1')} and {true('adult', 'moments', '1')} to "
-            f"{true('mnist', 'moments', '1')}."
+            f"is in truth {true('mnist', 'rdp', '1')} by RDP, and {true('adult', 'moments', '1')} "
+            f"to {true('mnist', 'moments', '1')} by the moments"
         ),
     ]
 
@@ -225,7 +225,7 @@ def what_was_not_run() -> list[str]:
         assert {row.seed for row in ROWS if row.dataset == name} == {"0", "1", "2"}
     missing = sum(row.note == "not run" for row in rows)
     return [
-        f"{len(made)} of {len(made) + missing} cells",
+        f"only {len(made)} of {len(made) + missing} cells",
         "with seed 0",
         f"other {missing} cells",
     ]
