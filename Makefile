@@ -17,8 +17,9 @@ PYTEST := -m pytest --numprocesses auto --dist worksteal
 SENSITIVE := tests/baselines tests/covariance tests/files tests/mechanisms tests/postprocess \
 	tests/sensitivity tests/workloads
 
-.PHONY: demo test test-thorough test-processors core-test lint types format figures benchmark benchmark-noise \
-	benchmark-workloads benchmark-sizes benchmark-training noise-statistics clean
+.PHONY: demo test test-thorough test-processors core-test lint types format figures benchmark \
+	benchmark-accountants benchmark-noise benchmark-queries benchmark-sizes benchmark-training \
+	benchmark-workloads noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -62,9 +63,17 @@ benchmark: $(CALIBRATION_BENCH)
 	.venv-accounting/bin/python benchmarks/calibration_speed.py $(SAVE)
 	.venv-accounting/bin/python benchmarks/calibration_safety.py $(SAVE)
 
+# Some minutes: peers that do not finish are stopped.
+benchmark-accountants: $(CALIBRATION_BENCH)
+	.venv-accounting/bin/python benchmarks/accountants.py $(SAVE)
+
 benchmark-noise: $(NOISE_BENCH)
 	.venv-opendp/bin/python benchmarks/noise_speed.py $(SAVE)
 	.venv-opendp/bin/python benchmarks/noise_memory.py $(SAVE)
+
+# A million rows of 256 numbers: 1 GiB, and as much again for the float64 products.
+benchmark-queries: $(DEV)
+	.venv/bin/python benchmarks/query_speed.py --rows 1000000 $(SAVE)
 
 benchmark-workloads: $(WORKLOAD_BENCH)
 	.venv-jax/bin/python benchmarks/workload_strategies.py $(SAVE)

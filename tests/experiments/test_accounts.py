@@ -1,6 +1,5 @@
 """The noise of every mechanism and rule, against computations that share nothing with it."""
 
-import importlib.util
 import math
 from itertools import pairwise
 
@@ -13,11 +12,6 @@ from matrixdp.experiments.accounts import VECTORS, Promise, account
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.workloads import Identity
 
-# The true epsilon of sampled steps needs it.
-needs_accounting = pytest.mark.skipif(
-    importlib.util.find_spec("dp_accounting") is None,
-    reason="dp-accounting is not installed: pip install 'matrixdp[accounting]'",
-)
 SHAPES = {"first": (6, 26), "last": (10, 85)}
 
 
@@ -66,7 +60,6 @@ def sampled(claim: tuple[float, float], rate: float) -> tuple[float, float]:
     return math.log(1 + (math.exp(claim[0]) - 1) / rate), claim[1] / rate
 
 
-@needs_accounting
 @pytest.mark.parametrize(("epsilon", "steps"), [(1.0, 10), (1.0, 1000), (0.1, 1000)])
 def test_theorem_3_is_a_split_budget(epsilon: float, steps: int) -> None:
     found = multiplier("imgm-theorem-3", promise(epsilon, steps, 0.1))
@@ -99,7 +92,6 @@ def test_noise_relative_to_exact_composition(
     assert multiplier("rdp", asked) / exact == pytest.approx(rdp, abs=0.0006)
 
 
-@needs_accounting
 @pytest.mark.parametrize("rate", [1.0, 0.05])
 def test_claims_at_the_best_split(rate: float) -> None:
     asked = promise(0.5, 40, rate)
@@ -122,7 +114,6 @@ def test_moments_in_closed_form() -> None:
     assert multiplier("moments", promise(0.7, 9)) == pytest.approx(3 / mu, rel=1e-5)
 
 
-@needs_accounting
 def test_one_sampled_step_in_closed_form() -> None:
     rate = 0.2
     found = account("rdp", promise(0.6, 1, rate))
@@ -156,7 +147,6 @@ def test_mvg_by_its_theorem() -> None:
     assert found.noise_multiplier == min(found.layers.values())
 
 
-@needs_accounting
 def test_mvg_gives_no_matrix_less_than_the_vectors() -> None:
     asked = Promise(
         epsilon=1.0,
@@ -172,7 +162,6 @@ def test_mvg_gives_no_matrix_less_than_the_vectors() -> None:
     assert found.layers["large"] > (found.noise_multiplier or math.inf)
 
 
-@needs_accounting
 def test_the_matrix_mechanism_is_the_analytic_gaussian() -> None:
     asked = promise(0.5, 40, 0.05)
     assert multiplier("matrix", asked) == multiplier("analytic", asked)
@@ -184,7 +173,6 @@ def test_the_matrix_mechanism_is_the_analytic_gaussian() -> None:
     )
 
 
-@needs_accounting
 def test_every_rule_keeps_its_promise_and_wastes_something() -> None:
     asked = promise(1.0, 30, 0.2)
     order = ["imgm-pld", "rdp", "moments", "imgm-theorem-3", "analytic", "classic", "mvg"]

@@ -141,6 +141,8 @@ def test_layers_have_noise_of_their_own() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     training = _private_training(model, optimizer, facts)
     assert training.guarantee.shaped_layers == ("0", "1")
+    # What MVG's theorem takes for granted: no sum is above the expected lot times the clip norm.
+    assert training.plan.sum_norm == 2.0
     before = [part.detach().clone() for part in model.parameters()]
     for lot in training.lots((torch.zeros(10, 3), torch.zeros(10, dtype=torch.int64))):
         for inputs, targets in lot.batches(10):
@@ -155,6 +157,13 @@ def test_layers_have_noise_of_their_own() -> None:
     # Over the lot size of 4 and times the learning rate: 0.0375 against 125.
     assert 0.01 < small < 0.1
     assert 40 < large < 400
+
+
+def test_independent_noise_needs_no_bound_of_the_sum() -> None:
+    model = nn.Linear(3, 2)
+    facts = run(clip_norm=0.5, noise_multiplier=3.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert _private_training(model, optimizer, facts).plan.sum_norm is None
 
 
 def test_shapes_as_mvg_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:

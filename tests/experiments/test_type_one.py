@@ -254,7 +254,12 @@ def test_report(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     mean = 50 * sum(float(row.accuracy) for row in rows if row.mechanism == "none")
     assert f"Without noise: {mean:.1f} (" in text
     assert "Not run: MNIST, Adult, Cora, CIFAR-10, SVHN." in text
-    assert "IMGM, subsampled PLD" in (figures / "type_one.svg").read_text()
+    drawn = (figures / "type_one.svg").read_text()
+    assert "IMGM, subsampled PLD" in drawn
+    assert "always the most frequent class" in drawn
+    missing = sum(row.note == "not run" for row in rows)
+    # One cell without noise, and ten mechanisms at four epsilons each.
+    assert f"{missing} of 41 cells not run" in drawn
     # Where the files of single runs were not kept, the table makes the same page.
     for path in (folder / "type_one/runs").iterdir():
         path.unlink()

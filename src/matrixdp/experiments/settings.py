@@ -65,6 +65,9 @@ class Setting:
         How many records a final run and a run that chooses hyper-parameters train on.
     lot_size, epochs : int
         The expected number of records in a step, and how often each record is expected.
+    commonest_class : float
+        The share of the most frequent class among the tested records: the accuracy of a model that
+        always answers with it, and so has learned nothing else.
     seeds : tuple of int
         Of the runs that are made unless others are asked for.
     candidates : tuple of (float, float)
@@ -84,6 +87,7 @@ class Setting:
     choosing_records: int
     lot_size: int
     epochs: int
+    commonest_class: float
     seeds: tuple[int, ...] = (0, 1, 2)
     candidates: tuple[tuple[float, float], ...] = _NARROW
     plain_rates: tuple[float, ...] = _PLAIN_RATES
@@ -129,6 +133,7 @@ SETTINGS: dict[str, Setting] = {
             choosing_records=55_000,
             lot_size=1024,
             epochs=100,
+            commonest_class=0.1135,
         ),
         Setting(
             name="adult",
@@ -138,6 +143,7 @@ SETTINGS: dict[str, Setting] = {
             choosing_records=29_561,
             lot_size=512,
             epochs=50,
+            commonest_class=0.7638,
             with_matrix_mechanism=True,
         ),
         Setting(
@@ -148,6 +154,7 @@ SETTINGS: dict[str, Setting] = {
             choosing_records=1140,
             lot_size=200,
             epochs=50,
+            commonest_class=0.319,
             with_matrix_mechanism=True,
         ),
         Setting(
@@ -158,6 +165,7 @@ SETTINGS: dict[str, Setting] = {
             choosing_records=45_000,
             lot_size=1024,
             epochs=30,
+            commonest_class=0.1,
             seeds=(0,),
             candidates=_WIDE,
             augmented=True,
@@ -170,6 +178,7 @@ SETTINGS: dict[str, Setting] = {
             choosing_records=68_257,
             lot_size=1024,
             epochs=60,
+            commonest_class=0.1959,
             seeds=(0,),
             candidates=_WIDE,
         ),
@@ -182,6 +191,7 @@ SETTINGS: dict[str, Setting] = {
             choosing_records=1197,
             lot_size=300,
             epochs=6,
+            commonest_class=0.11,
             seeds=(0, 1),
             candidates=((0.5, 1.0), (2.0, 0.5)),
             plain_rates=(0.2, 0.5),

@@ -77,6 +77,9 @@ def _private_training(model: nn.Module, optimizer: optim.Optimizer, run: Run) ->
         clip_norm=run.clip_norm,
         delta=DELTA,
         noise_multiplier=run.noise_multiplier,
+        # MVG alone has noise of its own for each layer, and its theorem needs a bound of the sum.
+        # Only lots above the expected size can exceed this one.
+        sum_norm=run.lot_size * run.clip_norm if run.layers else None,
     )
     # The plan's scale may be rounded up, and no layer may have less than that.
     noise = {

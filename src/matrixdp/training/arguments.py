@@ -28,11 +28,17 @@ def check_kinds(model: object, optimizer: object, plan: object, seed: object) ->
 
 
 def check_mode(mode: object, plan: TrainingPlan) -> None:
-    """Raise unless the mode is known and can hold the plan's records."""
+    """Raise unless the mode is known and can do what the plan says."""
     if mode not in get_args(Mode):
         raise InvalidParameterError(f"mode={mode!r} is not known: pass 'fast' or 'exact'")
     if mode == "exact" and not plan.records <= MOST_RECORDS:
         raise InvalidParameterError(
             f"records={plan.records} is more than the {MOST_RECORDS} whose sum float64 holds "
             "exactly: use mode='fast'"
+        )
+    # Scaling a sum rounds it, so that one record could move it by more than its exact term.
+    if mode == "exact" and plan.sum_norm is not None:
+        raise InvalidParameterError(
+            f"sum_norm={plan.sum_norm!r} would round sums that are exact: use mode='fast', or a "
+            "plan without sum_norm"
         )

@@ -53,6 +53,10 @@ class TrainingPlan:
     accountant : Accountant, optional
         By default privacy loss distributions, which are tight; without sampling (``lot_size``
         equals ``records``) they are the exact curve of Gaussian noise.
+    sum_norm : float, optional
+        The largest norm of the sum of a step: a longer sum is shortened to it before noise is
+        added. Some mechanisms, such as MVG, need such a bound. It costs nothing, because the
+        projection on a ball never moves two sums apart.
 
     Raises
     ------
@@ -89,6 +93,7 @@ class TrainingPlan:
     noise_multiplier: float
     views: int
     accountant: Accountant
+    sum_norm: float | None
 
     def __init__(
         self,
@@ -102,6 +107,7 @@ class TrainingPlan:
         noise_multiplier: float | None = None,
         views: int = 1,
         accountant: Accountant = Accountant.PLD,
+        sum_norm: float | None = None,
     ) -> None:
         self._set("records", positive_integer(records, "records"))
         self._set("lot_size", _checked_lot_size(lot_size, self.records))
@@ -110,6 +116,7 @@ class TrainingPlan:
         self._set("delta", DELTA.number(delta))
         self._set("views", positive_integer(views, "views"))
         self._set("accountant", accountant)
+        self._set("sum_norm", None if sum_norm is None else positive_number(sum_norm, "sum_norm"))
         self._settle(epsilon, noise_multiplier)
 
     def _set(self, name: str, value: Any) -> None:
@@ -203,6 +210,9 @@ class TrainingPlan:
         """A fingerprint of the plan, by which checkpoints and spending records know it."""
         # json writes every digit of a float, so that plans which differ at all differ here.
         fields = asdict(self) | {"accountant": self.accountant.value}
+        # Spending records of plans without a bound of the sum are older than the bound itself.
+        if self.sum_norm is None:
+            del fields["sum_norm"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 

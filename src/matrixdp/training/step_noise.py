@@ -16,6 +16,8 @@ from matrixdp.training.plan import TrainingPlan
 __all__ = ["StepNoise"]
 
 _SHAPES = (Isotropic, Diagonal, OneSided, Kronecker)
+# The factor and each product are rounded to float32: 2**-23 together.
+_ROUNDING_MARGIN = 1.0 - 2.0**-21
 
 
 class StepNoise:
@@ -55,6 +57,7 @@ class StepNoise:
         seed: int | None,
     ) -> None:
         self._seed = seed
+        self._sum_norm = plan.sum_norm
         self.shaped_layers = tuple(shapes)
         flat = plan.step_mechanism
         rest = dict.fromkeys(parameters)
@@ -84,8 +87,11 @@ class StepNoise:
         return "exact" if self._seed is None else "simulated"
 
     def gathered(self, sums: Sums) -> list[Tensor]:
-        """Return the sums of all blocks as new matrices."""
-        return [block.gathered(sums) for block in self._blocks]
+        """Return the sums of all blocks as new matrices, together within the plan's bound."""
+        matrices = [block.gathered(sums) for block in self._blocks]
+        if self._sum_norm is not None:
+            _project(matrices, self._sum_norm)
+        return matrices
 
     def noisy_means(
         self, matrices: Sequence[Tensor], step: int, divisor: float
@@ -103,6 +109,25 @@ class StepNoise:
         """
         for block, noise, matrix in zip(self._blocks, self._noises, matrices, strict=True):
             yield from block.scattered(noise.added(matrix, step).div_(divisor))
+
+
+def _project(matrices: Sequence[Tensor], bound: float) -> None:
+    """Shorten matrices in place so that the norm of all of them together is within a bound.
+
+    This is the projection on a ball, which is 1-Lipschitz: sums that differ by one record are no
+    further apart afterwards, so that the sensitivity stays. The factor depends on the norm of the
+    sum alone. One that depended on the drawn number of records would not have this property.
+    """
+    device = matrices[0].device
+    # In float64, where no square overflows. Nothing here waits for the device.
+    norms = [torch.linalg.vector_norm(part, dtype=torch.float64).to(device) for part in matrices]
+    whole = torch.linalg.vector_norm(torch.stack(norms))
+    # A slightly smaller ball instead of a smaller factor: a factor that jumped at the bound would
+    # move neighbours apart. A norm of 0 gives infinity, which is clamped; NaN stays NaN, and is
+    # refused with the step.
+    factor = (bound * _ROUNDING_MARGIN / whole).clamp(max=1.0)
+    for matrix in matrices:
+        matrix.mul_(factor.to(matrix.device))
 
 
 def _layer_block(model: nn.Module, name: str, free: Mapping[nn.Parameter, None]) -> LayerBlock:

@@ -10,6 +10,7 @@ import pytest
 from matrixdp.experiments.datasets import DataSet, GraphData, TextData, load_dataset, missing_files
 from matrixdp.experiments.datasets.cora import check_cora_content
 from matrixdp.experiments.datasets.images import CIFAR10, MNIST, SVHN, ImageFormat, read_images
+from matrixdp.experiments.settings import PAPER_DATASETS, SETTINGS
 
 FOLDER = Path(os.environ.get("MATRIXDP_DATA", ""))
 
@@ -53,6 +54,16 @@ def test_images(form: ImageFormat, train: str, test: str) -> None:
     arrays = read_images(FOLDER / f"{form.name}.npz", form)
     assert sha256(arrays["x_train"]) == train
     assert sha256(arrays["x_test"]) == test
+
+
+@pytest.mark.parametrize("name", PAPER_DATASETS)
+def test_share_of_the_most_frequent_class(name: str) -> None:
+    needs(name)
+    found = load_dataset(name, FOLDER)
+    assert isinstance(found, DataSet | GraphData)
+    targets = found.targets[found.test] if isinstance(found, GraphData) else found.test.targets
+    share = np.bincount(targets).max() / len(targets)
+    assert round(float(share), 4) == SETTINGS[name].commonest_class
 
 
 def test_digits_of_svhn() -> None:

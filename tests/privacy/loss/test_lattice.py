@@ -108,7 +108,7 @@ def test_masses_are_what_they_should_be_to_their_errors(pair: Pair) -> None:
     step = spacing(pair, 0.1)
     cells = cells_of(pair, step, TAIL)
     losses = cells.origin + step * np.arange(cells.first, cells.first + len(cells.low) + 1)
-    places = pair.places(losses)
+    places = pair.places(losses.astype(np.float64))
     for k in np.linspace(1, len(cells.low) - 2, 40).astype(int):
         ends = [arb(float(places[k])), arb(float(places[k + 1]))]
         if not (math.isfinite(float(places[k])) and places[k] > -6.0 and places[k + 1] < 6.0):

@@ -1,0 +1,279 @@
+"""Every number in the findings of Type I is computed here from the table, and none is left over."""
+
+import math
+import re
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from matrixdp.experiments.report import accuracies
+from matrixdp.experiments.results_table import Row, read_rows
+from matrixdp.experiments.settings import SETTINGS
+from matrixdp.rounding import shown_up
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = read_rows(ROOT / "results" / "type_one.csv")
+WHOLE = ("mnist", "adult", "cora")  # data sets of which every cell was run
+EPSILONS = ("0.01", "0.1", "0.5", "1")
+EVERYWHERE = list(product((*WHOLE, "svhn"), EPSILONS))
+# Digits that are part of a name or of a question, not of an answer.
+NAMES = r"Theorem 3\.4|Theorem 3|ε = (0\.01|0\.1|0\.5|1)(?!\d|\.\d)|CIFAR-10|L·C"
+
+
+def cell(dataset: str, mechanism: str, epsilon: str = "") -> list[Row]:
+    wanted = (dataset, mechanism, epsilon)
+    return [row for row in ROWS if (row.dataset, row.mechanism, row.epsilon) == wanted]
+
+
+def mean(dataset: str, mechanism: str, epsilon: str = "") -> float:
+    return fmean(accuracies(cell(dataset, mechanism, epsilon)))
+
+
+def shown(dataset: str, mechanism: str, epsilon: str = "") -> str:
+    return f"{mean(dataset, mechanism, epsilon):.1f}"
+
+
+def multiplier(dataset: str, mechanism: str, epsilon: str) -> float:
+    return float(cell(dataset, mechanism, epsilon)[0].noise_multiplier)
+
+
+def ratio(of: str, to: str, dataset: str, epsilon: str) -> float:
+    return multiplier(dataset, of, epsilon) / multiplier(dataset, to, epsilon)
+
+
+def ratios(of: str, to: str) -> list[float]:
+    return [ratio(of, to, *where) for where in EVERYWHERE]
+
+
+def true(dataset: str, mechanism: str, epsilon: str) -> str:
+    return shown_up(float(cell(dataset, mechanism, epsilon)[0].true_epsilon), 2)
+
+
+def loss(worse: str, dataset: str, epsilon: str, better: str = "imgm-pld") -> float:
+    return mean(dataset, better, epsilon) - mean(dataset, worse, epsilon)
+
+
+def commonest(dataset: str) -> str:
+    return f"{100 * SETTINGS[dataset].commonest_class:.1f}"
+
+
+def without_noise() -> list[str]:
+    goals = {"mnist": 98.5, "adult": 84.5, "cora": 80, "svhn": 90}
+    assert all(mean(name, "none") >= goal for name, goal in goals.items())
+    mnist, adult, cora, svhn = (shown(name, "none") for name in goals)
+    return [
+        (
+            f"{mnist} on MNIST, {adult} on Adult and {cora} on Cora. The goals were "
+            f"{goals['mnist']}, {goals['adult']} and {goals['cora']}."
+        ),
+        f"reaches {svhn}; the goal was {goals['svhn']}.",
+    ]
+
+
+def cost_of_privacy() -> list[str]:
+    lost = [
+        mean(name, "none") - mean(name, "imgm-pld", "1")
+        for name in ("mnist", "adult", "cora", "svhn")
+    ]
+    for name in ("cora", "svhn"):
+        assert mean(name, "imgm-pld", "0.01") < 100 * SETTINGS[name].commonest_class
+    low, high = (mean("adult", "imgm-pld", one) for one in ("0.5", "1"))
+    assert abs(low - high) < 0.05
+    return [
+        "{:.1f} points on MNIST, {:.1f} on Adult, {:.1f} on Cora and {:.1f} on SVHN".format(*lost),
+        f"{shown('mnist', 'imgm-pld', '0.1')} on MNIST and {shown('adult', 'imgm-pld', '0.1')} on",
+        f"{shown('mnist', 'imgm-pld', '0.01')} and {shown('adult', 'imgm-pld', '0.01')} are left.",
+        (
+            f"{shown('cora', 'imgm-pld', '0.01')} on Cora and "
+            f"{shown('svhn', 'imgm-pld', '0.01')} on SVHN are below"
+        ),
+        f"most frequent class would have, {commonest('cora')} and {commonest('svhn')}.",
+        f"the same {shown('adult', 'imgm-pld', '1')} as ε = 0.5",
+    ]
+
+
+def theorem_3_against_sampling() -> list[str]:
+    rule = "imgm-theorem-3"
+    times = {name: ratio(rule, "imgm-pld", name, "1") for name in (*WHOLE, "svhn")}
+    worst = max(product(WHOLE, EPSILONS), key=lambda where: loss(rule, *where))
+    assert worst == ("mnist", "0.1")
+    assert min(loss(rule, *where) for where in product(WHOLE, EPSILONS)) > 0
+    lost = [f"{loss(rule, name, '1'):.1f}" for name in WHOLE]
+    rate = 100 * SETTINGS["cora"].lot_size / SETTINGS["cora"].records
+    return [
+        (
+            f"{times['mnist']:.0f} times the noise of the subsampled PLD on MNIST, "
+            f"{times['adult']:.0f} times on Adult, {times['svhn']:.0f} times on SVHN and "
+            f"{times['cora']:.1f} times on Cora, where a step sees {rate:.1f} per cent"
+        ),
+        f"is {lost[0]} points lower on MNIST, {lost[1]} on Adult and {lost[2]} on Cora",
+        f"{loss(rule, *worst):.1f} points on MNIST at ε = 0.1",
+        (
+            f"is in truth {true('mnist', rule, '1')} on MNIST, "
+            f"{true('adult', rule, '1')} on Adult and {true('cora', rule, '1')} on Cora"
+        ),
+    ]
+
+
+def theorem_3_among_rules_without_sampling() -> list[str]:
+    rule, found = "imgm-theorem-3", ratios("analytic", "imgm-theorem-3")
+    assert min(ratios("classic", rule) + ratios("mvg", rule)) > min(found)
+    for where in product(WHOLE, EPSILONS):
+        assert loss("analytic", *where, better=rule) > 0
+    # On Cora alone Theorem 3 is above one rule that credits sampling.
+    for name, epsilon in product(WHOLE, EPSILONS[1:]):
+        above = mean(name, rule, epsilon) > mean(name, "classic-amplified", epsilon)
+        assert above == (name == "cora")
+    return [
+        f"{min(found):.1f} to {max(found):.1f} times the noise of Theorem 3",
+        f"{shown('mnist', rule, '1')} against {shown('mnist', 'analytic', '1')} on MNIST",
+        (
+            f"{shown('cora', rule, '1')} against {shown('cora', 'analytic-amplified', '1')} for "
+            f"the analytic and {shown('cora', 'classic-amplified', '1')} for the classic Gaussian"
+        ),
+    ]
+
+
+def other_accountants() -> list[str]:
+    rdp, moments = (
+        [100 * (one - 1) for one in ratios(name, "imgm-pld")] for name in ("rdp", "moments")
+    )
+    cells = list(product(WHOLE, EPSILONS))
+    most = {name: max(loss(name, *where) for where in cells) for name in ("rdp", "moments")}
+    assert all(abs(loss("rdp", *where)) <= most["rdp"] for where in cells)
+    assert max(cells, key=lambda where: loss("moments", *where)) == ("mnist", "0.01")
+    for name in WHOLE:
+        assert true(name, "rdp", "1") == true("mnist", "rdp", "1")
+        assert true(name, "moments", "1") in {"0.74", "0.75"}
+    return [
+        f"{min(rdp):.0f} to {max(rdp):.0f} per cent more noise",
+        f"within {math.ceil(10 * most['rdp']) / 10} points",
+        f"{min(moments):.0f} to {max(moments):.0f} per cent more noise",
+        f"{most['moments']:.1f} points, on MNIST at ε = 0.01",
+        (
+            f"is in truth {true('mnist', 'rdp', '1')} by RDP, and {true('adult', 'moments', '1')} "
+            f"to {true('mnist', 'moments', '1')} by the moments"
+        ),
+    ]
+
+
+def classic() -> list[str]:
+    ignored = ratios("classic", "analytic")
+    credited = ratios("classic-amplified", "analytic-amplified")
+    assert not any("does not apply" in row.note for row in ROWS)
+    pairs = [
+        f"{shown(name, 'classic-amplified', '1')} against {shown(name, 'analytic-amplified', '1')}"
+        for name in WHOLE
+    ]
+    return [
+        (
+            f"{min(ignored):.2f} to {max(ignored):.2f} times the noise of the analytic one without "
+            f"amplification, and {min(credited):.2f} to {max(credited):.2f} times with it"
+        ),
+        f"{pairs[0]} on MNIST, {pairs[1]} on Adult and {pairs[2]} on Cora",
+    ]
+
+
+def mvg() -> list[str]:
+    for name in WHOLE:
+        found = [mean(name, "mvg", epsilon) for epsilon in EPSILONS]
+        assert max(found) - min(found) < 0.1
+        assert true(name, "mvg", "0.01") == "0"
+    least = min(
+        multiplier(name, "mvg", epsilon) / SETTINGS[name].lot_size for name, epsilon in EVERYWHERE
+    )
+    assert [true(name, "mvg", "1") for name in ("mnist", "adult", "svhn")] == ["0"] * 3
+    spread = accuracies(cell("adult", "mvg", "0.01"))
+    assert max(spread) < 100 * SETTINGS["adult"].commonest_class
+    for rule in ("imgm-theorem-3", "analytic", "classic"):
+        assert mean("adult", rule, "0.01") < mean("adult", "mvg", "0.01")
+    return [
+        "within 0.1 points",
+        (
+            f"{shown('mnist', 'mvg', '1')} on MNIST, {shown('adult', 'mvg', '1')} on Adult and "
+            f"{shown('cora', 'mvg', '1')} on Cora"
+        ),
+        f"at least {int(least)} times L·C",
+        f"shown as 0, and on Cora {true('cora', 'mvg', '1')}",
+        f"with every seed, from {min(spread):.1f} to {max(spread):.1f}",
+    ]
+
+
+def below_the_commonest_class() -> list[str]:
+    level = 100 * SETTINGS["adult"].commonest_class
+    for rule, epsilon in product(("imgm-theorem-3", "analytic", "classic", "mvg"), EPSILONS):
+        above = mean("adult", rule, epsilon) > level
+        assert above == (rule == "imgm-theorem-3" and epsilon in {"0.5", "1"})
+    for rule in ("analytic-amplified", "classic-amplified"):
+        assert mean("adult", rule, "0.01") < level
+    return [
+        f"has {commonest('adult')} on Adult",
+        f"{shown('adult', 'imgm-theorem-3', '0.5')} and {shown('adult', 'imgm-theorem-3', '1')}",
+    ]
+
+
+def what_was_not_run() -> list[str]:
+    rows = [row for row in ROWS if row.dataset == "svhn"]
+    made = {(row.mechanism, row.epsilon) for row in rows if row.accuracy}
+    assert made == {("none", ""), ("rdp", "0.01"), *(("imgm-pld", one) for one in EPSILONS)}
+    assert {row.seed for row in rows if row.accuracy} == {"0"}
+    assert not [row for row in ROWS if row.dataset == "cifar10"]
+    for name in WHOLE:
+        assert {row.seed for row in ROWS if row.dataset == name} == {"0", "1", "2"}
+    missing = sum(row.note == "not run" for row in rows)
+    return [
+        f"only {len(made)} of {len(made) + missing} cells",
+        "with seed 0",
+        f"other {missing} cells",
+    ]
+
+
+def test_matrix_mechanism_and_analytic_gaussian_are_the_same_rows() -> None:
+    for dataset in ("adult", "cora"):
+        analytic, matrix = (
+            [
+                (row.epsilon, row.seed, row.noise_multiplier, row.true_epsilon, row.run)
+                for row in ROWS
+                if (row.dataset, row.mechanism) == (dataset, name)
+            ]
+            for name in ("analytic", "matrix")
+        )
+        assert analytic == matrix
+        assert len(analytic) == 12
+
+
+@pytest.fixture(scope="module")
+def findings() -> str:
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    _, _, rest = page.partition("### Findings\n")
+    section, _, _ = rest.partition("\n### ")
+    return " ".join(section.split())
+
+
+PARTS = [
+    without_noise,
+    cost_of_privacy,
+    theorem_3_against_sampling,
+    theorem_3_among_rules_without_sampling,
+    other_accountants,
+    classic,
+    mvg,
+    below_the_commonest_class,
+    what_was_not_run,
+]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_findings_are_those_of_the_table(part: Callable[[], list[str]], findings: str) -> None:
+    for phrase in part():
+        assert phrase in findings
+
+
+def test_no_number_of_the_findings_is_unchecked(findings: str) -> None:
+    # The longest first: a short phrase may be a part of a longer one.
+    for phrase in sorted((phrase for part in PARTS for phrase in part()), key=len, reverse=True):
+        findings = findings.replace(phrase, "")
+    assert not re.findall(r".{0,20}\d.{0,20}", re.sub(NAMES, "", findings))
