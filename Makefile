@@ -15,6 +15,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check --constraint const
 PYTEST := -m pytest --numprocesses auto --dist worksteal
 # What rests on the digits of BLAS and of numpy's own loops.
 SENSITIVE := tests/baselines tests/covariance tests/files tests/mechanisms tests/postprocess \
+	tests/privacy/loss tests/queries \
 	tests/sensitivity tests/workloads
 
 .PHONY: demo test test-thorough test-processors core-test lint types format figures benchmark \
