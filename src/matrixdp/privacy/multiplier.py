@@ -23,6 +23,7 @@ _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.05, 1e12
 _TOLERANCE = 1e-6  # how close a multiplier comes to the least that suffices
 _ROUGH_WIDTH = 1e-2  # of the bounds of epsilon, while a search is far from its end
 _FINE_TOLERANCE = 2e-5
+_MOST_CHANGE = 1.5  # of a multiplier, in one step along the slope
 _MOST_SLOPE_STEPS = 8
 _STRIDE = 1.05  # of a search for an end of the interval, relatively
 
@@ -136,7 +137,9 @@ def _refined(log_excess: Callable[[float], float], start: float, slope: float) -
             break
         # Aim below the target by half of what is tolerated.
         aimed = found * math.exp(-(gap + 0.5 * _FINE_TOLERANCE) / slope)
-        along = attempt < _MOST_SLOPE_STEPS and low < aimed < high
+        # Not far from where rough bounds led: where epsilon is flat, the slope says nothing.
+        close = start / _MOST_CHANGE < aimed < start * _MOST_CHANGE
+        along = attempt < _MOST_SLOPE_STEPS and low < aimed < high and close
         found = aimed if along else _between(low, high)
     return high
 

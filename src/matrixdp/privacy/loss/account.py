@@ -31,8 +31,10 @@ _MOST_CELLS = 1 << 20
 _ATTEMPTS = 4
 _COARSER = (1.0, 4.0, 16.0)  # times the step; powers of two, so that multiples stay exact
 _WIDEST_STEP = 0.25
-# What the closed form of the Gaussian curve may be off; it is checked against ball arithmetic.
+# What the closed form of the Gaussian curve may be off where mu is so large that no epsilon is
+# close to 0; it is checked against ball arithmetic. Otherwise the lattice gives the lower bound.
 _CLOSED_FORM = 1e-10
+_MOST_LATTICE_MU, _LEAST_LATTICE_MU = 100.0, 1e-12
 
 
 class LossAccount:
@@ -95,7 +97,21 @@ class LossAccount:
         delta = DELTA.number(delta)
         if self._mu is not None:
             exact = privacy_epsilon(self._mu, delta)
-            return Interval(exact * (1.0 - _CLOSED_FORM), exact)
+            return Interval(self._lower(self._epsilon_by_losses, delta, exact), exact)
+        return self._epsilon_by_losses(delta)
+
+    def _lower(self, by_losses: Callable[[float], Interval], given: float, exact: float) -> float:
+        """Return a lower bound of what a closed form gives as an upper one, without sampling."""
+        if self._mu is not None and self._mu > _MOST_LATTICE_MU:
+            return exact * (1.0 - _CLOSED_FORM)
+        if self._mu is not None and self._mu < _LEAST_LATTICE_MU:
+            return 0.0
+        try:
+            return min(by_losses(given).lower, exact)
+        except CalibrationError:  # beyond what is resolved
+            return 0.0
+
+    def _epsilon_by_losses(self, delta: float) -> Interval:
         # Unless a record is sampled, the two distributions are the same. If that is at most as
         # likely as delta, nothing needs to be computed, and tilting would not resolve it either.
         if sum(count * Fraction(pair.rate) for pair, count in self._steps) <= Fraction(delta):
@@ -147,7 +163,10 @@ class LossAccount:
         epsilon = EPSILON.number(epsilon)
         if self._mu is not None:
             exact = privacy_delta(self._mu, epsilon)
-            return Interval(exact * (1.0 - _CLOSED_FORM), exact)
+            return Interval(self._lower(self._delta_by_losses, epsilon, exact), exact)
+        return self._delta_by_losses(epsilon)
+
+    def _delta_by_losses(self, epsilon: float) -> Interval:
         saddle = Cumulants(self._steps, SMALLEST_DELTA).for_epsilon(epsilon)
         # A smaller delta than can be resolved is bounded by what can.
         least = math.log(self._smallest_delta)
@@ -245,9 +264,11 @@ class LossAccount:
 
 def _steps_of(events: Sequence[Event]) -> tuple[Steps, float | None]:
     """Return the pairs and how often each occurs; if all are Gaussian, the mu of all together."""
-    if isinstance(events, GaussianRelease | SampledPlan) or not len(events):
+    listed = list(events) if isinstance(events, list | tuple) else []
+    if not listed or not all(isinstance(event, Event) for event in listed):
         raise InvalidParameterError(
-            "events must be a list of at least one SampledPlan or GaussianRelease"
+            "events must be a list of at least one SampledPlan or GaussianRelease, and of nothing "
+            "else"
         )
     relations = {event.neighbouring for event in events}
     if len(relations) > 1:
@@ -267,7 +288,7 @@ def _steps_of(events: Sequence[Event]) -> tuple[Steps, float | None]:
     if not mu <= MU.largest:
         raise TooLittleNoiseError(f"mu={mu!r} of all releases without sampling")
     if not pairs:
-        return [], mu
+        return [(AddRemovePair(1.0, max(mu, _LEAST_LATTICE_MU)), 1)], mu
     if mu > 0.0:
         pairs[AddRemovePair(1.0, mu)] += 1
     return list(pairs.items()), None

@@ -123,8 +123,9 @@ class Composed:
 
     def _scaled(self, found: float, shift: float, direction: float) -> float:
         # Nothing is left where even the bounds of errors underflow.
-        logarithm = math.log(max(found, _SMALLEST)) + self.log_factor - self.tilt * shift
-        size = abs(self.log_factor) + abs(self.tilt * shift) + 1.0
+        found = math.log(max(found, _SMALLEST))
+        logarithm = found + self.log_factor - self.tilt * shift
+        size = abs(found) + abs(self.log_factor) + abs(self.tilt * shift) + 1.0
         return logarithm + direction * 8.0 * UNIT_ROUNDOFF * size
 
     def _most_weight(self, above: float) -> float:
@@ -218,7 +219,8 @@ def composed(
     spectrum, spectrum_error = _power(parts, size)
     masses = np.roll(np.fft.irfft(spectrum, size), -(first % size))
     transform = _transform_error(size) * float(np.abs(spectrum).sum())
-    units = math.fsum(part.count * part.units for part in parts) + size
+    # Masses that meet on the circle are added up, in every step.
+    units = size + math.fsum(part.count * (part.units + len(part.masses) // size) for part in parts)
     return Composed(
         step=step,
         first=first,

@@ -96,9 +96,9 @@ class CurveBounds:
         return self._delta_between(upper, lower, epsilon)
 
     def _delta_between(
-        self, upper: Composed | Mixture, lower: Composed | Mixture, epsilon: float
+        self, above: Composed | Mixture, below: Composed | Mixture, epsilon: float
     ) -> Interval:
-        most, least = upper.log_upper(epsilon), lower.log_lower(epsilon)
+        most, least = above.log_upper(epsilon), below.log_lower(epsilon)
         if not self._symmetric:
             for coarse in (True, False):
                 other = self._exchanged(epsilon, most, coarse=coarse)
@@ -107,9 +107,8 @@ class CurveBounds:
                     break
             most = max(most, exchanged_log)
         # exp is off by less than a part in 1e12 for exponents above -700.
-        return Interval(
-            math.exp(least) * (1.0 - 1e-12), min(1.0, math.exp(min(most, 0.0)) * (1.0 + 1e-12))
-        )
+        upper = min(1.0, math.exp(min(most, 0.0)) * (1.0 + 1e-12))
+        return Interval(min(upper, math.exp(least) * (1.0 - 1e-12)), upper)
 
     def _exchanged(self, epsilon: float, log_delta: float, *, coarse: bool) -> Composed | None:
         """Return the atoms of the other direction, composed, or None if no loss reaches epsilon.

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.errors import CalibrationError
 from matrixdp.privacy.loss.pairs import Pair
 from matrixdp.rounding import UNIT_ROUNDOFF
 
@@ -138,6 +139,11 @@ def cells_of(pair: Pair, step: float, tail: float) -> Cells:
     losses = origin + step * np.arange(first, last + 1, dtype=np.float64)
     # Places increase up to rounding; made to increase, none moves by more than rounding moved it.
     places = np.maximum.accumulate(pair.places(losses))
+    if not (places[0] <= start and stop <= places[-1]):
+        raise CalibrationError(
+            f"the losses of sampling_rate={pair.rate!r} and mu={pair.mu!r} are not resolved in "
+            f"steps of {step!r}: use RDP"
+        )
     # What is computed belongs to a lattice whose losses are those of the places.
     displacements = pair.displacement(losses, places) + UNIT_ROUNDOFF * np.abs(losses)
     low, high, most_parts = _integrals(pair, losses, places, (start, stop))
@@ -145,6 +151,7 @@ def cells_of(pair: Pair, step: float, tail: float) -> Cells:
     reached = np.clip(places, start, stop)
     exponents = (np.maximum(np.abs(reached[1:]), np.abs(reached[:-1])) + pair.mu) ** 2
     units = 32.0 + most_parts + 4.0 * (exponents + np.abs(losses[1:]))
+    units -= 8.0 * math.log(pair.rate)
     moved = np.maximum(displacements[1:], displacements[:-1]) / step
     return Cells(
         step=step,
@@ -280,8 +287,8 @@ def contracted(cells: Cells) -> Lattice:
     )
     mass = low.sum(1) + high.sum(1)
     # The errors of the shares may have moved the mean: it is lowered by so much.
-    margin = 16.0 * np.max(errors, axis=1) * mass
     up = math.exp(cells.step)
+    margin = 16.0 * (1.0 + up) * np.max(errors, axis=1) * mass
     right = high[:, 2] + low[:, 3] + high[:, 3] * (1.0 + 1.0 / up)
     left = up * (high[:, 0] + low[:, 1]) + up * (1.0 + up) * low[:, 0]
     hi = right - left - margin

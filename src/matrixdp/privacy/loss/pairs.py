@@ -24,7 +24,8 @@ __all__ = ["AddRemovePair", "Pair", "ReplacePair"]
 FloatArray = NDArray[np.float64]
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-# Beyond this, expm1(y) is exp(y) to the last digit, and exp(y) is far from overflowing.
+_NEAR = 0.5  # an exponent, up to which 1 - w + w e^y is formed as 1 + w (e^y - 1)
+# Beyond this, asinh(e^y / 2) is y to the last digit.
 _LARGE_EXPONENT = 40.0
 
 
@@ -34,10 +35,14 @@ def _normal(u: FloatArray) -> FloatArray:
     return density
 
 
-def _log_shifted(log_weight: FloatArray, y: FloatArray) -> FloatArray:
-    """Return ``log1p(w expm1(y))`` for a weight w in (0, 1], also where exp(y) overflows."""
-    near = np.log1p(np.exp(log_weight) * np.expm1(np.minimum(y, _LARGE_EXPONENT)))
-    return np.where(y > _LARGE_EXPONENT, np.logaddexp(0.0, log_weight + y), near)
+def _log_shifted(log_weight: FloatArray, log_rest: FloatArray, y: FloatArray) -> FloatArray:
+    """Return ``log(1 - w + w e^y)`` for a weight w in (0, 1], given log w and log(1 - w).
+
+    Near y = 0 as ``log1p(w expm1(y))``. Further away as a sum of two positive terms: there the
+    first form would lose the digits of 1 - w, or overflow.
+    """
+    near = np.log1p(np.exp(log_weight) * np.expm1(np.clip(y, -_NEAR, _NEAR)))
+    return np.where(np.abs(y) <= _NEAR, near, np.logaddexp(log_rest, log_weight + y))
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,10 @@ class Pair(abc.ABC):
 
     rate: float
     mu: float
+
+    def _log_weights(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log q and log(1 - q) for every point; q below 1."""
+        return np.full_like(u, math.log(self.rate)), np.full_like(u, math.log1p(-self.rate))
 
     @property
     @abc.abstractmethod
@@ -135,7 +144,7 @@ class AddRemovePair(Pair):
         t = self._exponent(u)
         if self.rate == 1.0:
             return t
-        return _log_shifted(np.full_like(u, math.log(self.rate)), t)
+        return _log_shifted(*self._log_weights(u), t)
 
     def places(self, losses: FloatArray) -> FloatArray:
         """Solve ``e^t = 1 + (e^l - 1)/q`` for t, in the form that keeps the digits of a small l."""
@@ -239,11 +248,12 @@ class ReplacePair(Pair):
 
     def _log_terms(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log(1 - q + q e^t) for t of u and of -u."""
-        log_rate, half = np.full_like(u, math.log(self.rate)), 0.5 * self.mu * self.mu
+        half = 0.5 * self.mu * self.mu
         if self.rate == 1.0:
             return self.mu * u - half, -self.mu * u - half
-        return _log_shifted(log_rate, self.mu * u - half), _log_shifted(
-            log_rate, -self.mu * u - half
+        weights = self._log_weights(u)
+        return _log_shifted(*weights, self.mu * u - half), _log_shifted(
+            *weights, -self.mu * u - half
         )
 
     def log_density(self, u: FloatArray) -> FloatArray:
@@ -302,11 +312,11 @@ class ReplacePair(Pair):
         """Return ``l(place + distance) - l(place)``, both of whose terms have one sign."""
         right, left = self._log_terms(place)
         log_rate, half = math.log(self.rate), 0.5 * self.mu * self.mu
+        log_rest = math.log1p(-self.rate) if self.rate < 1.0 else -math.inf
         rightward = np.minimum(log_rate + self.mu * place - half - right, 0.0)
         leftward = np.minimum(log_rate - self.mu * place - half - left, 0.0)
-        return _log_shifted(rightward, self.mu * distance) - _log_shifted(
-            leftward, -self.mu * distance
-        )
+        rising = _log_shifted(rightward, log_rest - right, self.mu * distance)
+        return rising - _log_shifted(leftward, log_rest - left, -self.mu * distance)
 
     def _density(self, u: FloatArray) -> FloatArray:
         return (1.0 - self.rate) * _normal(u) + self.rate * _normal(u - self.mu)
