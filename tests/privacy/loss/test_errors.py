@@ -47,7 +47,9 @@ def sum_of_losses(
     growth: tuple[tuple[float, float], ...] = NOWHERE,
 ) -> Composed:
     """Return a composed distribution with losses at the quarters and no other error."""
-    return Composed(0.25, first, 0.0, masses, tilt, log_factor, error, 0.0, growth, 0.0, 0.0)
+    return Composed(
+        0.25, first, 0.0, masses, tilt, composition.FAR, log_factor, error, 0.0, growth, 0.0, 0.0
+    )
 
 
 def weight(tilt: float, above: float) -> float:

@@ -132,7 +132,7 @@ class LossAccount:
                 tail,
                 wanted,
                 lambda bounds, near: bounds.epsilon(delta, cumulants, near),
-            )
+            ).narrowed(former)
             # Where rounding decides, a finer lattice does not help.
             if found.width <= self._width * found.upper or found.width > 0.7 * former.width:
                 break
@@ -186,7 +186,7 @@ class LossAccount:
                 tail,
                 wanted,
                 lambda bounds, near: bounds.delta(epsilon, cumulants, near),
-            )
+            ).narrowed(former)
             if found.width <= relative * found.upper or found.width > 0.7 * former.width:
                 break
             wanted *= 0.25

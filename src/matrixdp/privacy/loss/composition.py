@@ -34,7 +34,7 @@ from matrixdp.privacy.loss.lattice import Lattice
 from matrixdp.privacy.loss.tilting import Saddle
 from matrixdp.rounding import UNIT_ROUNDOFF
 
-__all__ = ["MOST_POINTS", "Composed", "TooManyPointsError", "composed"]
+__all__ = ["FAR", "MOST_POINTS", "Composed", "TooManyPointsError", "composed"]
 
 FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -48,7 +48,8 @@ _LARGEST_EXPONENT = 709.0
 _BELOW = 1e-12  # the tilted mass that may lie below the window
 _ABOVE = 1e-9  # the tilted mass that may lie a whole window above epsilon
 _DOUBLINGS = 2  # of a window for that
-_FAR = 18.0  # terms of the last sum below e^-18 are only bounded
+FAR = 18.0
+"""Terms of the last sum below e^-18 are only bounded, unless more are asked for."""
 
 
 class TooManyPointsError(CalibrationError):
@@ -69,6 +70,8 @@ class Composed:
         Tilted, each off by at most ``error``.
     tilt, log_factor : float
         ``theta`` and ``T K``.
+    far : float
+        The exponent from which on terms of the last sum are only bounded.
     error : float
         Of every mass, absolute.
     relative : float
@@ -86,6 +89,7 @@ class Composed:
     origin: float
     masses: FloatArray
     tilt: float
+    far: float
     log_factor: float
     error: float
     relative: float
@@ -100,7 +104,7 @@ class Composed:
         found = total * (1.0 + self.relative) + self.error * weight
         # Terms that were left out, and mass beyond the window. Mass from below that came into the
         # window does no harm, unless epsilon is below it.
-        for above in (_FAR / self.tilt, self._end - shift):
+        for above in (self.far / self.tilt, self._end - shift):
             found += self._most_weight(above) * _mass_above(shift + above, self.growth)
         if shift < self.step * self.first:
             found += _BELOW * self._most_weight(0.0)
@@ -142,7 +146,7 @@ class Composed:
     def _sum(self, shift: float) -> tuple[float, float]:
         """Return the sum over losses above epsilon, as far as terms matter, and of its weights."""
         start = max(math.floor(shift / self.step) - self.first, 0)
-        stop = min(float(len(self.masses)), start + _FAR / self.tilt / self.step + 2.0)
+        stop = min(float(len(self.masses)), start + self.far / self.tilt / self.step + 2.0)
         above = self.step * (np.arange(start, math.ceil(stop)) + self.first) - shift
         above = np.maximum(above, 0.0)
         weights = np.exp(-self.tilt * above) * -np.expm1(-above)
@@ -182,7 +186,11 @@ class _Tilted:
 
 
 def composed(
-    lattices: Sequence[tuple[Lattice, int]], saddle: Saddle, *, for_lower: bool = False
+    lattices: Sequence[tuple[Lattice, int]],
+    saddle: Saddle,
+    *,
+    for_lower: bool = False,
+    far: float = FAR,
 ) -> Composed:
     """Return the distribution of the sum of all losses.
 
@@ -195,6 +203,8 @@ def composed(
     for_lower : bool
         Whether a lower bound is wanted: the window is then so large that hardly any mass comes
         round to losses above epsilon.
+    far : float
+        How small, as an exponent, terms of the last sum are that are only bounded.
     """
     parts = [_tilted(lattice, count, saddle.tilt) for lattice, count in lattices]
     step = parts[0].lattice.step
@@ -206,7 +216,7 @@ def composed(
     growth = tuple((c, sum(part.log_moment(c) for part in parts)) for c in orders)
     # Up to where terms matter, or to where there is hardly any mass.
     highest = min((log - math.log(_ABOVE)) / order for order, log in growth)
-    last = min(saddle.epsilon - origin + _FAR / saddle.tilt, highest) / step
+    last = min(saddle.epsilon - origin + far / saddle.tilt, highest) / step
     size = _size_of_window(max(last - first, 1.0))
     for _ in range(_DOUBLINGS if for_lower else 0):
         enough = _mass_above(saddle.epsilon - origin + step * size, growth) <= _ABOVE
@@ -227,6 +237,7 @@ def composed(
         origin=origin,
         masses=masses,
         tilt=saddle.tilt,
+        far=far,
         log_factor=math.fsum(part.count * part.log for part in parts),
         # Twice: each value of the half spectrum stands for itself and for its conjugate.
         error=2.0 / size * (spectrum_error + transform),

@@ -25,6 +25,7 @@ from matrixdp.privacy.loss.tilting import Cumulants, Split
 __all__ = ["Mixture", "cut_of", "mixture"]
 
 _MOST_LARGE = 3
+_FAR = 32.0  # in a valley, terms matter that would not elsewhere
 _UNLIKELY = 1e-8  # of delta: more large losses than that
 _MOST_EXPECTED = 0.3  # large losses in a whole plan
 
@@ -112,7 +113,8 @@ def mixture(
         saddle = cumulants.softened(cumulants.for_epsilon(epsilon))
         divided = [(small, count - number), (large, number)]
         terms = [*others, *(part for part in divided if part[1] > 0)]
-        found = composed(terms, replace(saddle, epsilon=epsilon), for_lower=for_lower)
+        near = replace(saddle, epsilon=epsilon)
+        found = composed(terms, near, for_lower=for_lower, far=_FAR)
         weight = math.log(math.comb(count, number))
         # What is lost is counted once, with the first term.
         lost = found.lost if number == 0 else 0.0
