@@ -39,6 +39,31 @@ def test_calibration() -> None:
     assert quoted(f"of {safety['budgets, matrixdp']:.0f} budgets")
 
 
+def test_accountants() -> None:
+    found = figures("accountants")
+    plan, page = "q=0.01, T=1000, s=1, delta=1e-05", "docs/accounting.md"
+    ours = found[f"{plan}, matrixdp, milliseconds"]
+    names = [what.split(", ", 4)[4] for what in found if what.startswith(plan)]
+    for name in {each.rsplit(", ", 1)[0] for each in names}:
+        width = found[f"{plan}, {name}, relative width"]
+        times = found[f"{plan}, {name}, milliseconds"] / ours
+        assert quoted(f"| {name} | {width:.1e} | {times:.1f} |", page)
+    assert found[f"{plan}, matrixdp, relative width"] <= 1e-4
+    # Closer and faster than each of them.
+    assert all(
+        found[f"{plan}, {name}, relative width"] > 10 * found[f"{plan}, matrixdp, relative width"]
+        and found[f"{plan}, {name}, milliseconds"] > 2 * ours
+        for name in {each.rsplit(", ", 1)[0] for each in names} - {"matrixdp"}
+    )
+    search = found["search, matrixdp, milliseconds"]
+    assert quoted(
+        f"{found['search, dp-accounting, milliseconds'] / search:.0f} times as long", page
+    )
+    assert quoted(f"{found['search, Opacus PRV, milliseconds'] / search:.1f} times. At", page)
+    ratio = found[f"{plan}, Opacus PRV, error 0.01, milliseconds"] / ours
+    assert quoted(f"{ratio:.1f} times as fast as Opacus' PRV")
+
+
 @pytest.mark.parametrize("size", ["4096 x 512", "8192 x 8192"])
 def test_noise_speed(size: str) -> None:
     speed = figures("noise_speed")
