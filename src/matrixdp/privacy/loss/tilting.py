@@ -110,7 +110,7 @@ class Cumulants:
             ):
                 if number > 0 and chosen.any():
                     self._terms.append((logs[chosen], losses[chosen], number))
-        self._least = min(_LEAST_TILT / self._deviation(0.0), 1e-3 * self._largest)
+        self._least = min(_LEAST_TILT / max(self._deviation(0.0), 1e-200), 1e-3 * self._largest)
 
     def at(self, order: float) -> tuple[float, float, float]:
         """Return ``log(e^K - 1)`` and its first two derivatives.
