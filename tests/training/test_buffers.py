@@ -75,3 +75,4 @@ def test_buffers_that_are_only_read(mode: Any) -> None:
             training.accumulate(cross_entropy(model, inputs, targets))
         training.step()
         model[0].mean += 1.0  # type: ignore[index]  # between steps it is the user's own
+    assert training.steps_left == 0

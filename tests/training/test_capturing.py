@@ -67,8 +67,10 @@ def test_nothing_waits_within_a_batch(make: Callable[[], nn.Module]) -> None:
         made: Tensor = model(rows)
         return made.flatten(1).square().sum(1)
 
+    # Raises at any operation that would wait. The trial run spends nothing.
     with NoWaiting():  # type: ignore[no-untyped-call]
         training.captured_step(data, losses, batch_size=8)
+    assert training.steps_spent == 0
 
 
 _WAITS_FOR_THE_GPU = """

@@ -22,7 +22,7 @@ FOLDER = "type_one"
 
 
 Progress = Callable[[Sequence[Run]], AbstractContextManager[Tell]]
-"""Shows the progress of some runs: what it yields is told about each of them."""
+"""Shows the progress of some runs: it yields a function to call as each of them ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

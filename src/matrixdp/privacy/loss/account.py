@@ -27,10 +27,11 @@ _LOST = 1e-7  # of delta, that may be in no atom
 _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.02, 1e12
 _SMALLEST_RATE = 1e-12
 _MOST_STEPS = 10**9
-_MOST_CELLS = 1 << 20
+_MOST_CELLS = 1 << 19
 _ATTEMPTS = 4
 _COARSER = (1.0, 4.0, 16.0)  # times the step; powers of two, so that multiples stay exact
 _WIDEST_STEP = 0.25
+_MOST_SPLIT = 10**6  # steps; with more, rounding decides the width, not rare losses
 # What the closed form of the Gaussian curve may be off where mu is so large that no epsilon is
 # close to 0; it is checked against ball arithmetic. Otherwise the lattice gives the lower bound.
 _CLOSED_FORM = 1e-10
@@ -139,7 +140,7 @@ class LossAccount:
             # The saddle point is only an estimate: go on from what was found.
             wanted *= 0.25
             saddle = replace(cumulants.for_epsilon(found.upper), epsilon=found.upper)
-        if found.width > self._width * found.upper:
+        if found.width > self._width * found.upper and self._count <= _MOST_SPLIT:
             found = self._split_epsilon(found, delta, saddle, tail)
         return found
 
@@ -190,7 +191,7 @@ class LossAccount:
             if found.width <= relative * found.upper or found.width > 0.7 * former.width:
                 break
             wanted *= 0.25
-        if found.width > relative * found.upper:
+        if found.width > relative * found.upper and self._count <= _MOST_SPLIT:
             step = self._step(saddle, tail, self._width * max(epsilon, 1.0 / saddle.tilt))
             with contextlib.suppress(TooManyPointsError):
                 bounds = CurveBounds(self._steps, step, tail)

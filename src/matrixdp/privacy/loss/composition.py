@@ -310,12 +310,12 @@ def _around(masses: FloatArray, first: int, size: int) -> FloatArray:
 
 
 def _to_the_power(values: ComplexArray, count: int) -> ComplexArray:
-    """Return a whole power by repeated squaring."""
+    """Return a whole power by repeated squaring; overwrites the values, to save memory."""
     result: ComplexArray | None = None
-    square = values
     while count:
         if count & 1:
-            result = square if result is None else result * square
+            result = values.copy() if result is None else np.multiply(result, values, out=result)
         count >>= 1
-        square = square * square if count else square
+        if count:
+            np.multiply(values, values, out=values)
     return np.ones_like(values) if result is None else result
