@@ -19,8 +19,8 @@ SENSITIVE := tests/baselines tests/covariance tests/files tests/mechanisms tests
 	tests/sensitivity tests/workloads
 
 .PHONY: demo test test-thorough test-processors core-test lint types format figures benchmark \
-	benchmark-accountants benchmark-noise benchmark-queries benchmark-sizes benchmark-training \
-	benchmark-workloads noise-statistics clean
+	benchmark-accountants benchmark-noise benchmark-queries benchmark-sizes \
+	benchmark-start-up benchmark-training benchmark-workloads noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -71,6 +71,10 @@ benchmark-accountants: $(CALIBRATION_BENCH)
 benchmark-noise: $(NOISE_BENCH)
 	.venv-opendp/bin/python benchmarks/noise_speed.py $(SAVE)
 	.venv-opendp/bin/python benchmarks/noise_memory.py $(SAVE)
+
+# What users wait for before anything happens.
+benchmark-start-up: $(BARE)
+	.venv-core/bin/python benchmarks/start_up.py $(SAVE)
 
 # A million rows of 256 numbers: 1 GiB, and as much again for the float64 products.
 benchmark-queries: $(DEV)

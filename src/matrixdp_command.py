@@ -4,6 +4,7 @@ Importing the package takes half a second. It happens inside the block that hand
 and this module is outside the package because importing it must not import the package.
 """
 
+import os
 import sys
 
 __all__ = ["main"]
@@ -13,6 +14,8 @@ _INTERRUPTED = 130
 
 def main() -> int:
     """Import the command line and run it; return its exit code."""
+    # typer imports pydantic, which would look through all installed packages for plugins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         # Imported late on purpose; see above.
         from matrixdp.cli.main import main as run  # noqa: PLC0415

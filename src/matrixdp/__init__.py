@@ -24,76 +24,9 @@ One level down
     larger than memory, saved strategies), `matrixdp.training` (private training in PyTorch)
 """
 
-from importlib.metadata import version
+# What is public, and where it lives, stands in __init__.pyi; a name is imported when it is used.
+import lazy_loader
 
-from matrixdp import (
-    audit,
-    baselines,
-    covariance,
-    errors,
-    postprocess,
-    privacy,
-    queries,
-    sensitivity,
-    workloads,
-)
-from matrixdp.covariance import Diagonal, Isotropic, Kronecker, OneSided, SymmetricIsotropic
-from matrixdp.errors import BudgetExceededError, InvalidParameterError, MatrixDPError
-from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
-from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.mechanisms.release import Release
-from matrixdp.noise import ReleaseKey
-from matrixdp.privacy import (
-    Budget,
-    Filter,
-    Guarantee,
-    plan_for_budget,
-    plan_for_error,
-    privacy_bound,
-    privacy_delta,
-    privacy_epsilon,
-)
-from matrixdp.queries import histogram
-from matrixdp.sensitivity import Box, FrobeniusBall, RowBounds, SymmetricBall
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-__all__ = [
-    "IMGM",
-    "Box",
-    "Budget",
-    "BudgetExceededError",
-    "Diagonal",
-    "Filter",
-    "FrobeniusBall",
-    "Guarantee",
-    "InvalidParameterError",
-    "Isotropic",
-    "Kronecker",
-    "MatrixDPError",
-    "MatrixMechanism",
-    "Mechanism",
-    "OneSided",
-    "Release",
-    "ReleaseKey",
-    "RowBounds",
-    "SymmetricBall",
-    "SymmetricIsotropic",
-    "WorkloadRelease",
-    "audit",
-    "baselines",
-    "covariance",
-    "errors",
-    "histogram",
-    "plan_for_budget",
-    "plan_for_error",
-    "postprocess",
-    "privacy",
-    "privacy_bound",
-    "privacy_delta",
-    "privacy_epsilon",
-    "queries",
-    "sensitivity",
-    "workloads",
-]
-
-__version__ = version("matrixdp")
+__version__ = "0.1.0"

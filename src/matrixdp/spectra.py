@@ -10,8 +10,8 @@ import sys
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import linalg
 
 from matrixdp.errors import NotPositiveDefiniteError
 from matrixdp.rounding import UNIT_ROUNDOFF
@@ -48,7 +48,7 @@ def eigenvalue_lower_bounds(matrix: FloatArray, name: str) -> FloatArray:
         If no positive bound can be proven: the matrix is indefinite, singular, or so close to
         singular that float64 cannot tell.
     """
-    values, vectors = linalg.eigh(matrix)  # a guess: everything below holds for any guess
+    values, vectors = scipy.linalg.eigh(matrix)  # a guess: everything below holds for any guess
     defect = _orthonormality_defect(vectors)
     residual = _residual_norm(matrix, vectors * values, vectors.T)
     # The last factor covers the roundings of this line itself.
@@ -97,7 +97,7 @@ def semidefinite_root(matrix: FloatArray, error: float) -> tuple[FloatArray, flo
     error : float
         How close, in Frobenius norm.
     """
-    values, vectors = linalg.eigh(matrix)
+    values, vectors = scipy.linalg.eigh(matrix)
     values = np.maximum(values, 0.0)
     sides = np.sqrt(values)
     root = np.asarray((vectors * sides) @ vectors.T)
@@ -145,7 +145,7 @@ def singular_value_upper_bounds(matrix: FloatArray) -> FloatArray:
     ``sigma_k(A) <= sigma_k(U S W) + ||A - U S W||`` (Weyl), and U, W stretch S by at most
     ``sqrt(1 + defect)`` each.
     """
-    left, values, right = linalg.svd(matrix, full_matrices=False)
+    left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
     stretch = math.sqrt(
         (1.0 + _orthonormality_defect(left)) * (1.0 + _orthonormality_defect(right.T))
     )
@@ -166,7 +166,7 @@ def inverse_enclosure(matrix: FloatArray, smallest: float) -> InverseEnclosure:
     With ``E = I - A X``, ``A^-1 - X = A^-1 E``, whose entries are at most ``||E||_F / smallest``
     where smallest is a lower bound of the smallest eigenvalue of the symmetric matrix A.
     """
-    inverse = np.asarray(linalg.inv(matrix))
+    inverse = np.asarray(scipy.linalg.inv(matrix))
     error = _residual_norm(np.eye(len(matrix)), matrix, inverse) / smallest
     return InverseEnclosure(inverse, error * (1.0 + 4 * UNIT_ROUNDOFF))
 

@@ -1,6 +1,7 @@
 """The folder tree is the architecture: imports point one way, and the core needs no extra."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -177,6 +178,42 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import matrixdp", ["numpy", "scipy"]),
+        ("import matrixdp; matrixdp.IMGM", ["scipy.special", "scipy.linalg", "matrixdp.workloads"]),
+        (
+            "from matrixdp.cli.main import main; main(['bound', '--epsilon=1', '--delta=1e-5'])",
+            ["scipy.special", "scipy.optimize", "cryptography", "msgspec", "matrixdp.noise"],
+        ),
+    ],
+)
+def test_nothing_is_imported_before_it_is_used(statement: str, absent: list[str]) -> None:
+    code = f"import sys; {statement}; sys.exit(str([n for n in {absent} if n in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "[]"
+
+
+def test_stubs_name_what_packages_offer() -> None:
+    # Packages that import late read their names from a stub, where type checkers find them too.
+    stubs = sorted(SOURCE.rglob("__init__.pyi"))
+    assert len(stubs) == 3
+    for stub in stubs:
+        assert "__all__" in stub.read_text()
+        package = importlib.import_module(
+            ".".join(["matrixdp", *stub.parent.relative_to(SOURCE).parts])
+        )
+        tree = ast.parse(stub.read_text())
+        declared = next(
+            ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        )
+        assert sorted(declared) == sorted(package.__all__)
+        assert all(getattr(package, name) is not None for name in declared)
 
 
 def test_few_names_at_the_top() -> None:

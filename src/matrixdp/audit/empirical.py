@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import linalg, special
 
 from matrixdp.covariance import Kronecker, OneSided
 from matrixdp.errors import InvalidParameterError, ShapeError
@@ -238,7 +238,7 @@ def _direction(before: FloatArray, after: FloatArray, difference: FloatArray) ->
     largest = max(float(np.max(np.diagonal(covariance))), float(np.max(np.abs(difference))) ** 2)
     # Relative to the larger of noise and difference, so that it works without any noise, too.
     covariance[np.diag_indices_from(covariance)] += _RIDGE * largest
-    return np.asarray(linalg.solve(covariance, difference, assume_a="pos"))
+    return np.asarray(scipy.linalg.solve(covariance, difference, assume_a="pos"))
 
 
 def _best_bound(scores: _Scores, choosing: int, miss: float, bound: _Bound) -> float:
@@ -269,8 +269,8 @@ def _bounds(
     rest = count - unlikely
     # Clopper and Pearson's quantiles. They are undefined at counts of 0 and of all, where the
     # bounds are 0 and 1; the maxima only avoid NaN there.
-    lower = special.betaincinv(np.maximum(likely, 1), count - likely + 1, miss)
-    upper = special.betaincinv(unlikely + 1, np.maximum(rest, 1), 1.0 - miss)
+    lower = scipy.special.betaincinv(np.maximum(likely, 1), count - likely + 1, miss)
+    upper = scipy.special.betaincinv(unlikely + 1, np.maximum(rest, 1), 1.0 - miss)
     return bound(np.where(likely > 0, lower, 0.0), np.where(rest > 0, upper, 1.0))
 
 
@@ -294,7 +294,7 @@ def _epsilon_bound(delta: float) -> _Bound:
 
 def _mu_bound(lower: FloatArray, upper: FloatArray) -> FloatArray:
     """Return ``Phi^-1(p) - Phi^-1(q)``."""
-    return np.asarray(special.ndtri(lower) - special.ndtri(upper))
+    return np.asarray(scipy.special.ndtri(lower) - scipy.special.ndtri(upper))
 
 
 def check_samples(samples: int, entries: int) -> int:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import linalg
 
 from matrixdp.covariance.one_sided import Side, checked_side
 from matrixdp.errors import InvalidParameterError
@@ -92,5 +92,5 @@ def private_directions(
     noisy = np.asarray(release.value, dtype=np.float64)
     sided = noisy if left else noisy.T
     # A tall matrix has fewer singular vectors than directions; full_matrices completes the basis.
-    vectors, _, _ = linalg.svd(sided, full_matrices=sided.shape[0] > sided.shape[1])
+    vectors, _, _ = scipy.linalg.svd(sided, full_matrices=sided.shape[0] > sided.shape[1])
     return PrivateDirections(np.asarray(vectors), release.guarantee)

@@ -6,9 +6,11 @@ could not finish, for instance because the reader of standard output went away. 
 no output file exists, nothing was released. Every error is one line on standard error.
 """
 
+import importlib
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -17,26 +19,10 @@ import typer
 from typer.exceptions import TyperException
 
 from matrixdp import __version__
-from matrixdp.cli import (
-    account,
-    audit,
-    bound,
-    budget,
-    compare,
-    curve,
-    data,
-    demo,
-    experiment,
-    plan,
-    query,
-    release,
-    workload,
-)
-from matrixdp.cli.labels import CommandWithLabels
-from matrixdp.cli.streams import ReleasedButCutShortError
+from matrixdp.cli.cut_short import ReleasedButCutShortError
 from matrixdp.errors import BudgetExceededError, MatrixDPError
 
-__all__ = ["app", "main"]
+__all__ = ["main"]
 
 _DEFECT = 1
 _BAD_INPUT = 2
@@ -44,28 +30,36 @@ _REFUSED_BY_BUDGET = 3
 _RELEASED_BUT_CUT_SHORT = 4
 _INTERRUPTED = 130
 
-app = typer.Typer(
-    name="matrixdp",
-    help="Differential privacy for matrix-valued queries.",
-    epilog="Exit codes: 0 done, 1 defect, 2 bad input, 3 refused by a budget, 4 released but cut "
-    "short (the budget is spent), 130 interrupted.",
-    add_completion=False,
-    # A pretty traceback would show local variables, which may be private.
-    pretty_exceptions_enable=False,
-)
-app.command("bound")(bound.bound)
-app.command("curve")(curve.curve)
-app.command("plan")(plan.plan)
-app.command("account")(account.account)
-app.command("compare")(compare.compare)
-app.command("release", cls=CommandWithLabels)(release.release)
-app.command("demo")(demo.demo)
-app.add_typer(budget.app, name="budget")
-app.add_typer(audit.app, name="audit")
-app.add_typer(workload.app, name="workload")
-app.add_typer(data.app, name="data")
-app.add_typer(experiment.app, name="experiment")
-app.add_typer(query.app, name="query")
+# Each is a module of this folder with a function of that name, or with an `app` of subcommands.
+_COMMANDS = ("bound", "curve", "plan", "account", "compare", "release", "demo")
+_GROUPS = ("budget", "audit", "workload", "data", "experiment", "query")
+
+
+def _program(arguments: Sequence[str]) -> typer.Typer:
+    """Return the program with the command that is called, or with all of them to show its help.
+
+    Importing all commands takes several times as long as most of them run.
+    """
+    app = typer.Typer(
+        name="matrixdp",
+        help="Differential privacy for matrix-valued queries.",
+        epilog="Exit codes: 0 done, 1 defect, 2 bad input, 3 refused by a budget, 4 released but "
+        "cut short (the budget is spent), 130 interrupted.",
+        add_completion=False,
+        # A pretty traceback would show local variables, which may be private.
+        pretty_exceptions_enable=False,
+    )
+    app.callback(invoke_without_command=True)(_root)
+    called = next((word for word in arguments if not word.startswith("-")), None)
+    for name in (*_COMMANDS, *_GROUPS):
+        if called == name or called not in {*_COMMANDS, *_GROUPS}:
+            module = importlib.import_module(f"matrixdp.cli.{name}")
+            if name in _GROUPS:
+                app.add_typer(module.app, name=name)
+            else:
+                command_class = getattr(module, "COMMAND_CLASS", None)
+                app.command(name, cls=command_class)(getattr(module, name))
+    return app
 
 
 def _show_version(value: bool) -> None:
@@ -74,7 +68,6 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
     _version: Annotated[
@@ -94,8 +87,9 @@ def main(arguments: list[str] | None = None) -> int:
     arguments : list of str, optional
         What follows the program's name; by default what the process was started with.
     """
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        answer = app(args=arguments, prog_name="matrixdp", standalone_mode=False)
+        answer = _program(words)(args=words, prog_name="matrixdp", standalone_mode=False)
         if sys.stdout is not None:
             # Here, where a failure has an exit code; at the end of the process it would have none.
             sys.stdout.flush()

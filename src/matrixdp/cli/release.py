@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from matrixdp.cli.bounds import bound_option, bounds_file, sensitivity_set
-from matrixdp.cli.labels import Labels, check_labels
+from matrixdp.cli.labels import CommandWithLabels, Labels, check_labels
 from matrixdp.cli.options import (
     AsJson,
     DeltaOption,
@@ -42,7 +42,10 @@ from matrixdp.mechanisms.release import Release
 from matrixdp.privacy.guarantee import Guarantee, checked_neighbouring
 from matrixdp.rounding import shown_up
 
-__all__ = ["release"]
+__all__ = ["COMMAND_CLASS", "release"]
+
+COMMAND_CLASS = CommandWithLabels
+"""The class of the command, whose options for labels may go without a value."""
 
 
 def release(

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
+from matrixdp.cli.cut_short import ReleasedButCutShortError
+from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.decimals import Decimals
 from matrixdp.files.matrices import read_matrix
 from matrixdp.mechanisms.labelled import MatrixFile
 
 __all__ = [
     "STREAM",
-    "ReleasedButCutShortError",
     "check_stdout",
     "read_source",
     "reporting_release",
@@ -23,10 +23,6 @@ __all__ = [
 
 STREAM = "-"
 """The name of standard input and standard output."""
-
-
-class ReleasedButCutShortError(MatrixDPError):
-    """A release is out, at least in part, but the command could not finish; its budget is spent."""
 
 
 def read_source(

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import linalg
 
 from matrixdp.covariance.directional import Directional
 from matrixdp.covariance.linear_map import FloatArray, Shape
@@ -122,12 +122,12 @@ class Kronecker(Directional):
     def row_eigen(self) -> Eigen:
         """Eigenvalues and eigenvectors of the row covariance, to float accuracy."""
         # For drawing and whitening, where an error in the last digits costs no privacy.
-        return Eigen(*linalg.eigh(self.row_covariance))
+        return Eigen(*scipy.linalg.eigh(self.row_covariance))
 
     @cached_property
     def column_eigen(self) -> Eigen:
         """Eigenvalues and eigenvectors of the column covariance, to float accuracy."""
-        return Eigen(*linalg.eigh(self.column_covariance))
+        return Eigen(*scipy.linalg.eigh(self.column_covariance))
 
     @property
     def smallest_singular_value(self) -> float:

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import linalg
 
 from matrixdp.covariance.directional import Directional
 from matrixdp.covariance.kronecker import Eigen, directional_factor, gram
@@ -78,7 +78,7 @@ class OneSided(Directional):
     @cached_property
     def eigen(self) -> Eigen:
         """Eigenvalues and eigenvectors of the covariance, to float accuracy."""
-        return Eigen(*linalg.eigh(self.covariance))
+        return Eigen(*scipy.linalg.eigh(self.covariance))
 
     @property
     def smallest_singular_value(self) -> float:

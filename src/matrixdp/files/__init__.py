@@ -1,7 +1,5 @@
 """Matrices, releases and strategies in files: formats, statements, atomic writing, streaming."""
 
-from matrixdp.files.npy_stream import add_noise_to_npy
-from matrixdp.files.strategies import SavedStrategy, load_strategy, save_strategy
-from matrixdp.files.streamed_release import release_npy
+import lazy_loader
 
-__all__ = ["SavedStrategy", "add_noise_to_npy", "load_strategy", "release_npy", "save_strategy"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import Limit, check_cells, real_array
+from matrixdp.parameters import Limit, check_cells, is_sparse, real_array
 
 __all__ = ["LabelledMatrix", "MatrixFile"]
 
@@ -69,7 +68,7 @@ class LabelledMatrix:
             If it does not have two axes, or is empty.
         """
         # Before the gate, whose message does not say that noise fills the zeros.
-        if sparse.issparse(matrix):
+        if is_sparse(matrix):
             raise InvalidParameterError(
                 "matrix is sparse, but its release is not: noise goes on the zeros too. Pass "
                 "matrix.toarray() if that is what is meant"

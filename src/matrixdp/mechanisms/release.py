@@ -6,8 +6,8 @@ from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
@@ -155,7 +155,7 @@ class Release:
         released = np.asarray(self.value)
         rounding = np.spacing(np.abs(released)).astype(np.float64)
         # The noise's grid has steps of at most 2**-20 scales, in units of which widths are given.
-        widths = float(-special.ndtri(tail)) + 2.0**-20
+        widths = float(-scipy.special.ndtri(tail)) + 2.0**-20
         half_width = widths * self.standard_errors() + rounding
         centre = released.astype(np.float64)
         return ConfidenceBounds(centre - half_width, centre + half_width)

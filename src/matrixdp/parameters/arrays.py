@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 
@@ -22,6 +21,7 @@ __all__ = [
     "checked_matrix",
     "checked_symmetric",
     "finite_array",
+    "is_sparse",
     "outside_limit",
     "plain_array",
     "positive_vector",
@@ -197,10 +197,17 @@ def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
     elif isinstance(value, list | tuple | range):
         for part in value:
             check_cells(part, name, bools=bools)
-    elif sparse.issparse(value):
+    elif is_sparse(value):
         raise InvalidParameterError(f"{name} is sparse: pass its .toarray()")
     elif hasattr(value, "__array__"):
         _check_array_cells(np.asarray(value), name, bools=bools)
+
+
+def is_sparse(value: object) -> bool:
+    """Return whether this is a sparse matrix or array of scipy."""
+    # Whoever has one has imported scipy.sparse, which takes longer than importing numpy.
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(value))
 
 
 def _check_array_cells(array: NDArray[Any], name: str, *, bools: bool) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import linalg
 
 from matrixdp.rounding import UNIT_ROUNDOFF
 
@@ -124,7 +124,9 @@ def _reduced(matrix: FloatArray) -> FloatArray:
     order = np.argsort(-np.max(np.abs(matrix), axis=1), kind="stable")
     if matrix.shape[0] <= matrix.shape[1]:
         return np.asarray(matrix[order])
-    return np.asarray(linalg.qr(matrix[order], mode="r", check_finite=False)[0][: matrix.shape[1]])
+    return np.asarray(
+        scipy.linalg.qr(matrix[order], mode="r", check_finite=False)[0][: matrix.shape[1]]
+    )
 
 
 def _moved(rows: FloatArray, free: FloatArray, positive: BoolArray) -> FloatArray:
@@ -134,7 +136,9 @@ def _moved(rows: FloatArray, free: FloatArray, positive: BoolArray) -> FloatArra
         target = -(rows[:, ~positive] @ moved[~positive])
         part = rows[:, positive]
         # Pivoted QR: the part may have less than full rank.
-        moved[positive] = linalg.lstsq(part, target, lapack_driver="gelsy", check_finite=False)[0]
+        moved[positive] = scipy.linalg.lstsq(
+            part, target, lapack_driver="gelsy", check_finite=False
+        )[0]
     return moved
 
 

@@ -16,7 +16,7 @@ account that uses only the claims of the steps: amplification and Theorem 3.4
 import enum
 import math
 
-from scipy import optimize
+import scipy
 
 from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import DELTA
@@ -152,7 +152,7 @@ def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant)
         raise TooLittleNoiseError(
             f"noise_multiplier={plan.noise_multiplier!r} in steps={plan.steps}"
         )
-    refined = optimize.minimize_scalar(
+    refined = scipy.optimize.minimize_scalar(
         epsilon_at,
         bounds=(best - math.log(2.0), best + math.log(2.0)),
         method="bounded",

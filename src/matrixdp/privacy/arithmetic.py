@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
+
+from matrixdp.privacy.single_numbers import erfcx, erfinv, normal_quantile
 
 __all__ = ["ARRAY", "SCALAR", "Arithmetic", "FloatArray", "Real"]
 
@@ -63,15 +65,26 @@ def _array_select(
     return np.where(condition, chosen(), otherwise())
 
 
+def _special(name: str) -> Callable[[FloatArray], FloatArray]:
+    """Return a function of scipy.special that is imported when it is first called."""
+    # Importing it takes as long as importing numpy twice over.
+
+    def function(value: FloatArray) -> FloatArray:
+        found: FloatArray = getattr(scipy.special, name)(value)
+        return found
+
+    return function
+
+
 # math where it has the function: numpy's are much slower on single numbers.
 SCALAR: Arithmetic[float] = Arithmetic(
     exp=math.exp,
     log=_scalar_log,
     sqrt=math.sqrt,
     erf=math.erf,
-    erfcx=lambda value: float(special.erfcx(value)),
-    erfinv=lambda value: float(special.erfinv(value)),
-    normal_quantile=lambda value: float(special.ndtri(value)),
+    erfcx=erfcx,
+    erfinv=erfinv,
+    normal_quantile=normal_quantile,
     larger=max,
     smaller=min,
     upwards=lambda value: math.nextafter(value, math.inf),
@@ -83,10 +96,10 @@ ARRAY: Arithmetic[FloatArray] = Arithmetic(
     exp=np.exp,
     log=np.log,
     sqrt=np.sqrt,
-    erf=special.erf,
-    erfcx=special.erfcx,
-    erfinv=special.erfinv,
-    normal_quantile=special.ndtri,
+    erf=_special("erf"),
+    erfcx=_special("erfcx"),
+    erfinv=_special("erfinv"),
+    normal_quantile=_special("ndtri"),
     larger=np.maximum,
     smaller=np.minimum,
     upwards=lambda value: np.nextafter(value, np.inf),

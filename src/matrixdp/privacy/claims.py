@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import (
@@ -240,16 +240,16 @@ def _best_share(cost: Callable[[float], float], delta: float, count: int) -> flo
         return 0.0
 
     def cost_at(logit: float) -> float:
-        return cost(float(special.expit(logit)))
+        return cost(float(scipy.special.expit(logit)))
 
     # Where adding epsilons up wins the cost is flat, so a coarse look comes before the search.
-    widest = min(_WIDEST_LOGIT, -float(special.logit(left)))
+    widest = min(_WIDEST_LOGIT, -float(scipy.special.logit(left)))
     grid = np.linspace(-_WIDEST_LOGIT, widest, _LOOKS).tolist()
     near = min(range(1, _LOOKS - 1), key=lambda place: cost_at(grid[place]))
-    found = optimize.minimize_scalar(
+    found = scipy.optimize.minimize_scalar(
         cost_at, bounds=(grid[near - 1], grid[near + 1]), method="bounded", options={"xatol": 1e-6}
     )
-    return min(0.0, float(special.expit(found.x)), key=cost)
+    return min(0.0, float(scipy.special.expit(found.x)), key=cost)
 
 
 def _shares_of_delta(delta: float, count: int, share: float) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from scipy import optimize
+import scipy
 
 from matrixdp.errors import CalibrationError
 from matrixdp.parameters import DELTA, EPSILON, positive_number
@@ -155,7 +155,7 @@ def _root(excess: Callable[[float], float], plan: SampledPlan, tolerance: float)
     """Return about the multiplier where a decreasing function is zero."""
     # Many steps at a small rate behave roughly like Gaussian ones with mu = q sqrt(T) / s.
     low, high = _bracket(excess, max(1.0, plan.sampling_rate * math.sqrt(plan.steps)))
-    return float(optimize.brentq(excess, low, high, rtol=tolerance, xtol=tolerance * low))
+    return float(scipy.optimize.brentq(excess, low, high, rtol=tolerance, xtol=tolerance * low))
 
 
 def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float]:

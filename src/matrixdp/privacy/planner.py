@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from scipy import special
+import scipy
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, MU, positive_integer, positive_number
@@ -48,7 +48,7 @@ class ErrorMeasure(enum.Enum):
             case ErrorMeasure.LARGEST:
                 # As a tail: the quantile of (1 + 0.95^(1/mn)) / 2 would lose its digits near 1.
                 tail = -0.5 * math.expm1(math.log(_CONFIDENCE) / entries)
-                return float(-special.ndtri(tail)) * (1.0 + _MARGIN)
+                return float(-scipy.special.ndtri(tail)) * (1.0 + _MARGIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
@@ -88,7 +88,7 @@ def _tree_error(
     """Return the error of a tree on each attribute: ``s^2 sum over terms prod tr(G_i Q_i^-1)``."""
     grams = [tree(size) for size in workload.dimensions]
     # Both trees contain every cell or every difference, so that their Gram matrices are regular.
-    inverses = [linalg.inv(gram, assume_a="pos", check_finite=False) for gram in grams]
+    inverses = [scipy.linalg.inv(gram, assume_a="pos", check_finite=False) for gram in grams]
     total = sum(
         math.prod(
             float(np.einsum("ij,ij->", inverse, factor.gram()))

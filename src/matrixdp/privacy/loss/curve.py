@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scipy import optimize
+import scipy
 
 from matrixdp.parameters import EPSILON
 from matrixdp.privacy.events import TooLittleNoiseError
@@ -166,4 +166,4 @@ def _crossing(excess: Callable[[float], float], saddle: Saddle) -> float:
         low, high, reach = high, high + reach, 4.0 * reach
         if not high <= EPSILON.largest:
             raise TooLittleNoiseError("noise with an epsilon beyond 1e6")
-    return float(optimize.brentq(bounded, low, high, xtol=1e-300, rtol=1e-9))
+    return float(scipy.optimize.brentq(bounded, low, high, xtol=1e-300, rtol=1e-9))

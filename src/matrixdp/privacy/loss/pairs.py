@@ -14,8 +14,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from matrixdp.rounding import UNIT_ROUNDOFF
 
@@ -194,7 +194,7 @@ class AddRemovePair(Pair):
         if self.rate == 1.0:
             return 0.0
         end = float(self.places(np.array([loss]))[0])
-        ratio = math.exp(special.log_ndtr(end - self.mu) - special.log_ndtr(end))
+        ratio = math.exp(scipy.special.log_ndtr(end - self.mu) - scipy.special.log_ndtr(end))
         return math.log1p(self.rate * (ratio - 1.0))
 
     def above(self, u: FloatArray, distance: FloatArray, loss: FloatArray) -> FloatArray:

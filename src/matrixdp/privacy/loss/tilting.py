@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize
 
 from matrixdp.privacy.loss.pairs import Pair
 
@@ -186,4 +186,6 @@ class Cumulants:
         def at(log_tilt: float) -> float:
             return excess(self.saddle(math.exp(log_tilt)))
 
-        return self.saddle(math.exp(optimize.brentq(at, math.log(low), math.log(high), xtol=1e-3)))
+        return self.saddle(
+            math.exp(scipy.optimize.brentq(at, math.log(low), math.log(high), xtol=1e-3))
+        )

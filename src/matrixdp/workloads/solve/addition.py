@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.workloads.operator import Factor
 from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
@@ -45,7 +45,7 @@ def optimal_factor(explicit: ExplicitQueries, progress: Progress | None = None) 
     if best.rescaled:
         # Any rotation of the measurements is as good; half of a triangular one is zeros, which
         # measuring skips.
-        measured = linalg.qr(measured, mode="r", overwrite_a=True, check_finite=False)[0]
+        measured = scipy.linalg.qr(measured, mode="r", overwrite_a=True, check_finite=False)[0]
     matrix[:, asked] = measured
     # The strategy may come from one iterate and the bound from another: both are the best known.
     if problem.basis is not None and queries is not None:

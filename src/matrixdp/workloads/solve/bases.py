@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.workloads.operator import FloatArray
 
@@ -33,8 +33,8 @@ def column_basis(matrix: FloatArray) -> FloatArray:
     """Return B of full column rank with ``B B^T = M^T M``."""
     if matrix.shape[0] > matrix.shape[1]:
         # R has the same Gram matrix, and its decomposition costs less than that of all rows.
-        matrix = linalg.qr(matrix, mode="r", check_finite=False)[0][: matrix.shape[1]]
-    _, values, right = linalg.svd(matrix, full_matrices=False, check_finite=False)
+        matrix = scipy.linalg.qr(matrix, mode="r", check_finite=False)[0][: matrix.shape[1]]
+    _, values, right = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
     kept = values > max(matrix.shape) * SMALLEST_ROOT * values[0]
     return np.asarray(right[kept].T * values[kept])
 
@@ -60,14 +60,14 @@ def right_singular_vectors(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
         values, vectors = eigenvectors(matrix.T @ matrix)
         if float(values[0]) > _SMALLEST_SQUARE * float(values[-1]):
             return np.sqrt(values), vectors
-    _, roots, right = linalg.svd(matrix, full_matrices=False, check_finite=False)
+    _, roots, right = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
     return np.maximum(roots, SMALLEST_ROOT * roots[0])[::-1], right[::-1].T
 
 
 def eigenvectors(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return eigenvalues, ascending, and eigenvectors of a symmetric matrix, overwriting it."""
     # Divide and conquer is several times faster than the default driver at these sizes.
-    values, vectors = linalg.eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
+    values, vectors = scipy.linalg.eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
     return np.asarray(values), np.asarray(vectors)
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.errors import CalibrationError
 from matrixdp.rounding import UNIT_ROUNDOFF
@@ -96,7 +96,7 @@ def certified_bound_from_queries(
     """
     sides = np.sqrt(weights)
     scaled = queries * sides
-    left, _, right = linalg.svd(scaled, full_matrices=False, check_finite=False)
+    left, _, right = scipy.linalg.svd(scaled, full_matrices=False, check_finite=False)
     roots = nuclear_norm_lower_bound(scaled, left, right)
     # ||E||_* <= rank^(1/2) ||E||_F for the rounding E of the queries.
     lost = (
@@ -126,7 +126,7 @@ def svd_bound(workload: Workload) -> float:
 
 
 def _factor_bound(gram: FloatArray) -> float:
-    values = linalg.eigvalsh(gram)
+    values = scipy.linalg.eigvalsh(gram)
     # Leaving eigenvalues out lowers the bound, which then still holds.
     certain = values[values > len(values) * RANK_TOLERANCE * values[-1]]
     return float(np.sum(np.sqrt(certain))) ** 2 / len(gram)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.workloads.operator import FloatArray
 from matrixdp.workloads.solve.bases import (
@@ -62,8 +62,8 @@ class Problem(NamedTuple):
         scaled = gram / sides[:, None] / sides
         # With ones on the diagonal the pivots show how nearly dependent the columns are.
         try:
-            pivots = np.diagonal(linalg.cholesky(scaled, check_finite=False))
-        except linalg.LinAlgError:
+            pivots = np.diagonal(scipy.linalg.cholesky(scaled, check_finite=False))
+        except scipy.linalg.LinAlgError:
             pivots = np.zeros(1)
         smallest, graded = float(pivots.min()), float(sides.min() / sides.max())
         if queries is not None and not smallest * graded > _SAFE_PIVOT:
@@ -196,7 +196,7 @@ def primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float
         squares = np.einsum("ij,ij->i", turned @ problem.gram, turned)
         return float(np.sum(squares / point.roots))
     try:
-        response = linalg.solve(point.measurements(rescaled=True).T, problem.basis)
-    except linalg.LinAlgError:
+        response = scipy.linalg.solve(point.measurements(rescaled=True).T, problem.basis)
+    except scipy.linalg.LinAlgError:
         return math.inf
     return float(np.sum(np.square(response)))

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.workloads.operator import FloatArray
 from matrixdp.workloads.solve.bases import right_singular_vectors
@@ -132,7 +132,7 @@ def pair_point(root: FloatArray, weights: FloatArray) -> PairPoint:
     # The cell with the most weight, so that the smaller pivots keep their digits.
     ground = int(np.argmax(np.sum(weights, axis=1)))
     rest = np.arange(len(root)) != ground
-    grounded = linalg.cholesky(laplacian(weights)[np.ix_(rest, rest)], check_finite=False)
+    grounded = scipy.linalg.cholesky(laplacian(weights)[np.ix_(rest, rest)], check_finite=False)
     roots, vectors = right_singular_vectors(grounded @ (root[rest] - root[ground]))
     sides = root @ vectors
     distances = squared_distances((sides / np.sqrt(roots)).T)

@@ -8,7 +8,7 @@ from `search_pairs`; the total is measured in addition.
 import math
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.workloads.operator import FloatArray, Workload
@@ -64,7 +64,7 @@ def replacement_factor(explicit: ExplicitQueries, progress: Progress | None = No
     found = search_pairs(root, progress)
     contrasts, least = found.primal.contrasts, found.primal.value
     # Where rounding stops the search early, a plain strategy may be better than what it found.
-    cells = np.asarray(linalg.helmert(len(root)))
+    cells = np.asarray(scipy.linalg.helmert(len(root)))
     for plain, error in ((cells, float(np.sum(np.square(root)))), (root.T, float(root.shape[1]))):
         value = float(np.max(squared_distances(plain))) * error
         if value < least:

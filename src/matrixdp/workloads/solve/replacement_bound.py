@@ -9,7 +9,7 @@ and by the Cauchy-Schwarz inequality of nuclear norms, ``||W F||_*^2 <= tr(G Q^+
 import math
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.parameters import LARGEST_EXACT_INTEGER
 from matrixdp.rounding import UNIT_ROUNDOFF
@@ -105,7 +105,7 @@ def _roots_from_queries(explicit: ExplicitQueries, side: FloatArray) -> float:
     image = queries @ side
     spread = ((side.shape[0] + 4) * np.abs(queries) + written) @ np.abs(side)
     rounding = UNIT_ROUNDOFF * float(np.linalg.norm(spread)) * (1.0 + 1e-6)
-    left, _, right = linalg.svd(image, full_matrices=False, check_finite=False)
+    left, _, right = scipy.linalg.svd(image, full_matrices=False, check_finite=False)
     # ||E||_* <= rank^(1/2) ||E||_F for the rounding E of the image.
     lost = math.sqrt(min(image.shape)) * rounding
     roots = nuclear_norm_lower_bound(image, left, right)

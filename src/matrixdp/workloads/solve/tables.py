@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
@@ -105,7 +105,7 @@ def _strategy(workload: Workload, levels: FloatArray, *, public_total: bool) -> 
     """
     sizes = workload.dimensions
     # Row 0 of each basis is the total, all others are contrasts, which share one weight.
-    bases = [np.concatenate([np.ones((1, size)), linalg.helmert(size)]) for size in sizes]
+    bases = [np.concatenate([np.ones((1, size)), scipy.linalg.helmert(size)]) for size in sizes]
     kinds = [np.minimum(np.arange(size), 1) for size in sizes]
     norms = _along_attributes([np.array([math.sqrt(size), 1.0]) for size in sizes])
     weights = np.sqrt(levels) / norms

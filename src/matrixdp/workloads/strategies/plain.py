@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.rounding import UNIT_ROUNDOFF
@@ -136,13 +136,13 @@ def _measurements(factor: Factor) -> _Measured:
     # matrix with so many rows may be singular; then the check of its support refuses the result.
     gram = factor.gram()
     ridge = 2 * UNIT_ROUNDOFF * float(np.trace(gram))
-    return _compressed(linalg.cholesky(gram + ridge * np.eye(len(gram))))
+    return _compressed(scipy.linalg.cholesky(gram + ridge * np.eye(len(gram))))
 
 
 def _compressed(queries: FloatArray) -> _Measured:
     """Return at most as many rows as columns with the same Gram matrix, up to a factor."""
     if queries.shape[0] > queries.shape[1]:
         # R of a QR decomposition has the Gram matrix of the queries, and fewer rows.
-        queries = linalg.qr(queries, mode="r", check_finite=False)[0][: queries.shape[1]]
+        queries = scipy.linalg.qr(queries, mode="r", check_finite=False)[0][: queries.shape[1]]
     size = float(np.max(np.abs(queries)))
     return _Measured(np.asarray(queries / size), size)

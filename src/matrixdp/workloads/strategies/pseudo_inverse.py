@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.workloads.operator import FloatArray
 
@@ -19,12 +19,12 @@ def pseudo_inverse(matrix: FloatArray) -> FloatArray:
     rows, columns = matrix.shape
     norms = np.linalg.norm(matrix, axis=1)
     if rows > columns or not norms.all():
-        return np.asarray(linalg.pinv(matrix))
+        return np.asarray(scipy.linalg.pinv(matrix))
     even = matrix / norms[:, None]
     if rows == columns:
         # A singular matrix is no error here: the general way below finds its rank.
         with suppress(np.linalg.LinAlgError):
             return np.asarray(np.linalg.inv(even) / norms)
-    inverse, rank = linalg.pinv(even, return_rank=True)
+    inverse, rank = scipy.linalg.pinv(even, return_rank=True)
     # With dependent rows the scaling would change the least-squares estimate.
-    return np.asarray(inverse / norms) if rank == rows else np.asarray(linalg.pinv(matrix))
+    return np.asarray(inverse / norms) if rank == rows else np.asarray(scipy.linalg.pinv(matrix))

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.sparse.linalg import LinearOperator, lsmr
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.rounding import UNIT_ROUNDOFF
@@ -164,7 +164,7 @@ class StackedStrategy(Strategy):
             If 20,000 steps were not enough, which only measurements of very different size can
             cause. The histogram is then the closest that was found.
         """
-        operator = LinearOperator(
+        operator = scipy.sparse.linalg.LinearOperator(
             self.shape,
             matvec=self.apply,
             rmatvec=lambda values: self.apply_transpose(values).ravel(),
@@ -173,7 +173,7 @@ class StackedStrategy(Strategy):
         estimate, rest = np.zeros(self.shape[1]), measurements.ravel()
         # Beside many records the first run rounds away what the second finds in the residual.
         for _ in range(2):
-            found, reason, _, distance, slope, size, *_ = lsmr(
+            found, reason, _, distance, slope, size, *_ = scipy.sparse.linalg.lsmr(
                 operator, rest, atol=_SLOPE, btol=0.0, conlim=0, maxiter=_MOST_ITERATIONS
             )
             estimate += found

@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import semidefinite_root
@@ -148,7 +148,7 @@ def _root(factor: Factor, sides: FloatArray) -> tuple[FloatArray, float]:
 
 def _directions(sides: FloatArray, roots: Sequence[FloatArray], *, total_first: bool) -> FloatArray:
     """Return V: the sides first if the total comes first, then where the roots differ most."""
-    first = np.asarray(linalg.qr(sides[:, None])[0])
+    first = np.asarray(scipy.linalg.qr(sides[:, None])[0])
     kept = first[:, 1:] if total_first else np.eye(len(sides))
     if len(roots) >= _TO_DIFFER and kept.shape[1] > 0:
         kept = kept @ differing_directions([kept.T @ root @ kept for root in roots])

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.solve.addition import optimal_factor
@@ -195,12 +195,12 @@ def _split(matrix: FloatArray, factors: Sequence[Factor]) -> _Split:
     if float(np.max(np.abs(matrix.T @ first - 1.0))) <= _IN_RANGE:
         share = 1.0 / (float(first @ first) * largest)
         rows.append(np.ones((1, size)))
-        matrix = linalg.qr(first[:, None])[0].T[1:] @ matrix
+        matrix = scipy.linalg.qr(first[:, None])[0].T[1:] @ matrix
     if len(matrix):
         rows.append(matrix / math.sqrt(float(np.max(np.sum(np.square(matrix), axis=0)))))
     # Directions that no query needs complete the basis, because weights need square factors.
     measured = np.concatenate(rows)
-    basis = np.concatenate([measured, linalg.qr(measured.T)[0].T[rank:]])
+    basis = np.concatenate([measured, scipy.linalg.qr(measured.T)[0].T[rank:]])
     blocks = [len(row) for row in rows]
     costs = _costs(basis, blocks, factors, total_first=share > 0.0)
     if rank < size:

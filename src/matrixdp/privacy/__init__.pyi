@@ -1,0 +1,53 @@
+from .accountants import Accountant, plan_epsilon
+from .amplification import SampledClaim, amplified, before_amplification
+from .bound import privacy_bound, privacy_delta, privacy_epsilon
+from .budget import Budget
+from .claims import (
+    Claim,
+    best_equal_claims,
+    composed_delta,
+    composed_epsilon,
+    equal_claims,
+)
+from .composition import composed_mu, group_mu
+from .events import GaussianRelease, SampledPlan
+from .filter import Filter
+from .guarantee import Guarantee, Neighbouring
+from .loss import Interval, LossAccount
+from .multiplier import noise_multiplier_for
+from .planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
+from .renyi import renyi_divergence, renyi_epsilon, renyi_to_epsilon
+
+__all__ = [
+    "Accountant",
+    "Budget",
+    "Claim",
+    "ErrorMeasure",
+    "Filter",
+    "GaussianRelease",
+    "Guarantee",
+    "Interval",
+    "LossAccount",
+    "Neighbouring",
+    "Plan",
+    "SampledClaim",
+    "SampledPlan",
+    "amplified",
+    "before_amplification",
+    "best_equal_claims",
+    "composed_delta",
+    "composed_epsilon",
+    "composed_mu",
+    "equal_claims",
+    "group_mu",
+    "noise_multiplier_for",
+    "plan_epsilon",
+    "plan_for_budget",
+    "plan_for_error",
+    "privacy_bound",
+    "privacy_delta",
+    "privacy_epsilon",
+    "renyi_divergence",
+    "renyi_epsilon",
+    "renyi_to_epsilon",
+]
