@@ -28,9 +28,9 @@ from matrixdp import (
 )
 from matrixdp.covariance import Covariance
 from matrixdp.errors import ShapeError
-from matrixdp.mechanisms import drawing
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.noise import add_noise, simulation_generator
+from matrixdp.noise.application.add import PreparedNoise
 from matrixdp.sensitivity.sets import SensitivitySet
 from reference import ball as truth
 from reference import dense
@@ -134,11 +134,13 @@ def spied_scales(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """Record the scales of everything that is drawn."""
     seen: list[np.ndarray] = []
 
-    def spy(matrix: np.ndarray, scale: object, key: ReleaseKey) -> np.ndarray:
-        seen.append(np.broadcast_to(np.asarray(scale), matrix.shape))
-        return add_noise(matrix, scale, key)
+    def spy(
+        noise: PreparedNoise, matrix: np.ndarray, key: ReleaseKey, *, threads: int
+    ) -> np.ndarray:
+        seen.append(np.broadcast_to(noise.scales, matrix.shape))
+        return add_noise(matrix, noise.scales, key, threads=threads)
 
-    monkeypatch.setattr(drawing, "noisy_copy", spy)
+    monkeypatch.setattr(PreparedNoise, "noisy_copy", spy)
     return seen
 
 

@@ -11,11 +11,12 @@ import numpy as np
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.mechanisms.drawing import check_drawable, draw, largest_entries
+from matrixdp.mechanisms.drawing import Drawing, drawing_for
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
+from matrixdp.noise.application.threads import checked_threads, usable_cores
 from matrixdp.noise.simulated import checked_generator
 from matrixdp.parameters import Limit
 from matrixdp.privacy.budget import Budget, check_budget
@@ -103,6 +104,7 @@ class GaussianMechanism:
         *,
         key: ReleaseKey | None = None,
         filter: Filter | None = None,  # noqa: A002
+        threads: int | None = None,
     ) -> Release:
         """Return the matrix with exact noise, and what that guarantees.
 
@@ -117,6 +119,9 @@ class GaussianMechanism:
             By default a fresh one from the operating system; a given one is spent.
         filter : Filter, optional
             Pays for the release, after all checks and before anything is drawn.
+        threads : int, optional
+            The most threads that draw; by default as many as there are processors. The result is
+            the same, and a small matrix takes one.
 
         Returns
         -------
@@ -132,7 +137,8 @@ class GaussianMechanism:
         """
         # All checks come first: what is refused costs neither a key nor a part of a budget.
         labelled = self.checked(matrix)
-        check_drawable(self.proof, _shape(labelled.array), labelled.array.dtype)
+        drawing = self._drawing(labelled.array)
+        _ = drawing.noise  # prepared here: it raises if there is no such noise
         if key is not None and not isinstance(key, ReleaseKey):
             raise InvalidParameterError(
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
@@ -142,11 +148,12 @@ class GaussianMechanism:
                 f"filter is a {type(filter).__name__}: pass Filter(budget, neighbouring=...), or "
                 "nothing"
             )
+        workers = usable_cores() if threads is None else checked_threads(threads)
         fresh = ReleaseKey.generate() if key is None else key
         fresh.check_unbound()
         if filter is not None:
             filter.spend(self.guarantee)
-        noisy = draw(labelled.array, self.proof, fresh)
+        noisy = drawing.draw(labelled.array, fresh, threads=workers)
         return Release.from_proof(
             labelled.relabel(noisy), self.proof, self.guarantee, type(self).__name__
         )
@@ -184,7 +191,10 @@ class GaussianMechanism:
         shape = _shape(array)
         self.sensitivity.check_shape(shape)
         self.covariance.check_shape(shape)
-        return largest_entries(self.proof, shape, array.dtype)
+        return self._drawing(array).limit
+
+    def _drawing(self, array: np.ndarray[Any, Any]) -> Drawing:
+        return drawing_for(self.proof, _shape(array), array.dtype)
 
 
 def _shape(array: np.ndarray[Any, Any]) -> tuple[int, int]:

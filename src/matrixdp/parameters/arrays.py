@@ -240,6 +240,8 @@ def plain_array(
             f"{name} has dtype {array.dtype}: pass real numbers, converted to {wanted}"
         )
     single = keep_single and array.dtype.kind == "f" and array.dtype.itemsize == 4
+    if array.dtype == (np.float32 if single else np.float64):
+        return array
     with np.errstate(all="ignore"):  # a signalling NaN is reported by the check that follows
         return array.astype(np.float32 if single else np.float64, copy=False)
 

@@ -1,5 +1,6 @@
 """Adding exact noise to arrays: whole or in parts, in place or into an output."""
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -22,7 +23,7 @@ from matrixdp.noise.specification.scales import (
 )
 from matrixdp.parameters import checked_integer, checked_integers
 
-__all__ = ["ExactNoise", "add_noise", "check_range", "noisy_copy"]
+__all__ = ["ExactNoise", "PreparedNoise", "add_noise", "check_range"]
 
 
 def add_noise(
@@ -89,31 +90,59 @@ def add_noise(
     return target
 
 
-def noisy_copy(value: NDArray[Any], scales: NDArray[np.float64], key: ReleaseKey) -> NDArray[Any]:
-    """Return a new array with exact noise: `add_noise` for a value that has been checked.
+@dataclass(frozen=True, eq=False)
+class PreparedNoise:
+    """Noise for arrays of one shape and type: all that depends neither on a value nor on a key.
 
-    Parameters
+    Attributes
     ----------
-    value : NDArray
-        float64 or float32, with at least one axis, finite and within the `value_limit` of the
-        scales. None of that is checked again.
     scales : NDArray[np.float64]
-        Positive and finite: one number (no axes), or with as many axes as the value.
-    key : ReleaseKey
-        Unbound; it is spent.
-
-    Raises
-    ------
-    InvalidParameterError, ShapeError, KeyStateError
-        If the scales are out of range or do not fit, or the key is spent; before anything is drawn.
+        With as many axes as the arrays.
+    context : NoiseContext
+        What a key is bound to.
     """
-    unbound = checked_key(key)
-    fitted = fitted_scale(scales, value.shape, value.dtype)
-    # A new array overlaps nothing, so the output needs no check either.
-    target = np.empty(value.shape, dtype=value.dtype)
-    tile = rectangular_tile(value, target, fitted, value.shape, (0,) * value.ndim)
-    _release(tile, NoiseContext.of_scales(value.shape, value.dtype, fitted), unbound, threads=1)
-    return target
+
+    scales: NDArray[np.float64]
+    context: NoiseContext
+
+    @classmethod
+    def of(
+        cls, shape: tuple[int, ...], dtype: np.dtype[Any], scales: NDArray[np.float64]
+    ) -> "PreparedNoise":
+        """Prepare noise of positive and finite scales: one number (no axes), or one for each entry.
+
+        Raises
+        ------
+        InvalidParameterError, ShapeError
+            If the scales are out of range or do not fit.
+        """
+        fitted = fitted_scale(scales, shape, dtype)
+        return cls(fitted, NoiseContext.of_scales(shape, dtype, fitted))
+
+    def noisy_copy(self, value: NDArray[Any], key: ReleaseKey, *, threads: int) -> NDArray[Any]:
+        """Return a new array with exact noise: `add_noise` for a value that has been checked.
+
+        Parameters
+        ----------
+        value : NDArray
+            Of the prepared shape and type, finite and within the `value_limit` of the scales. None
+            of that is checked again.
+        key : ReleaseKey
+            Unbound; it is spent.
+        threads : int
+            How many threads; the result is the same.
+
+        Raises
+        ------
+        KeyStateError
+            If the key is spent; before anything is drawn.
+        """
+        unbound = checked_key(key)
+        # A new array overlaps nothing, so the output needs no check either.
+        target = np.empty(value.shape, dtype=value.dtype)
+        tile = rectangular_tile(value, target, self.scales, value.shape, (0,) * value.ndim)
+        _release(tile, self.context, unbound, threads)
+        return target
 
 
 def check_range(
@@ -136,7 +165,8 @@ def check_range(
 
 def _release(tile: Tile, context: NoiseContext, key: ReleaseKey, threads: int) -> None:
     """Spend the key on filling the tile of the whole; everything has been checked."""
-    make_kernel = PreparedKernels(fastest_kernel)  # a broken compiler must not cost the key
+    # First, because a broken compiler must not cost the key.
+    make_kernel = PreparedKernels(fastest_kernel, np.dtype(context.dtype))
     with key.bind(context) as stream:
         fill_tile(tile, stream, threads, make_kernel)
 
@@ -193,7 +223,7 @@ class ExactNoise:
             )
         self._stream = stream
         # What has to be compiled is compiled here, not by several threads at once.
-        self._make_kernel = PreparedKernels(make_kernel)
+        self._make_kernel = PreparedKernels(make_kernel, np.dtype(context.dtype))
 
     @property
     def context(self) -> NoiseContext:

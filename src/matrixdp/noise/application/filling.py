@@ -75,7 +75,7 @@ class WorkSpace:
         """Room for the marks of undecided elements."""
         return self._room("undecided", np.bool_)
 
-    def holds(self, noisy: NDArray[np.float64]) -> bool:
+    def holds(self, noisy: NDArray[Any]) -> bool:
         """Return whether these noisy values are in this space and must still be written."""
         # By identity: otherwise the kernel wrote to the output itself.
         return "noisy" in self.rooms and noisy.base is self.noisy
@@ -132,8 +132,7 @@ class _Worker:
     def _load(self, start: int, size: int) -> Block:
         """Return the block that begins at an element of the tile, without its words."""
         tile, space = self._tile, self._space
-        # In place, the exact path needs the value after the kernel has written over it.
-        values = None if tile.in_place else tile.value.view(start, size)
+        values, noisy = self._views(start, size)
         if values is None:
             values = space.values[:size]
             tile.value.read(start, values)
@@ -144,7 +143,6 @@ class _Worker:
                 scales.read(start, space.scales[:size])
                 known = space.scales[:size]
             scales = known
-        noisy = tile.out.view(start, size)
         return Block(
             values=values,
             words=space.words[:size],
@@ -152,6 +150,20 @@ class _Worker:
             noisy=space.noisy[:size] if noisy is None else noisy,
             undecided=space.undecided[:size],
         )
+
+    def _views(self, start: int, size: int) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+        """Return the values and the output where the kernel can take them without a copy."""
+        tile, single = self._tile, self._kernel.takes_single
+        # In place, the exact path needs the value after the kernel has written over it.
+        values = None if tile.in_place else tile.value.view(start, size, single=single)
+        noisy = tile.out.view(start, size, single=single)
+        # Both of one type: buffers are float64.
+        if values is None or noisy is None or values.dtype != noisy.dtype:
+            values, noisy = (
+                view if view is not None and view.dtype == np.float64 else None
+                for view in (values, noisy)
+            )
+        return values, noisy
 
     def _decide(self, block: Block, first: int) -> None:
         """Send the undecided elements of a block to the exact path."""

@@ -62,10 +62,14 @@ class FlatView:
         # Flattened without a copy where that is possible: then a run is a plain slice.
         self._array = array.reshape(-1) if array.flags.c_contiguous else array
 
-    def view(self, start: int, size: int) -> NDArray[np.float64] | None:
-        """Return consecutive elements without a copy, or None if that is not possible."""
-        # Kernels want aligned, contiguous float64; everything else goes through a buffer.
-        if self._array.ndim != 1 or self._array.dtype != np.float64:
+    def view(self, start: int, size: int, *, single: bool = False) -> NDArray[Any] | None:
+        """Return consecutive elements without a copy, or None if that is not possible.
+
+        They are float64, or float32 where ``single`` allows it.
+        """
+        # Kernels want aligned, contiguous numbers; everything else goes through a buffer.
+        kind = self._array.dtype
+        if self._array.ndim != 1 or not (kind == np.float64 or (single and kind == np.float32)):
             return None
         piece = self._array[start : start + size]
         return piece if piece.flags.c_contiguous and piece.flags.aligned else None

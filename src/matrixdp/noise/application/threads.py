@@ -1,5 +1,6 @@
 """Contiguous ranges of elements, each worked on by a thread of its own."""
 
+import os
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
@@ -8,7 +9,7 @@ from threading import Lock, Thread
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import checked_integer
 
-__all__ = ["checked_threads", "even_ranges", "over_ranges"]
+__all__ = ["checked_threads", "even_ranges", "over_ranges", "usable_cores"]
 
 Work = Callable[[int, int], None]
 """Works on the elements ``first .. last - 1``."""
@@ -26,6 +27,14 @@ def checked_threads(threads: int) -> int:
     if not number >= 1:
         raise InvalidParameterError(f"threads must be at least 1, got threads={number!r}")
     return number
+
+
+def usable_cores() -> int:
+    """Return how many processors this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # systems that cannot bind a process to processors
+        return os.cpu_count() or 1
 
 
 def even_ranges(size: int, parts: int) -> list[tuple[int, int]]:
@@ -62,7 +71,12 @@ def over_ranges(work: Work, size: int, threads: int, least: int) -> None:
     least : int
         The fewest elements for which starting a thread pays.
     """
-    crew = _Crew(work, even_ranges(size, max(1, min(threads, size // least))))
+    parts = max(1, min(threads, size // least))
+    if parts == 1:
+        if size:
+            work(0, size)
+        return
+    crew = _Crew(work, even_ranges(size, parts))
     while not crew.done:
         try:
             crew.carry_on()

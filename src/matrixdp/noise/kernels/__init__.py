@@ -4,6 +4,9 @@ import importlib
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from matrixdp.noise.kernels.block import Kernel
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
@@ -61,12 +64,18 @@ class PreparedKernels:
     ----------
     make_kernel : KernelFactory
         Called now, and again when a second thread needs a kernel.
+    dtype : np.dtype
+        Of the values that they will work on.
     """
 
-    def __init__(self, make_kernel: KernelFactory) -> None:
+    def __init__(self, make_kernel: KernelFactory, dtype: np.dtype[Any]) -> None:
         self._make_kernel = make_kernel
+        first = make_kernel()
+        # Values that are copied on their way are float64 whatever they were.
+        for kind in {dtype, np.dtype(np.float64)}:
+            first.prepare(kind)
         # A deque, because its pop is atomic: two threads never get the same kernel.
-        self._ready = deque([make_kernel()])
+        self._ready = deque([first])
 
     def __call__(self) -> Kernel:
         """Return the kernel that is ready, or make another."""

@@ -1,7 +1,7 @@
 """One block of elements: what a kernel reads and writes."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,23 +15,25 @@ class Block:
 
     Attributes
     ----------
-    values : NDArray[np.float64]
-        The values.
+    values : NDArray
+        The values: float64, or float32 for a kernel that takes it.
     words : NDArray[np.uint64]
         The first random word of each.
     scales : NDArray[np.float64]
         One scale for all (length 1), or one each.
-    noisy : NDArray[np.float64]
-        Written: the noisy values, each at once and finished; untouched where undecided.
+    noisy : NDArray
+        Written: the noisy values, each at once and finished; untouched where undecided. Of the type
+        of the values.
     undecided : NDArray[np.bool_]
         Written: which elements must go to the exact path.
     """
 
-    # float64 also for float32 releases: values convert exactly, results are rounded when written.
-    values: NDArray[np.float64]
+    # Arithmetic is float64 also for float32 releases: values convert exactly, and results are
+    # rounded when they are written, by the kernel if it takes float32 and else afterwards.
+    values: NDArray[Any]
     words: NDArray[np.uint64]
     scales: NDArray[np.float64]
-    noisy: NDArray[np.float64]
+    noisy: NDArray[Any]
     undecided: NDArray[np.bool_]
 
 
@@ -44,8 +46,17 @@ class Kernel(Protocol):
     """
 
     @property
+    def takes_single(self) -> bool:
+        """Whether values and noisy values may be float32."""
+        ...
+
+    @property
     def block_length(self) -> int:
         """The most elements of one call."""
+        ...
+
+    def prepare(self, dtype: np.dtype[Any]) -> None:
+        """Do what takes long before the first call with values of this type."""
         ...
 
     def wipe(self, length: int) -> None:

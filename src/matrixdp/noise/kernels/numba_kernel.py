@@ -32,8 +32,11 @@ _Loop = Callable[..., int]
 
 
 @lru_cache(maxsize=8)
-def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
-    """Compile the loop for one table, given as its bytes, and one scale or a scale each."""
+def _compile(content: bytes, columns: int, *, one_scale: bool, value_type: str) -> _Loop:
+    """Compile the loop for one table, given as its bytes, and one scale or a scale each.
+
+    Values and noisy values are of the type named: float64 or float32.
+    """
     from numba import njit, types  # noqa: PLC0415 - an extra, imported late
 
     rows = np.frombuffer(content, dtype=np.int64).reshape(3, columns)
@@ -46,14 +49,15 @@ def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
     first_column, no_column = np.int64(FIRST_COLUMN), np.int64(0)
     segment_shift, packed_shift = np.int64(52 - SEGMENT_BITS), np.int64(PACKED_SHIFT)
     centre, decided_below = CENTRE, DECIDED_BELOW
+    value_kind = np.float32 if value_type == "float32" else np.float64
 
     # Everything is typed explicitly: numba would turn mixed integers into floats, and lose bits.
     def loop(  # noqa: PLR0917 - compiled code takes arrays, not a block
-        values: NDArray[np.float64],
+        values: NDArray[Any],
         words: NDArray[np.int64],
         scales: NDArray[np.float64],
         grid_shift: np.int64,
-        out: NDArray[np.float64],
+        out: NDArray[Any],
         undecided: NDArray[np.bool_],
     ) -> int:
         """Do what NumpyKernel does, element by element."""
@@ -72,7 +76,7 @@ def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
             c2, c3 = both.view(np.float64), np.int64(both << packed_shift).view(np.float64)
             normal = np.float64(((c3 * t + c2) * t + c1[k]) * t + c0[k])
             signed = np.int64(normal.view(np.int64) ^ (word & sign_mask)).view(np.float64)
-            scaled = values[i] * inverse_step
+            scaled = np.float64(values[i]) * inverse_step
             whole = np.rint(scaled)
             rest = (scaled - whole) + (scale * inverse_step) * signed
             nearest = np.rint(rest)
@@ -82,17 +86,19 @@ def _compile(content: bytes, columns: int, *, one_scale: bool) -> _Loop:
             count += open_case
             # The sign of a zero would tell on which side of it the value lay: -0.0 + 0.0 is 0.0.
             # What is not finished is not written: others may see the output.
-            finished = (whole + nearest) * step + 0.0
+            finished = value_kind((whole + nearest) * step + 0.0)
             out[i] = out[i] if open_case else finished
         return count
 
     # Read-only arrays, because the value and the words may be. A fixed signature compiles at once,
     # before a key is spent, and not in the middle of a release.
-    integers, floats = (
-        types.Array(kind, 1, "C", readonly=True) for kind in (types.int64, types.float64)
+    kinds: dict[str, Any] = {"float64": types.float64, "float32": types.float32}
+    integers, floats, given = (
+        types.Array(kind, 1, "C", readonly=True)
+        for kind in (types.int64, types.float64, kinds[value_type])
     )
     signature = types.int64(
-        floats, integers, floats, types.int64, types.float64[::1], types.boolean[::1]
+        given, integers, floats, types.int64, kinds[value_type][::1], types.boolean[::1]
     )
     # nogil lets threads work side by side; "contract" is the one relaxation that is proven.
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
@@ -112,20 +118,29 @@ class NumbaKernel:
         The polynomial table.
     """
 
+    takes_single: Final = True
+
     block_length: Final = 1 << 17
     """The most elements of one call: threads meet at the interpreter lock between calls."""
 
     def __init__(self, table: NDArray[np.int64]) -> None:
-        content = np.ascontiguousarray(table).tobytes()
-        self._one_scale = _compile(content, table.shape[1], one_scale=True)
-        self._scale_each = _compile(content, table.shape[1], one_scale=False)
+        self._content = np.ascontiguousarray(table).tobytes()
+        self._columns = table.shape[1]
+
+    def prepare(self, dtype: np.dtype[Any]) -> None:
+        """Compile for this type of values, unless that was done before."""
+        for one_scale in (True, False):
+            self._loop(dtype.name, one_scale=one_scale)
+
+    def _loop(self, value_type: str, *, one_scale: bool) -> _Loop:
+        return _compile(self._content, self._columns, one_scale=one_scale, value_type=value_type)
 
     def wipe(self, length: int) -> None:
         """Do nothing: there is no work space."""
 
     def __call__(self, block: Block, grid_bits: int) -> int:
         """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided."""
-        loop = self._one_scale if block.scales.size == 1 else self._scale_each
+        loop = self._loop(block.values.dtype.name, one_scale=block.scales.size == 1)
         return loop(
             block.values,
             block.words.view(np.int64),

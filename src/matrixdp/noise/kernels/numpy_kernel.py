@@ -1,6 +1,6 @@
 """The fast path in numpy alone: always available, the same bits as every other path."""
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,8 @@ class NumpyKernel:
         The polynomial table.
     """
 
+    takes_single: Final = False
+
     block_length: Final = 1 << 15
     """The most elements of one call: the work space, allocated once, fits a processor's cache."""
 
@@ -43,6 +45,9 @@ class NumpyKernel:
         self._packed = table[2]
         self._integers = np.zeros((2, self.block_length), dtype=np.int64)
         self._floats = np.zeros((3, self.block_length), dtype=np.float64)
+
+    def prepare(self, dtype: np.dtype[Any]) -> None:
+        """Do nothing: nothing is compiled."""
 
     def wipe(self, length: int) -> None:
         """Overwrite what calls with at most ``length`` elements left of the noise."""

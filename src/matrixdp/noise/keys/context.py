@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, Self
 
@@ -135,6 +136,10 @@ class NoiseContext:
 
     def encode(self) -> bytes:
         """Return the canonical bytes that enter the key derivation; different for every context."""
+        return self._encoded
+
+    @cached_property
+    def _encoded(self) -> bytes:
         # Sorted keys and fixed separators: these bytes decide the noise, so they must never vary.
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
 
