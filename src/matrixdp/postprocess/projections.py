@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from matrixdp.covariance import Covariance
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import checked_matrix, positive_number
+from matrixdp.postprocess.choices import check_choice
 from matrixdp.postprocess.correlation import nearest_correlation
 from matrixdp.postprocess.spectrum import eigenvalues_of_symmetric
 from matrixdp.postprocess.step import FloatArray, Shape, Step
@@ -127,11 +128,7 @@ class Simplex(Step):
     def __post_init__(self) -> None:
         """Raise unless the total is positive and the entries it is over are named."""
         object.__setattr__(self, "total", positive_number(self.total, "total"))
-        if str(self.over) not in get_args(Over):
-            raise InvalidParameterError(
-                f"over={self.over!r} is not known: pass 'matrix' if all entries sum to the total, "
-                "or 'rows' if those of every row do"
-            )
+        check_choice(self.over, "over", get_args(Over))
 
     def apply(self, value: FloatArray, covariance: Covariance) -> FloatArray:
         """Return the nearest such matrix."""

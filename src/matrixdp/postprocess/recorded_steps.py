@@ -29,11 +29,19 @@ from matrixdp.postprocess.thresholds import EntryThreshold, SingularValueThresho
 __all__ = ["recorded_step", "step_of"]
 
 
-def recorded_step(step: Step) -> StepRecord:  # noqa: PLR0911 - one for each kind
+def recorded_step(step: Step) -> StepRecord:
     """Return the record of a step, or raise if the library could not read it again."""
+    record = _record(step)
     # A subclass from elsewhere may do something else than what the record says.
-    if not type(step).__module__.startswith(f"{__package__}."):
-        raise _unknown(step)
+    if record is None or type(step_of(record)) is not type(step):
+        raise InvalidParameterError(
+            f"a {type(step).__name__} cannot be saved, because it is not part of the library: save "
+            "the release, and process it again when it is loaded"
+        )
+    return record
+
+
+def _record(step: Step) -> StepRecord | None:  # noqa: PLR0911 - one for each kind
     match step:
         case SingularValueShrinkage():
             return SingularValueShrinkageRecord(step.loss)
@@ -53,7 +61,7 @@ def recorded_step(step: Step) -> StepRecord:  # noqa: PLR0911 - one for each kin
             return SimplexRecord(step.total, step.over)
         case Clamp():
             return ClampRecord(_numbers(step.lower), _numbers(step.upper))
-    raise _unknown(step)
+    return None
 
 
 def step_of(record: StepRecord) -> Step:  # noqa: PLR0911 - one for each kind
@@ -82,10 +90,3 @@ def step_of(record: StepRecord) -> Step:  # noqa: PLR0911 - one for each kind
 def _numbers(matrix: FloatArray | None) -> Any:
     """Return a matrix as nested lists of floats."""
     return None if matrix is None else matrix.tolist()
-
-
-def _unknown(step: Step) -> InvalidParameterError:
-    return InvalidParameterError(
-        f"a {type(step).__name__} cannot be saved, because it is not part of the library: save the "
-        "release, and process it again when it is loaded"
-    )

@@ -49,9 +49,12 @@ def estimated_risk(values: FloatArray, threshold: float, shape: Shape, *, symmet
     """Return Stein's estimate of the expected squared error, in squared noise scales.
 
     ``-p + sum_i min(t, d_i)^2 + 2 divergence``, with p the dimension of the noise. Its expected
-    value is that of the squared error, whatever the true matrix is (Candès, Sing-Long and Trzasko
-    2013, Theorem IV.3 for matrices; for symmetric ones the divergence is that of a function of
-    eigenvalues).
+    value is that of the squared error, whatever the true matrix is.
+
+    References
+    ----------
+    Candès, Sing-Long and Trzasko, *Unbiased risk estimates for singular value thresholding and
+    spectral estimators*, IEEE Trans. Signal Process. 61 (2013).
     """
     rows, columns = shape
     sizes = np.abs(values)
@@ -92,7 +95,8 @@ def _of_eigenvalues(values: FloatArray, kept: int) -> tuple[float, float]:
     """Return a_k and b_k of soft-thresholded eigenvalues.
 
     The divergence of a function f of eigenvalues, in the isometric embedding of symmetric matrices,
-    is ``sum_i f'(l_i) + sum_{i<j} (f(l_i) - f(l_j)) / (l_i - l_j)`` (Lewis and Sendov 2001).
+    is ``sum_i f'(l_i) + sum_{i<j} (f(l_i) - f(l_j)) / (l_i - l_j)``, which is the trace
+    of its derivative by the formula of Daleckii and Krein (1965).
     """
     above, below = values[:kept], values[kept:]
     sizes = np.abs(above)

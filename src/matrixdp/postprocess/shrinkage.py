@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from matrixdp.covariance import Covariance
-from matrixdp.errors import InvalidParameterError
+from matrixdp.postprocess.choices import check_choice
 from matrixdp.postprocess.noise_law import noise_law
 from matrixdp.postprocess.spectrum import Spectrum
 from matrixdp.postprocess.step import FloatArray, Shape, Step
@@ -34,12 +34,15 @@ class SingularValueShrinkage(Step):
     -----
     In units of ``scale * sqrt(longer side)``, with beta the ratio of the sides, a true singular
     value ``x > beta^(1/4)`` is seen at ``y = sqrt((x + 1/x) (x + beta/x))``, above the edge
-    ``1 + sqrt(beta)``. The shrinkers are the least asymptotic loss over all functions of y
-    (Gavish and Donoho 2017, equations 7 to 9). Symmetric noise of off-diagonal scale tau moves an
-    eigenvalue theta to ``theta + 1/theta`` in units of ``tau * sqrt(n)``, with a squared cosine of
-    ``1 - 1/theta^2`` between the eigenvectors (Benaych-Georges and Nadakuditi 2011). That is the
-    case beta = 1 for eigenvalue and cosine alike, and the three losses of a 2 by 2 block, which
-    decide, have the same minimisers; so one formula serves both.
+    ``1 + sqrt(beta)``. The shrinkers have the least asymptotic loss of all functions of y (Gavish
+    and Donoho 2017). For the operator norm and matrices that are not square their paper names x
+    itself, which is not the minimiser; the one here, ``x sqrt((x^2 + beta) / (x^2 + 1))``, is
+    (Leeb 2020).
+
+    Symmetric noise of off-diagonal scale tau moves an eigenvalue theta to ``theta + 1/theta`` in
+    units of ``tau * sqrt(n)``, with a squared cosine of ``1 - 1/theta^2`` between the eigenvectors
+    (Benaych-Georges and Nadakuditi 2011). Both are what beta = 1 gives, so the shrinkers are those
+    of square matrices, applied to absolute values.
 
     The optimum is asymptotic: the rank is fixed while the sides grow. Where all singular values
     are alike and far above the edge, there is little to gain.
@@ -47,6 +50,7 @@ class SingularValueShrinkage(Step):
     References
     ----------
     Gavish and Donoho, *Optimal shrinkage of singular values*, IEEE Trans. Inf. Theory 63 (2017).
+    Leeb, *Optimal singular value shrinkage for operator norm loss*, arXiv:2005.11807 (2020).
     Benaych-Georges and Nadakuditi, *The eigenvalues and eigenvectors of finite, low rank
     perturbations of large random matrices*, Adv. Math. 227 (2011).
 
@@ -69,10 +73,7 @@ class SingularValueShrinkage(Step):
 
     def __post_init__(self) -> None:
         """Raise unless the loss is one of the three."""
-        if str(self.loss) not in get_args(Loss):
-            raise InvalidParameterError(
-                f"loss={self.loss!r} is not known: pass one of {', '.join(get_args(Loss))}"
-            )
+        check_choice(self.loss, "loss", get_args(Loss))
 
     @property
     def needs_noise(self) -> bool:
@@ -117,10 +118,11 @@ def shrunk(seen: FloatArray, beta: float, loss: Loss) -> FloatArray:
 
 def _bulge(seen: FloatArray, beta: float) -> FloatArray:
     """Return ``sqrt((y^2 - beta - 1)^2 - 4 beta)``, which is 0 at the edge."""
-    # As a product of four factors: neither squares of squares nor a difference that cancels.
-    root = np.sqrt(beta)
-    ends = np.sqrt((seen - 1.0 - root) * (seen + 1.0 + root))
-    return np.asarray(ends * np.sqrt((seen - 1.0 + root) * (seen + 1.0 - root)))
+    # As a product of four factors: neither squares of squares nor a difference that cancels. The
+    # first one is positive wherever y was found to be above the edge.
+    edge, gap = 1.0 + np.sqrt(beta), 1.0 - np.sqrt(beta)
+    outer = np.sqrt((seen - edge) * (seen + edge))
+    return np.asarray(outer * np.sqrt((seen - gap) * (seen + gap)))
 
 
 def _frobenius(seen: FloatArray, beta: float) -> FloatArray:
@@ -128,17 +130,24 @@ def _frobenius(seen: FloatArray, beta: float) -> FloatArray:
     return _bulge(seen, beta) / seen
 
 
-def _operator(seen: FloatArray, beta: float) -> FloatArray:
+def _true(seen: FloatArray, beta: float) -> FloatArray:
     """Return the true singular value x that is seen at y."""
     squared = (seen * seen - beta - 1.0 + _bulge(seen, beta)) / 2.0
     return np.asarray(np.sqrt(squared))
 
 
+def _operator(seen: FloatArray, beta: float) -> FloatArray:
+    """Return ``x sqrt((x^2 + beta) / (x^2 + 1))``: x times the smaller cosine over the larger."""
+    true = _true(seen, beta)
+    # As 1 - (1 - beta) / (x^2 + 1), which neither overflows nor cancels.
+    return np.asarray(true * np.sqrt(1.0 - (1.0 - beta) / (true * true + 1.0)))
+
+
 def _nuclear(seen: FloatArray, beta: float) -> FloatArray:
     """Return ``(x^4 - beta - sqrt(beta) x y) / (x^2 y)``, or 0 where that is negative."""
-    true = _operator(seen, beta)
+    true = _true(seen, beta)
     # Divided term by term: x^4 overflows sooner than its quotient.
-    quotient = true * (true / seen) - beta / (true * true * seen) - np.sqrt(beta) / true
+    quotient = true * (true / seen) - beta / true / true / seen - np.sqrt(beta) / true
     return np.asarray(np.maximum(quotient, 0.0))
 
 
