@@ -79,8 +79,9 @@ def nearest_correlation(matrix: FloatArray) -> FloatArray:
         trial = following
     distance = float(np.max(np.abs(trial.slope)))
     raise CalibrationError(
-        f"the nearest correlation matrix was not found: its diagonal is still {distance:.3g} from 1; "
-        "noise thousands of times larger does that, so use PositiveSemidefinite instead"
+        "the nearest correlation matrix was not found: its diagonal is still "
+        f"{distance:.3g} from 1; noise thousands of times larger does that, so use "
+        "PositiveSemidefinite instead"
     )
 
 

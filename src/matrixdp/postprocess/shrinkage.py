@@ -44,8 +44,10 @@ class SingularValueShrinkage(Step):
     (Benaych-Georges and Nadakuditi 2011). Both are what beta = 1 gives, so the shrinkers are those
     of square matrices, applied to absolute values.
 
-    The optimum is asymptotic: the rank is fixed while the sides grow. Where all singular values
-    are alike and far above the edge, there is little to gain.
+    The optimum is asymptotic: the rank is fixed while the sides grow. Where many singular values
+    are alike and above the noise, as in a matrix of full rank without decay, the shrinkage takes
+    off too much and the error may grow; `SingularValueThreshold` and `JamesStein` do not rest on
+    low rank.
 
     References
     ----------
