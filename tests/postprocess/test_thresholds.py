@@ -104,10 +104,22 @@ def test_the_best_threshold_is_best(shape: tuple[int, int], symmetric: bool) -> 
         assert least <= min(others) + 1e-9
 
 
-def test_equal_singular_values_are_no_trouble() -> None:
-    for values in (np.array([2.0, 2.0, 2.0]), np.array([5.0, 1.0, 1.0]), np.zeros(3)):
-        assert np.isfinite(best_threshold(values, (3, 4), symmetric=False))
-        assert np.isfinite(best_threshold(values, (3, 3), symmetric=True))
+@pytest.mark.parametrize("values", [[2.5, 2.5, 2.5], [9.0, 1.5, 1.5], [8.0, 8.0, 0.5], [4.0, 0, 0]])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_equal_singular_values_are_no_trouble(values: list[float], symmetric: bool) -> None:  # noqa: FBT001
+    equal = np.array(values)
+    apart = equal + np.array([2e-9, 1e-9, 0.0])
+    best = best_threshold(equal, (3, 3), symmetric=symmetric)
+    assert best == pytest.approx(best_threshold(apart, (3, 3), symmetric=symmetric), abs=1e-6)
+    risk = estimated_risk(equal, best, (3, 3), symmetric=symmetric)
+    others = np.linspace(1e-3, 10.0, 1000)
+    assert risk <= min(estimated_risk(equal, t, (3, 3), symmetric=symmetric) for t in others) + 1e-9
+
+
+def test_a_matrix_of_zeros_stays_one() -> None:
+    assert best_threshold(np.zeros(3), (3, 4), symmetric=False) == 0.0
+    found = SingularValueThreshold().apply(np.zeros((3, 4)), Isotropic(1.0))
+    assert (found == 0.0).all()
 
 
 def test_thresholds_that_follow_from_the_noise_help_where_there_is_something_to_gain() -> None:

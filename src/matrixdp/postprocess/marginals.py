@@ -96,7 +96,7 @@ class _Component(NamedTuple):
     """The estimate of one component, with its attributes in alphabetical order."""
 
     value: FloatArray
-    variance: float  # of each direction of the space of such components
+    scale: float  # the standard deviation along each direction of the space of such components
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,7 +217,8 @@ def _estimated(subset: Attributes, members: Sequence[Marginal]) -> _Component:
     holders = [member for member in members if set(subset) <= set(member.attributes)]
     # In units of the smallest scale: squares of very small or large scales leave the range.
     unit = min(member.noise_scale for member in holders)
-    weights = [1.0 / (_cells_beyond(m, subset) * (m.noise_scale / unit) ** 2) for m in holders]
+    ratios = [unit / member.noise_scale for member in holders]
+    weights = [r * r / _cells_beyond(m, subset) for r, m in zip(ratios, holders, strict=True)]
     total = math.fsum(weights)
     value = np.asarray(
         sum(
@@ -225,7 +226,7 @@ def _estimated(subset: Attributes, members: Sequence[Marginal]) -> _Component:
             for weight, member in zip(weights, holders, strict=True)
         )
     )
-    return _Component(value, unit**2 / total)
+    return _Component(value, unit / math.sqrt(total))
 
 
 def _shown(member: Marginal, subset: Attributes) -> FloatArray:
@@ -245,7 +246,7 @@ def _cells_beyond(member: Marginal, subset: Attributes) -> int:
 
 def _assembled(member: Marginal, found: dict[Attributes, _Component]) -> tuple[FloatArray, float]:
     """Return a table as the sum of its components, and the standard deviation of its cells."""
-    table, variance = np.zeros(member.shape), 0.0
+    table, errors = np.zeros(member.shape), []
     for subset in _subsets(member):
         component, beyond = found[subset], _cells_beyond(member, subset)
         # From alphabetical order to that of the table, with an axis of 1 for the others.
@@ -254,5 +255,5 @@ def _assembled(member: Marginal, found: dict[Attributes, _Component]) -> tuple[F
         table += component.value.transpose(order).reshape(spread) / beyond
         # Taking out the mean over n cells leaves 1 - 1/n of the variance.
         left = math.prod(1.0 - 1.0 / member.sizes[name] for name in subset)
-        variance += component.variance * left / beyond**2
-    return table, math.sqrt(variance)
+        errors.append(component.scale * math.sqrt(left) / beyond)
+    return table, math.hypot(*errors)

@@ -59,7 +59,8 @@ class SingularValueThreshold(_Threshold):
     --------
     >>> print(SingularValueThreshold())
     singular values soft-thresholded where Stein's estimate of the error is least
-    >>> SingularValueThreshold(2.0).apply(np.diag([5.0, 1.0]), None).tolist()
+    >>> from matrixdp import Isotropic
+    >>> SingularValueThreshold(2.0).apply(np.diag([5.0, 1.0]), Isotropic(1.0)).tolist()
     [[3.0, 0.0], [0.0, 0.0]]
     """
 
