@@ -40,7 +40,7 @@ NORM = 1000.0
 ROWS, COLUMNS, SIDE = 60, 120, 80
 
 SPECTRA: dict[str, Callable[[int], FloatArray]] = {
-    "fast": lambda number: 0.5 ** np.arange(number),
+    "fast": lambda number: np.asarray(0.5 ** np.arange(number), dtype=np.float64),
     "slow": lambda number: 1.0 / np.arange(1.0, number + 1),
     "flat": np.ones,
 }

@@ -43,7 +43,7 @@ def test_errors_fall_whatever_the_truth_is(size: float) -> None:
     truth = size * np.outer(np.ones(4), np.linspace(-1, 1, 9))
     covariance = Isotropic(1.0)
     gains = []
-    for _ in range(3000):
+    for _ in range(1500):
         noisy = truth + rng.standard_normal(truth.shape)
         before = np.sum(np.square(noisy - truth))
         gains.append(

@@ -48,7 +48,7 @@ def test_shrinkers_minimise_the_asymptotic_loss(loss: Loss, beta: float, excess:
         return NORMS[loss](truth - size * direction)
 
     found = float(shrunk(np.array([seen_at(true, beta)]), beta, loss)[0])
-    grid = np.linspace(0.0, 3.0 * true + 1.0, 4001)
+    grid = np.linspace(0.0, 3.0 * true + 1.0, 601)
     least = min(map(lost, grid))
     assert lost(found) <= least * (1 + 1e-12)
     # The loss is flat at its least, so that the place is less certain than the value.
@@ -66,7 +66,7 @@ def test_symmetric_matrices_have_the_shrinkers_of_square_ones(loss: Loss) -> Non
         vector = np.array([cosine, 1 / theta])
         truth, direction = np.diag([theta, 0.0]), np.outer(vector, vector)
         found = float(shrunk(np.array([theta + 1 / theta]), 1.0, loss)[0])
-        sizes = np.linspace(0.0, 5.0, 2001)
+        sizes = np.linspace(0.0, 5.0, 801)
         least = min(NORMS[loss](truth - size * direction) for size in sizes)
         assert NORMS[loss](truth - found * direction) <= least * (1 + 1e-12)
 
@@ -134,7 +134,7 @@ def test_the_loss_of_drawn_noise_is_the_predicted_one() -> None:
         np.testing.assert_allclose(tall, found.T, atol=1e-9)
         losses.append(np.sum(np.square(found - truth)) / unit**2)
     predicted = sum(
-        float(np.min([np.sum(np.square(t - size * d)) for size in np.linspace(0, 4, 2001)]))
+        float(np.min([np.sum(np.square(t - size * d)) for size in np.linspace(0, 4, 801)]))
         for t, d in (block(one, 0.5) for one in true)
     )
     assert np.mean(losses) == pytest.approx(predicted, rel=0.1)
