@@ -4,8 +4,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from matrixdp.estimators.exact_scores import exact_scores, probabilities
 from matrixdp.estimators.inputs import checked_records
 from matrixdp.estimators.linear_classifier import PrivateProbabilities
 from matrixdp.estimators.ridge import checked_penalty, raw_penalty
@@ -15,6 +15,7 @@ from matrixdp.parameters import positive_integer, positive_number
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.queries import CrossMoment, Gram, PublicBounds
+from matrixdp.queries.grid import RecordGrid
 
 __all__ = ["PrivateLogisticRegression"]
 
@@ -61,7 +62,9 @@ class PrivateLogisticRegression(PrivateProbabilities):
     Dong, Roth and Su, Gaussian differential privacy, 2022, Corollary 3.3).
 
     *Gradient.* With rows x and residuals r the gradient of the losses is the sum of ``x r^T``. It
-    changes by at most ``|x| |r|`` for a record, twice that under replacing.
+    changes by at most ``|x| |r|`` for a record, twice that under replacing. The residual of a
+    record depends on that record and on released weights alone, to the last bit. A float product of
+    matrices would not do: its roundings depend on the place of a row.
 
     *Steps.* The Hessian of the losses is at most ``G / 2`` for each class, with G the Gram matrix
     of the rows (Böhning, Multinomial logistic regression algorithm, 1992). Steps divide by that
@@ -140,12 +143,15 @@ class PrivateLogisticRegression(PrivateProbabilities):
         penalty = raw_penalty(features, alpha * (2.0 if indicators.shape[1] == 2 else 1.0))
         for_gram, for_gradients = budget.split(_SHARES)
         self._before_release(budget)
-        rows = features.rows_with_constant(records)
+        grid = RecordGrid(features.bounds_with_constant)
+        whole = grid(features.rows_with_constant(records))
+        rows = whole * grid.steps
         gram = Gram(features.bounds_with_constant, self.neighbouring).release(rows, for_gram)
         weights, gradients = descend(
             query,
-            rows,
+            whole,
             indicators,
+            steps=grid.steps,
             hessian=curvature(gram, penalty),
             penalty=penalty,
             budgets=for_gradients.split(steps),
@@ -164,9 +170,10 @@ def curvature(gram: Release, penalty: FloatArray) -> FloatArray:
 
 def descend(
     query: CrossMoment,
-    rows: FloatArray,
+    whole: FloatArray,
     indicators: FloatArray,
     *,
+    steps: FloatArray,
     hessian: FloatArray,
     penalty: FloatArray,
     budgets: tuple[Budget, ...],
@@ -177,17 +184,20 @@ def descend(
     ----------
     query : CrossMoment
         Of rows and residuals.
-    rows, indicators : ndarray
-        Private: the records with the constant, and their classes.
+    whole, indicators : ndarray
+        Private: the rows with the constant, in whole numbers of the grid's steps, and the classes.
+    steps : ndarray
+        Of the grid.
     hessian, penalty : ndarray
         What steps are divided by, and the penalty of each weight.
     budgets : tuple of Budget
         Of the gradients.
     """
-    weights = np.zeros((rows.shape[1], indicators.shape[1]))
-    step, releases = np.zeros_like(weights), []
+    weights = np.zeros((whole.shape[1], indicators.shape[1]))
+    step, rows, releases = np.zeros_like(weights), whole * steps, []
     for budget in budgets:
-        residuals = special.softmax(rows @ weights, axis=1) - indicators
+        scores = exact_scores(whole, steps[:, None] * weights)
+        residuals = probabilities(scores) - indicators
         release = query.release(np.column_stack([rows, residuals]), budget)
         gradient = np.asarray(release.value)
         # Residuals add up to 0, so a part that all classes share is noise and clipping.
