@@ -38,7 +38,8 @@ def test_nothing_fails_that_is_not_listed(kind: Any) -> None:
 @pytest.mark.usefixtures("same_key")
 def test_with_repeated_noise_only_accuracy_is_missing(kind: Any) -> None:
     """The checks that compare two fits pass at epsilon = 1 once both have the same noise."""
-    assert statuses(kind(), {}).get("failed", set()) <= BY_ACCURACY
+    few = {"max_iter": 4} if hasattr(kind(), "max_iter") else {}
+    assert statuses(kind(**few), {}).get("failed", set()) <= BY_ACCURACY
 
 
 @each_kind

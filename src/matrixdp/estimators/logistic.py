@@ -39,8 +39,9 @@ class PrivateLogisticRegression(PrivateProbabilities):
         leak.
     residual_norm : float, optional
         The norm that the residual of a record, its probabilities less the indicator of its class,
-        is clipped to. It is below sqrt(2) in any case; a smaller bound takes less noise and gives
-        badly fitted records less weight.
+        is clipped to. It is below sqrt(2) in any case. A smaller bound takes less noise and gives
+        badly fitted records less weight, which makes probabilities more extreme: where 0.9 is
+        right, 0.7 leads to 0.944 for two classes.
     epsilon, delta, neighbouring, data_norm, bounds, classes : optional
         As in `PrivateRidgeClassifier`.
 
@@ -87,7 +88,7 @@ class PrivateLogisticRegression(PrivateProbabilities):
         *,
         alpha: float = 1.0,
         max_iter: int = 20,
-        residual_norm: float = 1.0,
+        residual_norm: float = 0.7,
         epsilon: float = 1.0,
         delta: float = 1e-5,
         neighbouring: Neighbouring = "replace",
