@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
+
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier

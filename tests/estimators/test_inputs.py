@@ -5,14 +5,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
+
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
+
 from scipy import sparse
 
 from estimators.examples import ALL, CLASSIFIERS, bounded, records, targets
 from matrixdp.errors import InvalidParameterError, MatrixDPError, ShapeError
 from matrixdp.estimators import PrivateLinearDiscriminant, PrivatePCA, PrivateRidge
 from matrixdp.noise import ReleaseKey
+
+pd = pytest.importorskip("pandas", reason="frames are tested with pandas")
 
 CANARY = 918273645
 COUNT = 137  # of records, which no message may show: it is private under adding and removing
