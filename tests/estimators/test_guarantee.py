@@ -19,7 +19,6 @@ from matrixdp.estimators.linear_moments import release_moments
 from matrixdp.estimators.public_features import PublicFeatures
 from matrixdp.mechanisms.gaussian import GaussianMechanism
 from matrixdp.privacy import composed_mu
-from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.queries import CrossMoment, Gram, JointMoments
 
 each_kind = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
@@ -206,6 +205,19 @@ def test_residuals_do_not_depend_on_the_other_rows(width: int) -> None:
     assert not exact_scores(whole, weights * 0.0).any()
 
 
+def test_rows_are_within_the_bounds() -> None:
+    X = np.array([[3.0, 4.0], [0.3, 0.4], [1e308, -1e308], [0.0, 0.0]])
+    clipped = PublicFeatures.of(2, 1.0, None).rows(X)
+    half = np.sqrt(0.5)
+    expected = [[0.6, 0.8], [0.3, 0.4], [half, -half], [0.0, 0.0]]
+    np.testing.assert_allclose(clipped, expected, atol=1e-5)
+    assert np.all((clipped**2).sum(axis=1) <= 1.0)
+    moved = PublicFeatures.of(2, None, ([0.0, -10.0], [4.0, 10.0])).rows(X)
+    np.testing.assert_allclose(moved, [[0.5, 0.4], [-0.85, 0.04], [1, -1], [-1, 0]], atol=1e-5)
+    both = PublicFeatures.of(2, 1.0, ([0.0, -10.0], [4.0, 10.0])).rows(-X)
+    np.testing.assert_allclose(both, [[0, -1], [0, -0.4], [0, 1], [0, 0]], atol=1e-5)
+
+
 @pytest.mark.usefixtures("same_key")
 def test_records_beyond_the_bounds_are_clipped(drawn: list[Drawn]) -> None:
     X, _ = records(50)
@@ -250,7 +262,7 @@ def test_the_number_of_records_is_not_used_where_it_is_private(
 def test_a_public_count_is_used_without_noise(count: int | None) -> None:
     X, _ = records(100)
     features = PublicFeatures.of(4, 5.0, None)
-    relation: Neighbouring = "replace" if count else "add-remove"
+    relation: Any = "replace" if count else "add-remove"
     moments = release_moments(
         features,
         features.rows(X),
