@@ -213,9 +213,11 @@ def test_rows_are_within_the_bounds() -> None:
     np.testing.assert_allclose(clipped, expected, atol=1e-5)
     assert np.all((clipped**2).sum(axis=1) <= 1.0)
     moved = PublicFeatures.of(2, None, ([0.0, -10.0], [4.0, 10.0])).rows(X)
-    np.testing.assert_allclose(moved, [[0.5, 0.4], [-0.85, 0.04], [1, -1], [-1, 0]], atol=1e-5)
+    np.testing.assert_allclose(
+        moved, [[0.5, 0.4], [-0.85, 0.04], [1.0, -1.0], [-1.0, 0.0]], atol=1e-5
+    )
     both = PublicFeatures.of(2, 1.0, ([0.0, -10.0], [4.0, 10.0])).rows(-X)
-    np.testing.assert_allclose(both, [[0, -1], [0, -0.4], [0, 1], [0, 0]], atol=1e-5)
+    np.testing.assert_allclose(both, [[0.0, -1.0], [0.0, -0.4], [0.0, 1.0], [0.0, 0.0]], atol=1e-5)
 
 
 @pytest.mark.usefixtures("same_key")
