@@ -11,7 +11,7 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import positive_integer, positive_number, real_array
 from matrixdp.rounding import float_up, shown_exactly
 
-__all__ = ["PublicBounds"]
+__all__ = ["PublicBounds", "exact_squared_norm"]
 
 FloatArray = NDArray[np.float64]
 
@@ -125,8 +125,7 @@ class PublicBounds:
         if self.lower is None and self.norm is not None:
             return Fraction(self.norm) ** 2
         lower, upper = self.intervals
-        largest = np.maximum(np.abs(lower), np.abs(upper))
-        corner = sum((Fraction(float(c)) ** 2 for c in largest), start=Fraction(0))
+        corner = exact_squared_norm(np.maximum(np.abs(lower), np.abs(upper)))
         return corner if self.norm is None else min(corner, Fraction(self.norm) ** 2)
 
     @property
@@ -172,6 +171,20 @@ class PublicBounds:
     def __repr__(self) -> str:
         """Show the columns and the bounds."""
         return f"PublicBounds({self.columns} columns, {self})"
+
+
+def exact_squared_norm(vector: FloatArray) -> Fraction:
+    """Return the sum of the squares of floats, as a rational.
+
+    Examples
+    --------
+    >>> exact_squared_norm(np.array([0.5, 0.5, 3.0]))
+    Fraction(19, 2)
+    """
+    # Each different number once: the steps of millions of columns are often all the same.
+    numbers, times = np.unique(vector, return_counts=True)
+    pairs = zip(numbers.tolist(), times.tolist(), strict=True)
+    return sum((count * Fraction(number) ** 2 for number, count in pairs), start=Fraction(0))
 
 
 def _checked_norm(norm: float) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.drawing import check_drawable
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.release import Release
 from matrixdp.parameters import positive_integer
@@ -192,8 +193,9 @@ class PrivateCountMean:
         total = exact_total(data, summed.grid)
         answers = (total.rounded(0) * summed.grid.steps, np.array([[float(total.records)]]))
         # Everything is checked before the filter pays, and nothing can be refused after it.
-        of_sum.checked(answers[0])
-        of_count.checked(answers[1])
+        for mechanism, answer in zip((of_sum, of_count), answers, strict=True):
+            mechanism.checked(answer)
+            check_drawable(mechanism.proof, (1, answer.shape[1]), answer.dtype)
         if filter is not None:
             filter.spend(both)
         return PrivateCountMeanRelease(

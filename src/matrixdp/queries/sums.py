@@ -176,7 +176,8 @@ class GradientSum(Query):
 
     def _rows(self, batches: Iterable[Any]) -> Iterator[NDArray[Any]]:
         for batch in batches:
-            arrays = [plain_array(part, "data", keep_single=True) for part in batch]
+            listed = batch if isinstance(batch, list | tuple) else []
+            arrays = [plain_array(part, "data", keep_single=True) for part in listed]
             # The first axis is shown as a word: how many examples there are may be private.
             fits = len(arrays) == len(self.shapes) and all(
                 array.ndim >= 1 and array.shape == (len(arrays[0]), *shape)
@@ -187,7 +188,12 @@ class GradientSum(Query):
                     f"data has a batch whose arrays are not of shapes (examples, *shape) for the "
                     f"shapes {self.shapes}: pass one array for each parameter"
                 )
-            yield np.concatenate([array.reshape(len(array), -1) for array in arrays], axis=1)
+            # Not -1 for the width, which numpy could not tell of a batch without examples.
+            rows = [
+                array.reshape(len(array), math.prod(shape))
+                for array, shape in zip(arrays, self.shapes, strict=True)
+            ]
+            yield np.concatenate(rows, axis=1)
 
     def __str__(self) -> str:
         """Say what is summed."""
