@@ -2,10 +2,12 @@
 
 import hashlib
 import io
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,13 @@ from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.matrices import read_matrix, write_matrix
 from matrixdp.files.noise_grid import can_be_released
 from matrixdp.files.npy_layout import read_layout
+from matrixdp.files.paid_counts import (
+    CountRecord,
+    PaidCount,
+    check_paid,
+    count_of,
+    recorded_count,
+)
 from matrixdp.files.records import (
     CovarianceRecord,
     DigestRecord,
@@ -37,9 +46,11 @@ from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = [
+    "CountedRelease",
     "MatrixRecord",
     "ReleaseStatement",
     "encode_release",
+    "load_counted_release",
     "load_release",
     "save_release",
     "stated_release",
@@ -72,24 +83,50 @@ class ReleaseStatement(Record, frozen=True, omit_defaults=True):
     floor: float | None = None
     # What was computed from the records and under which bounds, for people; the set proves itself.
     query: str | None = None
+    # Counts of records, only if they were paid for; the guarantee covers them, too.
+    counts: dict[PaidCount, CountRecord] = msgspec.field(default_factory=dict)
+
+
+class CountedRelease(NamedTuple):
+    """A saved release, the query that it answers, and the counts that its guarantee covers."""
+
+    release: Release
+    query: str | None
+    counts: dict[PaidCount, Release]
 
 
 def save_release(
-    release: Release, path: str | PathLike[str], *, force: bool = False, query: str | None = None
+    release: Release,
+    path: str | PathLike[str],
+    *,
+    force: bool = False,
+    query: str | None = None,
+    counts: Mapping[PaidCount, Release] | None = None,
 ) -> None:
-    """Write a release and its statement, with the query that it answers; see `Release.save`."""
+    """Write a release and its statement; see `Release.save`.
+
+    The statement can name the query that was answered, and hold counts of records that the
+    guarantee of the release pays for, too.
+    """
     target = _named(path)
     beside = statement_path(target)
     # Before the work of encoding; `write_all` checks again when it gives the names.
     check_target(target, force=force)
     check_target(beside, force=force)
-    data, statement = encode_release(release, target.name, query)
+    data, statement = encode_release(release, target.name, query, counts)
     # The statement first: there is never a matrix without a statement of what it guarantees.
     write_all([(beside, statement.encode()), (target, data)], force=force)
 
 
-def encode_release(release: Release, name: str, query: str | None = None) -> tuple[bytes, str]:
+def encode_release(
+    release: Release,
+    name: str,
+    query: str | None = None,
+    counts: Mapping[PaidCount, Release] | None = None,
+) -> tuple[bytes, str]:
     """Return the contents of the two files that `save_release` would write under a name."""
+    paid = {} if counts is None else dict(counts)
+    check_paid(release.proof.mu, paid, release.guarantee)
     suffix = Path(name).suffix
     # In memory: the statement, which is written first, needs the digest of the whole file.
     content = io.BytesIO()
@@ -103,6 +140,7 @@ def encode_release(release: Release, name: str, query: str | None = None) -> tup
         guarantee=release.guarantee,
         floor=release.floor,
         query=query,
+        counts={kind: recorded_count(count) for kind, count in paid.items()},
         file=MatrixRecord(
             name=name,
             sha256=hashlib.sha256(data).hexdigest(),
@@ -124,6 +162,7 @@ def stated_release(
     file: MatrixRecord,
     floor: float | None = None,
     query: str | None = None,
+    counts: dict[PaidCount, CountRecord] | None = None,
 ) -> ReleaseStatement:
     """Return the statement of a release."""
     return ReleaseStatement(
@@ -137,11 +176,17 @@ def stated_release(
         file=file,
         floor=floor,
         query=query,
+        counts={} if counts is None else counts,
     )
 
 
 def load_release(path: str | PathLike[str]) -> Release:
     """Read a saved release, and verify it on the way; see `Release.load`."""
+    return load_counted_release(path).release
+
+
+def load_counted_release(path: str | PathLike[str]) -> CountedRelease:
+    """Read a saved release with what its statement says beside it, and verify all of it."""
     source = _named(path)
     statement = _statement_of(source)
     facts = statement.file
@@ -152,7 +197,8 @@ def load_release(path: str | PathLike[str]) -> Release:
     array = matrix.array
     if source.suffix == ".csv":
         array = array.astype(facts.dtype)  # text does not say which type its numbers had
-    return _proven(array, statement, source)
+    release, counts = _proven(array, statement, source)
+    return CountedRelease(release, statement.query, counts)
 
 
 def verify_release(path: str | PathLike[str]) -> Guarantee:
@@ -164,7 +210,7 @@ def verify_release(path: str | PathLike[str]) -> Guarantee:
     read_layout(source)  # raises unless it is a whole array of floats
     # Mapped, not read: only the check of the numbers touches it, a few rows at a time.
     array = np.load(source, mmap_mode="r", allow_pickle=False)
-    return _proven(array, statement, source).guarantee
+    return _proven(array, statement, source)[0].guarantee
 
 
 def _named(path: str | PathLike[str]) -> Path:
@@ -190,8 +236,10 @@ def _statement_of(source: Path) -> ReleaseStatement:
     return statement
 
 
-def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> Release:
-    """Return the release of a matrix and a statement, if they fit and prove the guarantee."""
+def _proven(
+    array: NDArray[Any], statement: ReleaseStatement, source: Path
+) -> tuple[Release, dict[PaidCount, Release]]:
+    """Return the release and the counts of a matrix and a statement, if these prove them."""
     facts, beside = statement.file, statement_path(source).name
     if array.shape != facts.shape or array.dtype.name != facts.dtype:
         raise FileFormatError(f"{source} does not hold the matrix that its statement describes")
@@ -207,6 +255,8 @@ def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> R
         for part in (sensitivity, covariance):
             part.check_shape(facts.shape)
         release = Release.from_proof(array, proof, guaranteed, statement.mechanism)
+        counts = {kind: count_of(count, guaranteed) for kind, count in statement.counts.items()}
+        check_paid(proof.mu, counts, guaranteed)
     except MatrixDPError as error:
         raise FileFormatError(
             f"{beside} does not prove its guarantee, or was altered ({error})"
@@ -220,7 +270,7 @@ def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> R
         raise FileFormatError(
             f"{source} holds numbers that no release with the noise of its statement can have"
         )
-    return release
+    return release, counts
 
 
 def _as_file(value: Any) -> MatrixFile:

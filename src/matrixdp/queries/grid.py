@@ -148,8 +148,8 @@ class RecordGrid:
         """
         clamped = records.astype(np.float64)
         if self.bounds.lower is not None:
-            # To the whole steps within the box, like the rows that `squares` belong to: with the box
-            # itself a row could be a step longer than its square says, and fail the last test.
+            # To the whole steps within the box, as the rows that `squares` belong to: clamped to
+            # the box itself, a row could be longer than they say, and fail the last test.
             np.clip(clamped, self._lowest * self.steps, self._highest * self.steps, out=clamped)
         far = ~(squares < _EXACT_SQUARES)
         if bool(far.any()):
