@@ -12,6 +12,7 @@ from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import (
+    LEAST_PRODUCT_ROWS,
     PRODUCT_BITS,
     ExactSum,
     block_rows,
@@ -28,9 +29,6 @@ from matrixdp.sensitivity.sets import SymmetricBall
 __all__ = ["Covariance"]
 
 FloatArray = NDArray[np.float64]
-
-# As for Gram matrices: with fewer records at once, adding up takes longer than multiplying.
-_LEAST_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ class Covariance(Query):
         columns, steps = self.bounds.columns, self._grid.steps
         products, total = ExactSum((columns, columns)), ExactSum((1, columns))
         product = np.empty((columns, columns))
-        blocks = record_blocks(data, columns, block_rows(columns, _LEAST_ROWS))
+        blocks = record_blocks(data, columns, block_rows(columns, LEAST_PRODUCT_ROWS))
         for whole in whole_blocks(blocks, self._grid):
             products.add(np.matmul(whole.T, whole, out=product), len(whole))
             total.add(whole.sum(axis=0, keepdims=True), len(whole))
