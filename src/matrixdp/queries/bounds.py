@@ -130,7 +130,10 @@ class PublicBounds:
 
     @property
     def squared_diameter(self) -> Fraction:
-        """An upper bound of the squared distance of two records, exactly computed."""
+        """The smaller of the squared diameters of the ball and the box, exactly computed.
+
+        `Covariance` rests on one of these shapes; elsewhere `squared_distance` bounds two records.
+        """
         if self.lower is None and self.norm is not None:
             return 4 * Fraction(self.norm) ** 2
         lower, upper = self.intervals
@@ -142,6 +145,26 @@ class PublicBounds:
             start=Fraction(0),
         )
         return diagonal if self.norm is None else min(diagonal, 4 * Fraction(self.norm) ** 2)
+
+    @property
+    def squared_distance(self) -> Fraction:
+        """A bound of the squared distance of two records that is smaller for a norm and a box.
+
+        For a norm C and ranges from ``-a_i`` to ``b_i``, which contain 0, no product ``x_i y_i`` is
+        below ``-a_i b_i``. So ``|x - y|^2 = |x|^2 + |y|^2 - 2 x.y <= 2 C^2 + 2 sum a_i b_i``: for
+        numbers that are not negative two records are at most ``sqrt(2) C`` apart.
+        """
+        if self.lower is None or self.norm is None:
+            return self.squared_diameter
+        lower, upper = self.intervals
+        opposite = sum(
+            (
+                Fraction(-a) * Fraction(b)
+                for a, b in zip(lower.tolist(), upper.tolist(), strict=True)
+            ),
+            start=Fraction(0),
+        )
+        return min(self.squared_diameter, 2 * Fraction(self.norm) ** 2 + 2 * opposite)
 
     @property
     def largest_entries(self) -> FloatArray:

@@ -56,7 +56,7 @@ def single_row_set(
 
 def change_in_norm(bounds: PublicBounds, neighbouring: Neighbouring) -> Fraction:
     """Return the largest norm of a record, or of the difference of two, rounded up."""
-    square = bounds.squared_radius if neighbouring == "add-remove" else bounds.squared_diameter
+    square = bounds.squared_radius if neighbouring == "add-remove" else bounds.squared_distance
     return Fraction(sqrt_up(square))
 
 

@@ -51,8 +51,11 @@ class Sum(Query):
     *Sensitivity.* Adding a record x changes the sum by x: its norm is at most the norm bound C, and
     its entries are within the box. Replacing x by y changes it by ``y - x``, of norm at most 2 C,
     with entries at most as large as the lengths of the ranges. Both are attained, by x of norm C
-    and ``y = -x``, or by opposite corners. The set is a `FrobeniusBall` or a `Box`, whichever takes
-    less noise.
+    and ``y = -x``, or by opposite corners. For a norm and ranges from ``-a_i`` to ``b_i`` together,
+    ``|y - x|^2`` is also at most ``2 C^2 + 2 sum a_i b_i``, because no product ``x_i y_i`` is below
+    ``-a_i b_i``. This may be too large, by at most a factor of 2: unless the norm allows the whole
+    box, a record of norm C and 0 are C apart. The set is a `FrobeniusBall` or a `Box`, whichever
+    takes less noise.
 
     *Rounding.* Records are rounded to a public grid whose step is at most 2**-20 of the bound, so
     the sum of n records is off by at most n/2 steps; in practice by about ``0.3 sqrt(n)`` steps,
