@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from matrixdp import IMGM, Budget, FrobeniusBall, Guarantee, InvalidParameterError, Release
-from matrixdp.errors import FileFormatError
+from matrixdp.errors import FileFormatError, ShapeError
 from matrixdp.files.releases import load_counted_release, save_release
 from matrixdp.privacy import composed_mu
 from matrixdp.queries import (
@@ -55,6 +55,15 @@ def test_no_file_is_made_if_one_of_them_exists(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["means.sum.npy.json"]
     means().save(tmp_path / "means.npy", force=True)
     assert PrivateCountMeanRelease.load(tmp_path / "means.npy").shape == (1, 2)
+
+
+def test_bad_paths_and_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ShapeError, match="columns has 1 names for 2"):
+        means().save(tmp_path / "means.csv", columns=["a"])
+    for path in ("", str(tmp_path / "means.txt"), str(tmp_path / "none" / "means.csv")):
+        with pytest.raises(InvalidParameterError):
+            means().save(path)
+    assert not list(tmp_path.iterdir())
 
 
 def altered(statement: dict[str, Any], what: str) -> None:

@@ -86,6 +86,12 @@ def test_gradients_are_clipped_over_all_parameters() -> None:
         (Covariance(WIDE, "add-remove", count=1), 16.0),
         (Covariance(WIDE, "replace", count=10), 16 * 9 / 100),
         (Covariance(PublicBounds(4, lower=5, upper=6), "add-remove", count=1), 4.0),
+        # A norm and a box: the smaller diameter, and the distance of two records.
+        (Covariance(PublicBounds(2, lower=-9, upper=9, norm=0.5), "replace", count=4), 3 / 16),
+        (Covariance(PublicBounds(2, lower=-1, upper=3, norm=50), "replace", count=4), 32 * 3 / 16),
+        (Covariance(PublicBounds(2, lower=0, upper=9, norm=0.5), "add-remove", count=1), 0.5),
+        (Sum(PublicBounds(4, lower=0, upper=9, norm=1), "replace"), 2**0.5),
+        (Sum(PublicBounds(4, lower=-0.125, upper=9, norm=1), "replace"), 3**0.5),
         (CrossMoment(*PARTS, "add-remove"), 2.0),
         (CrossMoment(*PARTS, "replace"), 4.0),
         (JointMoments(*PARTS, "add-remove"), 5.0),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
 from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.matrices import write_matrix
 from matrixdp.files.releases import encode_release, load_counted_release
@@ -37,6 +37,8 @@ FloatArray = NDArray[np.float64]
 def sum_path(path: str | PathLike[str]) -> Path:
     """Return where the released sum of saved means is: ``means.sum.csv`` for ``means.csv``."""
     target = Path(path)
+    if not target.name:
+        raise InvalidParameterError(f"path={str(path)!r} does not name a file")
     return target.with_name(f"{target.stem}.sum{target.suffix}")
 
 
@@ -91,6 +93,10 @@ class PrivateCountMeanRelease:
         columns : sequence of str, optional
             Names of the columns, which only ``.csv`` files keep.
         """
+        if columns is not None and len(columns) != self.shape[1]:
+            raise ShapeError(
+                f"columns has {len(columns)} names for {self.shape[1]} columns: pass one for each"
+            )
         target, beside = Path(path), sum_path(path)
         for file in (target, beside, statement_path(beside)):
             check_target(file, force=force)
