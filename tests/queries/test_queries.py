@@ -3,6 +3,7 @@
 import copy
 import functools
 import pickle
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -237,3 +238,11 @@ def test_a_box_beside_a_norm_makes_joint_moments_change_by_less() -> None:
     # y² is from 9 to 16 and x is short: less than sqrt(2) (0.01 + 16).
     query = JointMoments(PublicBounds(2, norm=0.1), PublicBounds(1, lower=3, upper=4), "replace")
     assert query.sensitivity.bound == pytest.approx((7.0**2 + 4 * 0.8**2) ** 0.5, rel=1e-3)
+
+
+def test_the_narrowest_ranges_and_the_widths_of_ranges() -> None:
+    assert PublicBounds(1, lower=0, upper=2.0**-14, norm=1.0).columns == 1
+    # 0.7 - (-0.1) and 1 - (-1e-30) are not floats: their widths are rounded up.
+    bounds = PublicBounds(2, lower=[-0.1, -1e-30], upper=[0.7, 1.0])
+    for low, high, width in zip(*bounds.intervals, bounds.widths, strict=True):
+        assert Fraction(float(width)) >= Fraction(float(high)) - Fraction(float(low))

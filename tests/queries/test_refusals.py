@@ -115,7 +115,7 @@ def test_a_private_count_that_is_not_paid_for_is_refused() -> None:
     [
         ({"columns": 0, "norm": 1.0}, "columns=0"),
         ({"columns": 2.0, "norm": 1.0}, r"columns=2\.0"),
-        ({"columns": 2**30, "norm": 1.0}, "columns=1073741824"),
+        ({"columns": 2**24 + 1, "norm": 1.0}, "columns=16777217"),
         ({"columns": 2}, "neither norm nor"),
         ({"columns": 2, "norm": 0.0}, r"norm=0\.0"),
         ({"columns": 2, "norm": -1.0}, r"norm=-1\.0"),
@@ -135,6 +135,7 @@ def test_a_private_count_that_is_not_paid_for_is_refused() -> None:
         ({"columns": 2, "lower": 1, "upper": 2, "norm": 1.0}, "exclude 0"),
         ({"columns": 2, "lower": 1e6, "upper": 1e6 + 1}, "too close together"),
         ({"columns": 2, "lower": 0, "upper": 1e-9, "norm": 1.0}, "too close together"),
+        ({"columns": 2, "lower": 0, "upper": 0.99 * 2.0**-14, "norm": 1.0}, "too close together"),
         ({"columns": 2, "lower": 0, "upper": 1e200}, "in size"),
     ],
 )
