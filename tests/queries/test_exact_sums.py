@@ -94,5 +94,5 @@ def test_powers_of_two(value: Fraction) -> None:
 def test_no_quotient_exceeds_what_a_float_holds(count: int) -> None:
     bounds = PublicBounds(2, norm=1.0)
     covariance, mean = (make(bounds, "add-remove", count) for make in (Covariance, Mean))
-    assert MOST_RECORDS * 4**GRID_BITS <= 2**53 * count * covariance._unit
-    assert MOST_RECORDS * 2**GRID_BITS <= 2**53 * count * mean._unit
+    assert 2**53 * count * covariance._unit >= MOST_RECORDS * 4**GRID_BITS
+    assert 2**53 * count * mean._unit >= MOST_RECORDS * 2**GRID_BITS
