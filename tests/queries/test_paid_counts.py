@@ -1,6 +1,7 @@
 """Counts beside a release: stated only if the guarantee covers them, and proven when read."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ def test_means_over_a_private_count_are_saved_with_their_proof(name: str, tmp_pa
     if name.endswith(".csv"):
         assert target.read_text().startswith(",a,b\nmean,")
         assert beside.read_text().startswith(",a,b\nsum,")
+
+
+@pytest.mark.parametrize(("noisy", "divisor"), [(-3.0, 1.0), (0.25, 1.0), (4.0, 4.0)])
+def test_a_noisy_count_below_one_counts_as_one(noisy: float, divisor: float) -> None:
+    released = means()
+    count = IMGM(FrobeniusBall(1.0, "add-remove"), BUDGET)
+    noisy_count = Release.from_proof(np.array([[noisy]]), count.proof, count.guarantee, "IMGM")
+    value = replace(released, count=noisy_count).value
+    np.testing.assert_array_equal(value, released.total.value / divisor)
 
 
 def test_no_file_is_made_if_one_of_them_exists(tmp_path: Path) -> None:
