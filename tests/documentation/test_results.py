@@ -73,6 +73,13 @@ def test_noise_speed(size: str) -> None:
     assert quoted(f"{speed[f'numpy, {size}']:.2f}")
 
 
+def test_query_speed() -> None:
+    speed = figures("query_speed")
+    assert speed["rows"] == 1_000_000
+    assert speed["Gram"] <= 3.5
+    assert quoted(f"takes {speed['Gram']:.2f} times as long as plain", "docs/queries.md")
+
+
 def test_noise_against_opendp_and_memory() -> None:
     speed, memory = figures("noise_speed"), figures("noise_memory")
     assert speed["OpenDP make_gaussian"] >= 1000

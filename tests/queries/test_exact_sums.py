@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from matrixdp import InvalidParameterError
+from matrixdp.queries import Covariance, Mean, PublicBounds
 from matrixdp.queries.exact_sums import (
     PRODUCT_BITS,
     PRODUCT_ROWS,
@@ -87,3 +88,11 @@ def test_powers_of_two(value: Fraction) -> None:
     assert power / 2 < value <= power
     assert power.numerator & (power.numerator - 1) == 0
     assert power.denominator & (power.denominator - 1) == 0
+
+
+@pytest.mark.parametrize("count", [1, 3, 1000, 2**30, 2**62])
+def test_no_quotient_exceeds_what_a_float_holds(count: int) -> None:
+    bounds = PublicBounds(2, norm=1.0)
+    covariance, mean = (make(bounds, "add-remove", count) for make in (Covariance, Mean))
+    assert 2**53 * count * covariance._unit >= MOST_RECORDS * 4**GRID_BITS
+    assert 2**53 * count * mean._unit >= MOST_RECORDS * 2**GRID_BITS

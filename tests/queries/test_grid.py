@@ -1,6 +1,7 @@
 """Records as whole numbers: exactly within their bounds, and a function of the record alone."""
 
 import functools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -114,9 +115,11 @@ def test_a_row_does_not_depend_on_its_block() -> None:
 def test_float32_and_float64_give_the_same_numbers(scale: float) -> None:
     rows = (np.random.default_rng(4).standard_normal((50, 6)) * scale).clip(-3e38, 3e38)
     single = rows.astype(np.float32)
+    single[0] = 0.0
     for bounds in (
         PublicBounds(6, norm=2.0),
         PublicBounds(6, norm=1e-60),
+        PublicBounds(6, norm=2.0**-115),  # over its step 2**136, which float32 does not hold
         PublicBounds(6, lower=-1.5, upper=2.5),
         PublicBounds(6, lower=-1e45, upper=2.5e60),
     ):
@@ -148,3 +151,61 @@ def test_sums_of_squares_do_not_depend_on_the_order() -> None:
 def test_what_is_not_finite_is_refused(value: float, kind: type, bounds: PublicBounds) -> None:
     with pytest.raises(InvalidParameterError, match="NaN or infinity"):
         RecordGrid(bounds)(np.array([[0.0, 0.5], [value, 0.5]], dtype=kind))
+
+
+def test_rows_outside_both_a_norm_and_a_box_keep_their_length() -> None:
+    # The ends of the box are just below a whole number of steps, and its corner is just outside the
+    # norm: the row that is clamped to the box is almost a step longer than its whole numbers.
+    rng = np.random.default_rng(9)
+    for columns in (1, 2, 3, 5, 8) * 40:
+        norm = float(rng.uniform(2.0**20, 2.0**21))  # the step is 1
+        end = math.ceil(norm / columns**0.5) + float(rng.uniform(0.4, 0.99))
+        grid = RecordGrid(PublicBounds(columns, norm=norm, lower=-end, upper=end))
+        row = grid(rng.choice([-1e9, 1e9], (1, columns)))[0]
+        assert norm * (1 - 2.0**-19 * columns**0.5) <= float(np.linalg.norm(row)) <= norm
+        assert exact_norm_squared(row) <= Fraction(norm) ** 2
+
+
+def four_squares(total: int) -> list[int]:
+    """Return four whole numbers whose squares add up to a number (Lagrange)."""
+    for first in range(math.isqrt(total), 0, -1):
+        for second in range(math.isqrt(total - first**2), -1, -1):
+            rest = total - first**2 - second**2
+            for third in range(math.isqrt(rest), -1, -1):
+                fourth = math.isqrt(rest - third**2)
+                if fourth**2 == rest - third**2:
+                    return [first, second, third, fourth]
+    return []
+
+
+@pytest.mark.parametrize("norm", [2.0**20 + 0.3, 1234567.8, 2.0**21 - 0.1])
+def test_the_norm_is_exact_to_the_last_whole_number(norm: float) -> None:
+    most = math.floor(Fraction(norm) ** 2)
+    grid = RecordGrid(PublicBounds(4, norm=norm))
+    inside, outside = np.array([four_squares(most), four_squares(most + 1)], dtype=np.float64)
+    np.testing.assert_array_equal(grid(inside[None])[0], inside)
+    assert exact_norm_squared(grid(outside[None])[0]) <= most
+
+
+def test_a_wrong_length_of_clipped_rows_could_not_break_the_bounds() -> None:
+    # Rows are tested after they are scaled: the claim does not rest on how they are.
+    bounds = PublicBounds(2, norm=1.0, lower=-0.5, upper=0.9)
+    for factor in (1.01, 1.5, np.nan):
+        grid = RecordGrid(bounds)
+        grid._length *= factor
+        for row in grid(np.array([[9.0, 9.0], [-9.0, 9.0], [-0.5, 0.9]])) * grid.steps:
+            assert exact_norm_squared(row) <= 1
+            assert all(row >= -0.5)
+            assert all(row <= 0.9)
+
+
+def test_steps_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        RecordGrid(PublicBounds(2, norm=1.0)).steps[0] = 9.0
+
+
+def test_a_record_is_touched_if_a_number_moves_by_more_than_a_step() -> None:
+    # Norm 2**20: the step is 1.
+    grid = RecordGrid(PublicBounds(1, lower=-(2.0**20), upper=2.0**20))
+    moved = np.array([[0.0], [0.4], [1.0], [1.01], [3.0], [9.0]])
+    assert grid.touched(2.0**20 + moved).tolist() == [False, False, False, True, True, True]

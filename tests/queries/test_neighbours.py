@@ -36,7 +36,8 @@ BOX = PublicBounds(3, lower=[-1.0, -0.5, -3.0], upper=[2.0, 0.7, 0.1])
 POSITIVE = PublicBounds(3, lower=[0.1, 0.2, 3.0], upper=[1.0, 0.7, 4.0])
 BOTH = PublicBounds(3, lower=[-1.0, 0.0, -0.4], upper=[0.5, 0.7, 0.9], norm=1.1)
 LAST = PublicBounds(1, norm=0.9)
-BOUNDS = {"norm": NORM, "box": BOX, "positive box": POSITIVE, "both": BOTH}
+CORNER = PublicBounds(3, lower=0.0, upper=2.0, norm=1.2)
+BOUNDS = {"norm": NORM, "box": BOX, "positive box": POSITIVE, "both": BOTH, "corner": CORNER}
 
 Maker = Callable[[PublicBounds], Query]
 ADDING: dict[str, Maker] = {
@@ -179,6 +180,7 @@ PROVEN_GAPS = {
     "joint, positive box, replacing": 0.50,
     "covariance, both, adding": 0.25,
     "covariance, both, replacing": 0.25,
+    "covariance, corner, replacing": 0.25,
 }
 
 
@@ -201,10 +203,43 @@ def test_the_rounding_of_sums_of_products_is_covered() -> None:
     step = 2.0**-20
     bounds = PublicBounds(1, norm=(2**20 + 1) * step)
     records = np.array([[511.0], [31.0], [6.0], [5.0], [2.0**20 + 1]]) * step
-    query = Gram(bounds, "add-remove")
-    first, second = query.evaluate(records[:4]), query.evaluate(records)
-    assert Fraction(second.item()) - Fraction(first.item()) > Fraction(bounds.norm or 0.0) ** 2
+    for query, rows in (
+        (Gram(bounds, "add-remove"), records),
+        (CrossMoment(bounds, bounds, "add-remove"), np.hstack([records, records])),
+    ):
+        first, second = query.evaluate(rows[:4]), query.evaluate(rows)
+        assert Fraction(second.item()) - Fraction(first.item()) > Fraction(bounds.norm or 0.0) ** 2
+        assert contains(query.sensitivity, first, second)
+
+
+def test_the_rounding_of_quotients_is_covered() -> None:
+    unit = PublicBounds(1, norm=1.0)  # of 2**20 steps
+    # In quarters of a step over 3, one step is 4/3 and rounded down, with the record up.
+    mean, few = Mean(unit, "add-remove", count=3), np.array([[2.0**-20], [1.0]])
+    boxed = Mean(PublicBounds(2, lower=0, upper=[1.0, 0.25]), "add-remove", count=3)
+    assert isinstance(boxed.sensitivity, Box)
+    wide = few * [1.0, 0.25]
+    # All records at one end but one at the other: 5/36 2**42 over 2**17 ends in .8.
+    covariance, ends = Covariance(unit, "replace", count=6), -np.ones((6, 1))
+    moved = np.vstack([ends[1:], [[1.0]]])
+    for query, answers, change in (
+        (mean, (mean.evaluate(few[:1]), mean.evaluate(few)), Fraction(1, 3)),
+        (boxed, (boxed.evaluate(wide[:1]), boxed.evaluate(wide)), Fraction(1, 3)),
+        (covariance, (covariance.evaluate(ends), covariance.evaluate(moved)), Fraction(20, 36)),
+    ):
+        assert Fraction(float(answers[1][0, 0])) - Fraction(float(answers[0][0, 0])) > change
+        assert contains(query.sensitivity, *answers)
+
+
+def test_three_records_at_one_distance_stay_within_the_covariance() -> None:
+    # The axes of a corner: sqrt(2) C apart. Their change exceeds that squared, but not (2 C)².
+    query = Covariance(CORNER, "replace", count=61)
+    x, y, others = np.eye(3) * 1.2
+    first, second = (
+        query.evaluate(np.vstack([record, np.tile(others, (60, 1))])) for record in (x, y)
+    )
     assert contains(query.sensitivity, first, second)
+    assert np.linalg.norm(first - second) > 1.2 * 2 * 1.2**2 * 60 / 61**2
 
 
 def test_counts_of_touched_records_attain_their_bound() -> None:

@@ -3,13 +3,15 @@
 import copy
 import functools
 import pickle
+from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from matrixdp import IMGM, Budget, BudgetExceededError, Filter, FrobeniusBall, ReleaseKey
-from matrixdp.baselines import MVG, AnalyticGaussian, ClassicGaussian
+from matrixdp.baselines import MVG, AnalyticGaussian, ClassicGaussian, private_directions
 from matrixdp.errors import InvalidParameterError
 from matrixdp.queries import (
     Covariance,
@@ -85,6 +87,12 @@ def test_gradients_are_clipped_over_all_parameters() -> None:
         (Covariance(WIDE, "add-remove", count=1), 16.0),
         (Covariance(WIDE, "replace", count=10), 16 * 9 / 100),
         (Covariance(PublicBounds(4, lower=5, upper=6), "add-remove", count=1), 4.0),
+        # A norm and a box: the smaller diameter, and the distance of two records.
+        (Covariance(PublicBounds(2, lower=-9, upper=9, norm=0.5), "replace", count=4), 3 / 16),
+        (Covariance(PublicBounds(2, lower=-1, upper=3, norm=50), "replace", count=4), 32 * 3 / 16),
+        (Covariance(PublicBounds(2, lower=0, upper=9, norm=0.5), "add-remove", count=1), 0.5),
+        (Sum(PublicBounds(4, lower=0, upper=9, norm=1), "replace"), 2**0.5),
+        (Sum(PublicBounds(4, lower=-0.125, upper=9, norm=1), "replace"), 3**0.5),
         (CrossMoment(*PARTS, "add-remove"), 2.0),
         (CrossMoment(*PARTS, "replace"), 4.0),
         (JointMoments(*PARTS, "add-remove"), 5.0),
@@ -195,3 +203,46 @@ def test_queries_show_bounds_and_no_data() -> None:
     )
     query.evaluate(np.full((9, 2), 0.123456))
     assert "123456" not in repr(query) + str(vars(query))
+
+
+MAKERS: list[Any] = [
+    IMGM,
+    AnalyticGaussian,
+    ClassicGaussian,
+    lambda source, budget: MVG(source, budget, shape=(4, 4), norm_bound=1e4),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_every_mechanism_takes_a_query_for_its_set(make: Any) -> None:
+    query = CrossMoment(WIDE, WIDE, "replace")
+    mechanism, by_hand = make(query, BUDGET), make(query.sensitivity, BUDGET)
+    assert mechanism.sensitivity is query.sensitivity
+    assert mechanism.guarantee == by_hand.guarantee
+    twice = np.hstack([ROWS, ROWS])
+    released = mechanism.release(query.evaluate(twice), key=ReleaseKey.from_bytes(KEY))
+    expected = by_hand.release(query.evaluate(twice), key=ReleaseKey.from_bytes(KEY))
+    np.testing.assert_array_equal(released.value, expected.value)
+    for wrong in (SimpleNamespace(sensitivity=3.0), Sum, 1.0, None):
+        with pytest.raises(InvalidParameterError, match="or a query"):
+            make(wrong, BUDGET)
+
+
+def test_directions_are_found_for_a_query() -> None:
+    query = Gram(WIDE, "replace")
+    found = private_directions(query.evaluate(ROWS), query, BUDGET)
+    assert found.guarantee.neighbouring == "replace"
+
+
+def test_a_box_beside_a_norm_makes_joint_moments_change_by_less() -> None:
+    # y² is from 9 to 16 and x is short: less than sqrt(2) (0.01 + 16).
+    query = JointMoments(PublicBounds(2, norm=0.1), PublicBounds(1, lower=3, upper=4), "replace")
+    assert query.sensitivity.bound == pytest.approx((7.0**2 + 4 * 0.8**2) ** 0.5, rel=1e-3)
+
+
+def test_the_narrowest_ranges_and_the_widths_of_ranges() -> None:
+    assert PublicBounds(1, lower=0, upper=2.0**-14, norm=1.0).columns == 1
+    # 0.7 - (-0.1) and 1 - (-1e-30) are not floats: their widths are rounded up.
+    bounds = PublicBounds(2, lower=[-0.1, -1e-30], upper=[0.7, 1.0])
+    for low, high, width in zip(*bounds.intervals, bounds.widths, strict=True):
+        assert Fraction(float(width)) >= Fraction(float(high)) - Fraction(float(low))

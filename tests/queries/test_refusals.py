@@ -1,5 +1,6 @@
 """Bad input is refused by name, before anything is drawn, and without a private value."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from matrixdp.queries import (
     Query,
     Sum,
     TouchedRecords,
+    parquet_blocks,
 )
 
 BUDGET = Budget(1.0, 1e-6)
@@ -59,6 +61,9 @@ BAD_DATA: dict[str, Any] = {
     "a number": SECRET,
     "nothing": None,
     "a mapping": {"a": SECRET},
+    "a frozen set": frozenset([SECRET]),
+    "bytes": bytearray(b"8675309"),
+    "a view of memory": memoryview(b"8675309"),
     "blocks of another width": iter([np.ones((1, 2)), np.full((1, 3), SECRET)]),
     "NaN in a late block": iter([np.ones((1, 2)), np.array([[SECRET, np.nan]])]),
     "no file": "nowhere.npy",
@@ -110,7 +115,7 @@ def test_a_private_count_that_is_not_paid_for_is_refused() -> None:
     [
         ({"columns": 0, "norm": 1.0}, "columns=0"),
         ({"columns": 2.0, "norm": 1.0}, r"columns=2\.0"),
-        ({"columns": 2**30, "norm": 1.0}, "columns=1073741824"),
+        ({"columns": 2**24 + 1, "norm": 1.0}, "columns=16777217"),
         ({"columns": 2}, "neither norm nor"),
         ({"columns": 2, "norm": 0.0}, r"norm=0\.0"),
         ({"columns": 2, "norm": -1.0}, r"norm=-1\.0"),
@@ -130,6 +135,7 @@ def test_a_private_count_that_is_not_paid_for_is_refused() -> None:
         ({"columns": 2, "lower": 1, "upper": 2, "norm": 1.0}, "exclude 0"),
         ({"columns": 2, "lower": 1e6, "upper": 1e6 + 1}, "too close together"),
         ({"columns": 2, "lower": 0, "upper": 1e-9, "norm": 1.0}, "too close together"),
+        ({"columns": 2, "lower": 0, "upper": 0.99 * 2.0**-14, "norm": 1.0}, "too close together"),
         ({"columns": 2, "lower": 0, "upper": 1e200}, "in size"),
     ],
 )
@@ -166,6 +172,9 @@ def test_bad_relations_bounds_and_budgets_are_refused() -> None:
         [np.ones((2, 2)), np.ones((3, 2))],
         np.ones((2, 4)),
         iter([[np.full((1, 2), np.nan), np.ones((1, 2))]]),
+        [np.ones((0, 2)), np.ones((0, 2))],
+        iter([None]),
+        iter(["ab"]),
         [],
         None,
     ],
@@ -198,6 +207,13 @@ TABLE = ContingencyTable([Categories("sex", ["F", "M"]), Bins("age", [0, 40, 120
         ([("F",)], "rows of 2 values"),
         ([("F", 3, 8675309)], "rows of 2 values"),
         (["F", "M"], "rows of 2 values"),
+        ([((8675309, []), 3)], "'sex'"),
+        ([("F", 10**400)], "'age'"),
+        ([("F", -(10**400))], "'age'"),
+        (iter([("F", 3)]), "rows of 2 values"),
+        (iter([None]), "rows of 2 values"),
+        (iter([8675309]), "rows of 2 values"),
+        (np.ma.array([[1.0, 2.0]], mask=[[True, False]]), "masked"),
         (np.ones((2, 3)), "rows of 2 values"),
         ([], "from 1 to"),
         (iter([]), "from 1 to"),
@@ -240,3 +256,45 @@ def test_errors_do_not_say_how_many_records_there_are() -> None:
         with pytest.raises(ShapeError) as refusal:
             Sum(BOUNDS, "add-remove").evaluate(data)
         assert "309" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["none.parquet", "text.parquet", "folder.parquet"])
+def test_files_that_are_not_parquet_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "text.parquet").write_text("8675309, which is no Parquet file")
+    (tmp_path / "folder.parquet").mkdir()
+    with pytest.raises(FileFormatError, match=name) as refusal:
+        next(parquet_blocks(tmp_path / name, ["a"]))
+    assert "8675309" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("columns", [[], "a", None])
+def test_columns_of_parquet_files_are_names(columns: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="columns"):
+        next(parquet_blocks("rows.parquet", columns))
+
+
+def test_a_lazy_frame_is_refused_by_name() -> None:
+    frame = pytest.importorskip("polars").DataFrame({"a": [SECRET], "b": [1.0]}).lazy()
+    with pytest.raises(InvalidParameterError, match="data is a LazyFrame"):
+        Sum(BOUNDS, "replace").evaluate(frame)
+
+
+def test_text_is_not_a_block_of_records() -> None:
+    # Its letters would be counted: one record, of which the neighbour has none, in two cells.
+    table = ContingencyTable([Categories("sex", ["F", "M"])], "add-remove")
+    for data in (iter(["FM"]), iter([b"FM"]), (letters for letters in ("F", "M"))):
+        with pytest.raises(ShapeError, match="rows of 1 values"):
+            table.evaluate(data)
+    series = pytest.importorskip("pandas").Series(["F", "FM"])
+    with pytest.raises(InvalidParameterError, match="'sex'"):
+        table.evaluate(series)
+
+
+def test_a_filter_does_not_pay_for_noise_that_cannot_be_drawn() -> None:
+    purse = Filter(BUDGET, neighbouring="add-remove")
+    with pytest.raises(InvalidParameterError, match="rescale"):
+        PrivateCountMean(PublicBounds(2, norm=1e90)).release(
+            [[1.0, 2.0]], Budget(0.0, 1e-200), filter=purse
+        )
+    assert purse.spent == 0.0

@@ -43,6 +43,9 @@ def test_blocks_frames_and_arrays_give_the_same_counts() -> None:
         iter([ROWS[:2], ROWS[2:]]),
         np.array(ROWS, dtype=object),
         tuple(ROWS),
+        [(sex, np.float32(age) if age == 17 else np.float64(age)) for sex, age in ROWS],
+        [(sex, np.int64(age) if age == 17 else age) for sex, age in ROWS],
+        pytest.importorskip("pyarrow").Table.from_pandas(frame),
     ):
         assert table.evaluate(data).tolist() == expected
 
@@ -54,6 +57,8 @@ def test_one_attribute_may_be_given_as_values() -> None:
     assert numbers.columns == ["count"]
     text = ContingencyTable([SEX], "replace")
     assert text.evaluate(np.array(["M", "M"])).tolist() == [[0.0], [2.0]]
+    series = pytest.importorskip("pandas").Series(["M", "M"])
+    assert text.evaluate(series).tolist() == [[0.0], [2.0]]
     whole = ContingencyTable([Categories("k", [3, 5])], "replace")
     assert whole.evaluate(np.array([5, 5, 3])).tolist() == [[1.0], [2.0]]
 

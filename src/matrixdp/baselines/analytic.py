@@ -1,9 +1,9 @@
 """The analytic Gaussian mechanism."""
 
 from matrixdp.covariance import Isotropic
-from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts
+from matrixdp.mechanisms.gaussian import GaussianMechanism, checked_set
 from matrixdp.privacy.budget import Budget
-from matrixdp.sensitivity.sets import SensitivitySet
+from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
 
 __all__ = ["AnalyticGaussian"]
 
@@ -18,7 +18,7 @@ class AnalyticGaussian(GaussianMechanism):
 
     Parameters
     ----------
-    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box; or a query
         What one record can change.
     budget : Budget
         What is to be guaranteed.
@@ -41,7 +41,7 @@ class AnalyticGaussian(GaussianMechanism):
     True
     """
 
-    def __init__(self, sensitivity: SensitivitySet, budget: Budget) -> None:
-        check_parts(sensitivity, budget)
+    def __init__(self, sensitivity: SensitivitySet | HasSensitivity, budget: Budget) -> None:
+        members = checked_set(sensitivity, budget)
         # The unit covariance is only a shape; rescaling it makes it tight for the budget.
-        super().__init__(sensitivity, budget, Isotropic(1.0).rescaled_for(sensitivity, budget))
+        super().__init__(members, budget, Isotropic(1.0).rescaled_for(members, budget))

@@ -4,11 +4,11 @@ import math
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
-from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts, largest_norm
+from matrixdp.mechanisms.gaussian import GaussianMechanism, checked_set, largest_norm
 from matrixdp.parameters import DELTA, EPSILON, positive_number
 from matrixdp.privacy.budget import Budget
 from matrixdp.rounding import product_up
-from matrixdp.sensitivity.sets import SensitivitySet
+from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
 
 __all__ = ["ClassicGaussian", "classic_noise_scale"]
 
@@ -53,7 +53,7 @@ class ClassicGaussian(GaussianMechanism):
 
     Parameters
     ----------
-    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box; or a query
         What one record can change; the formula uses the largest Frobenius norm in it.
     budget : Budget
         What is to be guaranteed; its epsilon must be above 0 and at most 1.
@@ -84,7 +84,7 @@ class ClassicGaussian(GaussianMechanism):
     0.751
     """
 
-    def __init__(self, sensitivity: SensitivitySet, budget: Budget) -> None:
-        check_parts(sensitivity, budget)
-        scale = classic_noise_scale(largest_norm(sensitivity), budget.epsilon, budget.delta)
-        super().__init__(sensitivity, budget, Isotropic(scale))
+    def __init__(self, sensitivity: SensitivitySet | HasSensitivity, budget: Budget) -> None:
+        members = checked_set(sensitivity, budget)
+        scale = classic_noise_scale(largest_norm(members), budget.epsilon, budget.delta)
+        super().__init__(members, budget, Isotropic(scale))

@@ -10,7 +10,7 @@ from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
 from matrixdp.covariance import Covariance, Diagonal, OneSided
 from matrixdp.covariance.one_sided import Side, checked_side
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts, largest_norm
+from matrixdp.mechanisms.gaussian import GaussianMechanism, checked_set, largest_norm
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.parameters import (
     positive_integer,
@@ -19,7 +19,7 @@ from matrixdp.parameters import (
     whole_numbers,
 )
 from matrixdp.privacy.budget import Budget
-from matrixdp.sensitivity.sets import SensitivitySet
+from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
 
 __all__ = ["MVG", "binary_precision"]
 
@@ -41,7 +41,7 @@ class MVG(GaussianMechanism):
 
     Parameters
     ----------
-    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box; or a query
         What one record can change; MVG uses the largest Frobenius norm in it.
     budget : Budget
         What is to be guaranteed; its epsilon must be above 0.
@@ -106,7 +106,7 @@ class MVG(GaussianMechanism):
 
     def __init__(
         self,
-        sensitivity: SensitivitySet,
+        sensitivity: SensitivitySet | HasSensitivity,
         budget: Budget,
         *,
         shape: tuple[int, int],
@@ -117,7 +117,7 @@ class MVG(GaussianMechanism):
         directions: ArrayLike | None = None,
     ) -> None:
         # Before the formula, which uses both.
-        check_parts(sensitivity, budget)
+        members = checked_set(sensitivity, budget)
         rows, columns = _checked_shape(shape)
         size, other = (rows, columns) if checked_side(side) == "rows" else (columns, rows)
         # Without a precision all directions share alike, which is i.i.d. noise.
@@ -126,14 +126,14 @@ class MVG(GaussianMechanism):
             rows,
             columns,
             norm_bound=norm_bound,
-            sensitivity=largest_norm(sensitivity),
+            sensitivity=largest_norm(members),
             epsilon=budget.epsilon,
             delta=budget.delta,
             zeta=zeta,
         )
         # The scale is the root of variance_i = 1/sqrt(share_i P), with P = allowed^2 / other.
         scales = (other / shares) ** 0.25 / math.sqrt(allowed) * (1.0 + _MARGIN)
-        super().__init__(sensitivity, budget, _covariance(scales, directions, side))
+        super().__init__(members, budget, _covariance(scales, directions, side))
         # The base class is frozen.
         object.__setattr__(self, "norm_bound", float(norm_bound))
         object.__setattr__(self, "shape", (rows, columns))

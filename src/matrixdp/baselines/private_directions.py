@@ -13,7 +13,7 @@ from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee
-from matrixdp.sensitivity.sets import SensitivitySet
+from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
 
 __all__ = ["PrivateDirections", "private_directions"]
 
@@ -30,7 +30,7 @@ class PrivateDirections:
 
 def private_directions(
     matrix: Any,
-    sensitivity: SensitivitySet,
+    sensitivity: SensitivitySet | HasSensitivity,
     budget: Budget,
     *,
     side: Side = "rows",
@@ -45,7 +45,7 @@ def private_directions(
     ----------
     matrix : ndarray, list of lists, pandas or polars DataFrame
         As for `IMGM.release`.
-    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box; or a query
         What one record can change.
     budget : Budget
         What the estimate may cost.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.decimals import nearest_float
-from matrixdp.queries.sources import parquet_blocks
+from matrixdp.queries.sources import parquet_batches, parquet_blocks
 
 __all__ = ["RecordFile"]
 
@@ -65,16 +65,29 @@ class RecordFile:
                     yield np.array(block, dtype=np.float64)
 
     def values(self, numeric: Sequence[bool]) -> Iterator[Any]:
-        """Yield blocks of rows whose cells are text, or numbers where ``numeric`` says so."""
+        """Yield blocks of rows whose cells are text, or numbers where ``numeric`` says so.
+
+        Whole numbers of files that hold numbers count as text without a decimal point.
+        """
         if self.path.suffix == ".csv":
             readers = [nearest_float if is_number else str.strip for is_number in numeric]
             yield from self._csv_blocks(readers)
-        elif self.path.suffix == ".npy":
-            yield from self.numbers()
+            return
+        for columns in self._value_columns():
+            cells = [
+                column if is_number else list(map(_as_text, column))
+                for column, is_number in zip(columns, numeric, strict=True)
+            ]
+            yield list(zip(*cells, strict=True))
+
+    def _value_columns(self) -> Iterator[list[list[Any]]]:
+        """Yield the columns of blocks of a file that is not text."""
+        if self.path.suffix == ".parquet":
+            for batch in parquet_batches(self.path, self.columns):
+                yield [column.to_pylist() for column in batch.columns]
         else:
-            raise InvalidParameterError(
-                f"{self.path} is a Parquet file: histograms read .csv and .npy files"
-            )
+            for block in self.numbers():
+                yield block.T.tolist()
 
     def _mapped(self) -> tuple[NDArray[Any], list[int]]:
         try:
@@ -152,3 +165,10 @@ class RecordFile:
                     f"{self.path}, row {number}, column {name!r}: the cell is not a finite number"
                 ) from None
         return read
+
+
+def _as_text(value: Any) -> str | None:
+    """Return the category that a cell names; None, which no category is, where it names none."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip() if isinstance(value, str | int) else None

@@ -2,10 +2,12 @@
 
 import hashlib
 import io
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,13 @@ from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.matrices import read_matrix, write_matrix
 from matrixdp.files.noise_grid import can_be_released
 from matrixdp.files.npy_layout import read_layout
+from matrixdp.files.paid_counts import (
+    CountRecord,
+    PaidCount,
+    check_paid,
+    count_of,
+    recorded_count,
+)
 from matrixdp.files.records import (
     CovarianceRecord,
     DigestRecord,
@@ -40,9 +49,10 @@ from matrixdp.sensitivity.sets import SensitivitySet
 __all__ = [
     "MatrixRecord",
     "ReleaseStatement",
+    "StatedRelease",
     "encode_release",
-    "load_processed_release",
     "load_release",
+    "load_stated_release",
     "save_release",
     "stated_release",
     "verify_release",
@@ -74,8 +84,22 @@ class ReleaseStatement(Record, frozen=True, omit_defaults=True):
     floor: float | None = None
     # What was computed from the records and under which bounds, for people; the set proves itself.
     query: str | None = None
+    # Counts of records, only if they were paid for; the guarantee covers them, too.
+    counts: dict[PaidCount, CountRecord] = msgspec.field(default_factory=dict)
     # Steps of post-processing, in their order. The file holds the matrix as it was before them.
     applied: tuple[StepRecord, ...] = ()
+
+
+class StatedRelease(NamedTuple):
+    """A saved release and what its statement says beside it.
+
+    The query that it answers, the counts that its guarantee covers, the steps that were applied.
+    """
+
+    release: Release
+    query: str | None
+    counts: dict[PaidCount, Release]
+    applied: tuple[StepRecord, ...]
 
 
 def save_release(
@@ -84,18 +108,20 @@ def save_release(
     *,
     force: bool = False,
     query: str | None = None,
+    counts: Mapping[PaidCount, Release] | None = None,
     applied: tuple[StepRecord, ...] = (),
 ) -> None:
     """Write a release and its statement; see `Release.save`.
 
-    The statement records the query that the release answers, and the steps that were applied to it.
+    The statement can name the query that was answered, hold counts of records that the guarantee
+    of the release pays for, too, and record the steps that were applied to the release.
     """
     target = _named(path)
     beside = statement_path(target)
     # Before the work of encoding; `write_all` checks again when it gives the names.
     check_target(target, force=force)
     check_target(beside, force=force)
-    data, statement = encode_release(release, target.name, query, applied)
+    data, statement = encode_release(release, target.name, query, counts, applied)
     # The statement first: there is never a matrix without a statement of what it guarantees.
     write_all([(beside, statement.encode()), (target, data)], force=force)
 
@@ -104,9 +130,12 @@ def encode_release(
     release: Release,
     name: str,
     query: str | None = None,
+    counts: Mapping[PaidCount, Release] | None = None,
     applied: tuple[StepRecord, ...] = (),
 ) -> tuple[bytes, str]:
     """Return the contents of the two files that `save_release` would write under a name."""
+    paid = {} if counts is None else dict(counts)
+    check_paid(release.proof.mu, paid, release.guarantee)
     suffix = Path(name).suffix
     # In memory: the statement, which is written first, needs the digest of the whole file.
     content = io.BytesIO()
@@ -120,6 +149,7 @@ def encode_release(
         guarantee=release.guarantee,
         floor=release.floor,
         query=query,
+        counts={kind: recorded_count(count) for kind, count in paid.items()},
         applied=applied,
         file=MatrixRecord(
             name=name,
@@ -142,6 +172,7 @@ def stated_release(
     file: MatrixRecord,
     floor: float | None = None,
     query: str | None = None,
+    counts: dict[PaidCount, CountRecord] | None = None,
     applied: tuple[StepRecord, ...] = (),
 ) -> ReleaseStatement:
     """Return the statement of a release."""
@@ -156,19 +187,18 @@ def stated_release(
         file=file,
         floor=floor,
         query=query,
+        counts={} if counts is None else counts,
         applied=applied,
     )
 
 
 def load_release(path: str | PathLike[str]) -> Release:
     """Read a saved release, and verify it on the way; see `Release.load`."""
-    return load_processed_release(path)[0]
+    return load_stated_release(path).release
 
 
-def load_processed_release(
-    path: str | PathLike[str],
-) -> tuple[Release, tuple[StepRecord, ...]]:
-    """Read a saved release as `load_release` does, and the steps that were applied to it."""
+def load_stated_release(path: str | PathLike[str]) -> StatedRelease:
+    """Read a saved release with what its statement says beside it, and verify all of it."""
     source = _named(path)
     statement = _statement_of(source)
     facts = statement.file
@@ -179,7 +209,8 @@ def load_processed_release(
     array = matrix.array
     if source.suffix == ".csv":
         array = array.astype(facts.dtype)  # text does not say which type its numbers had
-    return _proven(array, statement, source), statement.applied
+    release, counts = _proven(array, statement, source)
+    return StatedRelease(release, statement.query, counts, statement.applied)
 
 
 def verify_release(path: str | PathLike[str]) -> Guarantee:
@@ -191,7 +222,7 @@ def verify_release(path: str | PathLike[str]) -> Guarantee:
     read_layout(source)  # raises unless it is a whole array of floats
     # Mapped, not read: only the check of the numbers touches it, a few rows at a time.
     array = np.load(source, mmap_mode="r", allow_pickle=False)
-    return _proven(array, statement, source).guarantee
+    return _proven(array, statement, source)[0].guarantee
 
 
 def _named(path: str | PathLike[str]) -> Path:
@@ -217,8 +248,10 @@ def _statement_of(source: Path) -> ReleaseStatement:
     return statement
 
 
-def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> Release:
-    """Return the release of a matrix and a statement, if they fit and prove the guarantee."""
+def _proven(
+    array: NDArray[Any], statement: ReleaseStatement, source: Path
+) -> tuple[Release, dict[PaidCount, Release]]:
+    """Return the release and the counts of a matrix and a statement, if these prove them."""
     facts, beside = statement.file, statement_path(source).name
     if array.shape != facts.shape or array.dtype.name != facts.dtype:
         raise FileFormatError(f"{source} does not hold the matrix that its statement describes")
@@ -234,6 +267,8 @@ def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> R
         for part in (sensitivity, covariance):
             part.check_shape(facts.shape)
         release = Release.from_proof(array, proof, guaranteed, statement.mechanism)
+        counts = {kind: count_of(count, guaranteed) for kind, count in statement.counts.items()}
+        check_paid(proof.mu, counts, guaranteed)
     except MatrixDPError as error:
         raise FileFormatError(
             f"{beside} does not prove its guarantee, or was altered ({error})"
@@ -247,7 +282,7 @@ def _proven(array: NDArray[Any], statement: ReleaseStatement, source: Path) -> R
         raise FileFormatError(
             f"{source} holds numbers that no release with the noise of its statement can have"
         )
-    return release
+    return release, counts
 
 
 def _as_file(value: Any) -> MatrixFile:

@@ -23,19 +23,25 @@ from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
-from matrixdp.sensitivity.sets import SensitivitySet, SymmetricBall
+from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet, SymmetricBall
 
-__all__ = ["GaussianMechanism", "check_parts", "largest_norm"]
+__all__ = ["GaussianMechanism", "checked_set", "largest_norm"]
 
 
-def check_parts(sensitivity: object, budget: object) -> None:
-    """Raise unless these are a sensitivity set and a budget."""
-    if not isinstance(sensitivity, SensitivitySet):
+def checked_set(sensitivity: SensitivitySet | HasSensitivity, budget: Budget) -> SensitivitySet:
+    """Return a sensitivity set, or that of a query; raise unless these are one and a budget."""
+    members = (
+        sensitivity
+        if isinstance(sensitivity, SensitivitySet)
+        else getattr(sensitivity, "sensitivity", None)
+    )
+    if not isinstance(members, SensitivitySet):
         raise InvalidParameterError(
             f"sensitivity is a {type(sensitivity).__name__}: pass FrobeniusBall, SymmetricBall, "
-            "RowBounds or Box"
+            "RowBounds or Box, or a query, which has one of them"
         )
     check_budget(budget)
+    return members
 
 
 def largest_norm(sensitivity: SensitivitySet) -> float:
@@ -71,7 +77,7 @@ class GaussianMechanism:
 
     def __post_init__(self) -> None:
         """Raise if the noise does not keep the budget."""
-        check_parts(self.sensitivity, self.budget)
+        object.__setattr__(self, "sensitivity", checked_set(self.sensitivity, self.budget))
         if not self.mu <= self.budget.mu:
             raise BudgetExceededError(
                 f"covariance is too small for {self.budget!r}: it gives mu={self.mu!r}, so the "
@@ -136,9 +142,7 @@ class GaussianMechanism:
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
         # All checks come first: what is refused costs neither a key nor a part of a budget.
-        labelled = self.checked(matrix)
-        drawing = self._drawing(labelled.array)
-        _ = drawing.noise  # prepared here: it raises if there is no such noise
+        labelled, drawing = self.prepared(matrix)
         if key is not None and not isinstance(key, ReleaseKey):
             raise InvalidParameterError(
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
@@ -185,6 +189,13 @@ class GaussianMechanism:
                 "(A + A.T) / 2, or use a FrobeniusBall"
             )
         return labelled
+
+    def prepared(self, matrix: Any) -> tuple[LabelledMatrix, Drawing]:
+        """Return what a release needs of a matrix, or raise with the reason why there is none."""
+        labelled = self.checked(matrix)
+        drawing = self._drawing(labelled.array)
+        _ = drawing.noise  # made here: it raises if there is no such noise
+        return labelled, drawing
 
     def _limit(self, array: np.ndarray[Any, Any]) -> Limit:
         """Return the limit of a matrix's entries, or raise if its shape does not fit."""

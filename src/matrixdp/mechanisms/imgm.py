@@ -2,9 +2,9 @@
 
 from matrixdp.covariance import Covariance
 from matrixdp.errors import InvalidParameterError
-from matrixdp.mechanisms.gaussian import GaussianMechanism, check_parts
+from matrixdp.mechanisms.gaussian import GaussianMechanism, checked_set
 from matrixdp.privacy.budget import Budget
-from matrixdp.sensitivity.sets import SensitivitySet
+from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
 
 __all__ = ["IMGM"]
 
@@ -14,7 +14,7 @@ class IMGM(GaussianMechanism):
 
     Parameters
     ----------
-    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box; or a query
         What one record can change.
     budget : Budget
         What is to be guaranteed; for T releases one of ``budget.split(T)`` each.
@@ -54,15 +54,18 @@ class IMGM(GaussianMechanism):
     """
 
     def __init__(
-        self, sensitivity: SensitivitySet, budget: Budget, covariance: Covariance | None = None
+        self,
+        sensitivity: SensitivitySet | HasSensitivity,
+        budget: Budget,
+        covariance: Covariance | None = None,
     ) -> None:
         # Before the best covariance is asked for: it needs a set and a budget.
-        check_parts(sensitivity, budget)
+        members = checked_set(sensitivity, budget)
         if covariance is not None and not isinstance(covariance, Covariance):
             raise InvalidParameterError(
                 f"covariance is a {type(covariance).__name__}: pass Isotropic, Diagonal or "
                 "Kronecker, or nothing for the best"
             )
         # A given covariance is checked by the base class, and never scaled without being asked.
-        chosen = sensitivity.best_covariance(budget) if covariance is None else covariance
-        super().__init__(sensitivity, budget, chosen)
+        chosen = members.best_covariance(budget) if covariance is None else covariance
+        super().__init__(members, budget, chosen)

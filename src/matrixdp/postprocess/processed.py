@@ -9,7 +9,7 @@ import numpy as np
 
 from matrixdp.covariance import SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
-from matrixdp.files.releases import load_processed_release, save_release
+from matrixdp.files.releases import load_stated_release, save_release
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
@@ -117,13 +117,13 @@ class ProcessedRelease:
             If the file is not a release that proves itself, records no steps, or records steps
             that do not fit.
         """
-        release, records = load_processed_release(path)
-        if not records:
+        saved = load_stated_release(path)
+        if not saved.applied:
             raise FileFormatError(
                 f"{path} is a release without recorded steps: read it with Release.load"
             )
         try:
-            return cls(release, tuple(step_of(record) for record in records))
+            return cls(saved.release, tuple(step_of(record) for record in saved.applied))
         except MatrixDPError as error:
             raise FileFormatError(
                 f"the statement of {path} records steps that do not fit it ({error})"

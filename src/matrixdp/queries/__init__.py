@@ -5,8 +5,9 @@ from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.covariances import Covariance
 from matrixdp.queries.features import Features
 from matrixdp.queries.histogram import histogram
-from matrixdp.queries.means import Mean, PrivateCountMean, PrivateCountMeanRelease
+from matrixdp.queries.means import Mean
 from matrixdp.queries.moments import CrossMoment, Gram, JointMoments
+from matrixdp.queries.private_count import PrivateCountMean, PrivateCountMeanRelease
 from matrixdp.queries.query import Query
 from matrixdp.queries.sources import parquet_blocks
 from matrixdp.queries.sums import GradientSum, Sum

@@ -1,5 +1,6 @@
 """Attributes of a contingency table: named categories, or bins of numbers."""
 
+import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +63,7 @@ class Categories:
     def cells(self, column: Any) -> IntArray:
         """Return the number of the cell of each value, or raise if a value is not listed."""
         places = {value: place for place, value in enumerate(self.values)}
-        found = [places.get(_plain(value), -1) for value in _members(column)]
+        found = [_place(places, _plain(value)) for value in _members(column)]
         cells = np.array(found, dtype=np.int64)
         if cells.size and not bool(cells.min() >= 0):
             raise InvalidParameterError(
@@ -140,12 +141,23 @@ def _plain(value: Any) -> Any:
 
 
 def _members(column: Any) -> list[Any]:
-    members = np.asarray(column).reshape(-1).tolist() if hasattr(column, "__array__") else column
-    # A list or a dictionary in a cell could not be looked up.
-    return [value if isinstance(value, Hashable) else None for value in members]
+    array = hasattr(column, "__array__")
+    return list(np.asarray(column).reshape(-1).tolist() if array else column)
+
+
+def _place(places: dict[Hashable, int], value: Any) -> int:
+    """Return the place of a category, or -1 for a value that is not listed."""
+    try:
+        return places.get(value, -1)
+    except TypeError:  # a list in the cell, or in a tuple: it cannot be looked up
+        return -1
 
 
 def _number(value: Any) -> float:
     # Text is not a number, even if it looks like one; NaN is refused where bins are looked up.
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if real else float("nan")
+    plain = _plain(value)
+    real = isinstance(plain, int | float) and not isinstance(plain, bool)
+    try:
+        return float(plain) if real else math.nan
+    except OverflowError:  # a whole number beyond every float, and every bin but an infinite one
+        return math.inf if plain > 0 else -math.inf

@@ -12,6 +12,7 @@ from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import (
+    LEAST_PRODUCT_ROWS,
     PRODUCT_BITS,
     ExactSum,
     block_rows,
@@ -28,9 +29,6 @@ from matrixdp.sensitivity.sets import SymmetricBall
 __all__ = ["Covariance"]
 
 FloatArray = NDArray[np.float64]
-
-# As for Gram matrices: with fewer records at once, adding up takes longer than multiplying.
-_LEAST_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,10 @@ class Covariance(Query):
       (1 + cos^2 g - (cos h - cos g)^2 / 2) <= 16 (1 - cos^4 g) <= 16``. So the norm is at most
       ``4 = D^2``.
 
-    For both a norm and a box, D may exceed the true diameter, by at most a factor of 2: the ends of
-    the box's diagonal, scaled into the norm, are at least C apart.
+    For both a norm and a box, D may exceed the true diameter, by at most a factor of 2: unless the
+    norm allows the whole box, a record of norm C and 0 are C apart. For adding a record, D is then
+    the distance of two records that `Sum` derives, if that is smaller. Not for replacing one: the
+    proof is about a ball or a box, and three points at one distance change more than its square.
 
     If the records are known to be near 0, `Gram` of the same bounds has a quarter of this
     sensitivity.
@@ -107,10 +107,11 @@ class Covariance(Query):
     @cached_property
     def sensitivity(self) -> SymmetricBall:
         """A ball of symmetric matrices."""
-        change = self.bounds.squared_diameter / self.count
-        # One record is its own mean, whatever it is: then only the rounding is left.
-        if self.neighbouring == "replace":
-            change *= Fraction(self.count - 1, self.count)
+        if self.neighbouring == "add-remove":
+            change = self.bounds.squared_distance / self.count
+        else:
+            # One record is its own mean, whatever it is: then only the rounding is left.
+            change = self.bounds.squared_diameter * Fraction(self.count - 1, self.count**2)
         rounding = product_rounding(self._grid.steps, self._grid.steps, self._unit)
         return SymmetricBall(float_up(change + rounding), self.neighbouring)
 
@@ -129,7 +130,7 @@ class Covariance(Query):
         columns, steps = self.bounds.columns, self._grid.steps
         products, total = ExactSum((columns, columns)), ExactSum((1, columns))
         product = np.empty((columns, columns))
-        blocks = record_blocks(data, columns, block_rows(columns, _LEAST_ROWS))
+        blocks = record_blocks(data, columns, block_rows(columns, LEAST_PRODUCT_ROWS))
         for whole in whole_blocks(blocks, self._grid):
             products.add(np.matmul(whole.T, whole, out=product), len(whole))
             total.add(whole.sum(axis=0, keepdims=True), len(whole))

@@ -14,6 +14,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.queries.grid import GRID_BITS, MOST_RECORDS
 
 __all__ = [
+    "LEAST_PRODUCT_ROWS",
     "PRODUCT_BITS",
     "PRODUCT_ROWS",
     "ExactSum",
@@ -27,6 +28,9 @@ IntArray = NDArray[np.int64]
 
 PRODUCT_ROWS: int = 2 ** (53 - 2 * GRID_BITS)
 """Of so many records, products of two whole numbers add up to at most 2**53."""
+
+LEAST_PRODUCT_ROWS = 512
+"""With fewer records at once, adding up products would take longer than making them."""
 
 PRODUCT_BITS = 19
 """Bits that are rounded off a sum of products: of 2**30 records it is then below 2**53."""

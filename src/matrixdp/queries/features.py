@@ -42,7 +42,8 @@ class Features(Query):
     -----
     *Sensitivity.* Replacing a record changes its row x to y and no other. ``|y - x|`` is at most
     2 C for a norm C, attained by y = -x, and an entry changes by at most the length of its range,
-    attained by opposite corners. The set is `RowBounds` or `Box`, whichever takes less noise.
+    attained by opposite corners; for both together see `Sum`. The set is `RowBounds` or `Box`,
+    whichever takes less noise.
 
     Each record is released once, in a row of its own. The guarantee is the one a record would have
     if it added the noise itself: nothing is hidden among others, and nothing is amplified by

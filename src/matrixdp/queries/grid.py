@@ -80,6 +80,7 @@ class RecordGrid:
             radius = Fraction(bounds.norm) / Fraction(float(self.steps[0]))
             self._most_squares = float(math.floor(radius**2))
             self._length = _target_length(float(radius), bounds.columns)
+        self.steps.setflags(write=False)  # what was proven for them must stay true
         self._inverse = 1.0 / self.steps  # exact, and so is a product with it
         if bounds.lower is not None and bounds.upper is not None:
             self._lowest = _whole(bounds.lower, self.steps, math.ceil)
@@ -147,7 +148,9 @@ class RecordGrid:
         """
         clamped = records.astype(np.float64)
         if self.bounds.lower is not None:
-            np.clip(clamped, self.bounds.lower, self.bounds.upper, out=clamped)
+            # To the whole steps within the box, as the rows that `squares` belong to: clamped to
+            # the box itself, a row could be longer than they say, and fail the last test.
+            np.clip(clamped, self._lowest * self.steps, self._highest * self.steps, out=clamped)
         far = ~(squares < _EXACT_SQUARES)
         if bool(far.any()):
             # Others are finite, because their squares are.

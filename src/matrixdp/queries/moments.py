@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
-from matrixdp.queries.exact_sums import PRODUCT_BITS, ExactSum, block_rows
+from matrixdp.queries.exact_sums import (
+    LEAST_PRODUCT_ROWS,
+    PRODUCT_BITS,
+    ExactSum,
+    block_rows,
+)
 from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.products import (
     cross_change,
@@ -27,15 +32,13 @@ __all__ = ["CrossMoment", "Gram", "JointMoments"]
 
 FloatArray = NDArray[np.float64]
 
-# With fewer records at once, adding up the products would take longer than making them.
-_LEAST_ROWS = 512
 _UNIT = Fraction(2**PRODUCT_BITS)
 
 
 def _gram_values(data: Any, grids: tuple[RecordGrid, ...]) -> FloatArray:
     steps = _joined_steps(grids)
     total, product = ExactSum((len(steps), len(steps))), np.empty((len(steps), len(steps)))
-    blocks = record_blocks(data, len(steps), block_rows(len(steps), _LEAST_ROWS))
+    blocks = record_blocks(data, len(steps), block_rows(len(steps), LEAST_PRODUCT_ROWS))
     for whole in whole_blocks(blocks, *grids):
         total.add(np.matmul(whole.T, whole, out=product), len(whole))
     return product_values(total, steps, steps)
@@ -118,7 +121,25 @@ class Gram(Query):
 
 
 @dataclass(frozen=True)
-class JointMoments(Query):
+class _OfTwoParts(Query):
+    """A query on rows ``[x y]`` whose parts have bounds of their own."""
+
+    x: PublicBounds
+    y: PublicBounds
+    neighbouring: Neighbouring
+
+    def __post_init__(self) -> None:
+        """Raise unless these are bounds and a relation."""
+        check_bounds(self.x, "x")
+        check_bounds(self.y, "y")
+        checked_neighbouring(self.neighbouring)
+
+    @cached_property
+    def _grids(self) -> tuple[RecordGrid, RecordGrid]:
+        return RecordGrid(self.x), RecordGrid(self.y)
+
+
+class JointMoments(_OfTwoParts):
     """The Gram matrix of rows ``[x y]`` whose parts have bounds of their own: symmetric.
 
     It holds ``X^T X``, ``X^T Y`` and ``Y^T Y``: all that a linear regression needs.
@@ -144,24 +165,10 @@ class JointMoments(Query):
     2.8284
     """
 
-    x: PublicBounds
-    y: PublicBounds
-    neighbouring: Neighbouring
-
-    def __post_init__(self) -> None:
-        """Raise unless these are bounds and a relation."""
-        check_bounds(self.x, "x")
-        check_bounds(self.y, "y")
-        checked_neighbouring(self.neighbouring)
-
     @cached_property
     def sensitivity(self) -> SymmetricBall:
         """A ball of symmetric matrices."""
         return _gram_ball(self._grids, self.neighbouring)
-
-    @cached_property
-    def _grids(self) -> tuple[RecordGrid, RecordGrid]:
-        return RecordGrid(self.x), RecordGrid(self.y)
 
     def evaluate(self, data: Any) -> FloatArray:
         """Return the joint moments of rows ``[x y]``, which are private."""
@@ -172,8 +179,7 @@ class JointMoments(Query):
         return f"joint moments of records [x y], x: {self.x}; y: {self.y}"
 
 
-@dataclass(frozen=True)
-class CrossMoment(Query):
+class CrossMoment(_OfTwoParts):
     """The cross-moment ``X^T Y`` of rows ``[x y]``, the sum of ``x y^T``.
 
     Parameters
@@ -202,16 +208,6 @@ class CrossMoment(Query):
     [[1.0], [0.0]]
     """
 
-    x: PublicBounds
-    y: PublicBounds
-    neighbouring: Neighbouring
-
-    def __post_init__(self) -> None:
-        """Raise unless these are bounds and a relation."""
-        check_bounds(self.x, "x")
-        check_bounds(self.y, "y")
-        checked_neighbouring(self.neighbouring)
-
     @cached_property
     def sensitivity(self) -> FrobeniusBall:
         """A ball."""
@@ -219,16 +215,12 @@ class CrossMoment(Query):
         change = cross_change(self.x, self.y, self.neighbouring)
         return FrobeniusBall(float_up(change + rounding), self.neighbouring)
 
-    @cached_property
-    def _grids(self) -> tuple[RecordGrid, RecordGrid]:
-        return RecordGrid(self.x), RecordGrid(self.y)
-
     def evaluate(self, data: Any) -> FloatArray:
         """Return the cross-moment of rows ``[x y]``, which is private."""
         left, right = self._grids
         split, columns = self.x.columns, self.x.columns + self.y.columns
         total = ExactSum((split, columns - split))
-        blocks = record_blocks(data, columns, block_rows(columns, _LEAST_ROWS))
+        blocks = record_blocks(data, columns, block_rows(columns, LEAST_PRODUCT_ROWS))
         for whole in whole_blocks(blocks, left, right):
             total.add(whole[:, :split].T @ whole[:, split:], len(whole))
         return product_values(total, left.steps, right.steps)

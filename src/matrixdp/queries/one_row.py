@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.queries.bounds import PublicBounds
+from matrixdp.queries.bounds import PublicBounds, exact_squared_norm
 from matrixdp.rounding import float_up, sqrt_up
 from matrixdp.sensitivity.sets import Box, FrobeniusBall
 
@@ -39,7 +39,7 @@ def single_row_set(
     """
     extra = np.zeros(bounds.columns) if rounding is None else rounding
     ball = change_in_norm(bounds, neighbouring) / divisor + Fraction(
-        sqrt_up(sum((Fraction(float(unit)) ** 2 for unit in extra), start=Fraction(0)))
+        sqrt_up(exact_squared_norm(extra))
     )
     # The box around a ball of one norm is a cube, which takes more noise.
     if bounds.lower is None:
@@ -56,7 +56,7 @@ def single_row_set(
 
 def change_in_norm(bounds: PublicBounds, neighbouring: Neighbouring) -> Fraction:
     """Return the largest norm of a record, or of the difference of two, rounded up."""
-    square = bounds.squared_radius if neighbouring == "add-remove" else bounds.squared_diameter
+    square = bounds.squared_radius if neighbouring == "add-remove" else bounds.squared_distance
     return Fraction(sqrt_up(square))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.queries.bounds import PublicBounds
+from matrixdp.queries.bounds import PublicBounds, exact_squared_norm
 from matrixdp.queries.exact_sums import PRODUCT_BITS, ExactSum
 from matrixdp.rounding import inflated, sqrt_up
 
@@ -35,11 +35,8 @@ def product_rounding(left: FloatArray, right: FloatArray, unit: Fraction) -> Fra
     Two numbers, each rounded to the nearest multiple of a unit, differ by at most one unit more
     than before. The norm of the matrix of units is ``unit |left| |right|``.
     """
-    lengths = [
-        sqrt_up(sum((Fraction(float(step)) ** 2 for step in steps), start=Fraction(0)))
-        for steps in (left, right)
-    ]
-    return unit * Fraction(lengths[0]) * Fraction(lengths[1])
+    lengths = [Fraction(sqrt_up(exact_squared_norm(steps))) for steps in (left, right)]
+    return unit * lengths[0] * lengths[1]
 
 
 def gram_change(parts: tuple[PublicBounds, ...], neighbouring: Neighbouring) -> Fraction:

@@ -4,7 +4,7 @@ Whatever the source, records are handed on in blocks, and memory is bounded by t
 """
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, MissingExtraError, ShapeError
+from matrixdp.parameters import members_of
 from matrixdp.parameters.arrays import plain_array
 
-__all__ = ["parquet_blocks", "record_blocks"]
+__all__ = ["parquet_batches", "parquet_blocks", "record_blocks"]
 
 _ARROW_ROWS = 65_536
+# What can be iterated over, but not in blocks of records.
+_NO_BLOCKS = (dict, set, frozenset, bytes, bytearray, memoryview)
 
 
 def record_blocks(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
@@ -83,22 +86,38 @@ def parquet_blocks(path: str | PathLike[str], columns: list[str]) -> Iterator[ND
     MissingExtraError
         If pyarrow is not installed.
     FileFormatError
-        If the file has no such column.
+        If it is not a Parquet file, or has no such column.
     """
+    for batch in parquet_batches(path, columns):
+        yield _from_arrow(batch)
+
+
+def parquet_batches(path: str | PathLike[str], columns: Sequence[str]) -> Iterator[Any]:
+    """Yield some columns of a Parquet file as Arrow batches, in the order that they are named."""
+    names = list(members_of(columns, "columns", "names of columns, such as ['age']"))
+    if not names:
+        raise InvalidParameterError("columns=[] has no name: pass at least one")
     try:
         # Late: an extra, and slow to import.
+        arrow = importlib.import_module("pyarrow")
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise MissingExtraError(
             "Parquet files need pyarrow: pip install 'matrixdp[data]'"
         ) from None
-    file = parquet.ParquetFile(path)
-    missing = [name for name in columns if name not in file.schema_arrow.names]
-    if missing:
-        raise FileFormatError(f"{path} has no column {missing[0]!r}: name one that it has")
-    # Chosen once more by name: pyarrow gives the columns in the order of the file.
-    for batch in file.iter_batches(batch_size=_ARROW_ROWS, columns=columns):
-        yield _from_arrow(batch.select(columns))
+    try:
+        with parquet.ParquetFile(path) as file:
+            missing = [name for name in names if name not in file.schema_arrow.names]
+            if missing:
+                raise FileFormatError(f"{path} has no column {missing[0]!r}: name one that it has")
+            # Chosen once more by name: pyarrow gives the columns in the order of the file.
+            for batch in file.iter_batches(batch_size=_ARROW_ROWS, columns=names):
+                yield batch.select(names)
+    except FileNotFoundError:
+        raise FileFormatError(f"{path} does not exist: name a file to read") from None
+    except (arrow.ArrowException, OSError):
+        # Not Arrow's own message, which may quote what it could not read.
+        raise FileFormatError(f"{path} is not a Parquet file, or is damaged") from None
 
 
 def _blocks(data: Any) -> Iterator[Any]:
@@ -108,11 +127,11 @@ def _blocks(data: Any) -> Iterator[Any]:
     # Only a table or batch has columns; a reader is an iterator of batches already.
     if library == "pyarrow" and hasattr(data, "to_batches"):
         return iter(data.to_batches(max_chunksize=_ARROW_ROWS))
-    if library in ("pandas", "polars"):
+    if library in ("pandas", "polars") and hasattr(data, "to_numpy"):
         return iter([data.to_numpy()])
     if hasattr(data, "__array__") or isinstance(data, list | tuple):
         return iter([data])
-    if isinstance(data, Iterable) and not isinstance(data, dict | set | bytes):
+    if isinstance(data, Iterable) and not isinstance(data, _NO_BLOCKS):
         return iter(data)
     raise InvalidParameterError(
         f"data is a {type(data).__name__}: pass an array of records, a path to a .npy file, or an "
@@ -137,7 +156,7 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 def _checked(block: Any, columns: int) -> NDArray[Any]:
-    if type(block).__module__.partition(".")[0] == "pyarrow":
+    if type(block).__module__.partition(".")[0] == "pyarrow" and hasattr(block, "columns"):
         block = _from_arrow(block)
     array = plain_array(block, "data", booleans=True, keep_single=True)
     if array.ndim == 1 and columns == 1:

@@ -51,8 +51,11 @@ class Sum(Query):
     *Sensitivity.* Adding a record x changes the sum by x: its norm is at most the norm bound C, and
     its entries are within the box. Replacing x by y changes it by ``y - x``, of norm at most 2 C,
     with entries at most as large as the lengths of the ranges. Both are attained, by x of norm C
-    and ``y = -x``, or by opposite corners. The set is a `FrobeniusBall` or a `Box`, whichever takes
-    less noise.
+    and ``y = -x``, or by opposite corners. For a norm and ranges from ``-a_i`` to ``b_i`` together,
+    ``|y - x|^2`` is also at most ``2 C^2 + 2 sum a_i b_i``, because no product ``x_i y_i`` is below
+    ``-a_i b_i``. This may be too large, by at most a factor of 2: unless the norm allows the whole
+    box, a record of norm C and 0 are C apart. The set is a `FrobeniusBall` or a `Box`, whichever
+    takes less noise.
 
     *Rounding.* Records are rounded to a public grid whose step is at most 2**-20 of the bound, so
     the sum of n records is off by at most n/2 steps; in practice by about ``0.3 sqrt(n)`` steps,
@@ -176,7 +179,8 @@ class GradientSum(Query):
 
     def _rows(self, batches: Iterable[Any]) -> Iterator[NDArray[Any]]:
         for batch in batches:
-            arrays = [plain_array(part, "data", keep_single=True) for part in batch]
+            listed = batch if isinstance(batch, list | tuple) else []
+            arrays = [plain_array(part, "data", keep_single=True) for part in listed]
             # The first axis is shown as a word: how many examples there are may be private.
             fits = len(arrays) == len(self.shapes) and all(
                 array.ndim >= 1 and array.shape == (len(arrays[0]), *shape)
@@ -187,7 +191,12 @@ class GradientSum(Query):
                     f"data has a batch whose arrays are not of shapes (examples, *shape) for the "
                     f"shapes {self.shapes}: pass one array for each parameter"
                 )
-            yield np.concatenate([array.reshape(len(array), -1) for array in arrays], axis=1)
+            # Not -1 for the width, which numpy could not tell of a batch without examples.
+            rows = [
+                array.reshape(len(array), math.prod(shape))
+                for array, shape in zip(arrays, self.shapes, strict=True)
+            ]
+            yield np.concatenate(rows, axis=1)
 
     def __str__(self) -> str:
         """Say what is summed."""

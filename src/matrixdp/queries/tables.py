@@ -28,6 +28,8 @@ FloatArray = NDArray[np.float64]
 
 # More cells than this are counted rather than listed, where a table is described.
 _MOST_LABELS = 20
+# What can be iterated over, but not in rows or blocks of them.
+_NO_BLOCKS = (str, bytes, bytearray, memoryview, dict, set, frozenset)
 
 
 @dataclass(frozen=True)
@@ -134,10 +136,12 @@ class ContingencyTable(Query):
     def _columns_of(self, block: Any) -> list[NDArray[Any]]:
         """Return the columns of a block, or raise if rows are of another width."""
         width = len(self.attributes)
-        if hasattr(block, "columns") and hasattr(block, "shape"):  # a pandas or polars frame
-            block = np.asarray(block, dtype=object)
-        elif not isinstance(block, np.ndarray):
-            block = _table_of(block, width)
+        if isinstance(block, np.ma.MaskedArray):
+            raise InvalidParameterError("data is a masked array: fill its gaps, then pass its data")
+        if not isinstance(block, np.ndarray):
+            # Frames, their columns and Arrow tables; anything else is taken row by row.
+            framed = hasattr(block, "__array__")
+            block = np.asarray(block, dtype=object) if framed else _table_of(block, width)
         if block.ndim == 1 and width == 1:
             block = block[:, None]
         if block.ndim != 2 or block.shape[1] != width:
@@ -155,11 +159,16 @@ def _described(attribute: Attribute) -> str:
     return f"{attribute.name} ({cells})"
 
 
+def _values(row: Any) -> list[Any]:
+    """Return the values of a row that is neither a list nor a tuple."""
+    return list(row) if isinstance(row, np.ndarray) and row.ndim == 1 else [row]
+
+
 def _table_blocks(data: Any) -> Iterator[Any]:
     """Yield blocks of rows: a sequence, an array or a frame is one, an iterator yields many."""
-    if isinstance(data, list | tuple | np.ndarray) or hasattr(data, "columns"):
+    if isinstance(data, list | tuple) or hasattr(data, "__array__"):
         yield data
-    elif isinstance(data, Iterable) and not isinstance(data, str | bytes | dict | set):
+    elif isinstance(data, Iterable) and not isinstance(data, _NO_BLOCKS):
         yield from data
     else:
         raise InvalidParameterError(
@@ -168,10 +177,13 @@ def _table_blocks(data: Any) -> Iterator[Any]:
         )
 
 
-def _table_of(rows: Iterable[Any], width: int) -> NDArray[Any]:
+def _table_of(rows: Any, width: int) -> NDArray[Any]:
     """Return rows of any objects as a table; what does not fit gives a table of no columns."""
+    # Text is no block of records: its letters would be counted, so many for one record.
+    if not isinstance(rows, Iterable) or isinstance(rows, _NO_BLOCKS):
+        return np.empty((0, 0), dtype=object)
     # For one attribute a row may be the value itself.
-    listed = [row if isinstance(row, list | tuple | np.ndarray) else [row] for row in rows]
+    listed = [row if isinstance(row, list | tuple) else _values(row) for row in rows]
     if not all(len(row) == width for row in listed):
         return np.empty((0, 0), dtype=object)
     # Not np.array(listed), which would make text of numbers that are beside text.

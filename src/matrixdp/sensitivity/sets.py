@@ -8,7 +8,7 @@ variance that keeps the radius at a budget's mu.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +39,14 @@ from matrixdp.sensitivity.radius import (
     unknown_covariance,
 )
 
-__all__ = ["Box", "FrobeniusBall", "RowBounds", "SensitivitySet", "SymmetricBall"]
+__all__ = [
+    "Box",
+    "FrobeniusBall",
+    "HasSensitivity",
+    "RowBounds",
+    "SensitivitySet",
+    "SymmetricBall",
+]
 
 FloatArray = NDArray[np.float64]
 Shape = tuple[int, int]
@@ -356,6 +363,14 @@ class Box:
 
 SensitivitySet = FrobeniusBall | SymmetricBall | RowBounds | Box
 """Any of the sets."""
+
+
+class HasSensitivity(Protocol):
+    """Anything that states what one record can change in it: a query."""
+
+    @property
+    def sensitivity(self) -> SensitivitySet:
+        """What one record can change."""
 
 
 def _within_a_ball(members: "RowBounds | Box", covariance: OneSided) -> Radius:

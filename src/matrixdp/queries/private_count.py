@@ -1,0 +1,228 @@
+"""The mean of records whose number is private too: a released sum over a released count."""
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
+from matrixdp.files.atomic import check_target, write_all
+from matrixdp.files.matrices import write_matrix
+from matrixdp.files.releases import encode_release, load_stated_release
+from matrixdp.files.statement import statement_path
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.labelled import MatrixFile
+from matrixdp.mechanisms.release import Release
+from matrixdp.privacy.budget import Budget, check_budget
+from matrixdp.privacy.composition import composed_mu
+from matrixdp.privacy.filter import Filter
+from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.queries.bounds import PublicBounds
+from matrixdp.queries.query import check_bounds
+from matrixdp.queries.sums import Sum, exact_total
+from matrixdp.sensitivity.sets import FrobeniusBall
+
+__all__ = ["PrivateCountMean", "PrivateCountMeanRelease", "sum_path"]
+
+FloatArray = NDArray[np.float64]
+
+
+def sum_path(path: str | PathLike[str]) -> Path:
+    """Return where the released sum of saved means is: ``means.sum.csv`` for ``means.csv``."""
+    target = Path(path)
+    if not target.name:
+        raise InvalidParameterError(f"path={str(path)!r} does not name a file")
+    return target.with_name(f"{target.stem}.sum{target.suffix}")
+
+
+@dataclass(frozen=True)
+class PrivateCountMeanRelease:
+    """A released sum and a released count; their quotient is post-processing.
+
+    Attributes
+    ----------
+    total, count : Release
+        What was measured.
+    guarantee : Guarantee
+        Of both together.
+    query : str
+        What was asked, and under which bounds.
+    """
+
+    total: Release
+    count: Release
+    guarantee: Guarantee
+    query: str
+
+    @property
+    def value(self) -> FloatArray:
+        """The sum over the count; a noisy count below 1 counts as 1."""
+        return np.asarray(self.total.value / max(float(self.count.value[0, 0]), 1.0))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the means: one row."""
+        return self.total.shape
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        force: bool = False,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        """Write the means as plain numbers, and beside them what proves the guarantee.
+
+        For ``means.csv`` the sum is saved as ``means.sum.csv``; its statement
+        ``means.sum.csv.json`` holds the count, and the guarantee of both. The means follow from
+        these two, and have no statement of their own.
+
+        Parameters
+        ----------
+        path : path
+            Ending in ``.csv``, ``.npy`` or ``.npz``.
+        force : bool, optional
+            Whether to replace existing files; by default they are refused.
+        columns : sequence of str, optional
+            Names of the columns, which only ``.csv`` files keep.
+        """
+        if columns is not None and len(columns) != self.shape[1]:
+            raise ShapeError(
+                f"columns has {len(columns)} names for {self.shape[1]} columns: pass one for each"
+            )
+        target, beside = Path(path), sum_path(path)
+        for file in (target, beside, statement_path(beside)):
+            check_target(file, force=force)
+        names = None if columns is None else list(columns)
+        labelled = MatrixFile(
+            np.asarray(self.total.value), columns=names, index=None if names is None else ["sum"]
+        )
+        # Stated with the guarantee of both, because the statement holds the count, too.
+        total = Release.from_proof(labelled, self.total.proof, self.guarantee, self.total.mechanism)
+        data, statement = encode_release(total, beside.name, self.query, {"records": self.count})
+        means = io.BytesIO()
+        write_matrix(
+            means,
+            MatrixFile(self.value, columns=names, index=None if names is None else ["mean"]),
+            target.suffix,
+        )
+        write_all(
+            [
+                (statement_path(beside), statement.encode()),
+                (beside, data),
+                (target, means.getvalue()),
+            ],
+            force=force,
+        )
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "PrivateCountMeanRelease":
+        """Read what proves saved means, and verify it; the means are computed again.
+
+        Raises
+        ------
+        FileFormatError
+            If the sum or its statement is missing, or does not prove the guarantee.
+        """
+        beside = sum_path(path)
+        saved = load_stated_release(beside)
+        if "records" not in saved.counts or saved.query is None:
+            raise FileFormatError(
+                f"{statement_path(beside)} states no number of records: it is not of saved means"
+            )
+        both = saved.release.guarantee
+        alone = Guarantee.of_mu(
+            saved.release.proof.mu, delta=both.delta, neighbouring=both.neighbouring
+        )
+        total = Release.from_proof(
+            saved.release.value, saved.release.proof, alone, saved.release.mechanism
+        )
+        return cls(total, saved.counts["records"], both, saved.query)
+
+
+@dataclass(frozen=True)
+class PrivateCountMean:
+    """The mean of the records where their number is private too, and paid for.
+
+    Parameters
+    ----------
+    bounds : PublicBounds
+        Enforced on every record. The relation is ``add-remove``; under ``replace`` the number of
+        records is public, and `Mean` takes it.
+
+    Notes
+    -----
+    *Budget.* Sum and count are released side by side, with shares of mu² in the ratio
+    ``sqrt(columns)`` to 1. That minimises ``columns C² / mu_sum² + C² / mu_count²``, the squared
+    error of the quotient for a mean as long as the bound C. The shares are stated by the guarantees
+    of the two releases.
+
+    Examples
+    --------
+    >>> query = PrivateCountMean(PublicBounds(4, norm=1.0))
+    >>> release = query.release([[0.5, 0.5, 0, 0]] * 1000, Budget(1.0, 1e-5))
+    >>> print(release.guarantee)
+    (1, 1e-05)-differential privacy under adding or removing one record (mu = 0.2681).
+    >>> release.value.shape
+    (1, 4)
+    """
+
+    bounds: PublicBounds
+
+    def __post_init__(self) -> None:
+        """Raise unless these are bounds."""
+        check_bounds(self.bounds)
+
+    def release(
+        self,
+        data: Any,
+        budget: Budget,
+        *,
+        filter: Filter | None = None,  # noqa: A002
+    ) -> PrivateCountMeanRelease:
+        """Return sum and count with exact noise, within one budget.
+
+        Parameters
+        ----------
+        data : array_like, path of a .npy file, Arrow table, or iterable of blocks
+            Records in rows.
+        budget : Budget
+            For both releases together.
+        filter : Filter, optional
+            Pays for both at once, after all checks and before anything is drawn.
+        """
+        check_budget(budget)
+        if filter is not None and not isinstance(filter, Filter):
+            raise InvalidParameterError(
+                f"filter is a {type(filter).__name__}: pass Filter(budget, neighbouring=...), or "
+                "nothing"
+            )
+        shares = budget.split([math.sqrt(self.bounds.columns), 1.0])
+        summed = Sum(self.bounds, "add-remove")
+        of_sum = IMGM(summed.sensitivity, shares[0])
+        of_count = IMGM(FrobeniusBall(1.0, "add-remove"), shares[1])
+        both = Guarantee.of_budget(
+            budget,
+            mu=composed_mu([of_sum.mu, of_count.mu]),
+            neighbouring="add-remove",
+        )
+        total = exact_total(data, summed.grid)
+        answers = (total.rounded(0) * summed.grid.steps, np.array([[float(total.records)]]))
+        # Everything is checked before the filter pays, and nothing can be refused after it.
+        for mechanism, answer in zip((of_sum, of_count), answers, strict=True):
+            mechanism.prepared(answer)
+        if filter is not None:
+            filter.spend(both)
+        return PrivateCountMeanRelease(
+            of_sum.release(answers[0]), of_count.release(answers[1]), both, str(self)
+        )
+
+    def __str__(self) -> str:
+        """Say what is averaged."""
+        return f"mean of records over a private count, {self.bounds}"
