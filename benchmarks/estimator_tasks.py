@@ -1,0 +1,144 @@
+"""What estimators are compared on: arrays with public bounds, in files that every peer can read.
+
+All features are fixed before a record is seen, and all bounds are public. Splits are those of
+``docs/data.md``; the test records are only scored on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_diabetes
+
+from matrixdp.experiments.datasets import DataSet, load_dataset
+from matrixdp.experiments.features import ImageFeatures
+
+_DIABETES_TRAINED = 300  # of 442 records, in the order of the file
+_AGE = 0  # the column of Adult
+# Eight categories, each of them one 1, and six numbers from 0 to 1 that are mostly small: between
+# sqrt(8) and sqrt(14). Longer rows are scaled down.
+_ADULT_NORM = 3.2
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Records to fit and to score, and what is publicly known of them.
+
+    Attributes
+    ----------
+    kind : str
+        "classes", "numbers" or "components".
+    title : str
+        In a few words.
+    x_train, y_train, x_test, y_test : ndarray
+        Records and targets; the targets of components are empty.
+    norm : float
+        A bound that rows are scaled down to.
+    x_range, y_range : (float, float)
+        Of every feature, and of the target.
+    components : int
+        How many are sought.
+    """
+
+    kind: str
+    title: str
+    x_train: NDArray[Any]
+    y_train: NDArray[Any]
+    x_test: NDArray[Any]
+    y_test: NDArray[Any]
+    norm: float
+    x_range: tuple[float, float] = (0.0, 1.0)
+    y_range: tuple[float, float] = (0.0, 1.0)
+    components: int = 0
+
+    def save(self, path: Path) -> None:
+        """Write everything into a ``.npz`` file."""
+        np.savez(path, **vars(self))
+
+
+def _records(name: str) -> DataSet:
+    data = load_dataset(name)
+    if not isinstance(data, DataSet):
+        raise TypeError(f"{name} is not a data set of records")
+    return data
+
+
+def mnist() -> Task:
+    """Classes of digits from 400 features of norm 1."""
+    data, features = _records("mnist"), ImageFeatures.of_strokes()
+    train, test = (features((part.inputs[:, 0] + 1) / 2) for part in (data.train, data.test))
+    title = "MNIST, class"
+    return Task(
+        *("classes", title, train, data.train.targets, test, data.test.targets, 1.0), (-1.0, 1.0)
+    )
+
+
+def adult() -> Task:
+    """Income from all columns of Adult."""
+    data = _records("adult")
+    train, test = data.train, data.test
+    return Task(
+        *("classes", "Adult, income", train.inputs, train.targets, test.inputs, test.targets),
+        _ADULT_NORM,
+    )
+
+
+def adult_age() -> Task:
+    """Age, from 16 to 90 scaled to [0, 1], from all other columns of Adult."""
+    data = _records("adult")
+    (x_train, y_train), (x_test, y_test) = (
+        (np.delete(part.inputs, _AGE, axis=1), part.inputs[:, _AGE])
+        for part in (data.train, data.test)
+    )
+    return Task("numbers", "Adult, age", x_train, y_train, x_test, y_test, _ADULT_NORM)
+
+
+def diabetes() -> Task:
+    """Progression of diabetes from the body mass index alone: few records, and one column."""
+    records, targets = load_diabetes(return_X_y=True, scaled=False)
+    index, cut = records[:, [2]], _DIABETES_TRAINED
+    return Task(
+        *("numbers", "diabetes, progression from body mass index"),
+        *(index[:cut], targets[:cut], index[cut:], targets[cut:]),
+        norm=45.0,
+        x_range=(15.0, 45.0),
+        y_range=(0.0, 350.0),
+    )
+
+
+def adult_components() -> Task:
+    """Ten components of Adult."""
+    data = _records("adult")
+    return Task(
+        *("components", "Adult, 10 components", data.train.inputs, np.empty(0)),
+        *(data.test.inputs, np.empty(0), _ADULT_NORM),
+        components=10,
+    )
+
+
+def mnist_components() -> Task:
+    """Ten components of digits whose pixels are averaged by fours: 196 columns."""
+    data = _records("mnist")
+    train, test = (
+        ((part.inputs[:, 0] + 1) / 2).reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196)
+        for part in (data.train, data.test)
+    )
+    # A fifth of all pixels are ink, at most: sqrt(196 / 5) is 6.3.
+    return Task(
+        *("components", "MNIST at 14 x 14, 10 components", train, np.empty(0)),
+        *(test, np.empty(0), 6.3),
+        components=10,
+    )
+
+
+TASKS: dict[str, Callable[[], Task]] = {
+    "mnist": mnist,
+    "adult": adult,
+    "adult_age": adult_age,
+    "diabetes": diabetes,
+    "adult_components": adult_components,
+    "mnist_components": mnist_components,
+}
