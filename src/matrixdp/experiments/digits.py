@@ -34,7 +34,7 @@ def load_digit_records() -> Digits:
     """Return the 1,797 digits of scikit-learn, in their four parts."""
     try:
         # Late, as no other data set needs it.
-        from sklearn.datasets import load_digits  # type: ignore[import-untyped] # noqa: PLC0415
+        from sklearn.datasets import load_digits  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError(
             "the data set digits comes with scikit-learn: pip install scikit-learn"

@@ -1,0 +1,151 @@
+"""Linear discriminant analysis from one release: counts, sums and second moments together."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.estimators.inputs import checked_records
+from matrixdp.estimators.linear_classifier import PrivateProbabilities
+from matrixdp.estimators.spectrum import noise_norm, raised_spectrum
+from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.queries import JointMoments, PublicBounds
+
+__all__ = ["PrivateLinearDiscriminant"]
+
+FloatArray = NDArray[np.float64]
+
+
+class PrivateLinearDiscriminant(PrivateProbabilities):
+    """Normal classes with one covariance, from privately released moments.
+
+    Parameters
+    ----------
+    epsilon, delta, neighbouring, data_norm, bounds, classes : optional
+        As in `PrivateRidgeClassifier`.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_ : ndarray
+        As in scikit-learn's ``LinearDiscriminantAnalysis``.
+    priors_ : ndarray, shape (classes,)
+        Shares of the classes, from released counts.
+    means_ : ndarray, shape (classes, features)
+        Means of the classes, from released sums and counts.
+    covariance_ : ndarray, shape (features, features)
+        Within the classes. Directions in which the data vary less than the noise are raised to the
+        noise.
+    guarantee_, leaks_
+        As in `PrivateRidge`.
+
+    Notes
+    -----
+    *Guarantee:* all fitted attributes are functions of one release of `JointMoments` of the rows
+    and the indicators of their classes, with noise for the whole budget, and of public numbers. Its
+    blocks are the second moments, the sums of the classes and, on the diagonal, their counts.
+
+    *Units.* Indicators are multiplied by the norm bound of the rows, which makes the noise in the
+    sums of classes smallest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> generator = np.random.default_rng(0)
+    >>> y = generator.integers(2, size=2000)
+    >>> X = generator.normal(size=(2000, 2)) + 3 * y[:, None]
+    >>> model = PrivateLinearDiscriminant(bounds=(-4, 8), classes=[0, 1]).fit(X, y)
+    >>> model.predict([[-1.0, 0.0], [3.0, 4.0]])
+    array([0, 1])
+    """
+
+    priors_: FloatArray
+    means_: FloatArray
+    covariance_: FloatArray
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        neighbouring: Neighbouring = "replace",
+        data_norm: float | None = None,
+        bounds: Any = None,
+        classes: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighbouring = neighbouring
+        self.data_norm = data_norm
+        self.bounds = bounds
+        self.classes = classes
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Release the moments and compute the discriminants.
+
+        Parameters
+        ----------
+        X : array_like, shape (records, features)
+            Records in rows.
+        y : array_like, shape (records,)
+            The class of each record.
+
+        Returns
+        -------
+        PrivateLinearDiscriminant
+            This estimator.
+
+        Raises
+        ------
+        InvalidParameterError, ShapeError
+            Before anything is drawn; the message never shows a record.
+        """
+        budget = self._checked_budget()
+        records, labels = checked_records(self, X, y)
+        leaks: list[str] = []
+        features = self._public_features(records, leaks)
+        classes = self._public_classes(labels, leaks)
+        indicators, unit = classes.indicators(labels), features.radius
+        width, number = records.shape[1], len(classes.labels)
+        query = JointMoments(
+            features.bounds,
+            PublicBounds(number, norm=unit, lower=0.0, upper=unit),
+            self.neighbouring,
+        )
+        self._before_release(budget)
+        joined = np.column_stack([features.rows(records), unit * indicators])
+        release = query.release(joined, budget)
+        moments = np.asarray(release.value)
+        counts = class_counts(
+            np.diagonal(moments)[width:] / unit**2, total=self._known_count(records)
+        )
+        means = (moments[:width, width:] / (unit * counts)).T
+        within = raised_spectrum(
+            moments[:width, :width] - (means.T * counts) @ means, noise_norm(release, width)
+        ) / float(counts.sum())
+        self.priors_ = counts / counts.sum()
+        self.means_ = means * features.scale + features.centre
+        self.covariance_ = within * np.outer(features.scale, features.scale)
+        slopes, intercepts = discriminants(self.means_, self.covariance_, self.priors_)
+        self._set_scores(classes, slopes, intercepts)
+        self._state(budget, [release], leaks)
+        return self
+
+
+def class_counts(noisy: FloatArray, *, total: int | None) -> FloatArray:
+    """Return positive counts from noisy ones: at least 1, and scaled to a total that is public."""
+    counts = np.maximum(noisy, 1.0)
+    return np.asarray(counts if total is None else counts * (total / counts.sum()))
+
+
+def discriminants(
+    means: FloatArray, covariance: FloatArray, priors: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return weights and intercepts of ``m.S^-1.x - m.S^-1.m / 2 + log prior`` for each class.
+
+    Up to a constant these are the logarithms of the probabilities of normal classes with one
+    covariance S (Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, 2009,
+    equation 4.10).
+    """
+    slopes = np.linalg.solve(covariance, means.T).T
+    intercepts = np.log(priors) - 0.5 * (slopes * means).sum(axis=1)
+    return np.asarray(slopes, dtype=np.float64), intercepts

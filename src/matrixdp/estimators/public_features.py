@@ -1,0 +1,171 @@
+"""How raw records become rows within public bounds: one record at a time, by public numbers."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import real_array
+from matrixdp.queries import PublicBounds
+
+__all__ = ["PublicFeatures", "largest_row_norm", "public_range"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PublicFeatures:
+    """An affine map of records that is public, and the bounds of the rows that it gives.
+
+    Attributes
+    ----------
+    bounds : PublicBounds
+        Of the rows.
+    centre, scale : ndarray, shape (features,)
+        A row is ``(record - centre) / scale``, clipped to the bounds.
+
+    Notes
+    -----
+    Each row depends on its record alone. Rows are clipped here because models are fitted to clipped
+    rows; the proof does not rest on it, since queries enforce the bounds in exact arithmetic.
+    """
+
+    bounds: PublicBounds
+    centre: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def of(
+        cls, columns: int, data_norm: Any, box: Any, *, rescale: bool = True
+    ) -> "PublicFeatures":
+        """Return the map of an estimator's parameters, of which at least one is given.
+
+        Parameters
+        ----------
+        columns : int
+            The number of features.
+        data_norm : float or None
+            Rows are clipped to this norm, about 0.
+        box : (lower, upper) or None
+            Without a norm, ranges are moved to be symmetric about 0, and each column is divided by
+            half the length of its range if ``rescale`` says so. With one, records are clamped to
+            the box first, and not moved.
+        """
+        zero, one = np.zeros(columns), np.ones(columns)
+        if box is None:
+            return cls(PublicBounds(columns, norm=data_norm), zero, one)
+        lower, upper = public_range(box, "bounds", columns)
+        # Checks length, sign and order, whatever becomes of the ends.
+        given = PublicBounds(columns, norm=data_norm, lower=lower, upper=upper)
+        if data_norm is not None:
+            return cls(given, zero, one)
+        centre, half = (upper + lower) / 2.0, (upper - lower) / 2.0
+        if rescale:
+            return cls(PublicBounds(columns, lower=-1.0, upper=1.0), centre, half)
+        return cls(PublicBounds(columns, lower=-half, upper=half), centre, one)
+
+    @property
+    def radius(self) -> float:
+        """The largest norm of a row."""
+        return math.sqrt(self.bounds.squared_radius)
+
+    @property
+    def constant(self) -> float:
+        """The number that is put beside each row to fit an intercept: the radius over sqrt(d).
+
+        That is the size of a typical entry. A larger one would take more noise, and for a smaller
+        one the intercept would be a larger coefficient, which multiplies noise.
+        """
+        return self.radius / math.sqrt(self.bounds.columns)
+
+    @property
+    def bounds_with_constant(self) -> PublicBounds:
+        """The bounds of rows with the constant behind them."""
+        columns, lower, upper = self.bounds.columns, self.bounds.lower, self.bounds.upper
+        norm = None if self.bounds.norm is None else float(np.hypot(self.radius, self.constant))
+        if lower is None or upper is None:
+            return PublicBounds(columns + 1, norm=norm)
+        return PublicBounds(
+            columns + 1,
+            norm=norm,
+            lower=np.append(lower, 0.0),
+            upper=np.append(upper, self.constant),
+        )
+
+    def rows(self, records: FloatArray) -> FloatArray:
+        """Return the rows of records."""
+        rows = records
+        if self.bounds.norm is None:
+            # Clamped before it is moved: a difference with a huge number could overflow.
+            reach = self.intervals
+            rows = (np.clip(records, *reach) - self.centre) / self.scale
+        elif self.bounds.lower is not None and self.bounds.upper is not None:
+            rows = np.clip(records, self.bounds.lower, self.bounds.upper)
+        return rows if self.bounds.norm is None else _clipped(rows, self.bounds.norm)
+
+    def rows_with_constant(self, records: FloatArray) -> FloatArray:
+        """Return the rows of records with the constant behind them."""
+        return np.column_stack([self.rows(records), np.full(len(records), self.constant)])
+
+    @property
+    def intervals(self) -> tuple[FloatArray, FloatArray]:
+        """The range of each feature, in the records' own units."""
+        lower, upper = self.bounds.intervals
+        return self.centre + self.scale * lower, self.centre + self.scale * upper
+
+    def raw(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return weights and intercepts for records, from weights for rows with the constant.
+
+        Parameters
+        ----------
+        weights : ndarray, shape (features + 1, outputs)
+            A linear function of rows with the constant.
+
+        Returns
+        -------
+        tuple of ndarray
+            Weights of shape (outputs, features), and intercepts of shape (outputs,).
+        """
+        slopes = weights[:-1].T / self.scale
+        return slopes, self.constant * weights[-1] - slopes @ self.centre
+
+
+def largest_row_norm(records: FloatArray) -> float:
+    """Return the largest norm of a record, which is private; 1 if all of them are 0."""
+    largest = np.abs(records).max(axis=1, initial=0.0)
+    units = records / np.where(largest > 0.0, largest, 1.0)[:, None]
+    with np.errstate(over="ignore"):  # beyond the largest float: refused as a bound
+        norm = float((largest * np.linalg.norm(units, axis=1)).max())
+    return norm if norm > 0.0 else 1.0
+
+
+def public_range(value: Any, name: str, columns: int) -> tuple[FloatArray, FloatArray]:
+    """Return both ends of a range for each column, or raise if it is not a pair of them."""
+    if not isinstance(value, list | tuple | np.ndarray) or len(value) != 2:
+        raise InvalidParameterError(
+            f"{name} must be a pair (lower, upper), each a number or one for each column"
+        )
+    ends = []
+    for end, word in zip(value, ("lower", "upper"), strict=True):
+        array = real_array(end, f"{name}: {word}")
+        if array.shape not in ((), (columns,)):
+            raise ShapeError(
+                f"{name}: {word} has shape {array.shape}: pass one number, or one for each of "
+                f"the {columns} columns"
+            )
+        ends.append(np.array(np.broadcast_to(array, (columns,)), dtype=np.float64))
+    return ends[0], ends[1]
+
+
+def _clipped(rows: FloatArray, norm: float) -> FloatArray:
+    """Return rows scaled down to a norm; squares of huge numbers are never formed."""
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    largest = np.where(largest > 0.0, largest, 1.0)
+    lengths = np.linalg.norm(rows / largest[:, None], axis=1)
+    lengths = np.where(lengths > 0.0, lengths, 1.0)
+    with np.errstate(over="ignore"):
+        factors = np.minimum(norm / largest / lengths, 1.0)
+    return np.asarray(rows * factors[:, None])
