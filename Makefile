@@ -14,7 +14,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check --constraint const
 # Tests share the cores by processes; workers that are done take over what others have left.
 PYTEST := -m pytest --numprocesses auto --dist worksteal
 # What rests on the digits of BLAS and of numpy's own loops.
-SENSITIVE := tests/baselines tests/covariance tests/files tests/mechanisms tests/postprocess \
+SENSITIVE := tests/baselines tests/covariance tests/estimators tests/files tests/mechanisms tests/postprocess \
 	tests/privacy/loss tests/queries \
 	tests/sensitivity tests/workloads
 

@@ -3,6 +3,8 @@
 from importlib.util import find_spec
 
 collect_ignore_glob = []
+if find_spec("sklearn") is None:
+    collect_ignore_glob.append("src/matrixdp/estimators/*")
 if find_spec("torch") is None:
     collect_ignore_glob += ["src/matrixdp/training/*", "src/matrixdp/experiments/models/*"]
     collect_ignore_glob += [

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(matrixdp.__file__).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PUBLIC = {
-    *("audit", "baselines", "covariance", "errors", "experiments", "files", "noise"),
+    *("audit", "baselines", "covariance", "errors", "estimators", "experiments", "files", "noise"),
     *("postprocess", "privacy", "queries", "sensitivity", "training", "workloads"),
 }
 DOTTED = re.compile(r"\b(?:matrixdp|mdp)((?:\.[A-Za-z_]\w*)+)")

@@ -20,6 +20,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a page needs besides the library, and why; without it the page's snippets are skipped.
 NEEDS = {
+    "estimators.md": {"sklearn": "private estimators need the extra `sklearn`"},
     "training.md": {
         "torch": "private training needs the extra `train`",
         "sklearn": "the example is on scikit-learn's digits",

@@ -36,6 +36,7 @@ _ADVICE = {
     "Expected 2D array": "Reshape your data: X.reshape(-1, 1) for one feature, "
     "X.reshape(1, -1) for one record",
     "Sparse data": "pass X.toarray()",
+    "Complex data": "X and y must be real",
     "Input": "drop or fill such records by a rule that looks at one record at a time",
 }
 

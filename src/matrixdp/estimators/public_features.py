@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import real_array
 from matrixdp.queries import PublicBounds
+from matrixdp.queries.grid import RecordGrid
 
 __all__ = ["PublicFeatures", "largest_row_norm", "public_range"]
 
@@ -25,12 +26,12 @@ class PublicFeatures:
     bounds : PublicBounds
         Of the rows.
     centre, scale : ndarray, shape (features,)
-        A row is ``(record - centre) / scale``, clipped to the bounds.
+        A row is ``(record - centre) / scale``, clipped to the bounds and rounded to a public grid.
 
     Notes
     -----
-    Each row depends on its record alone. Rows are clipped here because models are fitted to clipped
-    rows; the proof does not rest on it, since queries enforce the bounds in exact arithmetic.
+    Each row depends on its record alone, in exact arithmetic too: numbers are moved one by one, and
+    a `RecordGrid` does the rest. Queries enforce the bounds once more, and change nothing.
     """
 
     bounds: PublicBounds
@@ -97,14 +98,12 @@ class PublicFeatures:
 
     def rows(self, records: FloatArray) -> FloatArray:
         """Return the rows of records."""
-        rows = records
+        moved = records
         if self.bounds.norm is None:
             # Clamped before it is moved: a difference with a huge number could overflow.
-            reach = self.intervals
-            rows = (np.clip(records, *reach) - self.centre) / self.scale
-        elif self.bounds.lower is not None and self.bounds.upper is not None:
-            rows = np.clip(records, self.bounds.lower, self.bounds.upper)
-        return rows if self.bounds.norm is None else _clipped(rows, self.bounds.norm)
+            moved = (np.clip(records, *self.intervals) - self.centre) / self.scale
+        grid = RecordGrid(self.bounds)
+        return np.asarray(grid(moved) * grid.steps)
 
     def rows_with_constant(self, records: FloatArray) -> FloatArray:
         """Return the rows of records with the constant behind them."""
@@ -158,14 +157,3 @@ def public_range(value: Any, name: str, columns: int) -> tuple[FloatArray, Float
             )
         ends.append(np.array(np.broadcast_to(array, (columns,)), dtype=np.float64))
     return ends[0], ends[1]
-
-
-def _clipped(rows: FloatArray, norm: float) -> FloatArray:
-    """Return rows scaled down to a norm; squares of huge numbers are never formed."""
-    largest = np.abs(rows).max(axis=1, initial=0.0)
-    largest = np.where(largest > 0.0, largest, 1.0)
-    lengths = np.linalg.norm(rows / largest[:, None], axis=1)
-    lengths = np.where(lengths > 0.0, lengths, 1.0)
-    with np.errstate(over="ignore"):
-        factors = np.minimum(norm / largest / lengths, 1.0)
-    return np.asarray(rows * factors[:, None])

@@ -1,0 +1,236 @@
+"""What a fit guarantees: the releases that were made, their noise, and what enters them."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import matrixdp as mdp
+from estimators.examples import ALL, FloatArray, bounded, records, targets
+from matrixdp.estimators import PrivateLogisticRegression, PrivatePCA
+from matrixdp.estimators.exact_scores import exact_scores, probabilities
+from matrixdp.mechanisms.gaussian import GaussianMechanism
+from matrixdp.privacy import composed_mu
+from matrixdp.queries import CrossMoment, Gram, JointMoments
+
+each_kind = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+each_relation = pytest.mark.parametrize("relation", ["replace", "add-remove"])
+bounds_of_both_kinds = pytest.mark.parametrize("norm", [None, 2.0], ids=["box", "norm"])
+
+
+class Drawn(NamedTuple):
+    """A mechanism, the private matrix that it was given, and what it released."""
+
+    mechanism: Any
+    exact: FloatArray
+    release: mdp.Release
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
+    """Collect every release that is made."""
+    found: list[Drawn] = []
+    original = GaussianMechanism.release
+
+    def release(self: Any, matrix: Any, **options: Any) -> mdp.Release:
+        made = original(self, matrix, **options)
+        found.append(Drawn(self, np.array(matrix), made))
+        return made
+
+    monkeypatch.setattr(GaussianMechanism, "release", release)
+    return found
+
+
+class Asked(NamedTuple):
+    """A query, and the private rows that it was evaluated on."""
+
+    query: Any
+    rows: FloatArray
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+    """Collect the rows of every query."""
+    found: list[Asked] = []
+
+    def spy_on(query: Any) -> None:
+        original = query.evaluate
+
+        def evaluate(self: Any, data: Any) -> FloatArray:
+            found.append(Asked(self, np.array(data)))
+            return np.asarray(original(self, data))
+
+        monkeypatch.setattr(query, "evaluate", evaluate)
+
+    for query in (Gram, JointMoments, CrossMoment):
+        spy_on(query)
+    return found
+
+
+@each_kind
+@each_relation
+def test_the_guarantee_is_that_of_all_releases(
+    kind: Any, relation: str, drawn: list[Drawn]
+) -> None:
+    X, classes = records()
+    model = bounded(kind, epsilon=2.0, delta=1e-6, neighbouring=relation)
+    model.fit(X, targets(kind, X, classes))
+    budget = mdp.Budget(2.0, 1e-6)
+    spent = composed_mu(made.release.guarantee.mu for made in drawn)
+    assert model.guarantee_.mu == spent
+    # All of the budget, and no more than rounding to the next float allows.
+    assert spent == pytest.approx(budget.mu, rel=1e-12)
+    squares = sum(Fraction(made.release.guarantee.mu) ** 2 for made in drawn)
+    assert squares <= budget.mu_squared
+    assert model.guarantee_.neighbouring == relation
+    assert model.guarantee_.delta == 1e-6
+    assert model.guarantee_.epsilon == pytest.approx(2.0, rel=1e-9)
+    assert len(drawn) == (21 if kind is PrivateLogisticRegression else 1)
+    assert model.leaks_ == ()
+
+
+@each_kind
+@pytest.mark.usefixtures("numbered_keys")
+def test_noise_has_the_scale_that_is_claimed(kind: Any, drawn: list[Drawn]) -> None:
+    """A chi-square test: false alarms 1e-6; a scale that is wrong by a quarter is noticed."""
+    generator = np.random.default_rng(3)
+    X = generator.uniform(-3.0, 3.0, size=(100, 45))
+    classes = generator.integers(3, size=100)
+    bounded(kind).fit(X, targets(kind, X / 200.0, classes))
+    units = []
+    for made in drawn:
+        noise = np.asarray(made.release.value) - made.exact
+        scales = made.release.covariance.entry_scales(made.release.shape)
+        # The scale is the radius of what a record changes over the mu that is charged.
+        radius = made.mechanism.sensitivity.bound
+        assert float(scales.max()) >= radius / made.release.guarantee.mu * (1 - 1e-12)
+        symmetric = noise.shape[0] == noise.shape[1] and np.array_equal(noise, noise.T)
+        upper = np.triu_indices(len(noise)) if symmetric else ...
+        units.append((noise / scales)[upper].reshape(-1))
+    sample = np.concatenate(units)
+
+    def accepted(factor: float) -> bool:
+        tail = stats.chi2(len(sample)).cdf((sample / factor) @ (sample / factor))
+        return bool(5e-7 < tail < 1 - 5e-7)
+
+    assert len(sample) > 900
+    assert accepted(1.0)
+    assert not accepted(0.75)
+    assert not accepted(1.25)
+
+
+EXTREME = (
+    [0.0, -0.0, 0.0, 0.0],
+    [3.0, 3.0, 3.0, 3.0],
+    [-3.0, 3.0, -3.0, 3.0],
+    [1.7e308, -1e300, 1e-300, 5e-324],
+    [1.0, 1.0, 1.0, -1.0],
+    [0.3, -10.0, 1e5, 0.1],
+)
+
+
+@each_kind
+@each_relation
+@bounds_of_both_kinds
+@pytest.mark.usefixtures("same_key")
+def test_neighbours_differ_in_one_row_and_by_a_member_of_the_set(
+    kind: Any, relation: str, norm: float | None, asked: list[Asked]
+) -> None:
+    X, classes = records(30)
+    steps = {"max_iter": 1} if kind is PrivateLogisticRegression else {}
+    model = bounded(kind, neighbouring=relation, data_norm=norm, **steps)
+
+    def queries(rows: FloatArray, y: Any) -> list[Asked]:
+        asked.clear()
+        model.fit(rows, y)
+        return list(asked)
+
+    for place, record in enumerate(EXTREME):
+        X[-1] = EXTREME[place - 1]
+        y = targets(kind, np.clip(X, -3.0, 3.0), classes)
+        # The last record is exchanged for one that stands elsewhere, or it is left out.
+        replacing = relation == "replace"
+        other = np.insert(X[:-1], 5 * place, record, axis=0) if replacing else X[:-1]
+        changed = np.insert(y[:-1], 5 * place, place % 3) if replacing else y[:-1]
+        for one, two in zip(queries(X, y), queries(other, changed), strict=True):
+            bound = one.query.sensitivity.bound
+            assert bound == two.query.sensitivity.bound
+            # Every row but one is there in both, to the last bit.
+            kept = {row.tobytes() for row in one.rows[:-1]}
+            assert len({row.tobytes() for row in two.rows} - kept) <= 1
+            before, after = (ask.query.evaluate(ask.rows).ravel() for ask in (one, two))
+            # One gradient is released, at the weights 0 of both.
+            change = sum(
+                (Fraction(a) - Fraction(b)) ** 2
+                for a, b in zip(before.tolist(), after.tolist(), strict=True)
+            )
+            assert change <= Fraction(bound) ** 2
+
+
+@pytest.mark.usefixtures("same_key")
+def test_every_gradient_depends_on_each_record_alone(asked: list[Asked]) -> None:
+    """In another order the same noise gives the same weights, and rows only change places."""
+    X, classes = records(101)
+    order = np.random.default_rng(0).permutation(101)
+    model = bounded(PrivateLogisticRegression, epsilon=50.0)
+    first = model.fit(X, classes).coef_
+    kept = list(asked)
+    asked.clear()
+    assert np.array_equal(model.fit(X[order], classes[order]).coef_, first)
+    assert len(kept) == len(asked) == 21
+    for one, two in zip(kept, asked, strict=True):
+        assert np.array_equal(one.rows[order], two.rows)
+
+
+def test_scores_do_not_depend_on_the_other_rows() -> None:
+    generator = np.random.default_rng(0)
+    whole = generator.integers(-(2**21), 2**21, size=(300, 2300)).astype(float)
+    weights = generator.standard_normal((2300, 7))
+    together = probabilities(exact_scores(whole, weights) * 1e-9)
+    alone = [probabilities(exact_scores(whole[i : i + 1], weights) * 1e-9) for i in range(300)]
+    assert np.array_equal(together, np.concatenate(alone))
+    np.testing.assert_allclose(exact_scores(whole, weights), whole @ weights, rtol=1e-4, atol=1e4)
+    assert not exact_scores(whole, weights * 0.0).any()
+
+
+@pytest.mark.usefixtures("same_key")
+def test_records_beyond_the_bounds_are_clipped(drawn: list[Drawn]) -> None:
+    X, _ = records(50)
+    far = X.copy()
+    far[0] *= 1e12
+    at_the_bound = X.copy()
+    at_the_bound[0] *= 2.0 / np.linalg.norm(X[0])
+    for rows in (far, at_the_bound):
+        PrivatePCA(data_norm=2.0).fit(rows)
+    np.testing.assert_allclose(drawn[0].exact, drawn[1].exact, atol=1e-4)
+
+
+def test_the_number_of_records_is_not_used_where_it_is_private(
+    numbered_keys: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fitted model is a function of the releases: others of the same value, same model."""
+    X, classes = records(60)
+    stored: list[FloatArray] = []
+    original = GaussianMechanism.release
+
+    def release(self: Any, matrix: Any, **options: Any) -> mdp.Release:
+        made = original(self, matrix, **options)
+        if not stored:
+            stored.append(np.array(made.value))
+        object.__setattr__(made, "value", stored[0].copy())
+        return made
+
+    monkeypatch.setattr(GaussianMechanism, "release", release)
+    for kind in ALL[:-1]:  # the last one has releases of two shapes
+        stored.clear()
+        numbered_keys()
+        fitted = [
+            bounded(kind, neighbouring="add-remove").fit(X[:n], targets(kind, X, classes)[:n])
+            for n in (60, 41)
+        ]
+        for name, value in vars(fitted[0]).items():
+            if name.endswith("_") and isinstance(value, np.ndarray | float):
+                assert np.array_equal(value, getattr(fitted[1], name)), (kind, name)

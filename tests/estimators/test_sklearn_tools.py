@@ -1,0 +1,108 @@
+"""Pipelines, clones and searches: estimators work in them, and warn where many fits spend."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import parallel_config
+from sklearn.base import clone
+from sklearn.ensemble import BaggingClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from estimators.examples import ALL, CLASSIFIERS, bounded, records, targets
+from matrixdp.estimators import (
+    PrivateLogisticRegression,
+    PrivatePCA,
+    PrivateRidgeClassifier,
+    RepeatedSpendingWarning,
+)
+
+each_kind = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+
+
+@each_kind
+def test_clones_have_the_same_parameters_and_are_not_fitted(kind: Any) -> None:
+    X, classes = records(100)
+    model = bounded(kind, epsilon=2.5, bounds=([-3.0] * 4, [3.0] * 4))
+    model.fit(X, targets(kind, X, classes))
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert not hasattr(copy, "guarantee_")
+
+
+def test_a_pipeline_of_two_private_steps() -> None:
+    X, classes = records(1000)
+    pipeline = make_pipeline(
+        bounded(PrivatePCA, n_components=3),
+        PrivateRidgeClassifier(data_norm=4.0, classes=[0, 1, 2]),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # one fit of each: nothing to warn of
+        assert pipeline.fit(X, classes).predict(X).shape == (1000,)
+    assert all(step.guarantee_.mu > 0.26 for step in pipeline)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_grid_search_warns(jobs: int) -> None:
+    X, classes = records(200)
+    search = GridSearchCV(bounded(PrivateRidgeClassifier), {"alpha": [1.0, 10.0]}, cv=2)
+    with parallel_config("threading", n_jobs=jobs), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(X, classes)
+    # Two candidates on two folds each, and the best once more on all records.
+    assert len(caught) == 5
+    for warning in caught:
+        assert warning.category is RepeatedSpendingWarning
+        text = str(warning.message)
+        for words in ("sklearn.model_selection", "fold spends epsilon=1", "not private", "split"):
+            assert words in text
+    assert search.best_estimator_.guarantee_.epsilon == 1.0
+
+
+def test_other_repeated_fits_warn() -> None:
+    X, classes = records(200)
+    model = bounded(CLASSIFIERS[1])
+    for call in (
+        lambda: cross_val_score(model, X, classes, cv=2),
+        lambda: cross_val_predict(model, X, classes, cv=2),
+        lambda: BaggingClassifier(model, n_estimators=2).fit(X, classes),
+    ):
+        with pytest.warns(RepeatedSpendingWarning):
+            call()
+
+
+def test_a_fit_within_a_transformed_grid_search_of_another_model_is_noticed_too() -> None:
+    """A private step inside a pipeline that is searched."""
+    X, classes = records(200)
+    pipeline = make_pipeline(
+        bounded(PrivatePCA), PrivateLogisticRegression(data_norm=5.0, classes=[0, 1, 2])
+    )
+    with pytest.warns(RepeatedSpendingWarning) as caught:
+        cross_val_score(pipeline, X, classes, cv=2)
+    assert len(caught) == 4
+
+
+def test_frames_and_names() -> None:
+    X, classes = records(300)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    for kind in ALL:
+        model = bounded(kind).fit(frame, pd.Series(targets(kind, X, classes)))
+        assert list(model.feature_names_in_) == list(frame.columns)
+        assert model.n_features_in_ == 4
+    labels = pd.Series(np.array(["no", "yes"])[np.minimum(classes, 1)])
+    model = bounded(CLASSIFIERS[0], classes=["yes", "no"]).fit(frame, labels)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert set(model.predict(frame)) <= {"no", "yes"}
+    coordinates = bounded(PrivatePCA).set_output(transform="pandas").fit_transform(frame)
+    assert list(coordinates.columns) == [f"privatepca{i}" for i in range(4)]
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS, ids=lambda kind: kind.__name__)
+def test_a_public_class_may_have_no_record(kind: Any) -> None:
+    X, classes = records(1000)
+    model = bounded(kind, classes=[0, 1, 2, 7]).fit(X, classes)
+    assert model.classes_.tolist() == [0, 1, 2, 7]
+    assert np.isfinite(model.decision_function(X)).all()
