@@ -35,7 +35,7 @@ def diffprivlib_linear(task: Arrays, epsilon: float) -> Any:
 
 
 def diffprivlib_pca(task: Arrays, epsilon: float) -> Any:
-    """Wishart noise on the covariance, half of epsilon for the mean; pure epsilon."""
+    """Eigenvectors by the exponential mechanism, half of epsilon for the mean; pure epsilon."""
     from diffprivlib.models import PCA  # noqa: PLC0415
 
     model = PCA(

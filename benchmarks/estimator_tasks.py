@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
 from matrixdp.experiments.datasets import DataSet, load_dataset
+from matrixdp.experiments.datasets.adult_columns import COLUMNS, Number
 from matrixdp.experiments.features import ImageFeatures
 
 _DIABETES_TRAINED = 300  # of 442 records, in the order of the file
@@ -109,28 +110,32 @@ def diabetes() -> Task:
     )
 
 
-def adult_components() -> Task:
-    """Ten components of Adult."""
+def adult_numbers() -> Task:
+    """Two components of the six numbers of Adult: few enough columns for every peer."""
     data = _records("adult")
+    # Half of the largest norm that six numbers from 0 to 1 can have.
+    norm = 0.5 * float(np.sqrt(6))
+    numbers = [start for start, column in COLUMNS if isinstance(column, Number)]
     return Task(
-        *("components", "Adult, 10 components", data.train.inputs, np.empty(0)),
-        *(data.test.inputs, np.empty(0), _ADULT_NORM),
-        components=10,
+        *("components", "Adult, 2 components of 6 numbers", data.train.inputs[:, numbers]),
+        *(np.empty(0), data.test.inputs[:, numbers], np.empty(0)),
+        norm=norm,
+        components=2,
     )
 
 
 def mnist_components() -> Task:
-    """Ten components of digits whose pixels are averaged by fours: 196 columns."""
+    """Five components of digits whose pixels are averaged to 7 by 7."""
     data = _records("mnist")
     train, test = (
-        ((part.inputs[:, 0] + 1) / 2).reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196)
+        ((part.inputs[:, 0] + 1) / 2).reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4)).reshape(-1, 49)
         for part in (data.train, data.test)
     )
-    # A fifth of all pixels are ink, at most: sqrt(196 / 5) is 6.3.
+    # A quarter of the paper is ink, at most: sqrt(49 / 4) is 3.5.
     return Task(
-        *("components", "MNIST at 14 x 14, 10 components", train, np.empty(0)),
-        *(test, np.empty(0), 6.3),
-        components=10,
+        *("components", "MNIST at 7 x 7, 5 components", train, np.empty(0)),
+        *(test, np.empty(0), 3.5),
+        components=5,
     )
 
 
@@ -139,6 +144,6 @@ TASKS: dict[str, Callable[[], Task]] = {
     "adult": adult,
     "adult_age": adult_age,
     "diabetes": diabetes,
-    "adult_components": adult_components,
+    "adult_numbers": adult_numbers,
     "mnist_components": mnist_components,
 }

@@ -44,7 +44,7 @@ ROOT = RESULTS.parent
 EPSILONS = (0.1, 1.0, 10.0)
 DELTA = 1e-5
 RUNS = 3
-_PEER_SECONDS = 300.0  # for all runs of one peer at one epsilon
+_PEER_SECONDS = 100.0  # for all runs of one peer at one epsilon
 _ENVIRONMENTS = {"diffprivlib": ".venv-diffprivlib", "opendp": ".venv-opendp"}
 _COLUMNS = ("method", "relation", "epsilon", "delta", "mean", "least", "largest", "runs", "note")
 
@@ -161,6 +161,9 @@ def cells(task: Task, path: Path) -> Iterator[Cell]:
     for epsilon in EPSILONS:
         for relation in ("replace", "add-remove"):
             for name, made in ours(task, epsilon, relation).items():
+                # The easier relation is shown for the most accurate classifier only.
+                if relation == "add-remove" and name in {"ridge", "linear discriminant"}:
+                    continue
                 scores = tuple(fitted_score(task, made()) for _ in range(RUNS))
                 delta = f"{DELTA:g}"
                 yield Cell(f"matrixdp {name}", relation, f"{epsilon:g}", delta, scores)

@@ -1,5 +1,7 @@
 """Images of random pen strokes: public stand-ins for handwriting."""
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,7 +50,7 @@ def pen_strokes(number: int, *, side: int = 28, seed: int = 0) -> NDArray[np.flo
 
 def _drawing(generator: np.random.Generator, side: int) -> NDArray[np.float32]:
     corners = generator.uniform(size=(generator.integers(1, _MOST_CURVES + 1), 4, 2))
-    for before, after in zip(corners[:-1], corners[1:], strict=True):
+    for before, after in pairwise(corners):
         if generator.random() < _JOINED:
             after[0] = before[3]
     curves = [_BERNSTEIN @ each for each in corners]
@@ -65,7 +67,8 @@ def _drawing(generator: np.random.Generator, side: int) -> NDArray[np.float32]:
     )
     density = (rows * (scale * ink / pen)[:, None]).T @ columns
     # Ink saturates; the factor lets the middle of a stroke reach 1.
-    return np.minimum(1.3 * -np.expm1(-1.2 * density), 1.0).astype(np.float32)
+    grey = np.minimum(1.3 * -np.expm1(-1.2 * density), 1.0)
+    return np.asarray(grey, dtype=np.float32)
 
 
 def _bernstein() -> NDArray[np.float64]:
