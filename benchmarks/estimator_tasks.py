@@ -7,7 +7,7 @@ All features are fixed before a record is seen, and all bounds are public. Split
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,18 @@ class Task:
     def save(self, path: Path) -> None:
         """Write everything into a ``.npz`` file."""
         np.savez(path, **vars(self))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Return what `save` wrote."""
+        with np.load(path) as file:
+            fields = {name: file[name] for name in file.files}
+        for name in ("kind", "title"):
+            fields[name] = str(fields[name])
+        for name in ("x_range", "y_range"):
+            fields[name] = tuple(map(float, fields[name]))
+        fields |= {"norm": float(fields["norm"]), "components": int(fields["components"])}
+        return cls(**fields)
 
 
 def _records(name: str) -> DataSet:
