@@ -102,7 +102,8 @@ def main() -> None:
     with np.load(path) as file:
         task = {name: file[name] for name in file.files}
     for _ in range(int(runs)):
-        model = fit(task, float(epsilon))
+        # Copies: some estimators change their input, which would be the next run's.
+        model = fit({name: array.copy() for name, array in task.items()}, float(epsilon))
         print(score(str(task["kind"]), model, task["x_test"], task["y_test"]), flush=True)
 
 

@@ -3,7 +3,8 @@
 Run with ``make benchmark-estimators``; the folder ``MATRIXDP_DATA`` must have MNIST and Adult.
 ``--task NAME`` runs one task of estimator_tasks.py, ``--save`` writes
 ``results/estimators_NAME.csv`` anew after each method, ``--folder`` names where arrays are kept and
-read again: features of MNIST take some minutes. Every fit of ours is a real release through the public interface.
+read again: features of MNIST take some minutes. Every fit of ours is a real release through the
+public interface.
 
 Peers run in environments of their own, as processes that are stopped after a time limit; what did
 not run is in the table with the reason. Their guarantees are pure epsilon, ours have
