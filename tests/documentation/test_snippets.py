@@ -24,7 +24,7 @@ NEEDS = {
     "training.md": {
         "torch": "private training needs the extra `train`",
         "sklearn": "the example is on scikit-learn's digits",
-    }
+    },
 }
 PROSE = {"text", "sh", "bibtex"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
