@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from matrixdp.experiments.settings import SETTINGS
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "estimators_on_data.md"
 EPSILONS = ("0.1", "1", "10")
@@ -63,3 +65,32 @@ def test_the_page_shows_what_was_recorded(task: str) -> None:
     page = PAGE.read_text().splitlines()
     missing = [line for line in lines_of(task) if line not in page]
     assert not missing
+
+
+def mean(task: str, method: str, epsilon: str) -> float:
+    """Return the recorded mean under replacing one record."""
+    (row,) = [
+        row
+        for row in rows_of(task)
+        if (row["method"], row["relation"], row["epsilon"]) == (method, "replace", epsilon)
+    ]
+    return float(row["mean"])
+
+
+def test_what_was_to_be_reached_on_mnist() -> None:
+    found = {
+        epsilon: mean("mnist", "matrixdp logistic regression", epsilon) for epsilon in EPSILONS
+    }
+    assert found["1"] >= 97.0
+    assert found["0.1"] >= 93.5
+    sentence = (
+        f"classify {found['1']:.1f} % of MNIST's test images rightly at epsilon 1 and "
+        f"{found['0.1']:.1f} % at epsilon 0.1"
+    )
+    assert sentence in " ".join((ROOT / "README.md").read_text().split())
+
+
+def test_the_commonest_class_of_adult() -> None:
+    commonest = 100 * SETTINGS["adult"].commonest_class
+    assert f"The commonest class has {commonest:.1f}" in " ".join(PAGE.read_text().split())
+    assert mean("adult", "matrixdp logistic regression", "0.1") > commonest

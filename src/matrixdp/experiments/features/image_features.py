@@ -21,8 +21,10 @@ _CONTRAST = 0.25  # what is added to the mean square of a place
 class ImageFeatures:
     """Scattering, local normalisation, and whitening by public images; rows have norm 1.
 
-    All parts are public, and each row depends on its image alone, so private records may be passed
-    and what one of them can change is one row of norm 1.
+    All parts are public, and each row is a function of its image, so private records may be passed,
+    and replacing one of them changes one row of norm 1. The last bits of a row may depend on the
+    place of its image, as the results of float matrix products do; a removed record moves others to
+    other places.
 
     Attributes
     ----------
