@@ -1,7 +1,6 @@
-"""Noise that is the same in every run, and the digits; all tests here need the extra `sklearn`."""
+"""Noise that is the same in every run, and the digits."""
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from itertools import count
 from typing import Any
 
@@ -10,8 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 from matrixdp.noise import ReleaseKey
-
-collect_ignore_glob = [] if find_spec("sklearn") else ["test_*.py"]
 
 FloatArray = NDArray[np.float64]
 Digits = tuple[FloatArray, NDArray[Any], FloatArray, NDArray[Any]]

@@ -3,7 +3,10 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
+
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
 
 from matrixdp.estimators import (
     PrivateLinearDiscriminant,

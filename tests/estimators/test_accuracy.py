@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
+
 from numpy.typing import NDArray
 
 from estimators.examples import CLASSIFIERS

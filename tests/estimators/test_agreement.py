@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
+
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
@@ -143,3 +146,13 @@ def test_a_penalty_is_in_units_of_the_records() -> None:
     for model in models:
         np.testing.assert_allclose(model.coef_, models[0].coef_, atol=0.01)
     assert np.abs(models[0].coef_).max() < 0.9  # the penalty is felt
+
+
+def test_targets_beyond_their_range_are_clamped() -> None:
+    X, _ = records(500)
+    y = X @ [0.1, -0.1, 0.05, 0.0]
+    far, near = y.copy(), y.copy()
+    far[:20], near[:20] = 1.7e308, 0.5
+    bounds: dict[str, Any] = {"bounds": (-3, 3), "target_bounds": (-0.5, 0.5), "epsilon": 1e6}
+    models = [PrivateRidge(**bounds).fit(X, targets) for targets in (far, near)]
+    np.testing.assert_allclose(models[0].coef_, models[1].coef_, atol=0.01)

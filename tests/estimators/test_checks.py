@@ -3,6 +3,9 @@
 from typing import Any
 
 import pytest
+
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
+
 from sklearn.utils.estimator_checks import check_estimator
 
 from estimators.examples import ALL

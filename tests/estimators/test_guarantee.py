@@ -6,12 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
+
 from scipy import stats
 
 import matrixdp as mdp
 from estimators.examples import ALL, FloatArray, bounded, records, targets
 from matrixdp.estimators import PrivateLogisticRegression, PrivatePCA
-from matrixdp.estimators.exact_scores import exact_scores, probabilities
+from matrixdp.estimators.exact_scores import exact_residuals, exact_scores
+from matrixdp.estimators.linear_moments import release_moments
+from matrixdp.estimators.public_features import PublicFeatures
 from matrixdp.mechanisms.gaussian import GaussianMechanism
 from matrixdp.privacy import composed_mu
 from matrixdp.queries import CrossMoment, Gram, JointMoments
@@ -86,6 +91,7 @@ def test_the_guarantee_is_that_of_all_releases(
     squares = sum(Fraction(made.release.guarantee.mu) ** 2 for made in drawn)
     assert squares <= budget.mu_squared
     assert model.guarantee_.neighbouring == relation
+    assert {made.mechanism.sensitivity.neighbouring for made in drawn} == {relation}
     assert model.guarantee_.delta == 1e-6
     assert model.guarantee_.epsilon == pytest.approx(2.0, rel=1e-9)
     assert len(drawn) == (21 if kind is PrivateLogisticRegression else 1)
@@ -185,15 +191,33 @@ def test_every_gradient_depends_on_each_record_alone(asked: list[Asked]) -> None
         assert np.array_equal(one.rows[order], two.rows)
 
 
-def test_scores_do_not_depend_on_the_other_rows() -> None:
+@pytest.mark.parametrize("width", [60, 2300])
+def test_residuals_do_not_depend_on_the_other_rows(width: int) -> None:
     generator = np.random.default_rng(0)
-    whole = generator.integers(-(2**21), 2**21, size=(300, 2300)).astype(float)
-    weights = generator.standard_normal((2300, 7))
-    together = probabilities(exact_scores(whole, weights) * 1e-9)
-    alone = [probabilities(exact_scores(whole[i : i + 1], weights) * 1e-9) for i in range(300)]
+    whole = generator.integers(-(2**21), 2**21, size=(100, width)).astype(float)
+    weights = generator.standard_normal((width, 7)) * 1e-7
+    indicators = np.eye(7)[generator.integers(7, size=100)]
+    together = exact_residuals(whole, weights, indicators)
+    alone = [exact_residuals(whole[i : i + 1], weights, indicators[i : i + 1]) for i in range(100)]
     assert np.array_equal(together, np.concatenate(alone))
-    np.testing.assert_allclose(exact_scores(whole, weights), whole @ weights, rtol=1e-4, atol=1e4)
+    # Weights are rounded to 2**-20 of the largest.
+    np.testing.assert_allclose(exact_scores(whole, weights), whole @ weights, atol=1e-3)
     assert not exact_scores(whole, weights * 0.0).any()
+
+
+def test_rows_are_within_the_bounds() -> None:
+    X = np.array([[3.0, 4.0], [0.3, 0.4], [1e308, -1e308], [0.0, 0.0]])
+    clipped = PublicFeatures.of(2, 1.0, None).rows(X)
+    half = np.sqrt(0.5)
+    expected = [[0.6, 0.8], [0.3, 0.4], [half, -half], [0.0, 0.0]]
+    np.testing.assert_allclose(clipped, expected, atol=1e-5)
+    assert np.all((clipped**2).sum(axis=1) <= 1.0)
+    moved = PublicFeatures.of(2, None, ([0.0, -10.0], [4.0, 10.0])).rows(X)
+    np.testing.assert_allclose(
+        moved, [[0.5, 0.4], [-0.85, 0.04], [1.0, -1.0], [-1.0, 0.0]], atol=1e-5
+    )
+    both = PublicFeatures.of(2, 1.0, ([0.0, -10.0], [4.0, 10.0])).rows(-X)
+    np.testing.assert_allclose(both, [[0.0, -1.0], [0.0, -0.4], [0.0, 1.0], [0.0, 0.0]], atol=1e-5)
 
 
 @pytest.mark.usefixtures("same_key")
@@ -234,3 +258,20 @@ def test_the_number_of_records_is_not_used_where_it_is_private(
         for name, value in vars(fitted[0]).items():
             if name.endswith("_") and isinstance(value, np.ndarray | float):
                 assert np.array_equal(value, getattr(fitted[1], name)), (kind, name)
+
+
+@pytest.mark.parametrize("count", [100, None])
+def test_a_public_count_is_used_without_noise(count: int | None) -> None:
+    X, _ = records(100)
+    features = PublicFeatures.of(4, 5.0, None)
+    relation: Any = "replace" if count else "add-remove"
+    moments = release_moments(
+        features,
+        features.rows(X),
+        np.ones((100, 1)),
+        neighbouring=relation,
+        budget=mdp.Budget(1.0, 1e-5),
+        count=count,
+    )
+    exact = moments.gram[-1, -1] == 100 * features.constant**2
+    assert exact == (count is not None)

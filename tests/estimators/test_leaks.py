@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
+
 from estimators.examples import ALL, bounded, records, targets
 from matrixdp.estimators import (
     PrivacyLeakWarning,

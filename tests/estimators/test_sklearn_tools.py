@@ -4,9 +4,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from joblib import parallel_config
+
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
+
 from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
@@ -20,6 +21,8 @@ from matrixdp.estimators import (
     RepeatedSpendingWarning,
 )
 
+joblib = pytest.importorskip("joblib", reason="comes with scikit-learn")
+pd = pytest.importorskip("pandas", reason="frames are tested with pandas")
 each_kind = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 
 
@@ -49,7 +52,10 @@ def test_a_pipeline_of_two_private_steps() -> None:
 def test_a_grid_search_warns(jobs: int) -> None:
     X, classes = records(200)
     search = GridSearchCV(bounded(PrivateRidgeClassifier), {"alpha": [1.0, 10.0]}, cv=2)
-    with parallel_config("threading", n_jobs=jobs), warnings.catch_warnings(record=True) as caught:
+    with (
+        joblib.parallel_config("threading", n_jobs=jobs),
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         search.fit(X, classes)
     # Two candidates on two folds each, and the best once more on all records.
@@ -62,20 +68,21 @@ def test_a_grid_search_warns(jobs: int) -> None:
     assert search.best_estimator_.guarantee_.epsilon == 1.0
 
 
-def test_other_repeated_fits_warn() -> None:
+@pytest.mark.parametrize("validation", [cross_val_score, cross_val_predict])
+def test_cross_validation_warns(validation: Any) -> None:
     X, classes = records(200)
-    model = bounded(CLASSIFIERS[1])
-    for call in (
-        lambda: cross_val_score(model, X, classes, cv=2),
-        lambda: cross_val_predict(model, X, classes, cv=2),
-        lambda: BaggingClassifier(model, n_estimators=2).fit(X, classes),
-    ):
-        with pytest.warns(RepeatedSpendingWarning):
-            call()
+    with pytest.warns(RepeatedSpendingWarning) as caught:
+        validation(bounded(CLASSIFIERS[1]), X, classes, cv=2)
+    assert len(caught) == 2
 
 
-def test_a_fit_within_a_transformed_grid_search_of_another_model_is_noticed_too() -> None:
-    """A private step inside a pipeline that is searched."""
+def test_an_ensemble_warns() -> None:
+    X, classes = records(200)
+    with pytest.warns(RepeatedSpendingWarning, match=r"sklearn\.ensemble"):
+        BaggingClassifier(bounded(CLASSIFIERS[1]), n_estimators=2).fit(X, classes)
+
+
+def test_private_steps_of_a_pipeline_warn_too() -> None:
     X, classes = records(200)
     pipeline = make_pipeline(
         bounded(PrivatePCA), PrivateLogisticRegression(data_norm=5.0, classes=[0, 1, 2])

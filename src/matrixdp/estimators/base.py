@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from matrixdp.errors import InvalidParameterError
 from matrixdp.estimators.inputs import checked_features
 from matrixdp.estimators.leaks import warn_of_leak
 from matrixdp.estimators.public_features import PublicFeatures, largest_row_norm
@@ -51,12 +52,20 @@ class PrivateEstimator(BaseEstimator):
         self, records: FloatArray, leaks: list[str], *, rescale: bool = True
     ) -> PublicFeatures:
         """Return the public map of features; a norm that is not given is taken from the data."""
-        columns, norm = records.shape[1], self.data_norm
-        if norm is None and self.bounds is None:
-            leaks.append("the largest row norm of X")
-            warn_of_leak(leaks[-1], "data_norm=... or bounds=(lower, upper)")
-            norm = largest_row_norm(records)
-        return PublicFeatures.of(columns, norm, self.bounds, rescale=rescale)
+        columns = records.shape[1]
+        if self.data_norm is not None or self.bounds is not None:
+            return PublicFeatures.of(columns, self.data_norm, self.bounds, rescale=rescale)
+        leaks.append("the largest row norm of X")
+        warn_of_leak(leaks[-1], "data_norm=... or bounds=(lower, upper)")
+        try:
+            return PublicFeatures.of(columns, largest_row_norm(records), None)
+        except InvalidParameterError:
+            pass
+        # Not the message of a norm that is public, which would show it.
+        raise InvalidParameterError(
+            "X has records that are too long or too short for a bound: rescale them by a public "
+            "constant, and pass data_norm=..."
+        )
 
     def _known_count(self, records: FloatArray) -> int | None:
         """Return the number of records where the relation makes it public."""

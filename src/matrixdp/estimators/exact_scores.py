@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from matrixdp.queries.grid import GRID_BITS
 
-__all__ = ["exact_scores", "probabilities"]
+__all__ = ["exact_residuals", "exact_scores", "probabilities"]
 
 FloatArray = NDArray[np.float64]
 
@@ -66,3 +66,8 @@ def probabilities(scores: FloatArray) -> FloatArray:
     for column in powers.T:
         total += column
     return np.asarray(powers / total[:, None])
+
+
+def exact_residuals(whole: FloatArray, weights: FloatArray, indicators: FloatArray) -> FloatArray:
+    """Return the probabilities of the classes of each record less the indicator of its own."""
+    return probabilities(exact_scores(whole, weights)) - indicators

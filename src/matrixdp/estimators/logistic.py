@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.estimators.exact_scores import exact_scores, probabilities
+from matrixdp.estimators.exact_scores import exact_residuals
 from matrixdp.estimators.inputs import checked_records
 from matrixdp.estimators.linear_classifier import PrivateProbabilities
 from matrixdp.estimators.ridge import checked_penalty, raw_penalty
@@ -199,8 +199,7 @@ def descend(
     step, total = np.zeros_like(weights), np.zeros_like(weights)
     rows, releases, first = whole * grid_steps, list[Release](), len(budgets) // 2
     for budget in budgets:
-        scores = exact_scores(whole, grid_steps[:, None] * weights)
-        residuals = probabilities(scores) - indicators
+        residuals = exact_residuals(whole, grid_steps[:, None] * weights, indicators)
         release = query.release(np.column_stack([rows, residuals]), budget)
         gradient = np.asarray(release.value)
         # Residuals add up to 0, so a part that all classes share is noise and clipping.

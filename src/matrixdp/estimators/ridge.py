@@ -113,11 +113,13 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
             Before anything is drawn; the message never shows a record.
         """
         budget, alpha = self._checked_budget(), checked_penalty(self.alpha)
-        records, answers = checked_records(self, X, y)
-        leaks: list[str] = []
+        records, given = checked_records(self, X, y)
+        answers, leaks = _numbers(given), list[str]()
         features = self._public_features(records, leaks)
-        centre, half = self._target_range(_numbers(answers), leaks)
-        targets = np.clip((_numbers(answers) - centre) / half, -1.0, 1.0)
+        centre, half = self._target_range(answers, leaks)
+        # Clamped before it is moved: a difference with a huge number could overflow.
+        reach = np.clip(answers, centre - half, centre + half)
+        targets = np.clip((reach - centre) / half, -1.0, 1.0)
         self._before_release(budget)
         moments = release_moments(
             features,
