@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from matrixdp.experiments.report import with_tables
-from matrixdp.experiments.results_table import read_rows
+from matrixdp.experiments.results_table import Row
 from matrixdp.experiments.settings import PAPER_DATASETS, SETTINGS
+from matrixdp.experiments.table_files import read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -178,7 +179,7 @@ def test_training_on_a_cpu() -> None:
 
 
 def test_experiments_of_type_one() -> None:
-    rows = read_rows(ROOT / "results" / "type_one.csv")
+    rows = read_table(ROOT / "results" / "type_one.csv", Row)
     page = (ROOT / "docs" / "experiments.md").read_text()
     assert with_tables(page, rows) == page
     # The figure is made in the same step as the page.
@@ -188,7 +189,7 @@ def test_experiments_of_type_one() -> None:
 
 
 def test_every_finished_cell_has_its_provenance() -> None:
-    for row in read_rows(ROOT / "results" / "type_one.csv"):
+    for row in read_table(ROOT / "results" / "type_one.csv", Row):
         finished = (row.seed, row.run, row.seconds, row.commit, row.device, row.torch)
         assert all(finished) if row.accuracy else row.note
         if row.true_epsilon and row.noise_multiplier:

@@ -166,5 +166,5 @@ def test_graph_model_learns_and_trains_privately() -> None:
 
 
 def test_unknown_data_sets() -> None:
-    with pytest.raises(InvalidParameterError, match="no model for the data set 'imdb': choose one"):
-        model_for("imdb")
+    with pytest.raises(InvalidParameterError, match="no model for the data set 'letters'"):
+        model_for("letters")
