@@ -160,10 +160,9 @@ def moments_account(setting: FeatureSetting, epsilon: float) -> ReleaseAccount:
     ``sqrt(2) (1 + 1)`` at most; see `JointMoments`.
     """
     rows, labels = PublicBounds(setting.features, norm=1.0), PublicBounds(setting.classes, norm=1.0)
-    mechanism = IMGM(JointMoments(rows, labels, "replace").sensitivity, Budget(epsilon, DELTA))
-    scale = _rounded_scale(mechanism)
-    # Rounding the scale up only lowers mu, so this epsilon holds for the rounded one.
-    return ReleaseAccount(noise_multiplier=scale, true_epsilon=privacy_epsilon(mechanism.mu, DELTA))
+    ball = JointMoments(rows, labels, "replace").sensitivity
+    scale = _rounded_scale(IMGM(ball, Budget(epsilon, DELTA)))
+    return ReleaseAccount(noise_multiplier=scale, true_epsilon=_true_epsilon(scale, ball.bound))
 
 
 def _rounded_scale(mechanism: GaussianMechanism) -> float:
@@ -171,6 +170,6 @@ def _rounded_scale(mechanism: GaussianMechanism) -> float:
     return float(shown_up(mechanism.covariance.smallest_singular_value, _DIGITS))
 
 
-def _true_epsilon(scale: float) -> float:
-    """Return the epsilon of noise of one scale on rows that change by at most 2."""
-    return privacy_epsilon(quotient_up(2.0, scale), DELTA)
+def _true_epsilon(scale: float, change: float = 2.0) -> float:
+    """Return the epsilon of noise of one scale; replacing a record moves its row by 2 at most."""
+    return privacy_epsilon(quotient_up(change, scale), DELTA)

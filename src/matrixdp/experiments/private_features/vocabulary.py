@@ -39,7 +39,7 @@ def word_numbers(texts: Sequence[str], length: int = LENGTH) -> NDArray[np.int64
     Examples
     --------
     >>> word_numbers(["good", "Good film", ""], length=2).tolist()
-    [[15283, 0], [15283, 15889], [0, 0]]
+    [[15621, 0], [15621, 9953], [0, 0]]
     """
     known: dict[str, int] = {}
     numbers = np.zeros((len(texts), length), np.int64)
