@@ -110,7 +110,7 @@ def test_mvg_releases_blocks_with_each_record_in_one() -> None:
 def test_joint_moments_change_by_what_their_noise_is_for() -> None:
     found = moments_account(MNIST, 1.0)
     assert found.noise_multiplier == pytest.approx(2**1.5 / bound(1.0, 1e-5), rel=2e-4)
-    assert found.true_epsilon == pytest.approx(1.0, rel=1e-9)
+    assert found.true_epsilon == pytest.approx(1.0, rel=1e-7)
     # The largest change among random pairs of records, and the pair that attains the bound.
     generator = np.random.default_rng(5)
     rows = generator.standard_normal((2, 4000, 5))

@@ -7,6 +7,7 @@ record moves it by at most 2. Formulas only: no data, no model.
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from matrixdp.baselines import MVG, AnalyticGaussian, ClassicGaussian
@@ -118,6 +119,8 @@ _ONE_SCALE: dict[str, Callable[..., GaussianMechanism]] = {
 }
 
 
+# Cells of all seeds, networks and clip rules share an account.
+@lru_cache
 def rows_account(
     setting: FeatureSetting, mechanism: str, protocol: ReleaseProtocol, epsilon: float
 ) -> ReleaseAccount:
@@ -153,6 +156,7 @@ def rows_account(
     return ReleaseAccount(noise_multiplier=scale, true_epsilon=_true_epsilon(scale))
 
 
+@lru_cache
 def moments_account(setting: FeatureSetting, epsilon: float) -> ReleaseAccount:
     """Return the noise of the joint moments of rows and labels; one record is one row of both.
 
