@@ -19,8 +19,8 @@ SENSITIVE := tests/baselines tests/covariance tests/files tests/mechanisms tests
 	tests/sensitivity tests/workloads
 
 .PHONY: demo test test-thorough test-processors core-test lint types format figures benchmark \
-	benchmark-accountants benchmark-noise benchmark-queries benchmark-sizes benchmark-training \
-	benchmark-workloads noise-statistics clean
+	benchmark-accountants benchmark-noise benchmark-postprocess benchmark-queries \
+	benchmark-sizes benchmark-training benchmark-workloads noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -56,9 +56,11 @@ format: $(DEV)
 	.venv/bin/python -m ruff check --fix .
 	.venv/bin/python -m ruff format .
 
-# The curves of docs/comparison.md, and the numbers under them.
+# The curves of docs/comparison.md, and the numbers under them; the figure of docs/postprocess.md,
+# from numbers that are recorded.
 figures: $(CORE)
 	.venv/bin/python -m matrixdp audit curves --tables results --figures docs/figures --force
+	.venv/bin/python benchmarks/shrinkage_figure.py
 
 benchmark: $(CALIBRATION_BENCH)
 	.venv-accounting/bin/python benchmarks/calibration_speed.py $(SAVE)
@@ -71,6 +73,10 @@ benchmark-accountants: $(CALIBRATION_BENCH)
 benchmark-noise: $(NOISE_BENCH)
 	.venv-opendp/bin/python benchmarks/noise_speed.py $(SAVE)
 	.venv-opendp/bin/python benchmarks/noise_memory.py $(SAVE)
+
+# Errors before and after; `make figures` draws what is saved.
+benchmark-postprocess: $(DEV)
+	.venv/bin/python benchmarks/shrinkage.py $(SAVE)
 
 # A million rows of 256 numbers: 1 GiB, and as much again for the float64 products.
 benchmark-queries: $(DEV)

@@ -116,6 +116,62 @@ def test_strategies_against_jax_privacy() -> None:
     assert quoted(f"{worst:.1e} % above", "docs/workloads.md")
 
 
+def named(step: str) -> str:
+    return step if step == "released" else ", ".join(f"`{part}`" for part in step.split(", "))
+
+
+def test_post_processing() -> None:
+    found, page = figures("postprocess"), "docs/postprocess.md"
+    steps = dict.fromkeys(
+        what.split(", epsilon 1, ")[1].removesuffix(", Frobenius")
+        for what in found
+        if ", epsilon 1, " in what
+        and what.endswith("Frobenius")
+        and what.startswith(("rectangular", "symmetric"))
+    )
+    assert len(steps) >= 8
+    for step in steps:
+        if step.endswith((", operator", ", nuclear")):
+            continue
+        keys = [
+            f"{shape}, {spectrum}, epsilon 1, {step}, Frobenius"
+            for shape in ("rectangular", "symmetric")
+            for spectrum in ("fast", "slow", "flat")
+        ]
+        cells = [f"{found[key]:.3f}" if key in found else "–" for key in keys]
+        assert quoted(f"| {named(step)} | {' | '.join(cells)} |", page)
+    for case in ("counts", "correlations"):
+        start = f"{case}, epsilon 1, "
+        for what in found:
+            if what.startswith(start) and what.endswith(", Frobenius"):
+                step = what.removeprefix(start).removesuffix(", Frobenius")
+                errors = [
+                    f"{found[f'{case}, epsilon {epsilon}, {step}, Frobenius']:.3f}"
+                    for epsilon in ("0.1", "0.3", "1", "3")
+                ]
+                assert quoted(f"| {case} | {named(step)} | {' | '.join(errors)} |", page)
+
+
+def test_post_processing_keeps_what_the_page_says() -> None:
+    found = figures("postprocess")
+    for shape in ("rectangular", "symmetric"):
+        for epsilon in ("0.1", "0.3", "1", "3"):
+
+            def error(spectrum: str, step: str, shape: str = shape, at: str = epsilon) -> float:
+                return found[f"{shape}, {spectrum}, epsilon {at}, {step}, Frobenius"]
+
+            assert error("fast", "SingularValueShrinkage") < 0.42 * error("fast", "released")
+            for spectrum in ("fast", "slow", "flat"):
+                for step in ("JamesStein", "SingularValueThreshold"):
+                    assert error(spectrum, step) <= 1.001 * error(spectrum, "released")
+        at_one = f"{shape}, flat, epsilon 1, "
+        worse = found[f"{at_one}SingularValueShrinkage, Frobenius"]
+        assert worse > found[f"{at_one}released, Frobenius"]
+    # The figure is made from the same table.
+    drawn = (ROOT / "docs" / "figures" / "postprocess.svg").read_text()
+    assert all(name in drawn for name in ("SingularValueShrinkage", "JamesStein", "epsilon"))
+
+
 def training_speed(name: str) -> dict[tuple[str, str], dict[str, float]]:
     """Return the figures of each setting and way to train, without their provenance."""
     with (ROOT / "results" / f"training_speed_{name}.csv").open(newline="") as file:

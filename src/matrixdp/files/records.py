@@ -34,6 +34,7 @@ __all__ = [
     "GuaranteeRecord",
     "IsotropicRecord",
     "Record",
+    "Rows",
     "SensitivityRecord",
     "covariance_of",
     "guarantee_of",

@@ -29,6 +29,7 @@ from matrixdp.files.records import (
     sensitivity_of,
 )
 from matrixdp.files.statement import check_digest, encoded, read_statement, statement_path
+from matrixdp.files.step_records import StepRecord
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
@@ -40,6 +41,7 @@ __all__ = [
     "MatrixRecord",
     "ReleaseStatement",
     "encode_release",
+    "load_processed_release",
     "load_release",
     "save_release",
     "stated_release",
@@ -72,23 +74,38 @@ class ReleaseStatement(Record, frozen=True, omit_defaults=True):
     floor: float | None = None
     # What was computed from the records and under which bounds, for people; the set proves itself.
     query: str | None = None
+    # Steps of post-processing, in their order. The file holds the matrix as it was before them.
+    applied: tuple[StepRecord, ...] = ()
 
 
 def save_release(
-    release: Release, path: str | PathLike[str], *, force: bool = False, query: str | None = None
+    release: Release,
+    path: str | PathLike[str],
+    *,
+    force: bool = False,
+    query: str | None = None,
+    applied: tuple[StepRecord, ...] = (),
 ) -> None:
-    """Write a release and its statement, with the query that it answers; see `Release.save`."""
+    """Write a release and its statement; see `Release.save`.
+
+    The statement records the query that the release answers, and the steps that were applied to it.
+    """
     target = _named(path)
     beside = statement_path(target)
     # Before the work of encoding; `write_all` checks again when it gives the names.
     check_target(target, force=force)
     check_target(beside, force=force)
-    data, statement = encode_release(release, target.name, query)
+    data, statement = encode_release(release, target.name, query, applied)
     # The statement first: there is never a matrix without a statement of what it guarantees.
     write_all([(beside, statement.encode()), (target, data)], force=force)
 
 
-def encode_release(release: Release, name: str, query: str | None = None) -> tuple[bytes, str]:
+def encode_release(
+    release: Release,
+    name: str,
+    query: str | None = None,
+    applied: tuple[StepRecord, ...] = (),
+) -> tuple[bytes, str]:
     """Return the contents of the two files that `save_release` would write under a name."""
     suffix = Path(name).suffix
     # In memory: the statement, which is written first, needs the digest of the whole file.
@@ -103,6 +120,7 @@ def encode_release(release: Release, name: str, query: str | None = None) -> tup
         guarantee=release.guarantee,
         floor=release.floor,
         query=query,
+        applied=applied,
         file=MatrixRecord(
             name=name,
             sha256=hashlib.sha256(data).hexdigest(),
@@ -124,6 +142,7 @@ def stated_release(
     file: MatrixRecord,
     floor: float | None = None,
     query: str | None = None,
+    applied: tuple[StepRecord, ...] = (),
 ) -> ReleaseStatement:
     """Return the statement of a release."""
     return ReleaseStatement(
@@ -137,11 +156,19 @@ def stated_release(
         file=file,
         floor=floor,
         query=query,
+        applied=applied,
     )
 
 
 def load_release(path: str | PathLike[str]) -> Release:
     """Read a saved release, and verify it on the way; see `Release.load`."""
+    return load_processed_release(path)[0]
+
+
+def load_processed_release(
+    path: str | PathLike[str],
+) -> tuple[Release, tuple[StepRecord, ...]]:
+    """Read a saved release as `load_release` does, and the steps that were applied to it."""
     source = _named(path)
     statement = _statement_of(source)
     facts = statement.file
@@ -152,7 +179,7 @@ def load_release(path: str | PathLike[str]) -> Release:
     array = matrix.array
     if source.suffix == ".csv":
         array = array.astype(facts.dtype)  # text does not say which type its numbers had
-    return _proven(array, statement, source)
+    return _proven(array, statement, source), statement.applied
 
 
 def verify_release(path: str | PathLike[str]) -> Guarantee:

@@ -1,0 +1,222 @@
+"""A release and what was made of it: the guarantee stays, and the steps are on record."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from matrixdp.covariance import SymmetricIsotropic
+from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
+from matrixdp.files.releases import load_processed_release, save_release
+from matrixdp.mechanisms.labelled import LabelledMatrix
+from matrixdp.mechanisms.release import Release
+from matrixdp.mechanisms.workload_release import WorkloadRelease
+from matrixdp.parameters import members_of
+from matrixdp.postprocess.recorded_steps import recorded_step, step_of
+from matrixdp.postprocess.spectrum import is_symmetric
+from matrixdp.postprocess.step import FloatArray, Step
+from matrixdp.privacy.guarantee import Guarantee
+
+__all__ = ["ProcessedRelease", "process"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProcessedRelease:
+    """A matrix that steps made of a release, with the release's guarantee.
+
+    A function of something private-safe is private-safe: no step sees the data, so no step costs
+    budget. The standard errors and confidence bounds of the release do not describe the processed
+    matrix, so it has none.
+
+    Parameters
+    ----------
+    release : Release
+        What was released.
+    steps : sequence of Step
+        What to do with it, in this order.
+
+    Attributes
+    ----------
+    value : ndarray or DataFrame
+        The processed matrix, with the labels of the release, in float64.
+
+    Raises
+    ------
+    InvalidParameterError, ShapeError
+        If a step does not fit the release. All are checked before the first one is applied.
+    """
+
+    release: Release
+    steps: tuple[Step, ...]
+    value: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Check everything, then apply the steps."""
+        steps = _checked_steps(self.release, self.steps)
+        labelled = LabelledMatrix.of(self.release.value)
+        value = labelled.array.astype(np.float64)
+        # A release that was built by hand may not be what its noise says.
+        if isinstance(self.release.covariance, SymmetricIsotropic) and not is_symmetric(value):
+            raise InvalidParameterError(
+                "release has symmetric noise, but its value is not symmetric: take it from a "
+                "mechanism's release()"
+            )
+        object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "value", labelled.relabel(_applied(value, self.release, steps)))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised: that of the release."""
+        return self.release.guarantee
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the matrix."""
+        return self.release.shape
+
+    @property
+    def applied(self) -> tuple[str, ...]:
+        """The steps in words."""
+        return tuple(str(step) for step in self.steps)
+
+    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+        """Write the release, and beside it the statement ``<path>.json``, which records the steps.
+
+        The file holds the matrix as it was *released*: only that can be proven. `Release.load`
+        reads it as the release; `load` applies the steps again. A file of the processed matrix,
+        such as one of ``numpy.save``, is an export without a certificate.
+
+        Parameters
+        ----------
+        path : path
+            Ending in ``.npy``, ``.npz`` or ``.csv``. Labels of a data frame are kept in CSV.
+        force : bool, optional
+            Whether to replace existing files; by default they are refused.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a target exists or its folder does not, or a step is not part of the library;
+            nothing is written.
+        StorageError
+            If the disk is full; no target is made.
+        """
+        records = tuple(recorded_step(step) for step in self.steps)
+        save_release(self.release, path, force=force, applied=records)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "ProcessedRelease":
+        """Read a saved release, prove its guarantee again, and apply the recorded steps again.
+
+        The last digits of the value may differ between machines.
+
+        Raises
+        ------
+        FileFormatError
+            If the file is not a release that proves itself, records no steps, or records steps
+            that do not fit.
+        """
+        release, records = load_processed_release(path)
+        if not records:
+            raise FileFormatError(
+                f"{path} is a release without recorded steps: read it with Release.load"
+            )
+        try:
+            return cls(release, tuple(step_of(record) for record in records))
+        except MatrixDPError as error:
+            raise FileFormatError(
+                f"the statement of {path} records steps that do not fit it ({error})"
+            ) from error
+
+    def __repr__(self) -> str:
+        """Say what was done and what is promised."""
+        done = "; then ".join(self.applied)
+        return f"ProcessedRelease(shape={self.shape}, {done}: {self.guarantee})"
+
+
+def process(release: Release, *steps: Step) -> ProcessedRelease:
+    """Apply steps to a release, one after the other; the guarantee stays as it is.
+
+    Parameters
+    ----------
+    release : Release
+        From a mechanism's or a query's ``release``.
+    *steps : Step
+        At least one. A step that reckons with the noise must be the first: afterwards the noise is
+        no longer what the release states.
+
+    Raises
+    ------
+    InvalidParameterError, ShapeError
+        If a step does not fit the release. All are checked before the first one is applied.
+    CalibrationError
+        If `CorrelationMatrix` did not converge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import matrixdp as mdp
+    >>> from matrixdp.postprocess import PositiveSemidefinite, SingularValueShrinkage, process
+    >>> from matrixdp.queries import Gram, PublicBounds
+    >>> query = Gram(PublicBounds(20, norm=1.0), neighbouring="replace")
+    >>> data = np.random.default_rng(0).standard_normal((1000, 20)) / 5
+    >>> release = query.release(data, mdp.Budget(epsilon=1.0, delta=1e-5))
+    >>> better = process(release, SingularValueShrinkage(), PositiveSemidefinite())
+    >>> better.applied[1]
+    'projected on the positive semidefinite matrices'
+    >>> better.guarantee == release.guarantee
+    True
+    """
+    return ProcessedRelease(release, steps)
+
+
+def _checked_steps(release: object, steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the steps, if all of them fit the release in their order."""
+    if isinstance(release, WorkloadRelease):
+        raise InvalidParameterError(
+            "release is a WorkloadRelease, whose answers are consistent already: use "
+            "nonnegative_estimate, or pass release.measurements"
+        )
+    if isinstance(release, ProcessedRelease):
+        raise InvalidParameterError(
+            "release is processed already: pass release.release, and all steps at once"
+        )
+    if not isinstance(release, Release):
+        raise InvalidParameterError(
+            f"release is a {type(release).__name__}: pass the result of a mechanism's release()"
+        )
+    members = members_of(steps, "steps", "a tuple of steps")
+    if not members:
+        raise InvalidParameterError("steps is empty: name at least one")
+    for place, step in enumerate(members):
+        if not isinstance(step, Step):
+            raise InvalidParameterError(
+                f"steps[{place}] is a {_kind(step)}: pass a step, such as PositiveSemidefinite()"
+            )
+        if place and step.needs_noise:
+            raise InvalidParameterError(
+                f"steps[{place}], {type(step).__name__}, reckons with the noise of the release, "
+                "which earlier steps have changed: put it first"
+            )
+        step.check(release.shape, release.covariance)
+    return members
+
+
+def _kind(step: object) -> str:
+    # A class without its brackets is the likeliest mistake.
+    return f"class ({step.__name__})" if isinstance(step, type) else type(step).__name__
+
+
+def _applied(value: FloatArray, release: Release, steps: tuple[Step, ...]) -> FloatArray:
+    for place, step in enumerate(steps):
+        # Whatever overflows is reported below, by name.
+        with np.errstate(all="ignore"):
+            value = step.apply(value, release.covariance)
+        if value.shape != release.shape or not bool(np.isfinite(value).all()):
+            raise InvalidParameterError(
+                f"steps[{place}], {type(step).__name__}, did not give a finite matrix of the "
+                "release's shape: its numbers are too large, or the step is wrong"
+            )
+    return value

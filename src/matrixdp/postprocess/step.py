@@ -1,0 +1,46 @@
+"""What every step of post-processing is."""
+
+import abc
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.covariance import Covariance
+
+__all__ = ["FloatArray", "Shape", "Step"]
+
+FloatArray = NDArray[np.float64]
+Shape = tuple[int, int]
+
+
+class Step(abc.ABC):
+    """A function of a released matrix and of the law of its noise, which are both public.
+
+    A subclass gives `apply` and says in `__str__` what it does; its parameters must not come from
+    the private data.
+    """
+
+    @property
+    def needs_noise(self) -> bool:
+        """Whether the step reckons with the noise, so that it must be the first one."""
+        return False
+
+    # Not abstract: most steps fit every matrix.
+    def check(self, shape: Shape, covariance: Covariance) -> None:  # noqa: B027
+        """Raise if the step does not fit matrices of a shape, with noise of a covariance."""
+
+    @abc.abstractmethod
+    def apply(self, value: FloatArray, covariance: Covariance) -> FloatArray:
+        """Return the processed matrix, as a new array.
+
+        Parameters
+        ----------
+        value : ndarray
+            The released matrix, or what the step before made of it.
+        covariance : Covariance
+            Of the noise in the release.
+        """
+
+    @abc.abstractmethod
+    def __str__(self) -> str:
+        """Say what the step does."""
