@@ -18,7 +18,7 @@ from matrixdp.experiments.models import model_for
 from matrixdp.experiments.settings import Split
 from matrixdp.training import Neighbourhoods
 
-__all__ = ["RecordsTask", "Task", "load_task", "matrix_shapes"]
+__all__ = ["RecordsTask", "Task", "load_task", "matrix_shapes", "this_device"]
 
 _TESTED_AT_ONCE = 2048  # records; it limits memory and changes nothing
 
@@ -112,6 +112,14 @@ class _NodesTask(Task):
         (nodes,) = inputs
         answers: Tensor = self.model(*self._near.rows(self._features, nodes))
         return answers
+
+
+def this_device() -> torch.device:
+    """Return the GPU if there is one, else the CPU."""
+    if torch.cuda.is_available():
+        torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
+        return torch.device("cuda")
+    return torch.device("cpu")
 
 
 def load_task(dataset: str, split: Split, device: torch.device) -> Task:

@@ -10,7 +10,7 @@ from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.experiments.cells import Run
 from matrixdp.experiments.settings import DELTA, setting_of
-from matrixdp.experiments.tasks import Task, load_task
+from matrixdp.experiments.tasks import Task, load_task, this_device
 from matrixdp.rounding import product_up
 from matrixdp.training import PrivateTraining, TrainingPlan
 
@@ -26,11 +26,8 @@ def train_and_test(run: Run) -> float:
     The seed decides the first weights, the lots and the noise. On a GPU some kernels add up in an
     order that is not fixed, so that two runs may differ in their last bits.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
     torch.manual_seed(run.seed)
-    task = load_task(run.dataset, run.split, device)
+    task = load_task(run.dataset, run.split, this_device())
     # The sampling rate, and with it the epsilon, is that of the stated number of records.
     if len(task.data[0]) != run.records:
         raise InvalidParameterError(

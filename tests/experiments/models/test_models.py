@@ -9,6 +9,7 @@ from torch.nn import functional  # noqa: E402
 
 from matrixdp.errors import InvalidParameterError  # noqa: E402
 from matrixdp.experiments.models import FeatureNetwork, MixedGCN, model_for  # noqa: E402
+from matrixdp.experiments.models.recurrent import MeanStates  # noqa: E402
 from matrixdp.training import Neighbourhoods, PrivateTraining, TrainingPlan  # noqa: E402
 
 INPUTS = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "svhn": (3, 32, 32), "adult": (105,)}
@@ -186,7 +187,9 @@ def test_features_of_texts() -> None:
         torch.testing.assert_close(model.features(words[1:2])[0], features[1])
         other = words[:1].clone()
         other[0, -1] = 1 + other[0, -1] % 100
-        states, _ = model.body.lstm(model.body.embedding(torch.cat([words[:1], other])))
+        body = model.body
+        assert isinstance(body, MeanStates)
+        states, _ = body.lstm(body.embedding(torch.cat([words[:1], other])))
         torch.testing.assert_close(states[0, :-1, :75], states[1, :-1, :75])
         assert not torch.allclose(states[0, :-1, 75:], states[1, :-1, 75:])
         assert model(words).shape == (3, 2)

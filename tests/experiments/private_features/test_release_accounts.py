@@ -71,8 +71,10 @@ def test_the_classic_gaussian_where_it_applies() -> None:
     scale = 2 * math.sqrt(2 * math.log(1.25e5)) / 0.1
     assert found.noise_multiplier == pytest.approx(scale, rel=1e-8)
     assert found.true_epsilon == pytest.approx(true_epsilon(scale), rel=1e-6)
-    for protocol, epsilon in (("exact", 5.0), ("paper", 0.01)):
-        refused = rows_account(MNIST, "classic", protocol, epsilon)  # type: ignore[arg-type]
+    for refused in (
+        rows_account(MNIST, "classic", "exact", 5.0),
+        rows_account(MNIST, "classic", "paper", 0.01),
+    ):
         assert (refused.noise_multiplier, refused.true_epsilon) == (None, None)
         assert refused.refusal is not None
         assert "at most 1" in refused.refusal

@@ -18,17 +18,17 @@ from matrixdp.experiments.models import FeatureNetwork
 from matrixdp.experiments.private_features.parts import Part, load_parts, new_network
 from matrixdp.experiments.private_features.release_cells import Network, network_run
 from matrixdp.experiments.private_features.settings import feature_setting_of
-from matrixdp.experiments.tasks import RecordsTask
+from matrixdp.experiments.tasks import RecordsTask, this_device
 from matrixdp.experiments.training_loops import train_shuffled
 from matrixdp.files.atomic import write_all
 
-__all__ = ["FeatureParts", "feature_parts", "feature_width", "train_network", "weights_path"]
+__all__ = ["FeatureParts", "feature_parts", "seeded_network", "train_network", "weights_path"]
 
 _AT_ONCE = 2048  # records; it limits memory and changes nothing
 
 
 class FeatureParts(NamedTuple):
-    """Features and targets of each part, on the device, and the head as it was before training."""
+    """Features and targets of each part, on the device."""
 
     public: Part
     private: Part
@@ -87,12 +87,6 @@ def feature_parts(folder: Path, dataset: str, network: Network, seed: int) -> Fe
     return FeatureParts(*map(features, load_parts(dataset)))
 
 
-def feature_width(dataset: str) -> int:
-    """Return how many features the network of a data set has."""
-    with torch.no_grad():
-        return int(new_network(dataset).body(load_parts(dataset).test.inputs[:1]).shape[1])
-
-
 def _network(folder: Path, dataset: str, network: Network, seed: int) -> FeatureNetwork:
     made = seeded_network(dataset, seed)
     if network == "public":
@@ -107,11 +101,3 @@ def seeded_network(dataset: str, seed: int) -> FeatureNetwork:
     """Return a network with the first weights of a seed, drawn on the CPU."""
     torch.manual_seed(seed)
     return new_network(dataset)
-
-
-def this_device() -> torch.device:
-    """Return the GPU if there is one, else the CPU."""
-    if torch.cuda.is_available():
-        torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
-        return torch.device("cuda")
-    return torch.device("cpu")

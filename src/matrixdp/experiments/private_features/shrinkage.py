@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from matrixdp.postprocess.shrinkage import shrunk
+
 __all__ = ["projected_rows", "shrunk_rows"]
 
 
@@ -17,20 +19,18 @@ def projected_rows(rows: Tensor) -> Tensor:
 def shrunk_rows(rows: Tensor, noise_multiplier: float) -> Tensor:
     """Return rows whose singular values are shrunk as is best for noise of a known scale.
 
-    For n rows of d columns with ``b = d / n`` and y a singular value over ``scale sqrt(n)``, the
-    new one is ``scale sqrt(n) sqrt((y^2 - b - 1)^2 - 4 b) / y`` if ``y > 1 + sqrt(b)``, and 0
-    otherwise. For large matrices no other rule that changes singular values alone has a smaller
-    mean squared error (Gavish and Donoho, *Optimal Shrinkage of Singular Values*, 2017).
+    This is `SingularValueShrinkage` for the Frobenius norm, on the device of the rows. There are
+    more rows than columns.
     """
     if not noise_multiplier > 0.0:
         return rows
     count, width = rows.shape
-    ratio, unit = width / count, noise_multiplier * math.sqrt(count)
     exact = rows.double()
-    # By the Gram matrix, as there are many more rows than columns.
+    # By the Gram matrix: the decomposition of all rows would take far longer.
     squares, right = torch.linalg.eigh(exact.T @ exact)
-    values = squares.clamp(min=0.0).sqrt() / unit
-    inside = ((values**2 - ratio - 1.0) ** 2 - 4.0 * ratio).clamp(min=0.0).sqrt()
-    kept = torch.where(values > 1.0 + math.sqrt(ratio), inside / values**2, 0.0)
-    shrunk: Tensor = (exact @ right) * kept @ right.T
-    return shrunk.to(rows.dtype)
+    seen = squares.clamp(min=0.0).sqrt() / (noise_multiplier * math.sqrt(count))
+    sizes = torch.from_numpy(shrunk(seen.cpu().numpy(), width / count, "frobenius")).to(seen)
+    # A singular value of 0 stays 0.
+    kept = torch.where(sizes > 0.0, sizes / seen, 0.0)
+    found: Tensor = (exact @ right) * kept @ right.T
+    return found.to(rows.dtype)
