@@ -143,7 +143,8 @@ def test_claimed_and_true_epsilon_in_the_table(finished: Path, tmp_path: Path) -
     assert all(row.network in {"public", "random"} for row in rows)
     page, drawn = (tmp_path / "page.md").read_text(), (tmp_path / "type_two.svg").read_text()
     assert "at true ε 13.2" in page
-    assert "true 13.2" in drawn
+    assert ">13.2<" in drawn
+    assert "claimed epsilon, and below the true one of IMGM" in drawn
     assert "Not run: MNIST, CIFAR-10, SVHN, IMDB." in page
 
 

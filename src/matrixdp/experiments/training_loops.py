@@ -118,8 +118,9 @@ def train_shuffled(
     # On the CPU, so that lots do not depend on the device.
     generator = torch.Generator().manual_seed(seed)
     task.model.train()
-    for numbers in _shuffled_lots(len(task.data[0]), lot_size, steps, generator):
-        batch = [part[numbers.to(part.device)] for part in task.data]
+    inputs = task.data[0]
+    for numbers in _shuffled_lots(len(inputs), lot_size, steps, generator, inputs.device):
+        batch = [part[numbers] for part in task.data]
         if augmented:
             batch[0] = _flipped_and_shifted(batch[0], generator)
         task.losses(*batch).mean().backward()
@@ -135,13 +136,15 @@ def _share_of_rate(step: int, steps: int) -> float:
 
 
 def _shuffled_lots(
-    records: int, lot_size: int, steps: int, generator: torch.Generator
+    records: int, lot_size: int, steps: int, generator: torch.Generator, device: torch.device
 ) -> Iterator[Tensor]:
     """Yield the numbers of the records of each step: all of them once before any comes again."""
-    waiting = torch.empty(0, dtype=torch.int64)
+    waiting = torch.empty(0, dtype=torch.int64, device=device)
     for _ in range(steps):
         while len(waiting) < lot_size:
-            waiting = torch.cat([waiting, torch.randperm(records, generator=generator)])
+            # To the device once for many steps: a copy in each step would wait for the GPU.
+            order = torch.randperm(records, generator=generator).to(device)
+            waiting = torch.cat([waiting, order])
         yield waiting[:lot_size]
         # What is left of an epoch begins the next lot: no record is dropped.
         waiting = waiting[lot_size:]

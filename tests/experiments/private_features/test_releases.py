@@ -9,8 +9,7 @@ torch = pytest.importorskip("torch", reason="released features need the extra `t
 
 from torch import Tensor  # noqa: E402
 
-from matrixdp.experiments.private_features.networks import FeatureParts  # noqa: E402
-from matrixdp.experiments.private_features.parts import Part  # noqa: E402
+from matrixdp.experiments.private_features.parts import Part, Parts  # noqa: E402
 from matrixdp.experiments.private_features.release_cells import FeatureRun  # noqa: E402
 from matrixdp.experiments.private_features.releases import (  # noqa: E402
     ClipBall,
@@ -38,10 +37,10 @@ def run(**changed: object) -> FeatureRun:
     return FeatureRun(**(facts | changed))  # type: ignore[arg-type]
 
 
-def parts_with(public: Tensor) -> FeatureParts:
+def parts_with(public: Tensor) -> Parts:
     part = Part(public, torch.zeros(len(public), dtype=torch.int64))
     far = Part(1000 + public, part.targets)
-    return FeatureParts(public=part, private=far, test=far)
+    return Parts(public=part, private=far, test=far)
 
 
 def test_rows_are_clipped_to_the_norm_and_shorter_ones_stay() -> None:

@@ -7,7 +7,6 @@ features, also when they are trained by other processes or later.
 import io
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import optim
@@ -15,24 +14,16 @@ from torch import optim
 from matrixdp.errors import FileFormatError
 from matrixdp.experiments.cells import Run, run_key
 from matrixdp.experiments.models import FeatureNetwork
-from matrixdp.experiments.private_features.parts import Part, load_parts, new_network
+from matrixdp.experiments.private_features.parts import Part, Parts, load_parts, new_network
 from matrixdp.experiments.private_features.release_cells import Network, network_run
 from matrixdp.experiments.private_features.settings import feature_setting_of
 from matrixdp.experiments.tasks import RecordsTask, this_device
 from matrixdp.experiments.training_loops import train_shuffled
 from matrixdp.files.atomic import write_all
 
-__all__ = ["FeatureParts", "feature_parts", "seeded_network", "train_network", "weights_path"]
+__all__ = ["feature_parts", "seeded_network", "train_network", "weights_path"]
 
 _AT_ONCE = 2048  # records; it limits memory and changes nothing
-
-
-class FeatureParts(NamedTuple):
-    """Features and targets of each part, on the device."""
-
-    public: Part
-    private: Part
-    test: Part
 
 
 def weights_path(folder: Path, run: Run) -> Path:
@@ -68,7 +59,7 @@ def train_network(folder: Path, run: Run) -> float:
 
 # One at a time: the features of all records may take a gigabyte.
 @lru_cache(maxsize=1)
-def feature_parts(folder: Path, dataset: str, network: Network, seed: int) -> FeatureParts:
+def feature_parts(folder: Path, dataset: str, network: Network, seed: int) -> Parts:
     """Return the features of all parts of a data set, by the network of a seed.
 
     Raises
@@ -84,7 +75,7 @@ def feature_parts(folder: Path, dataset: str, network: Network, seed: int) -> Fe
             rows = [body(some.to(device)) for some in part.inputs.split(_AT_ONCE)]
         return Part(torch.cat(rows), part.targets.to(device))
 
-    return FeatureParts(*map(features, load_parts(dataset)))
+    return Parts(*map(features, load_parts(dataset)))
 
 
 def _network(folder: Path, dataset: str, network: Network, seed: int) -> FeatureNetwork:

@@ -19,7 +19,7 @@ __all__ = ["Part", "Parts", "load_parts", "new_network"]
 
 
 class Part(NamedTuple):
-    """Inputs and targets of some records."""
+    """Inputs of some records, or their features, and their targets."""
 
     inputs: Tensor
     targets: Tensor

@@ -160,11 +160,11 @@ def _draw_epsilons(axes: Any, rows: Sequence[FeatureRow], protocol: str) -> None
     ticks = sorted(true, key=float)
     labels = ticks
     if protocol == "paper":
-        labels = [f"{one}\ntrue {shown_up(float(true[one]), 3)}" for one in ticks]
+        labels = [f"{one}\n{shown_up(float(true[one]), 3)}" for one in ticks]
     axes.set_xscale("log")
     axes.set_xticks([float(one) for one in ticks], labels, fontsize=8)
     axes.minorticks_off()
     if ticks:
         axes.set_xlim(float(ticks[0]) * 0.75, float(ticks[-1]) / 0.75)
-    name = "epsilon" if protocol == "exact" else "claimed epsilon (false), and true epsilon of IMGM"
+    name = "epsilon" if protocol == "exact" else "claimed epsilon, and below the true one of IMGM"
     axes.set_xlabel(name, fontsize=8)

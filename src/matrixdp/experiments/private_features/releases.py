@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from matrixdp.experiments.private_features.linear_discriminant import NoisyMoments
-from matrixdp.experiments.private_features.networks import FeatureParts
+from matrixdp.experiments.private_features.parts import Parts
 from matrixdp.experiments.private_features.release_accounts import block_sizes
 from matrixdp.experiments.private_features.release_cells import Clip, FeatureRun
 
@@ -34,8 +34,8 @@ class ClipBall(NamedTuple):
         return shifted / norms.clamp(min=1.0)
 
 
-def clip_ball(rule: Clip, parts: FeatureParts) -> ClipBall:
-    """Return the ball of a public rule.
+def clip_ball(rule: Clip, parts: Parts) -> ClipBall:
+    """Return the ball of a public rule, for features.
 
     ``tanh``: around 0, with the root of the number of features, which no row exceeds. ``public``:
     around the mean row of the public part, with the median distance of its rows from there.
