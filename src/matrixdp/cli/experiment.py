@@ -128,7 +128,7 @@ def run(
 
     Lists are repeated or joined by commas. What is left out is run as the page describes it.
     """
-    from matrixdp.experiments.requests import Asked, run_experiment  # noqa: PLC0415 (torch is slow)
+    from matrixdp.experiments.asked import Asked, run_experiment  # noqa: PLC0415 (torch is slow)
 
     counts = _Counts()
     asked = Asked(

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from matrixdp.errors import MatrixDPError
 from matrixdp.experiments import type_one
+from matrixdp.experiments.asked import OPTIONS, Asked, run_experiment
 from matrixdp.experiments.options import RESULTS, check_experiment, listed
 from matrixdp.experiments.outcomes import AnyRun
-from matrixdp.experiments.requests import OPTIONS, Asked, run_experiment
 from matrixdp.experiments.runner import Tell
 from matrixdp.experiments.settings import PAPER_DATASETS
 from matrixdp.experiments.work import Work

@@ -24,7 +24,7 @@ def check_experiment(name: str, known: Sequence[str] = EXPERIMENTS) -> None:
     """Raise if there is no such experiment, or not for this command."""
     if name not in known:
         raise InvalidParameterError(
-            f"experiment={name!r} is none for this command: use {' or '.join(known)}"
+            f"experiment={name!r} cannot be used with this command: use {' or '.join(known)}"
         )
 
 

@@ -13,8 +13,10 @@ from matrixdp.experiments.private_features.release_cells import (
     FeatureRun,
     Selection,
     feature_run,
+    network_run,
     selected_cells,
 )
+from matrixdp.experiments.private_features.settings import FEATURE_SETTINGS
 
 WHOLE = selected_cells(Selection(datasets=["mnist"], seeds=[0]))
 
@@ -69,6 +71,11 @@ def test_a_run_says_what_its_features_are() -> None:
     assert run is not None
     assert (run.records, run.batch_size, run.steps) == (49_500, 256, 9_667)
     assert run.last_block_multiplier is not None
+    # A network that is trained otherwise makes other features: its heads are other runs.
+    assert run.network_run == run_key(network_run(FEATURE_SETTINGS["mnist"], 0))
+    untrained = feature_run(cell(network="random"))
+    assert untrained is not None
+    assert untrained.network_run is None
     assert msgspec.json.decode(msgspec.json.encode(run), type=FeatureRun) == run
     solved = feature_run(cell(method="moments"))
     assert solved is not None

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar, cast, get_args
 import msgspec
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.experiments.cells import Run
+from matrixdp.experiments.cells import Run, run_key
 from matrixdp.experiments.private_features.release_accounts import (
     MECHANISMS,
     ReleaseAccount,
@@ -85,8 +85,9 @@ class FeatureCell:
 
 
 class FeatureRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that the accuracy of a head depends on, besides the program and its network.
+    """Everything that the accuracy of a head depends on, besides the program.
 
+    ``network_run`` is the key of the run that trained the network; it is missing for random ones.
     ``noise_multiplier`` is missing where no noise is added, and ``last_block_multiplier`` where all
     rows have the same. A head that is solved for has one step and no learning rate.
     """
@@ -95,6 +96,7 @@ class FeatureRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     dataset: str
     seed: int
     network: Network
+    network_run: str | None = None
     clip: Clip
     method: Method
     records: int
@@ -216,12 +218,14 @@ def feature_run(cell: FeatureCell) -> FeatureRun | None:
     noise = ReleaseAccount() if cell.epsilon is None else account_of(cell)
     if noise.refusal is not None:
         return None
+    trained_by = network_run(setting, cell.seed) if cell.network == "public" else None
     stepwise = cell.method in STEPWISE
     last = noise.last_block_multiplier
     return FeatureRun(
         dataset=cell.dataset,
         seed=cell.seed,
         network=cell.network,
+        network_run=None if trained_by is None else run_key(trained_by),
         clip=cell.clip,
         method=cell.method,
         records=setting.private_records,

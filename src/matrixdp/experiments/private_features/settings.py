@@ -115,7 +115,7 @@ FEATURE_SETTINGS: dict[str, FeatureSetting] = {
             batch_size=256,
             epochs=50,
             public_epochs=100,
-            public_rate=5e-4,
+            public_rate=3e-4,
             augmented=True,
             commonest_class=0.1,
         ),
@@ -128,7 +128,7 @@ FEATURE_SETTINGS: dict[str, FeatureSetting] = {
             batch_size=1024,
             epochs=20,
             public_epochs=40,
-            public_rate=5e-4,
+            public_rate=3e-4,
             commonest_class=0.1959,
         ),
         FeatureSetting(
