@@ -26,9 +26,8 @@ __all__ = ["ProcessedRelease", "process"]
 class ProcessedRelease:
     """A matrix that steps made of a release, with the release's guarantee.
 
-    A function of something private-safe is private-safe: no step sees the data, so no step costs
-    budget. The standard errors and confidence bounds of the release do not describe the processed
-    matrix, so it has none.
+    No step sees the data, so no step costs budget. The standard errors and confidence bounds of the
+    release do not describe the processed matrix, so it has none.
 
     Parameters
     ----------
