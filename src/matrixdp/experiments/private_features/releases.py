@@ -68,7 +68,7 @@ def released_moments(rows: Tensor, targets: Tensor, classes: int, run: FeatureRu
     labels = torch.nn.functional.one_hot(targets, classes).double()
     joined = torch.cat([rows.double(), labels], dim=1)
     drawn = _normal((joined.shape[1], joined.shape[1]), run.seed).double()
-    # Mirrored: half the sum of two draws has a variance of 1/2, and the diagonal is one draw.
+    # A mirrored pair is one draw over the root of 2, and the diagonal is one draw each.
     noise = (drawn.triu(1) + drawn.triu(1).T) / math.sqrt(2.0) + drawn.diagonal().diag()
     moments = joined.T @ joined + scale * noise.to(joined.device)
     width = rows.shape[1]
