@@ -83,7 +83,7 @@ def _without_values(name: str, read: Callable[[], Result]) -> Result:
     """Return what ``read`` returns; an error of it is raised with public words only."""
     try:
         return read()
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         message = _public_message(name, str(error))
     # Outside the handler, so that the original error and its values are not attached to this one.
