@@ -104,7 +104,7 @@ AGE = ["--columns", "age", "--norm", "1"]
         ([*SUM, "--columns", "age,age", "--norm", "1", *PROMISE], "each once"),
         ([*SUM, "--columns", "age,", "--norm", "1", *PROMISE], "each once"),
         ([*SUM, "--columns", "weight", "--norm", "1", *PROMISE], "one column 'weight'"),
-        ([*SUM, "--columns", "sex", "--norm", "1", *PROMISE], "row 2, column 'sex'"),
+        ([*SUM, "--columns", "sex", "--norm", "1", *PROMISE], "column 'sex'"),
         ([*SUM, "--columns", "age", "--norm", "-1", *PROMISE], r"norm=-1.0"),
         (["query", "sum", "no.csv", "out.csv", *AGE, *PROMISE], "does not exist"),
         (["query", "sum", "in.txt", "out.csv", *AGE, *PROMISE], "'.txt'"),
