@@ -149,6 +149,17 @@ def test_errors_hold_no_cell(text: str, capsys: pytest.CaptureFixture[str]) -> N
     assert not Path("out.csv").exists()
 
 
+@pytest.mark.parametrize("last", ["x", "inf", "", "1,2", '"1'])
+def test_errors_do_not_count_records(last: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The number of the last row would be a count that nobody paid for."""
+    Path("bad.csv").write_text("age\n" + 4711 * "1\n" + f"{last}\n")
+    arguments = ["query", "sum", "bad.csv", "out.csv", "--columns", "age", "--norm", "1", *CLEAR]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "47" not in error
+    assert "bad.csv" in error
+
+
 @pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is an extra")
 def test_parquet() -> None:
     arrow = importlib.import_module("pyarrow")
