@@ -71,6 +71,7 @@ BAD_TABLES = {
     "no features": (np.empty((COUNT, 0)), "0 feature"),
     "no records": (np.empty((0, 4)), "0 sample"),
     "frame of text": (pd.DataFrame({"a": [f"x{CANARY}"] * COUNT}), "X"),
+    "names of two types": (pd.DataFrame(np.zeros((COUNT, 2)), columns=["a", 1]), "column names"),
     "a record less": (np.full((COUNT + 1, 4), float(CANARY)), "different numbers of records"),
     "beyond floats": (with_canary(CANARY * 10**400), "X"),
     "nothing": (None, "X"),
