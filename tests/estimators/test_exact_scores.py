@@ -25,9 +25,9 @@ def one_by_one(power: float) -> float:
     """Return the exponential in Python's own floats, each operation of which is rounded once."""
     whole = round(power / 0.6931471805599453)
     rest = (power - whole * LOG_2_HIGH) - whole * LOG_2_LOW
-    series = 1.0
-    for term in range(13, 0, -1):
-        series = 1.0 + series * rest / term
+    series = 0.0
+    for order in range(13, -1, -1):
+        series = series * rest + 1.0 / math.factorial(order)
     return math.ldexp(series, whole)
 
 

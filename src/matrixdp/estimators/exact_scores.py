@@ -24,7 +24,7 @@ _LOG_2 = math.log(2.0)
 _LOG_2_HIGH = math.ldexp(math.floor(math.ldexp(_LOG_2, 32)), -32)
 _LOG_2_LOW = 1.9082149292705877e-10
 # Of Taylor's series; the next term is below 2**-57 for arguments up to half the logarithm of 2.
-_TERMS = 13
+_COEFFICIENTS = [1.0 / math.factorial(order) for order in range(14)]
 # Below this an exponential would not be a normal number; it is 0 for every purpose.
 _LOWEST = -700.0
 
@@ -76,9 +76,10 @@ def exponentials(powers: FloatArray) -> FloatArray:
     near = np.maximum(powers, _LOWEST)
     whole = np.rint(near / _LOG_2)
     rest = (near - whole * _LOG_2_HIGH) - whole * _LOG_2_LOW
-    series = np.ones_like(near)
-    for term in range(_TERMS, 0, -1):
-        series = 1.0 + series * rest / term
+    series = np.full_like(near, _COEFFICIENTS[-1])
+    for coefficient in reversed(_COEFFICIENTS[:-1]):
+        series *= rest
+        series += coefficient
     return np.where(powers < _LOWEST, 0.0, np.ldexp(series, whole.astype(np.int32)))
 
 
