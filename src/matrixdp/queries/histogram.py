@@ -54,9 +54,9 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
     if array.ndim == 1 and len(sizes) == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] != len(sizes):
-        raise ShapeError(
-            f"records has shape {array.shape}: pass one row per record and {len(sizes)} columns"
-        )
+        # The first axis is not shown: how many records there are may be private.
+        found = f"rows of {array.shape[1]} numbers" if array.ndim == 2 else f"{array.ndim} axes"
+        raise ShapeError(f"records has {found}: pass one row per record and {len(sizes)} columns")
     # Column by column: unsigned integers become signed ones, which ravel_multi_index wants.
     columns = [np.asarray(array[:, place], dtype=np.int64) for place in range(len(sizes))]
     for place, (column, size) in enumerate(zip(columns, sizes, strict=True)):
