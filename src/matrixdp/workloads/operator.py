@@ -96,15 +96,23 @@ class Workload(abc.ABC):
         ]
         return np.concatenate(answers)
 
+    @property
+    def asks_tables(self) -> bool:
+        """Whether every term is a table of counts: cells of some attributes, sums over others."""
+        return all(f.symmetric_eigenvalues is not None for term in self.terms() for f in term)
+
     def check_answerable(self) -> None:
         """Raise if there are more cells or more answers than fit in memory.
+
+        Tables of counts are answered without the histogram, so that its size does not matter.
 
         Raises
         ------
         InvalidParameterError
-            If there are more than 2**26 cells or 2**28 queries.
+            If there are more than 2**28 queries, or 2**26 cells, except for tables.
         """
-        self.check_histogram()
+        if not self.asks_tables:
+            self.check_histogram()
         if not self.rows <= MOST_ANSWERS:
             raise InvalidParameterError(
                 f"the workload has {self.rows} queries, more than the {MOST_ANSWERS} answers that "
@@ -242,10 +250,7 @@ class Workload(abc.ABC):
     def frobenius_squared(self) -> float:
         """Return the sum of all squared entries of W."""
         return float(
-            sum(
-                math.prod(float(np.trace(factor.gram())) for factor in term)
-                for term in self.terms()
-            )
+            sum(math.prod(factor.gram_traces[1] for factor in term) for term in self.terms())
         )
 
     def checked_cells(self, values: ArrayLike, name: str = "values") -> FloatArray:
@@ -305,6 +310,16 @@ class Factor(Workload):
         The first belongs to the vector of ones, the second to every contrast of the cells.
         """
         return None
+
+    @property
+    def gram_traces(self) -> tuple[float, float]:
+        """``1^T G 1 / n`` and ``tr(G)``: what the mean of the cells adds to it, and everything."""
+        if self.symmetric_eigenvalues is None:
+            gram = self.gram()
+            return float(np.sum(gram)) / len(gram), float(np.trace(gram))
+        # Without the Gram matrix, which for many cells would not fit in memory.
+        on_ones, on_contrasts = self.symmetric_eigenvalues
+        return on_ones, on_ones + (self.cells - 1) * on_contrasts
 
     def known_optimum(self) -> tuple[FloatArray, float] | None:
         """Return the best strategy and its squared error where no search is needed, or None.

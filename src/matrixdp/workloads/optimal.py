@@ -106,7 +106,7 @@ def optimal_strategy(
     its error, because least squares on all measurements is never worse.
 
     *Replacing a record.* Up to 4,096 cells every pair of cells is given a weight (see `pairs`),
-    which closes the gap to 1e-6, or to 1e-3 with more than 1,024 cells. Marginals of up to ten
+    which closes the gap to 1e-6, or to 1e-3 with more than 1,024 cells. Marginals of up to 16
     attributes are optimal at any size. Beyond, the strategies for adding and removing are used with
     their sensitivity for replacing, which may be far from the best; the gap states how far.
 
@@ -175,14 +175,14 @@ def _best(
     Where a strategy is not optimal, measuring every cell or every query may be better. Where
     float64 cannot decide the rank of the workload, only these may answer it.
     """
-    if identity_error(workload, relation) <= found.lower_bound * (1.0 + _AS_GOOD):
+    if _cells_are_as_good(workload, found.lower_bound, relation):
         plain = identity_strategy(workload)
         return plain, _error(workload, plain, relation)
     # Candidates are compared by the errors they really have, not by what the searches expected.
     errors = [_error(workload, strategy, relation) for strategy in found.best]
     value = min(errors)
     strategy = found.best[errors.index(value)]
-    if value <= found.lower_bound * (1.0 + _CLOSE):
+    if value <= found.lower_bound * (1.0 + (_AS_GOOD if workload.asks_tables else _CLOSE)):
         return strategy, value
     if identity_error(workload, relation) < value * (1.0 - _CLOSE):
         plain = identity_strategy(workload)
@@ -193,6 +193,12 @@ def _best(
     if direct is not None and error < value:
         return direct, error
     return strategy, value
+
+
+def _cells_are_as_good(workload: Workload, bound: float, relation: Neighbouring) -> bool:
+    """Return whether every cell may be measured by itself, and nothing is better by much."""
+    in_memory = workload.cells <= LARGEST_HISTOGRAM or not workload.asks_tables
+    return in_memory and identity_error(workload, relation) <= bound * (1.0 + _AS_GOOD)
 
 
 def _direct_may_win(workload: Workload, value: float, relation: Neighbouring) -> bool:
@@ -221,12 +227,16 @@ def _search(
     """Return candidates and a bound by the first structure that applies, the best one first."""
     if relation == "replace":
         check_contrasts(workload)
+    tables = has_optimal_tables(workload, relation)
+    # Set by set, whatever else is possible: only that needs no histogram.
+    if tables and workload.cells > LARGEST_HISTOGRAM:
+        return optimal_tables(workload, relation)
     place = _only_attribute(workload)
     if place is not None:
         return _from_one_attribute(workload, place, relation, progress)
     # A single table is a product, which is solved factor by factor for adding or removing.
     alone = relation == "add-remove" and len(workload.terms()) == 1
-    if has_optimal_tables(workload, relation) and not alone:
+    if tables and not alone:
         return optimal_tables(workload, relation)
     if relation == "add-remove":
         return _for_addition(workload, relation, progress)
