@@ -139,8 +139,7 @@ class Workload(abc.ABC):
         if array.shape != (self.rows,):
             raise ShapeError(f"answers has shape {array.shape}: pass {self.rows} numbers")
         # The answers of the terms follow each other; W^T sums what each term makes of its own.
-        sizes = [math.prod(factor.rows for factor in term) for term in self.terms()]
-        ends = np.cumsum([0, *sizes])
+        ends = np.cumsum([0, *(math.prod(f.rows for f in term) for term in self.terms())])
         total = np.zeros(self.dimensions)
         for term, (start, stop) in zip(self.terms(), pairwise(ends.tolist()), strict=True):
             part = array[start:stop].reshape([factor.rows for factor in term])
@@ -155,6 +154,7 @@ class Workload(abc.ABC):
         InvalidParameterError
             If there are more than 2**26 cells or 2**28 queries.
         """
+        self.check_histogram()
         self.check_answerable()
         ones = np.ones(self.dimensions)
         return np.concatenate(
@@ -167,19 +167,13 @@ class Workload(abc.ABC):
         )
 
     def gram(self) -> FloatArray:
-        """Return ``W^T W``, written out.
-
-        Raises
-        ------
-        InvalidParameterError
-            If there are more than 8,192 cells.
-        """
+        """Return ``W^T W``, written out, or raise if there are more than 8,192 cells."""
         if not self.cells <= LARGEST_EXPLICIT:
             raise InvalidParameterError(
                 f"the workload has {self.cells} cells, and W.T @ W is written out for at most "
                 f"{LARGEST_EXPLICIT}: merge cells, or make it a Product of smaller attributes"
             )
-        # The Gram matrix of a product is the product of the factors', and that of a union the sum.
+        # That of a product is the product of the factors', and that of a union the sum.
         total = np.zeros((self.cells, self.cells))
         for term in self.terms():
             product: FloatArray = np.ones((1, 1))
@@ -249,9 +243,7 @@ class Workload(abc.ABC):
 
     def frobenius_squared(self) -> float:
         """Return the sum of all squared entries of W."""
-        return float(
-            sum(math.prod(factor.gram_traces[1] for factor in term) for term in self.terms())
-        )
+        return float(sum(math.prod(f.gram_traces[1] for f in term) for term in self.terms()))
 
     def checked_cells(self, values: ArrayLike, name: str = "values") -> FloatArray:
         """Return finite numbers, one for each cell, laid out along the attributes."""
@@ -399,6 +391,5 @@ def along_axes(
 
 
 def _shrinking_first(term: Sequence["Factor"]) -> list[int]:
-    """Return the axes in the order in which arrays stay the smallest."""
-    # Every axis multiplies the size by rows / cells, so that the smallest ratios come first.
+    """Return the axes by rows / cells, the factors of the size: so arrays stay the smallest."""
     return sorted(range(len(term)), key=lambda axis: term[axis].rows / term[axis].cells)

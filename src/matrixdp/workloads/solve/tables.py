@@ -7,8 +7,8 @@ table of S, with some squared weight q_S. The error is ``sum of u_S / q_S`` (see
 It remains to find q.
 
 *Adding or removing a record.* All columns of A have the squared norm ``sum of p_S q_S = 1``,
-``p_S = prod_(i in S) (1 - 1 / n_i)``; hence ``q_S = (u_S / p_S)^(1/2)`` up to a factor, the error is
-``(sum of (u_S p_S)^(1/2))^2`` (Cauchy and Schwarz), and the SVD bound is attained. That is the
+``p_S = prod_(i in S) (1 - 1 / n_i)``; hence ``q_S = (u_S / p_S)^(1/2)`` up to a factor, the error
+is ``(sum of (u_S p_S)^(1/2))^2`` (Cauchy and Schwarz), and the SVD bound is attained. That is the
 closed form of ResidualPlanner (Xiao, He, Zhang and Kifer, NeurIPS 2023).
 
 *Replacing a record.* Records that differ in the attributes T are at the squared distance
@@ -32,24 +32,22 @@ from matrixdp.workloads.operator import LARGEST_HISTOGRAM, FloatArray, Workload
 from matrixdp.workloads.solve.interior_point import maximise
 from matrixdp.workloads.solve.results import Found, FoundStrategies
 from matrixdp.workloads.strategies.attribute_sets import (
+    MOST_LISTED,
     MOST_NUMBERED,
     SetCosts,
-    asked_attributes,
     listed_sets,
     members,
     set_costs,
 )
 from matrixdp.workloads.strategies.product import ProductStrategy
 from matrixdp.workloads.strategies.residual import ResidualStrategy
-from matrixdp.workloads.strategies.set_distances import SetDistances, shares
+from matrixdp.workloads.strategies.set_distances import SetDistances, largest_ratio, shares
 from matrixdp.workloads.strategies.strategy import Strategy
 
-__all__ = ["has_optimal_tables", "optimal_tables"]
+__all__ = ["has_few_sets", "optimal_tables"]
 
 # For replacing a record every set of attributes has a weight in the search: 65,536 of them.
 _MOST_ATTRIBUTES = 16
-# The most sets, counted once for each table, that are listed.
-_MOST_LISTED = 2**22
 # Where a histogram fits in memory and sets are more than this, one product measures all of them
 # quicker than each does by itself.
 _MANY_SETS = 2**12
@@ -61,21 +59,17 @@ _SHARE_OF_THE_TOTAL = 2.0**-22
 _ROUNDED = 1.0 - 2.0**-40
 
 
-def has_optimal_tables(workload: Workload, neighbouring: Neighbouring) -> bool:
-    """Return whether a workload consists of tables of few enough attributes.
-
-    For replacing a record at most 16 of them may be in some table; otherwise all sets of attributes
-    in all tables together are at most 2**22.
-    """
-    if not workload.asks_tables or len(workload.dimensions) > MOST_NUMBERED:
-        return False
-    kept = {place for term in workload.terms() for place in asked_attributes(term)}
-    few = neighbouring == "add-remove" or len(kept) <= _MOST_ATTRIBUTES
-    return few and listed_sets(workload) <= _MOST_LISTED
+def has_few_sets(workload: Workload) -> bool:
+    """Return whether a workload consists of tables, with at most 2**22 sets of attributes."""
+    few = workload.asks_tables and len(workload.dimensions) <= MOST_NUMBERED
+    return few and listed_sets(workload) <= MOST_LISTED
 
 
 def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> FoundStrategies:
     """Return the optimal strategy for contingency tables, and a lower bound of every error.
+
+    With more than 16 attributes in the tables, those for replacing a record are not optimal: each
+    set is taken to meet its own worst case.
 
     Parameters
     ----------
@@ -91,7 +85,9 @@ def optimal_tables(workload: Workload, neighbouring: Neighbouring) -> FoundStrat
         error = math.fsum(roots.tolist())
         precisions = np.sqrt(asked.costs / of_norm) / error
         return Found((_strategy(workload, asked, precisions),), error**2 * _ROUNDED)
-    precisions, bound = _for_replacement(workload.dimensions, asked, of_norm)
+    kept = int(np.bitwise_or.reduce(asked.sets)).bit_count()
+    solve = _for_replacement if kept <= _MOST_ATTRIBUTES else _in_the_worst_case
+    precisions, bound = solve(workload.dimensions, asked, of_norm)
     return Found((_strategy(workload, asked, precisions),), bound)
 
 
@@ -189,11 +185,37 @@ def _for_replacement(
         target_gap=_TARGET_GAP,
         smallest_weight=_SMALLEST_WEIGHT,
     )
-    precisions = np.empty(len(asked.sets))
-    largest = float(np.max(found.primal.constraint_values))
-    precisions[contrasts] = found.primal.precisions / largest
-    # The total costs no privacy, so that it gets as much weight as makes its noise negligible; a
-    # power of two is measured without rounding.
-    wanted = math.sqrt(asked.costs[0] / (_SHARE_OF_THE_TOTAL * found.primal.value))
-    precisions[0] = 4.0 ** math.ceil(math.log2(wanted))
-    return precisions, found.dual.bound * _ROUNDED
+    best = found.primal.precisions / float(np.max(found.primal.constraint_values))
+    total = _of_the_total(float(asked.costs[0]), found.primal.value)
+    return np.array([total, *best]), found.dual.bound * _ROUNDED
+
+
+def _in_the_worst_case(
+    sizes: tuple[int, ...], asked: SetCosts, of_norm: FloatArray
+) -> tuple[FloatArray, float]:
+    """Return q for distances of at most ``sum of 2 p_S q_S (1 + max over S of -r_i) = 1``.
+
+    The bound is the better of two: for y on the set of all attributes alone, and for two records
+    drawn at random, for which ``E^T y = sum(y)``.
+    """
+    sets, costs = asked.sets[1:], asked.costs[1:]
+    norms = 2.0 * of_norm[1:]
+    worst = norms * (1.0 + largest_ratio(sets, sizes))
+    root = math.fsum(np.sqrt(costs * worst).tolist())
+    total = _of_the_total(float(asked.costs[0]), root**2)
+    products = np.ones(len(sets))
+    for place, size in enumerate(sizes):
+        if size > 1:
+            products = np.where(sets >> place & 1, products / (1.0 - size), products)
+    everywhere = math.fsum(np.sqrt(costs * norms * np.maximum(1.0 - products, 0.0)).tolist())
+    at_random = math.fsum(np.sqrt(costs * norms).tolist())
+    bound = max(everywhere, at_random) ** 2 * _ROUNDED
+    return np.array([total, *(np.sqrt(costs / worst) / root)]), bound
+
+
+def _of_the_total(cost: float, error: float) -> float:
+    """Return a q of the number of records with which its noise adds next to nothing to an error.
+
+    It costs no privacy. Its root is a power of two, which multiplies counts without rounding.
+    """
+    return 4.0 ** math.ceil(math.log2(math.sqrt(cost / (_SHARE_OF_THE_TOTAL * error))))

@@ -12,7 +12,7 @@ Sets are written as whole numbers: bit i says whether attribute i is a member.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,10 +22,11 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 
 __all__ = [
+    "MOST_LISTED",
     "MOST_NUMBERED",
     "SetCosts",
     "asked_attributes",
-    "largest_sets",
+    "covering_sets",
     "listed_sets",
     "members",
     "numbered",
@@ -35,8 +36,8 @@ __all__ = [
 MOST_NUMBERED = 62
 """The most attributes whose sets are written as 64-bit integers."""
 
-# All subsets of every term are listed: a term of 22 attributes that it does not sum over.
-_MOST_LISTED = 2**22
+MOST_LISTED = 2**22
+"""The most sets that are listed, counted once for each term: all subsets of 22 attributes."""
 
 IntArray = NDArray[np.int64]
 
@@ -70,19 +71,36 @@ def numbered(attributes: Iterable[int]) -> int:
     return sum(1 << place for place in attributes)
 
 
-def largest_sets(sets: Iterable[int]) -> list[int]:
-    """Return the sets that no other contains.
+def covering_sets(sets: Iterable[int]) -> dict[int, int]:
+    """Return for each set one that contains it and that no other contains.
 
     Examples
     --------
-    >>> largest_sets([0b000, 0b001, 0b011, 0b100])
-    [3, 4]
+    >>> covering_sets([0b000, 0b001, 0b011, 0b100])
+    {3: 3, 1: 3, 0: 3, 4: 4}
     """
-    largest: list[int] = []
-    for candidate in sorted(sets, key=int.bit_count, reverse=True):
-        if not any(candidate & found == candidate for found in largest):
-            largest.append(candidate)
-    return sorted(largest)
+    given = set(sets)
+    found: dict[int, int] = {}
+    for candidate in sorted(given, key=lambda each: (-each.bit_count(), each)):
+        if candidate in found:
+            continue
+        # Either all subsets of the candidate are looked up, or all sets are compared with it.
+        few = 1 << candidate.bit_count() <= len(given)
+        inner = _subsets(candidate) if few else (s for s in given if s & candidate == s)
+        for subset in inner:
+            if subset in given:
+                found.setdefault(subset, candidate)
+    return found
+
+
+def _subsets(numbered_set: int) -> Iterator[int]:
+    """Yield all subsets, the set itself first."""
+    subset = numbered_set
+    while True:
+        yield subset
+        if subset == 0:
+            return
+        subset = (subset - 1) & numbered_set
 
 
 def listed_sets(workload: Workload) -> int:
@@ -100,16 +118,17 @@ def set_costs(workload: Workload) -> SetCosts:
     """
     terms = workload.terms()
     count = sum(1 << len(asked_attributes(term)) for term in terms)
-    if not (count <= _MOST_LISTED and len(workload.dimensions) <= MOST_NUMBERED):
+    if not (count <= MOST_LISTED and len(workload.dimensions) <= MOST_NUMBERED):
         raise InvalidParameterError(
             f"the workload has {len(workload.dimensions)} attributes and {count} sets of them in "
-            f"its parts: at most {MOST_NUMBERED} and {_MOST_LISTED} can be told apart; keep fewer "
+            f"its parts: at most {MOST_NUMBERED} and {MOST_LISTED} can be told apart; keep fewer "
             "attributes in each table"
         )
     found = [_costs_of_term(term) for term in terms]
     sets, places = np.unique(np.concatenate([part.sets for part in found]), return_inverse=True)
     # A set that many tables hold is paid once, and its error counts in each of them.
-    costs = np.bincount(places.ravel(), np.concatenate([part.costs for part in found]), len(sets))
+    costs = np.zeros(len(sets))
+    np.add.at(costs, places.ravel(), np.concatenate([part.costs for part in found]))
     return SetCosts(sets, costs)
 
 

@@ -1,9 +1,9 @@
 r"""Contrasts of the cells of an attribute, in whole numbers: the rows of Helmert's matrix.
 
-Row j = 1 .. n - 1 is the sum of the first j cells less j times the next one. The rows are orthogonal
-to each other and to the total, and row j has the squared norm ``j (j + 1)``. So the contrasts of
-whole counts are whole, and divided by the norms they are an orthonormal basis H of all contrasts:
-``H^T H = I - J / n``, J of ones.
+Row j = 1 .. n - 1 is the sum of the first j cells less j times the next one. The rows are
+orthogonal to each other and to the total, and row j has the squared norm ``j (j + 1)``. So the
+contrasts of whole counts are whole, and the rows divided by their norms are an orthonormal basis H
+of all contrasts: ``H^T H = I - J / n``, J of ones.
 """
 
 from collections.abc import Iterable

@@ -15,7 +15,7 @@ from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, MOST_ANSWERS, FloatArray, Workload
 from matrixdp.workloads.strategies.attribute_sets import (
     MOST_NUMBERED,
-    largest_sets,
+    covering_sets,
     members,
     numbered,
     set_costs,
@@ -139,9 +139,15 @@ class ResidualStrategy(Strategy):
         return np.array([numbered(group) for group in self.sets], dtype=np.int64)
 
     @cached_property
+    def _sources(self) -> dict[Attributes, Attributes]:
+        """For each set, the table that its measurements are made from."""
+        covering = covering_sets(self._numbers.tolist())
+        return {members(number): members(table) for number, table in covering.items()}
+
+    @cached_property
     def tables(self) -> tuple[Attributes, ...]:
         """The tables of counts that all measurements are made from: sets that no other contains."""
-        return tuple(members(number) for number in largest_sets(self._numbers.tolist()))
+        return tuple(dict.fromkeys(self._sources.values()))
 
     def apply(self, values: FloatArray) -> FloatArray:
         """Return ``A x``, to ordinary float accuracy."""
@@ -174,7 +180,7 @@ class ResidualStrategy(Strategy):
     def _measured(self, tables: Mapping[Attributes, NDArray[Any]]) -> FloatArray:
         measured = np.empty(self.layout[0])
         for group, weight, part in self._parts():
-            source = next(table for table in tables if set(group) <= set(table))
+            source = self._sources[group]
             others = tuple(at for at, place in enumerate(source) if place not in group)
             contrasts = whole_contrasts(np.sum(tables[source], axis=others), range(len(group)))
             scales = _outer([contrast_scales(self.sizes[place]) for place in group])
@@ -213,7 +219,7 @@ class ResidualStrategy(Strategy):
     def rounded_norm(self) -> float:
         """An upper bound of the norm of a column, without the total if that is exact."""
         # A power of two times at most 2**30 records is not rounded.
-        exact = (self._numbers == 0) & (np.frexp(self.weights)[0] == 0.5)  # noqa: PLR2004
+        exact = (self._numbers == 0) & (np.frexp(self.weights)[0] == 0.5)
         return self._norm(~exact)
 
     def _norm(self, kept: NDArray[np.bool_]) -> float:

@@ -6,8 +6,10 @@ answers
 
     sum over S of  (W_i along each i in S) c_S  x  prod_(i not in S) (W_i 1 / n_i),
 
-and where c_S has the covariance ``v_S P_S``, P_S the projection on contrasts in S, the variance of
-an answer is ``sum over S of v_S prod_(i in S) diag(W_i P_i W_i^T) prod_(i not in S) (W_i 1 / n_i)^2``.
+and where c_S has the covariance ``v_S P_S``, P_S the projection on contrasts in S, its answers have
+the variances
+
+    sum over S of  v_S prod_(i in S) diag(W_i P_i W_i^T) prod_(i not in S) (W_i 1 / n_i)^2.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

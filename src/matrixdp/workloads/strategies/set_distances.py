@@ -1,7 +1,7 @@
 r"""How far apart two records' measurements are, by the attributes in which the records differ.
 
-Let the component of each set S of attributes be measured with the squared weight q_S, as orthonormal
-contrasts of the table of S. Then a record's measurements have the squared norm
+Let the component of each set S of attributes be measured with the squared weight q_S, as
+orthonormal contrasts of the table of S. Then a record's measurements have the squared norm
 ``sum of p_S q_S``, ``p_S = prod_(i in S) (1 - 1 / n_i)``, and those of two records that differ in
 the attributes T the squared distance
 

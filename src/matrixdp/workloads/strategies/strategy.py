@@ -29,7 +29,8 @@ class Strategy(abc.ABC):
     """Linear measurements A of a histogram.
 
     `ProductStrategy` is a Kronecker product of matrices, `StackedStrategy` several of them, and
-    `ResidualStrategy` measures tables of counts, however many cells there are. Everything that a release needs is asked through this interface.
+    `ResidualStrategy` measures tables of counts, however many cells there are. Everything that a
+    release needs is asked through this interface.
     """
 
     # For files, which must name what they hold; nothing else should depend on it.
