@@ -20,7 +20,6 @@ from matrixdp.workloads import (
     OptimalStrategy,
     Prefix,
     Product,
-    ProductStrategy,
     Ranges,
     StackedStrategy,
     Strategy,

@@ -234,8 +234,8 @@ def test_unsuitable_workloads_are_refused() -> None:
     with pytest.raises(InvalidParameterError, match="neighbouring='swap'"):
         optimal_strategy(Prefix(3), neighbouring="swap")  # type: ignore[arg-type]
     # Tables have no such limit.
-    rest = [Total(8192), Total(2)]
-    parts = [Product([Prefix(8192), *rest]), Product([Total(8192), Prefix(8192), Total(2)])]
+    rest = [Total(8192), Total(8192)]
+    parts = [Product([Prefix(4), Total(3), *rest]), Product([Total(4), Prefix(3), *rest])]
     with pytest.raises(InvalidParameterError, match="leave out attributes"):
         optimal_strategy(Union(parts), neighbouring="add-remove")
     with pytest.raises(InvalidParameterError, match="subtract"):
