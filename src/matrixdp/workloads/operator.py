@@ -130,7 +130,8 @@ class Workload(abc.ABC):
         if not self.cells <= LARGEST_HISTOGRAM:
             raise InvalidParameterError(
                 f"the workload has {self.cells} cells, more than the {LARGEST_HISTOGRAM} of a "
-                "histogram in memory: leave out attributes, or merge their cells"
+                "histogram in memory: leave out attributes, or merge their cells; tables of counts "
+                "can be released from records instead"
             )
 
     def apply_transpose(self, answers: ArrayLike) -> FloatArray:

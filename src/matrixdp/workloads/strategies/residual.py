@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import members_of, positive_integer, positive_vector
+from matrixdp.parameters import (
+    checked_matrix,
+    members_of,
+    positive_integer,
+    positive_vector,
+    real_array,
+)
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, MOST_ANSWERS, FloatArray, Workload
 from matrixdp.workloads.strategies.attribute_sets import (
@@ -337,12 +343,13 @@ class ResidualStrategy(Strategy):
         names = {"residual_dimensions", "residual_sets", "residual_weights"}
         if set(arrays) != names:
             raise InvalidParameterError(f"the arrays are not {', '.join(sorted(names))}")
-        sizes = np.asarray(arrays["residual_dimensions"])
-        belongs = np.asarray(arrays["residual_sets"])
-        whole = sizes.ndim == 1 and bool(np.all((sizes == np.rint(sizes)) & (sizes < 2.0**53)))
-        if not whole or belongs.shape != (len(belongs), len(sizes)):
+        sizes = real_array(arrays["residual_dimensions"], "residual_dimensions", axes=1)
+        belongs = checked_matrix(arrays["residual_sets"], "residual_sets")
+        if belongs.shape[1] != len(sizes):
             raise ShapeError("residual_sets must have a column for each of residual_dimensions")
-        if not bool(np.all((belongs == 0) | (belongs == 1))):
+        if not bool(np.all(sizes == np.rint(sizes))):
+            raise InvalidParameterError("residual_dimensions must hold whole numbers")
+        if not bool(np.all((belongs == 0.0) | (belongs == 1.0))):
             raise InvalidParameterError("residual_sets must hold 0 and 1")
         sets = [tuple(np.flatnonzero(row).tolist()) for row in belongs]
         return cls([int(size) for size in sizes], sets, arrays["residual_weights"])
