@@ -150,6 +150,18 @@ def test_other_queries_are_answered_from_the_components(workload: Workload) -> N
     assert strategy.squared_error(workload) == pytest.approx(variances.sum(), rel=1e-11)
 
 
+def test_measurements_are_rounded_by_no_more_than_is_claimed() -> None:
+    strategy = ResidualStrategy([3, 7], [(), (0,), (1,), (0, 1)], [0.3, 0.7, 1.1, 0.9])
+    counts = RNG.multinomial(2**30, RNG.dirichlet(np.ones(21))).reshape(3, 7)
+    measured = strategy.measure(counts.astype(float)).tolist()
+    worst = Fraction(0)
+    for row, found in zip(zip(*oracle.exact_columns(strategy), strict=True), measured, strict=True):
+        terms = [entry * count for entry, count in zip(row, counts.ravel().tolist(), strict=True)]
+        allowed = sum(map(abs, terms), Fraction(0))
+        worst = max(worst, abs(Fraction(found) - sum(terms, Fraction(0))) / allowed)
+    assert 0 < worst <= Fraction(strategy.measurement_error)
+
+
 def test_the_total_is_exact_with_a_power_of_two_only() -> None:
     assert ResidualStrategy([4], [()], [0.25]).rounded_norm == 0.0
     assert ResidualStrategy([4], [()], [0.3]).rounded_norm >= 0.3
