@@ -1,6 +1,8 @@
 """Tables measured set by set: against dense matrices, exact rationals and closed forms."""
 
+import copy
 import math
+import pickle
 from fractions import Fraction
 from itertools import combinations, product
 
@@ -59,7 +61,7 @@ def test_every_operator_is_that_of_the_dense_matrix(strategy: ResidualStrategy) 
         (strategy.apply_transpose(noise).ravel(), dense.T @ noise),
         (strategy.measure(counts), dense @ counts.ravel()),
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-8)
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-7)
     # The rows are orthogonal, so that the pseudo-inverse is the transpose over the squared norms.
     inverse = dense.T / np.sum(np.square(dense), axis=1)
     np.testing.assert_allclose(inverse, np.linalg.pinv(dense, rcond=1e-13), rtol=1e-6, atol=1e-9)
@@ -193,6 +195,14 @@ def test_strategies_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises((InvalidParameterError, ShapeError), match=message):
         ResidualStrategy(sizes, sets, weights)
+
+
+def test_copies_stay_read_only() -> None:
+    strategy = ResidualStrategy([2, 3], [(), (1,)], [1.0, 0.5])
+    for again in (copy.deepcopy(strategy), pickle.loads(pickle.dumps(strategy))):  # noqa: S301
+        assert (again.dimensions, again.sets) == (strategy.dimensions, strategy.sets)
+        assert not again.weights.flags.writeable
+        assert again.sensitivity("replace") == strategy.sensitivity("replace")
 
 
 def test_what_is_not_measured_is_not_answered() -> None:
