@@ -20,9 +20,9 @@ SENSITIVE := tests/baselines tests/covariance tests/estimators tests/files tests
 	tests/sensitivity tests/workloads
 
 .PHONY: demo test test-thorough test-processors core-test lint types format figures benchmark \
-	benchmark-accountants benchmark-estimators benchmark-noise benchmark-postprocess \
-	benchmark-queries benchmark-sizes benchmark-start-up benchmark-training benchmark-workloads \
-	noise-statistics clean
+	benchmark-accountants benchmark-estimators benchmark-marginals benchmark-noise \
+	benchmark-postprocess benchmark-queries benchmark-sizes benchmark-start-up benchmark-training \
+	benchmark-workloads noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -90,6 +90,10 @@ benchmark-queries: $(DEV)
 
 benchmark-workloads: $(WORKLOAD_BENCH)
 	.venv-jax/bin/python benchmarks/workload_strategies.py $(SAVE)
+
+# Two gigabytes of tables, from fifty thousand records.
+benchmark-marginals: $(DEV)
+	.venv/bin/python benchmarks/marginals.py $(SAVE)
 
 # On the CPU, or on a GPU if there is one.
 benchmark-training: $(TRAINING_BENCH)

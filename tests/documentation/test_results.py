@@ -306,3 +306,21 @@ def test_what_a_claim_of_the_paper_spends() -> None:
     assert f"Adam at a rate of {HEAD_RATE}" in page
     assert f"among {BUCKETS - 1:,}" in page
     assert f"cut to {LENGTH} words" in page
+
+
+def test_marginals() -> None:
+    found = figures("marginals")
+    page = "docs/workloads.md"
+    selection = [found[f"selection, 10^7 cells, {way}, ms"] for way in ("add-remove", "replace")]
+    assert max(selection) <= 50
+    assert quoted(f"take {selection[0]:.0f} ms for adding", page)
+    assert quoted(f"{selection[1]:.0f} ms for replacing", page)
+    steps = ("selection", "release", "answers", "standard errors")
+    took = [found[f"fourteen attributes, add-remove, {step}, s"] for step in steps]
+    assert quoted(f"they took {sum(took):.1f} s", page)
+    other = found["fourteen attributes, replace, selection, s"]
+    assert quoted(f"| weights | {took[0]:.2f} ({other:.2f} for replacing a record) |", page)
+    for name, seconds in zip(("noise", "answers", "standard errors"), took[1:], strict=True):
+        assert quoted(f"{name} | {seconds:.2f} |", page)
+    for way in ("add-remove", "replace"):
+        assert abs(found[f"fourteen attributes, {way}, error over standard error"] - 1.0) < 0.01
