@@ -106,7 +106,10 @@ def test_one_batch_can_be_learnt(dataset: str, count: int, rate: float, steps: i
         assert float(functional.cross_entropy(model(inputs), targets)) < 0.3
 
 
-@pytest.mark.parametrize("dataset", INPUTS)
+@pytest.mark.parametrize(
+    "dataset",
+    [pytest.param(name, marks=[pytest.mark.thorough] * (name == "cifar10")) for name in INPUTS],
+)
 def test_private_training(dataset: str) -> None:
     model = new_model(dataset)
     before = [part.detach().clone() for part in model.parameters()]
