@@ -40,7 +40,7 @@ NORM_BOUND = 2.0
 ROW_DIRECTIONS = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
 COLUMN_DIRECTIONS = np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0]
 
-Maker = Callable[[SensitivitySet, Budget], Mechanism]
+Maker = Callable[[SensitivitySet, Budget], Mechanism[Release]]
 
 
 def mvg(**options: object) -> Maker:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from matrixdp.mechanisms.mechanism import Mechanism
+    from matrixdp.mechanisms.release import Release
 
 __all__ = ["run"]
 
@@ -174,29 +175,20 @@ def _histogram_part(
             "in a histogram; leave it out"
         )
     made = MatrixMechanism(Prefix(cells), budget, neighbouring="add-remove")
-    norms = [float(np.linalg.norm(made.strategy.measure(cell))) for cell in np.eye(cells)]
-    # The cell whose record changes the measurements most is the hardest to hide.
-    record = np.eye(cells)[int(np.argmax(norms))]
-
-    def draw(histogram: Any) -> Any:
-        counts = np.ravel(histogram)
-        if generator is None:
-            return made.release(counts).answers
-        return made.simulate(counts, generator).array
-
+    record = exposed_difference(made, (cells,))
     return _Part(
         type(made).__name__,
         made.guarantee,
-        np.zeros((1, cells)),
-        record[None, :],
+        np.zeros(cells),
+        record,
         made.workload.apply(record),
-        draw,
+        release_sampler(made) if generator is None else simulation_sampler(made, generator),
     )
 
 
 def _mechanism(
     name: str, sensitivity: float, budget: Budget, shape: tuple[int, int], gamma: float | None
-) -> "Mechanism":
+) -> "Mechanism[Release]":
     # The relation is part of a statement and multiplies nothing here.
     ball = FrobeniusBall(sensitivity, neighbouring="replace")
     match name:

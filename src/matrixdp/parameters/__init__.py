@@ -19,6 +19,7 @@ from matrixdp.parameters.arrays import (
     real_array,
     whole_numbers,
 )
+from matrixdp.parameters.by_value import EqualByValue
 from matrixdp.parameters.numbers import (
     DELTA,
     EPSILON,
@@ -40,6 +41,7 @@ __all__ = [
     "LARGEST_EXACT_INTEGER",
     "MU",
     "Domain",
+    "EqualByValue",
     "Limit",
     "all_within",
     "broadcast_together",

@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
@@ -74,6 +75,14 @@ class ProcessedRelease:
     def shape(self) -> tuple[int, int]:
         """The shape of the matrix."""
         return self.release.shape
+
+    def __array__(
+        self,
+        dtype: DTypeLike | None = None,
+        copy: bool | None = None,  # noqa: FBT001
+    ) -> NDArray[Any]:
+        """Return the processed matrix without its labels: what numpy and scikit-learn see."""
+        return np.array(self.value, dtype=dtype, copy=copy)
 
     @property
     def applied(self) -> tuple[str, ...]:

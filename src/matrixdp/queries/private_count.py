@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
 from matrixdp.files.atomic import check_target, write_all
@@ -69,6 +69,14 @@ class PrivateCountMeanRelease:
     def shape(self) -> tuple[int, int]:
         """The shape of the means: one row."""
         return self.total.shape
+
+    def __array__(
+        self,
+        dtype: DTypeLike | None = None,
+        copy: bool | None = None,  # noqa: FBT001
+    ) -> NDArray[Any]:
+        """Return the means: what numpy and scikit-learn see."""
+        return np.array(self.value, dtype=dtype, copy=copy)
 
     def save(
         self,
