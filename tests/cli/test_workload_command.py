@@ -97,6 +97,7 @@ def test_a_release_and_its_statement(capsys: pytest.CaptureFixture[str]) -> None
     message = capsys.readouterr().err
     assert "wrote out.npz and out.npz.json" in message
     assert "matrixdp workload export out.npz" in message
+    assert message.endswith("a second run would draw new noise and spend as much again\n")
 
 
 def test_a_part_is_spent_exactly(capsys: pytest.CaptureFixture[str]) -> None:

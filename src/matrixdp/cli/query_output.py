@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from matrixdp.cli.output import print_json
-from matrixdp.cli.streams import reporting_release
+from matrixdp.cli.streams import SPENDS_AGAIN, reporting_release
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.atomic import check_target
 from matrixdp.files.matrices import FORMATS
@@ -153,6 +153,6 @@ class QueryOutput:
                 f"{shown_up(count.noise_scale, 3)}; paid for by this guarantee, too"
                 for what, count in paid.items()
             ]
-            lines.append(f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}")
+            lines += [f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}", SPENDS_AGAIN]
             for line in lines:
                 typer.echo(line, err=True)

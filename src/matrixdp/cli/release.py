@@ -20,6 +20,7 @@ from matrixdp.cli.options import (
 from matrixdp.cli.output import print_json
 from matrixdp.cli.progress import progress_bar
 from matrixdp.cli.streams import (
+    SPENDS_AGAIN,
     STREAM,
     check_stdout,
     read_source,
@@ -323,6 +324,7 @@ def _lines(done: _Outcome, places: _Places) -> list[str]:
         str(done.guarantee),
         f"a {done.shape[0]} by {done.shape[1]} matrix with noise; {labels}",
         f"noise scale {scales}; wrote {places.target} and {places.statement}",
+        SPENDS_AGAIN,
     ]
 
 

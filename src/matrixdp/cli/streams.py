@@ -14,6 +14,7 @@ from matrixdp.files.matrices import read_matrix
 from matrixdp.mechanisms.labelled import MatrixFile
 
 __all__ = [
+    "SPENDS_AGAIN",
     "STREAM",
     "check_stdout",
     "read_source",
@@ -23,6 +24,10 @@ __all__ = [
 
 STREAM = "-"
 """The name of standard input and standard output."""
+
+
+SPENDS_AGAIN = "a second run would draw new noise and spend as much again"
+"""The last line of every report of a release."""
 
 
 def read_source(

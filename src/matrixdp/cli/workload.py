@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from matrixdp.cli.groups import command_group
+from matrixdp.cli.interrupts import interrupted_at_once
 from matrixdp.cli.options import AsJson, Force
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.cli.workload_answer import answer, export
@@ -90,8 +91,9 @@ def evaluate(
     """Compare the errors of strategies on a workload, before anything is spent."""
     relation = checked_neighbouring(neighbouring)
     queries = read_workload(workload)
-    # The search comes last: workloads that cannot be compared are refused before it.
-    errors = compared_errors(queries, relation) | _own_errors(queries, relation, strategy)
+    with interrupted_at_once():
+        # The search comes last: workloads that cannot be compared are refused before it.
+        errors = compared_errors(queries, relation) | _own_errors(queries, relation, strategy)
     if not all(map(math.isfinite, errors.values())):
         raise InvalidParameterError(
             f"workload {workload!r} has errors beyond the largest float: scale its entries down, "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from matrixdp.cli.interrupts import interrupted_at_once
 from matrixdp.cli.options import (
     AsJson,
     DeltaOption,
@@ -17,7 +18,7 @@ from matrixdp.cli.options import (
     budget_from,
 )
 from matrixdp.cli.output import print_json
-from matrixdp.cli.streams import read_source, reporting_release
+from matrixdp.cli.streams import SPENDS_AGAIN, read_source, reporting_release
 from matrixdp.cli.workload_options import (
     NeighbouringOption,
     SavedStrategyOption,
@@ -85,8 +86,9 @@ def answer(
             chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
     else:
         chosen = load_strategy(strategy).strategy
-    mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
-    expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
+    with interrupted_at_once():
+        mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
+        expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
     mechanism.release(counts).save(target, force=force)
     with reporting_release(statement_path(target)):
         _report_release(mechanism, expected, target, as_json=as_json)
@@ -113,6 +115,7 @@ def _report_release(
         f"answers with: matrixdp workload export {target} answers.csv",
         err=True,
     )
+    typer.echo(SPENDS_AGAIN, err=True)
 
 
 def export(
