@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from matrixdp import (
@@ -61,6 +60,7 @@ def test_a_copy_that_is_needed_and_forbidden_is_refused() -> None:
 
 
 def test_labels_are_left_out() -> None:
+    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(MATRIX, columns=["a", "b", "c"], index=list("wxyz"))
     release = MECHANISM.release(frame)
     assert type(np.asarray(release)) is np.ndarray

@@ -286,7 +286,7 @@ def test_directional_noise_is_less_where_it_matters() -> None:
         ({"shape": (3, 4, 5)}, InvalidParameterError, "shape="),
         ({"norm_bound": -1.0}, InvalidParameterError, r"norm_bound=-1\.0"),
         ({"side": "both"}, InvalidParameterError, "side='both'"),
-        ({"zeta": "sharp"}, InvalidParameterError, "zeta='sharp'"),
+        ({"zeta": "blunt"}, InvalidParameterError, "zeta='blunt'"),
         ({"precision": [0.5, 0.5]}, ShapeError, r"\(2,\)"),
         ({"precision": [0.5, 0.5, 0.5]}, InvalidParameterError, "adds up to"),
         ({"precision": [1.0, 0.5, -0.5]}, InvalidParameterError, "positive"),

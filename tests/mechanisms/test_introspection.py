@@ -95,7 +95,7 @@ def released() -> list[Any]:
 def described() -> list[Any]:
     """Return what releases are made from, and what is said about them."""
     union = Union([Product([Prefix(3), Total(2)]), Product([Total(3), Identity(2)])])
-    attributes = [Categories("sex", ["F", "M"]), Bins("age", [0, 18, 65])]
+    attributes: list[Categories | Bins] = [Categories("sex", ["F", "M"]), Bins("age", [0, 18, 65])]
     return [
         *(AnalyticGaussian(BALL, BUDGET), ClassicGaussian(BALL, BUDGET), BUDGET, BALL),
         *(Isotropic(1.0), SymmetricIsotropic(1.0), Diagonal([[1.0, 2.0]])),

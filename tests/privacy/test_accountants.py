@@ -432,4 +432,4 @@ def test_an_accountant_is_not_a_string() -> None:
         noise_multiplier=20.0, sampling_rate=1.0, steps=25, neighbouring="add-remove"
     )
     with pytest.raises(InvalidParameterError, match="accountant='pld'"):
-        plan_epsilon(plan, 1e-5, "pld")  # type: ignore[arg-type]
+        plan_epsilon(plan, 1e-5, "pld")

@@ -11,6 +11,7 @@ from matrixdp.cli.interrupts import interrupted_at_once
 from matrixdp.cli.options import AsJson
 from matrixdp.cli.output import print_json
 from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.files.formats import with_word
 from matrixdp.files.releases import verify_release
 from matrixdp.files.statement import read_schema, statement_path
 from matrixdp.privacy.guarantee import Guarantee
@@ -72,7 +73,7 @@ def _check_names(file: Path) -> None:
     if file.suffix == ".json" and stated.is_file():
         raise InvalidParameterError(f"{file} is a statement: pass {stated}, which it is about")
     # Means over a private count follow from their sum, which has the statement.
-    beside = file.with_name(f"{file.stem}.sum{file.suffix}")
+    beside = with_word(file, "sum")
     if statement_path(beside).is_file():
         raise InvalidParameterError(
             f"{file} holds means, which follow from {beside} and its statement: verify that file"

@@ -27,10 +27,10 @@ from matrixdp.cli.workload_options import (
     search_status,
 )
 from matrixdp.cli.workload_text import read_workload, workload_files
-from matrixdp.errors import InvalidParameterError
 from matrixdp.files.array_archive import check_archive_target
 from matrixdp.files.atomic import check_target, write_all
-from matrixdp.files.matrices import FORMATS, write_matrix
+from matrixdp.files.formats import check_format, format_of
+from matrixdp.files.matrices import write_matrix
 from matrixdp.files.statement import statement_path
 from matrixdp.files.strategies import load_strategy
 from matrixdp.mechanisms.labelled import MatrixFile
@@ -75,7 +75,7 @@ def answer(
     budget = budget_from(epsilon, delta, mu)
     queries = read_workload(workload)
     queries.check_answerable()
-    _check_format(source, FORMATS)
+    check_format(source)
     check_archive_target(target, force=force)
     saved = [] if strategy is None else [strategy]
     check_distinct(target, [source, *saved, *workload_files(workload)])
@@ -138,7 +138,7 @@ def export(
 
     This spends no budget and can be repeated. The guarantee is stated beside RELEASE alone.
     """
-    _check_format(target, _EXPORTS)
+    check_format(target, _EXPORTS)
     check_target(target, force=force)
     check_distinct(target, [source])
     release = WorkloadRelease.load(source)
@@ -147,7 +147,7 @@ def export(
         warnings.simplefilter("always")
         answers = _processed_answers(release, nonnegative=nonnegative, whole=whole)
     content = io.BytesIO()
-    write_matrix(content, MatrixFile(answers.reshape(-1, 1)), target.suffix)
+    write_matrix(content, MatrixFile(answers.reshape(-1, 1)), format_of(target))
     write_all([(target, content.getvalue())], force=force)
     for warning in caught:
         typer.echo(f"matrixdp: {warning.message}", err=True)
@@ -186,10 +186,5 @@ def _processed_answers(
 def _read_counts(source: Path) -> "NDArray[Any]":
     # A count that float64 would round is not the count of the file: the noise covers what one
     # record changes in whole numbers, and nothing else.
-    counts = read_source(str(source), source.suffix, decimals="exact").array
+    counts = read_source(str(source), format_of(source), decimals="exact").array
     return counts.ravel() if 1 in counts.shape else counts
-
-
-def _check_format(path: Path, formats: tuple[str, ...]) -> None:
-    if path.suffix not in formats:
-        raise InvalidParameterError(f"{path} has an unknown format: use {', '.join(formats)}")

@@ -170,7 +170,9 @@ class Release:
         Parameters
         ----------
         path : path
-            Ending in ``.npy``, ``.npz`` or ``.csv``. Labels of a data frame are kept in CSV.
+            Ending in ``.npy``, ``.npz``, ``.csv``, ``.tsv``, ``.csv.gz`` or ``.tsv.gz``, or with
+            pyarrow in ``.parquet`` or ``.arrow``. The first two have no place for the labels of a
+            data frame, and a warning says so.
         force : bool, optional
             Whether to replace existing files; by default they are refused.
 
@@ -182,9 +184,10 @@ class Release:
             If the disk is full; no target is made.
         """
         # Late, because files are above mechanisms: only these three methods look up there.
-        from matrixdp.files.releases import save_release  # noqa: PLC0415
+        from matrixdp.files.releases import save_release, warn_of_lost_labels  # noqa: PLC0415
 
         save_release(self, path, force=force)
+        warn_of_lost_labels(self.value, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Release":

@@ -20,6 +20,7 @@ from matrixdp.parameters.arrays import (
     whole_numbers,
 )
 from matrixdp.parameters.by_value import EqualByValue
+from matrixdp.parameters.choices import checked_choice
 from matrixdp.parameters.numbers import (
     DELTA,
     EPSILON,
@@ -46,6 +47,7 @@ __all__ = [
     "all_within",
     "broadcast_together",
     "check_cells",
+    "checked_choice",
     "checked_integer",
     "checked_integers",
     "checked_matrix",

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
-from matrixdp.files.releases import load_stated_release, save_release
+from matrixdp.files.releases import load_stated_release, save_release, warn_of_lost_labels
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
@@ -99,7 +99,7 @@ class ProcessedRelease:
         Parameters
         ----------
         path : path
-            Ending in ``.npy``, ``.npz`` or ``.csv``. Labels of a data frame are kept in CSV.
+            As of `Release.save`.
         force : bool, optional
             Whether to replace existing files; by default they are refused.
 
@@ -113,6 +113,7 @@ class ProcessedRelease:
         """
         records = tuple(recorded_step(step) for step in self.steps)
         save_release(self.release, path, force=force, applied=records)
+        warn_of_lost_labels(self.value, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "ProcessedRelease":
