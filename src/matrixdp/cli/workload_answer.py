@@ -27,6 +27,7 @@ from matrixdp.cli.workload_options import (
     search_status,
 )
 from matrixdp.cli.workload_text import read_workload, workload_files
+from matrixdp.files.answer_tables import encode_answers
 from matrixdp.files.array_archive import check_archive_target
 from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.formats import check_format, format_of
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["answer", "export"]
 
 # Not .npz, the format that releases are saved in.
-_EXPORTS = (".csv", ".npy")
+_EXPORTS = (".csv", ".tsv", ".npy")
 
 
 def answer(
@@ -123,7 +124,7 @@ def export(
         Path, typer.Argument(metavar="RELEASE", help="What workload answer wrote: a .npz file.")
     ],
     target: Annotated[
-        Path, typer.Argument(metavar="ANSWERS", help="The .csv or .npy file for the answers.")
+        Path, typer.Argument(metavar="ANSWERS", help="The .csv, .tsv or .npy file for the answers.")
     ],
     nonnegative: Annotated[
         bool, typer.Option("--non-negative", help="Answers of a histogram without negative counts.")
@@ -136,6 +137,10 @@ def export(
 ) -> None:
     """Prove a saved release again, and write its answers, one in a row, as plain numbers.
 
+    A .csv or .tsv file names each query and states its standard error; answers that were made
+    non-negative or whole have none. The order is that of the workload: parts follow each other, and
+    the last attribute changes fastest. A .npy file holds the answers alone.
+
     This spends no budget and can be repeated. The guarantee is stated beside RELEASE alone.
     """
     check_format(target, _EXPORTS)
@@ -146,9 +151,13 @@ def export(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         answers = _processed_answers(release, nonnegative=nonnegative, whole=whole)
-    content = io.BytesIO()
-    write_matrix(content, MatrixFile(answers.reshape(-1, 1)), format_of(target))
-    write_all([(target, content.getvalue())], force=force)
+    processed = nonnegative or whole
+    if format_of(target) == ".npy":
+        content = _plain(answers)
+    else:
+        errors = None if processed else release.standard_errors()
+        content = encode_answers(release.workload, answers, errors, format_of(target))
+    write_all([(target, content)], force=force)
     for warning in caught:
         typer.echo(f"matrixdp: {warning.message}", err=True)
     if as_json:
@@ -168,6 +177,12 @@ def export(
         f"{statement_path(source)}, which prove the guarantee: {release.guarantee}",
         err=True,
     )
+
+
+def _plain(answers: "NDArray[Any]") -> bytes:
+    content = io.BytesIO()
+    write_matrix(content, MatrixFile(answers.reshape(-1, 1)), ".npy")
+    return content.getvalue()
 
 
 def _processed_answers(
