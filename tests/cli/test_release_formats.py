@@ -1,13 +1,14 @@
 """``matrixdp release`` and ``query`` on text of other kinds, Parquet and Arrow."""
 
 import gzip
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from matrixdp import Release
+from matrixdp import FrobeniusBall, Release
 from matrixdp.cli.main import main
 
 NOISE = ["--neighbouring", "replace", "--epsilon", "1000", "--delta", "1e-5"]
@@ -142,3 +143,30 @@ def test_names_that_may_be_data_must_be_declared_public(
     assert main(release) == 2
     assert "could be data" in capsys.readouterr().err
     assert main([*release, "--header=public"]) == 0
+
+
+@pytest.mark.parametrize("source", READ)
+def test_rounding_of_decimals_is_covered_in_every_text_format(source: str) -> None:
+    if Path(source).suffix in {".parquet", ".arrow"}:
+        tabular(Path(source).suffix)
+    options = [*READ[source], "--columns", "age,visits", *OPTIONS]
+    assert main(["release", source, "o.npy", *options]) == 0
+    stated = Release.load("o.npy").sensitivity
+    assert isinstance(stated, FrobeniusBall)
+    if Path(source).suffix in {".parquet", ".arrow"}:
+        assert stated.bound == 1.0  # they hold floats, which nobody rounds
+    else:
+        # 2^-52 R sqrt(k) is added, with R = 2^32 / sqrt(k) by default.
+        assert stated.bound == pytest.approx(1.0 + 2.0**-20, rel=1e-12)
+        assert main(["release", source, "p.npy", *options, "--range", "40"]) == 2
+
+
+def test_rounding_of_decimals_is_covered_on_standard_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = io.TextIOWrapper(io.BytesIO(b"30\t2\n41\t0\n"))
+    monkeypatch.setattr("sys.stdin", text)
+    assert main(["release", "-", "o.npy", "--input-format", "tsv", *OPTIONS]) == 0
+    stated = Release.load("o.npy").sensitivity
+    assert isinstance(stated, FrobeniusBall)
+    assert stated.bound > 1.0
