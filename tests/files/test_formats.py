@@ -140,8 +140,13 @@ def test_a_delimiter_can_be_given() -> None:
     assert read(b"1;2\n3;4\n", ".csv", delimiter=";").array.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
+PACKED = gzip.compress(b"1,2\n", mtime=0)
+
+
 @pytest.mark.parametrize(
-    "content", [b"1,2\n", gzip.compress(b"1,2\n")[:-6], b"", gzip.compress(b"1,2\n")[:12] + b"junk"]
+    "content",
+    [b"1,2\n", b"", PACKED[:-6], PACKED[:12] + b"junk"],
+    ids=["not packed", "empty", "cut short", "damaged"],
 )
 def test_damaged_packed_files(content: bytes) -> None:
     with pytest.raises(FileFormatError):
