@@ -10,7 +10,7 @@ import time
 import pytest
 
 from matrixdp.cli.interrupts import interrupted_at_once
-from matrixdp.cli.progress import status_line
+from matrixdp.cli.status import status_line
 
 # The sum is one instruction of Python and takes hours, as a decomposition does.
 CODE = """

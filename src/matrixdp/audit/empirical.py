@@ -11,7 +11,7 @@ and Pearson 1934), so that the choice does not reduce the confidence.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from matrixdp.covariance import Kronecker, OneSided
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.parameters import finite_array, positive_integer, proper_fraction
 from matrixdp.privacy.bound import privacy_epsilon
 from matrixdp.privacy.guarantee import Guarantee, HasGuarantee
 from matrixdp.sensitivity.sets import FrobeniusBall
+
+if TYPE_CHECKING:
+    from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 
 __all__ = [
     "EmpiricalAudit",
@@ -202,8 +204,9 @@ def exposed_difference(mechanism: Mechanism[Any], shape: tuple[int, ...]) -> Flo
     ShapeError
         If the shape does not fit the covariance, or a histogram the workload.
     """
-    if isinstance(mechanism, MatrixMechanism):
-        return _hardest_record(mechanism, shape)
+    of_histograms = _of_histograms(mechanism)
+    if of_histograms is not None:
+        return _hardest_record(of_histograms, shape)
     if len(shape) != 2:
         raise ShapeError(f"shape={shape} must have two axes, as a matrix does")
     if not isinstance(mechanism.sensitivity, FrobeniusBall):
@@ -234,7 +237,7 @@ def exposed_difference(mechanism: Mechanism[Any], shape: tuple[int, ...]) -> Flo
     return np.asarray(difference * (length / np.linalg.norm(difference)))
 
 
-def _hardest_record(mechanism: MatrixMechanism, shape: tuple[int, ...]) -> FloatArray:
+def _hardest_record(mechanism: "MatrixMechanism", shape: tuple[int, ...]) -> FloatArray:
     """Return the change of a histogram whose measurements are furthest apart."""
     cells = mechanism.workload.cells
     if shape not in {(cells,), mechanism.workload.dimensions}:
@@ -257,7 +260,16 @@ def _hardest_record(mechanism: MatrixMechanism, shape: tuple[int, ...]) -> Float
 
 def _without_noise(mechanism: HasGuarantee, change: FloatArray) -> FloatArray:
     """Return by how much outputs differ without noise if the inputs differ by a change."""
-    return mechanism.workload.apply(change) if isinstance(mechanism, MatrixMechanism) else change
+    of_histograms = _of_histograms(mechanism)
+    return change if of_histograms is None else of_histograms.workload.apply(change)
+
+
+def _of_histograms(mechanism: object) -> "MatrixMechanism | None":
+    """Return a mechanism if its inputs are histograms and its outputs answers."""
+    # Late: workloads are slow to import, and most audits need none.
+    from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism  # noqa: PLC0415
+
+    return mechanism if isinstance(mechanism, MatrixMechanism) else None
 
 
 @dataclass(frozen=True, slots=True)

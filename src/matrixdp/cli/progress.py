@@ -1,6 +1,5 @@
-"""How far commands are that stream files or compute for long."""
+"""A progress bar for commands that stream files or compute for long."""
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import Progress
 
-__all__ = ["progress_bar", "status_line"]
+__all__ = ["progress_bar"]
 
 
 @contextmanager
@@ -39,27 +38,3 @@ def progress_bar(
             later.join()  # it may be starting the bar, which nothing would stop then
         if bar.live.is_started:
             bar.stop()
-
-
-@contextmanager
-def status_line() -> Iterator[Callable[[str], None]]:
-    """Show one line of text on standard error, if that is a terminal; it is wiped out at the end.
-
-    The function that is yielded replaces the text.
-    """
-    terminal = Console(stderr=True).is_terminal
-    shown = ""
-
-    def show(text: str) -> None:
-        nonlocal shown
-        if terminal:
-            # Padded, so that nothing is left of a longer text.
-            sys.stderr.write(f"\r{text:<{len(shown)}}")
-            sys.stderr.flush()
-            shown = text
-
-    try:
-        yield show
-    finally:
-        show("")
-        show("")

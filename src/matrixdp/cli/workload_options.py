@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from matrixdp.cli.interrupts import interrupted_at_once
-from matrixdp.cli.progress import status_line
+from matrixdp.cli.status import status_line
 from matrixdp.cli.workload_text import WORKLOAD_HELP
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.overwriting import check_inputs_survive

@@ -125,7 +125,11 @@ def guessed_delimiter(rows: Sequence[Sequence[str]], delimiter: str) -> str:
         found = {sum(cell.count(sign) for cell in row) for row in rows if row}
         if sign != delimiter and len(found) == 1 and found != {0}:
             shown = "tab" if sign == "\t" else f"'{sign}'"
-            return f"; the cells seem to be separated by {word}: pass --delimiter {shown}"
+            own = _DELIMITERS.get(delimiter, repr(delimiter))
+            return (
+                f"; the cells seem to be separated by {word}: pass --delimiter {shown} where the "
+                f"command takes it, or save the file with {own}"
+            )
     return ""
 
 
