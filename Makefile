@@ -7,6 +7,7 @@ CALIBRATION_BENCH := .venv-accounting/.installed
 NOISE_BENCH := .venv-opendp/.installed
 WORKLOAD_BENCH := .venv-jax/.installed
 TRAINING_BENCH := .venv-opacus/.installed
+ESTIMATOR_BENCH := .venv-diffprivlib/.installed
 # make benchmark SAVE=--save keeps the figures in results/, which the README quotes.
 SAVE ?=
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -19,8 +20,9 @@ SENSITIVE := tests/baselines tests/covariance tests/estimators tests/files tests
 	tests/sensitivity tests/workloads
 
 .PHONY: demo test test-thorough test-processors core-test lint types format figures benchmark \
-	benchmark-accountants benchmark-noise benchmark-postprocess benchmark-queries \
-	benchmark-sizes benchmark-start-up benchmark-training benchmark-workloads noise-statistics clean
+	benchmark-accountants benchmark-estimators benchmark-marginals benchmark-noise \
+	benchmark-postprocess benchmark-queries benchmark-sizes benchmark-start-up benchmark-training \
+	benchmark-workloads noise-statistics clean
 .DELETE_ON_ERROR:
 
 demo: $(CORE)
@@ -89,9 +91,17 @@ benchmark-queries: $(DEV)
 benchmark-workloads: $(WORKLOAD_BENCH)
 	.venv-jax/bin/python benchmarks/workload_strategies.py $(SAVE)
 
+# Two gigabytes of tables, from fifty thousand records.
+benchmark-marginals: $(DEV)
+	.venv/bin/python benchmarks/marginals.py $(SAVE)
+
 # On the CPU, or on a GPU if there is one.
 benchmark-training: $(TRAINING_BENCH)
 	.venv-opacus/bin/python benchmarks/training_speed.py $(SAVE)
+
+# MNIST and Adult must be in MATRIXDP_DATA. Half an hour or so: peers that do not finish are stopped.
+benchmark-estimators: $(DEV) $(ESTIMATOR_BENCH) $(NOISE_BENCH)
+	.venv/bin/python benchmarks/estimators.py $(SAVE)
 
 # Ten minutes or so.
 benchmark-sizes: $(DEV)
@@ -139,5 +149,12 @@ $(TRAINING_BENCH): pyproject.toml constraints.txt benchmarks/requirements-traini
 	.venv-opacus/bin/python $(INSTALL) --editable '.[train]' --requirement benchmarks/requirements-training.txt
 	@touch $@
 
+# Without matrixdp: only its script for peers runs here, which reads arrays and prints scores. Not
+# constrained: it needs an older scikit-learn than the one that is tested with.
+$(ESTIMATOR_BENCH): benchmarks/requirements-diffprivlib.txt
+	$(PYTHON) -m venv .venv-diffprivlib
+	.venv-diffprivlib/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements-diffprivlib.txt
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-core .venv-accounting .venv-opendp .venv-jax .venv-opacus demo-output
+	rm -rf .venv .venv-core .venv-accounting .venv-opendp .venv-jax .venv-opacus .venv-diffprivlib demo-output

@@ -170,3 +170,15 @@ def test_rounding_of_decimals_is_covered_on_standard_input(
     stated = Release.load("o.npy").sensitivity
     assert isinstance(stated, FrobeniusBall)
     assert stated.bound > 1.0
+
+
+def test_names_in_capitals() -> None:
+    np.save("in.npy", np.zeros((2, 2)))
+    Path("in.npy").rename("IN.NPY")
+    assert main(["release", "IN.NPY", "OUT.NPY", *OPTIONS]) == 0  # in parts
+    assert main(["verify", "OUT.NPY"]) == 0
+    np.save("counts.npy", np.arange(4))
+    workload = ["--workload", "prefix:4", *NOISE]
+    assert main(["workload", "answer", "counts.npy", "A.NPZ", *workload]) == 0
+    assert main(["workload", "export", "A.NPZ", "A.CSV"]) == 0
+    assert Path("A.CSV").read_text().startswith("query,answer,standard_error\n0..0,")

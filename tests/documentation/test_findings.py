@@ -9,13 +9,14 @@ from statistics import fmean
 
 import pytest
 
-from matrixdp.experiments.report import accuracies
-from matrixdp.experiments.results_table import Row, read_rows
+from matrixdp.experiments.page_text import accuracies
+from matrixdp.experiments.results_table import Row
 from matrixdp.experiments.settings import SETTINGS
+from matrixdp.experiments.table_files import read_table
 from matrixdp.rounding import shown_up
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = read_rows(ROOT / "results" / "type_one.csv")
+ROWS = read_table(ROOT / "results" / "type_one.csv", Row)
 WHOLE = ("mnist", "adult", "cora")  # data sets of which every cell was run
 EPSILONS = ("0.01", "0.1", "0.5", "1")
 EVERYWHERE = list(product((*WHOLE, "svhn"), EPSILONS))

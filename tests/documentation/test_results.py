@@ -5,9 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from matrixdp.experiments.private_features.release_accounts import rows_account
+from matrixdp.experiments.private_features.release_report import with_feature_tables
+from matrixdp.experiments.private_features.release_table import FeatureRow
+from matrixdp.experiments.private_features.settings import FEATURE_SETTINGS, HEAD_RATE
+from matrixdp.experiments.private_features.settings import PAPER_DATASETS as FEATURE_DATASETS
+from matrixdp.experiments.private_features.vocabulary import BUCKETS, LENGTH
 from matrixdp.experiments.report import with_tables
-from matrixdp.experiments.results_table import read_rows
+from matrixdp.experiments.results_table import Row
 from matrixdp.experiments.settings import PAPER_DATASETS, SETTINGS
+from matrixdp.experiments.table_files import read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -241,7 +248,7 @@ def test_training_on_a_cpu() -> None:
 
 
 def test_experiments_of_type_one() -> None:
-    rows = read_rows(ROOT / "results" / "type_one.csv")
+    rows = read_table(ROOT / "results" / "type_one.csv", Row)
     page = (ROOT / "docs" / "experiments.md").read_text()
     assert with_tables(page, rows) == page
     # The figure is made in the same step as the page.
@@ -251,7 +258,7 @@ def test_experiments_of_type_one() -> None:
 
 
 def test_every_finished_cell_has_its_provenance() -> None:
-    for row in read_rows(ROOT / "results" / "type_one.csv"):
+    for row in read_table(ROOT / "results" / "type_one.csv", Row):
         finished = (row.seed, row.run, row.seconds, row.commit, row.device, row.torch)
         assert all(finished) if row.accuracy else row.note
         if row.true_epsilon and row.noise_multiplier:
@@ -265,3 +272,55 @@ def test_settings_of_the_experiments(name: str) -> None:
     lines = (ROOT / "docs" / "experiments.md").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith(f"| {one.title} | {one.model}")]
     assert f"| {one.records:,} | {one.lot_size:,} | {one.epochs} |" in line
+
+
+def test_experiments_of_type_two() -> None:
+    rows = read_table(ROOT / "results" / "type_two.csv", FeatureRow)
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    assert with_feature_tables(page, rows) == page
+    figure = ROOT / "docs" / "figures" / "type_two.svg"
+    drawn = figure.read_text() if rows else ""
+    for row in rows:
+        finished = (row.seed, row.run, row.seconds, row.commit, row.device, row.torch)
+        assert all(finished) if row.accuracy else row.note
+        assert not row.accuracy or FEATURE_SETTINGS[row.dataset].title in drawn
+        # Both are rounded up to six digits.
+        if row.protocol == "exact" and row.true_epsilon:
+            assert float(row.true_epsilon) <= float(row.epsilon) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("name", FEATURE_DATASETS)
+def test_settings_of_released_features(name: str) -> None:
+    one = FEATURE_SETTINGS[name]
+    lines = (ROOT / "docs" / "experiments.md").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith(f"| {one.model} on {one.title} |")]
+    counts = (one.features, one.records, one.public_records, one.batch_size, one.epochs)
+    assert " | ".join(f"{count:,}" for count in counts) in line
+
+
+def test_what_a_claim_of_the_paper_spends() -> None:
+    page = " ".join((ROOT / "docs" / "experiments.md").read_text().split())
+    spent = rows_account(FEATURE_SETTINGS["mnist"], "imgm", "paper", 1.0).true_epsilon
+    assert spent is not None
+    assert f"on MNIST a claimed ε = 1 spends {spent:.0f}." in page
+    assert f"Adam at a rate of {HEAD_RATE}" in page
+    assert f"among {BUCKETS - 1:,}" in page
+    assert f"cut to {LENGTH} words" in page
+
+
+def test_marginals() -> None:
+    found = figures("marginals")
+    page = "docs/workloads.md"
+    selection = [found[f"selection, 10^7 cells, {way}, ms"] for way in ("add-remove", "replace")]
+    assert max(selection) <= 50
+    assert quoted(f"take {selection[0]:.0f} ms for adding", page)
+    assert quoted(f"{selection[1]:.0f} ms for replacing", page)
+    steps = ("selection", "release", "answers", "standard errors")
+    took = [found[f"fourteen attributes, add-remove, {step}, s"] for step in steps]
+    assert quoted(f"they took {sum(took):.1f} s", page)
+    other = found["fourteen attributes, replace, selection, s"]
+    assert quoted(f"| weights | {took[0]:.2f} ({other:.2f} for replacing a record) |", page)
+    for name, seconds in zip(("noise", "answers", "standard errors"), took[1:], strict=True):
+        assert quoted(f"{name} | {seconds:.2f} |", page)
+    for way in ("add-remove", "replace"):
+        assert abs(found[f"fourteen attributes, {way}, error over standard error"] - 1.0) < 0.01

@@ -71,7 +71,9 @@ BAD_TABLES = {
     "no features": (np.empty((COUNT, 0)), "0 feature"),
     "no records": (np.empty((0, 4)), "0 sample"),
     "frame of text": (pd.DataFrame({"a": [f"x{CANARY}"] * COUNT}), "X"),
+    "names of two types": (pd.DataFrame(np.zeros((COUNT, 2)), columns=["a", 1]), "column names"),
     "a record less": (np.full((COUNT + 1, 4), float(CANARY)), "different numbers of records"),
+    "beyond floats": (with_canary(CANARY * 10**400), "X"),
     "nothing": (None, "X"),
 }
 
@@ -112,6 +114,8 @@ def test_labels(kind: Any, case: str) -> None:
     [
         np.full(COUNT, f"x{CANARY}"),
         np.array([{"a": CANARY}] * COUNT, dtype=object),
+        np.array([CANARY * 10**400] * COUNT, dtype=object),
+        np.full(COUNT, CANARY, dtype="M8[s]"),
         np.full(COUNT, np.inf),
         np.full((COUNT, 3), float(CANARY)),
         np.full(COUNT, CANARY + 1j),
@@ -158,7 +162,11 @@ def test_parameters(kind: Any, wrong: dict[str, Any], named: str) -> None:
         (PrivatePCA, {"n_components": 0.9}, "n_components=0.9"),
         (PrivateRidge, {"alpha": -1.0}, "alpha=-1.0"),
         (PrivateRidge, {"alpha": float("inf")}, "alpha=inf"),
+        (PrivateRidge, {"alpha": 1e200, "bounds": (-1e-60, 1e-60)}, "alpha=1e+200"),
+        (ALL[2], {"alpha": 1e308}, "alpha=1e+308"),
+        (ALL[4], {"alpha": 1e308}, "alpha=1e+308"),
         (PrivateRidge, {"target_bounds": (1.0, 1.0)}, "target_bounds=(1.0, 1.0)"),
+        (PrivateRidge, {"target_bounds": (0.0, 5e-324)}, "target_bounds=(0.0, 5e-324)"),
         (PrivateRidge, {"target_bounds": (1.0,)}, "target_bounds must be a pair"),
         (PrivateRidge, {"target_bounds": ([0.0, 0.0], 1.0)}, "target_bounds: lower"),
         (ALL[4], {"max_iter": 0}, "max_iter=0"),
@@ -184,6 +192,17 @@ def test_bounds_that_the_data_do_not_have() -> None:
         X = np.zeros((COUNT, 4))
         X[0, 0] = size
         assert "too long or too short" in message_of(PrivatePCA(), X, None)
+
+
+@each_kind
+@pytest.mark.filterwarnings("ignore::matrixdp.estimators.PrivacyLeakWarning")
+@pytest.mark.parametrize("size", [9.18273645e99, 1.18273645e-100])
+def test_bounds_of_the_data_at_the_ends_of_what_bounds_can_be(kind: Any, size: float) -> None:
+    """Numbers that follow from a norm must not show it either, where they are out of range."""
+    shown = message_of(kind(), [[size], [size / 2.0]], np.array([0.0, 1.0]))
+    assert "too long or too short" in shown
+    assert "e+" not in shown
+    assert "e-" not in shown
 
 
 def test_new_records(nothing_is_drawn: list[None]) -> None:

@@ -1,5 +1,6 @@
 """Pipelines, clones and searches: estimators work in them, and warn where many fits spend."""
 
+import importlib
 import warnings
 from typing import Any
 
@@ -10,6 +11,7 @@ pytest.importorskip("sklearn", reason="private estimators need the extra `sklear
 
 from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier
+from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 
@@ -17,6 +19,7 @@ from estimators.examples import ALL, CLASSIFIERS, bounded, records, targets
 from matrixdp.estimators import (
     PrivateLogisticRegression,
     PrivatePCA,
+    PrivateRidge,
     PrivateRidgeClassifier,
     RepeatedSpendingWarning,
 )
@@ -80,6 +83,24 @@ def test_an_ensemble_warns() -> None:
     X, classes = records(200)
     with pytest.warns(RepeatedSpendingWarning, match=r"sklearn\.ensemble"):
         BaggingClassifier(bounded(CLASSIFIERS[1]), n_estimators=2).fit(X, classes)
+
+
+def test_a_robust_regression_warns() -> None:
+    X, classes = records(200)
+    model = bounded(PrivateRidge)
+    robust = RANSACRegressor(model, min_samples=20, residual_threshold=100.0, max_trials=2)
+    with pytest.warns(RepeatedSpendingWarning, match=r"sklearn\.linear_model"):
+        robust.fit(X, targets(PrivateRidge, X, classes))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_an_imputation_warns() -> None:
+    importlib.import_module("sklearn.experimental.enable_iterative_imputer")
+    imputer = importlib.import_module("sklearn.impute").IterativeImputer
+    X, _ = records(200)
+    X[0, 0] = np.nan
+    with pytest.warns(RepeatedSpendingWarning, match=r"sklearn\.impute"):
+        imputer(bounded(PrivateRidge), max_iter=1, skip_complete=True).fit(X)
 
 
 def test_private_steps_of_a_pipeline_warn_too() -> None:

@@ -97,7 +97,7 @@ def test_the_split_decides_what_is_judged() -> None:
 
 
 def test_every_record_once_before_any_comes_again() -> None:
-    lots = list(_shuffled_lots(run(), torch.Generator().manual_seed(1)))
+    lots = list(_shuffled_lots(10, 4, 5, torch.Generator().manual_seed(1), CPU))
     assert [len(lot) for lot in lots] == [4] * 5
     numbers = torch.cat(lots).tolist()
     assert sorted(numbers[:10]) == sorted(numbers[10:]) == list(range(10))

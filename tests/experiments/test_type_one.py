@@ -26,12 +26,13 @@ from matrixdp.experiments.cells import Cell, Run, grid, run_key
 from matrixdp.experiments.choosing import Choices
 from matrixdp.experiments.outcomes import AnyRun, outcome_path, read_outcomes
 from matrixdp.experiments.planning import account_of, planned_runs
-from matrixdp.experiments.report import BEGIN, END
-from matrixdp.experiments.results_table import Row, gathered_rows, read_rows, rows_as_csv
+from matrixdp.experiments.results_table import Row, gathered_rows
 from matrixdp.experiments.runner import Tell
 from matrixdp.experiments.settings import SETTINGS
+from matrixdp.experiments.table_files import read_table, table_as_csv
 from matrixdp.experiments.training_loops import train_and_test
-from matrixdp.experiments.type_one import Work, choose, run_grid
+from matrixdp.experiments.type_one import choose, run_grid
+from matrixdp.experiments.work import Work
 from matrixdp.privacy import (
     Accountant,
     SampledPlan,
@@ -48,7 +49,7 @@ ARGUMENTS = [
 
 
 @contextmanager
-def quiet(_: Sequence[Run]) -> Iterator[Tell]:
+def quiet(_: Sequence[AnyRun]) -> Iterator[Tell]:
     yield lambda _run, _failure: None
 
 
@@ -231,12 +232,13 @@ def test_report(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     run_grid(CELLS, work_in(folder))
     page, figures = tmp_path / "page.md", tmp_path / "figures"
     figures.mkdir()
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    marked = "<!-- {0}: begin -->\nold\n<!-- {0}: end -->\n"
+    page.write_text(f"before\n{marked.format('type-one')}{marked.format('type-two')}after\n")
     command = ["experiment", "report", "--results", str(folder), "--page", str(page)]
     assert main([*command, "--figures", str(figures), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] > 10
-    rows = read_rows(folder / "type_one.csv")
-    assert rows_as_csv(rows) == (folder / "type_one.csv").read_bytes()
+    rows = read_table(folder / "type_one.csv", Row)
+    assert table_as_csv(rows, Row) == (folder / "type_one.csv").read_bytes()
     analytic, matrix = (
         [
             (row.seed, row.accuracy, row.run, row.true_epsilon)
@@ -366,7 +368,7 @@ def test_any_run_is_told_about(folder: Path) -> None:
     told: list[tuple[AnyRun, str | None]] = []
 
     @contextmanager
-    def listening(runs: Sequence[Run]) -> Iterator[Tell]:
+    def listening(runs: Sequence[AnyRun]) -> Iterator[Tell]:
         assert len(runs) == 1
         yield lambda run, failure: told.append((run, failure))
 

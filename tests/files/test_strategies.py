@@ -20,7 +20,6 @@ from matrixdp.workloads import (
     OptimalStrategy,
     Prefix,
     Product,
-    ProductStrategy,
     Ranges,
     StackedStrategy,
     Strategy,
@@ -35,8 +34,7 @@ from matrixdp.workloads.unions import search as unions
 def arrays_of(strategy: Strategy) -> list[np.ndarray]:
     if isinstance(strategy, StackedStrategy):
         return [array for part in strategy.parts for array in arrays_of(part)]
-    assert isinstance(strategy, ProductStrategy)
-    return [*strategy.factors, *([] if strategy.weights is None else [strategy.weights])]
+    return list(strategy.named_arrays().values())
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,12 @@ from matrixdp import (
     RowBounds,
 )
 from matrixdp.covariance import OneSided
-from matrixdp.errors import FileFormatError, MatrixDPError, NotPositiveDefiniteError
+from matrixdp.errors import (
+    CalibrationError,
+    FileFormatError,
+    MatrixDPError,
+    NotPositiveDefiniteError,
+)
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.rounding import quotient_up
 
@@ -250,7 +255,8 @@ def test_ill_conditioned_noise_is_proven_by_other_processors_too(tmp_path: Path)
     paths, promised = [], []
     for size in (2, 3, 5, 20):
         for seed in range(4):
-            with suppress(NotPositiveDefiniteError):
+            # Which of them is too close to singular depends on the last digits here, too.
+            with suppress(NotPositiveDefiniteError, CalibrationError):
                 covariance = one_sided(size, 1e-13, seed).rescaled_for(BALL, BUDGET)
                 release = IMGM(BALL, BUDGET, covariance).release(np.zeros((size, 1)))
                 paths.append(tmp_path / f"{size}-{seed}.npy")

@@ -35,6 +35,7 @@ CASES: list[tuple[Workload, Neighbouring]] = [
     (Ranges(7, longest=3), "add-remove"),
     (Product([Prefix(4), Total(3)]), "add-remove"),
     (marginals([2, 3, 2], [(0, 1), (2,)]), "add-remove"),
+    (marginals([2, 3, 2], [(0, 1), (2,)]), "replace"),
     (Union([Product([Prefix(3), Total(4)]), Product([Total(3), Ranges(4)])]), "replace"),
     (Dense([[1.0, 0.5, 0.0], [0.0, 0.25, -1.0]]), "add-remove"),
 ]

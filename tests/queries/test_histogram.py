@@ -95,3 +95,10 @@ def test_errors_do_not_say_which_truth_value(cell: Any) -> None:
             histogram(records, [2, 3])
         assert "True" not in str(refusal.value)
         assert "False" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("records", [np.zeros((137, 3), int), np.zeros(137, int)])
+def test_no_message_shows_how_many_records_there_are(records: Any) -> None:
+    with pytest.raises(ShapeError, match="2 columns") as caught:
+        histogram(records, [2, 3])
+    assert "137" not in str(caught.value)

@@ -54,7 +54,9 @@ def test_a_noisy_count_below_one_counts_as_one(noisy: float, divisor: float) -> 
     released = means()
     count = IMGM(FrobeniusBall(1.0, "add-remove"), BUDGET)
     noisy_count = Release.from_proof(np.array([[noisy]]), count.proof, count.guarantee, "IMGM")
-    value = replace(released, count=noisy_count).value
+    mu = composed_mu([released.total.guarantee.mu, count.guarantee.mu])
+    both = Guarantee.of_mu(mu, delta=1e-6, neighbouring="add-remove")
+    value = replace(released, count=noisy_count, guarantee=both).value
     np.testing.assert_array_equal(value, released.total.value / divisor)
 
 
@@ -169,3 +171,16 @@ def test_what_is_not_a_count_is_not_stated_as_one(
     with pytest.raises(InvalidParameterError, match=message):
         save_release(stated, tmp_path / "sum.npy", counts={"records": other})
     assert not list(tmp_path.iterdir())
+
+
+def test_means_do_not_claim_less_than_was_spent() -> None:
+    released = means()
+    for smaller in (released.total.guarantee, released.count.guarantee):
+        with pytest.raises(InvalidParameterError, match="together"):
+            replace(released, guarantee=smaller)
+    precise = IMGM(FrobeniusBall(1.0, "add-remove"), BUDGET).release(np.array([[500.0]]))
+    with pytest.raises(InvalidParameterError, match="together"):
+        replace(released, count=precise)
+    other = Guarantee.of_mu(released.guarantee.mu, delta=1e-6, neighbouring="replace")
+    with pytest.raises(InvalidParameterError, match="relation"):
+        replace(released, guarantee=other)

@@ -228,6 +228,9 @@ def test_bad_tables_are_refused(data: Any, message: str) -> None:
     assert "8675309" not in str(refusal.value)
 
 
+LARGE = ContingencyTable([Bins("a", np.arange(9999.0))] * 2, "replace")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -240,9 +243,12 @@ def test_bad_tables_are_refused(data: Any, message: str) -> None:
         (lambda: Bins("a", [1, 1]), "increase"),
         (lambda: Bins("a", [2, 1]), "increase"),
         (lambda: Bins("a", [0, np.nan]), "increase"),
-        (lambda: ContingencyTable([], "replace"), "from 1 to"),
+        (lambda: ContingencyTable([], "replace"), "at least one"),
         (lambda: ContingencyTable(["sex"], "replace"), r"attributes\[0\] is a str"),  # type: ignore[list-item]
-        (lambda: ContingencyTable([Bins("a", np.arange(99999.0))] * 2, "replace"), "merge cells"),
+        (lambda: LARGE.counts([]), "merge cells"),
+        (lambda: LARGE.numbers(["b"]), "'b', which 0 attributes"),
+        (lambda: LARGE.marginals([("a",)]), "'a', which 2 attributes"),
+        (lambda: LARGE.numbers("a"), "not a sequence"),
         (lambda: ContingencyTable([Bins("a", [0, 1])], "no"), "neighbouring"),  # type: ignore[arg-type]
     ],
 )

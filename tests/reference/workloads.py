@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 from flint import acb_mat, arb, arb_mat, ctx
 from numpy.typing import NDArray
+from scipy.linalg import helmert
 
 from matrixdp.workloads import (
     Dense,
@@ -14,6 +15,7 @@ from matrixdp.workloads import (
     Prefix,
     ProductStrategy,
     Ranges,
+    ResidualStrategy,
     StackedStrategy,
     Strategy,
     Total,
@@ -61,6 +63,12 @@ def dense_strategy(strategy: Strategy) -> FloatArray:
     """Return the whole matrix of a strategy."""
     if isinstance(strategy, StackedStrategy):
         return np.concatenate([dense_strategy(part) for part in strategy.parts])
+    if isinstance(strategy, ResidualStrategy):
+        blocks = [
+            weight * _orthonormal_contrasts(strategy.dimensions, group)
+            for group, weight in zip(strategy.sets, strategy.weights, strict=True)
+        ]
+        return np.concatenate(blocks)
     assert isinstance(strategy, ProductStrategy)
     matrix: FloatArray = np.ones((1, 1))
     for factor in strategy.factors:
@@ -68,11 +76,22 @@ def dense_strategy(strategy: Strategy) -> FloatArray:
     return matrix if strategy.weights is None else strategy.weights.reshape(-1, 1) * matrix
 
 
+def _orthonormal_contrasts(sizes: tuple[int, ...], group: tuple[int, ...]) -> FloatArray:
+    """Return Helmert's matrix for the attributes of a set, with totals over the others."""
+    matrix: FloatArray = np.ones((1, 1))
+    for place, size in enumerate(sizes):
+        own = helmert(size) if place in group else np.ones((1, size))
+        matrix = np.asarray(np.kron(matrix, own), dtype=np.float64)
+    return matrix
+
+
 def exact_columns(strategy: Strategy) -> list[list[Fraction]]:
     """Return the columns of a strategy without any rounding."""
     if isinstance(strategy, StackedStrategy):
         parts = [exact_columns(part) for part in strategy.parts]
         return [[entry for part in column for entry in part] for column in zip(*parts, strict=True)]
+    if isinstance(strategy, ResidualStrategy):
+        return _exact_residual_columns(strategy)
     assert isinstance(strategy, ProductStrategy)
     rows = [[Fraction(1)]]
     for factor in strategy.factors:
@@ -84,6 +103,23 @@ def exact_columns(strategy: Strategy) -> list[list[Fraction]]:
     if strategy.weights is not None:
         flat = strategy.weights.ravel().tolist()
         rows = [[Fraction(w) * x for x in row] for w, row in zip(flat, rows, strict=True)]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _exact_residual_columns(strategy: ResidualStrategy) -> list[list[Fraction]]:
+    """Return whole contrasts times the float weight of their row, as the measurements have it."""
+    rows = []
+    for group, weight in zip(strategy.sets, strategy.weights.tolist(), strict=True):
+        whole, scales = [[1]], np.ones(1)
+        for place, size in enumerate(strategy.dimensions):
+            own = [[1] * size]
+            if place in group:
+                own = [[1] * j + [-j] + [0] * (size - j - 1) for j in range(1, size)]
+                norms = [1.0 / np.sqrt(float(j * (j + 1))) for j in range(1, size)]
+                scales = np.multiply.outer(scales, norms).ravel()
+            whole = [[a * b for a in row for b in other] for row in whole for other in own]
+        floats = (weight * scales).tolist()
+        rows += [[Fraction(w) * x for x in row] for w, row in zip(floats, whole, strict=True)]
     return [list(column) for column in zip(*rows, strict=True)]
 
 

@@ -151,7 +151,10 @@ def test_inner_products_that_floats_lose_are_bounded_from_below(
     assert Fraction(strategy.sensitivity("replace")) ** 2 >= -4 * truth
 
 
-def test_weighted_strategies_of_many_cells_may_have_opposite_columns() -> None:
+def test_weighted_strategies_of_many_cells_may_have_opposite_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("matrixdp.workloads.solve.tables._MANY_SETS", 0)
     sizes = [21, 20, 20]
     strategy = optimal_strategy(
         marginals(sizes, [(0, 1), (2,)]), neighbouring="add-remove"

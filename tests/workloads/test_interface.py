@@ -12,6 +12,7 @@ from matrixdp.workloads import (
     Prefix,
     Product,
     ProductStrategy,
+    ResidualStrategy,
     StackedStrategy,
     Strategy,
     Total,
@@ -28,7 +29,13 @@ STACK = StackedStrategy(
         ProductStrategy([np.ones((1, 2)), np.eye(3)]),
     ]
 )
-STRATEGIES: dict[str, Strategy] = {"product": PRODUCT, "weighted": WEIGHTED, "stack": STACK}
+RESIDUAL = ResidualStrategy([2, 3], [(), (0,), (1,), (0, 1)], [0.5, 1.0, 0.75, 0.25])
+STRATEGIES: dict[str, Strategy] = {
+    "product": PRODUCT,
+    "weighted": WEIGHTED,
+    "stack": STACK,
+    "residual": RESIDUAL,
+}
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -46,12 +53,19 @@ def test_kinds_and_exactness_differ_between_implementations() -> None:
         "product": "product",
         "weighted": "product",
         "stack": "stack",
+        "residual": "residual",
     }
+    assert RESIDUAL.errors_are_exact
     assert PRODUCT.errors_are_exact
     assert not STACK.errors_are_exact
 
 
 FACTOR = np.eye(2)
+ARRAYS: dict[str, ArrayLike] = {
+    "residual_dimensions": [2.0, 3.0],
+    "residual_sets": [[0.0, 1.0]],
+    "residual_weights": [1.0],
+}
 
 
 @pytest.mark.parametrize(
@@ -69,6 +83,16 @@ FACTOR = np.eye(2)
         (StackedStrategy, {"part_0_factor_0": FACTOR, "part_0_weights": FACTOR}),
         (StackedStrategy, {"part_0_factor_0": FACTOR, "part_1_factor_1": FACTOR}),
         (StackedStrategy, {"part_0_factor_0": FACTOR, "part_00_factor_0": FACTOR}),
+        (ResidualStrategy, {}),
+        (ResidualStrategy, ARRAYS | {"weights": [1.0]}),
+        (ResidualStrategy, ARRAYS | {"residual_dimensions": [2.0]}),
+        (ResidualStrategy, ARRAYS | {"residual_dimensions": [2.5, 3.0]}),
+        (ResidualStrategy, ARRAYS | {"residual_dimensions": [2.0, np.inf]}),
+        (ResidualStrategy, ARRAYS | {"residual_dimensions": ["2", "3"]}),
+        (ResidualStrategy, ARRAYS | {"residual_sets": [[0.0, 0.5]]}),
+        (ResidualStrategy, ARRAYS | {"residual_sets": [0.0, 1.0]}),
+        (ResidualStrategy, ARRAYS | {"residual_weights": [-1.0]}),
+        (ResidualStrategy, ARRAYS | {"residual_weights": [1.0, 1.0]}),
     ],
 )
 def test_arrays_of_something_else_are_refused(

@@ -16,10 +16,8 @@ from matrixdp.rounding import shown_up
 
 if TYPE_CHECKING:
     from matrixdp.experiments.accounts import Account
-    from matrixdp.experiments.cells import Run
     from matrixdp.experiments.outcomes import AnyRun
     from matrixdp.experiments.runner import Tell
-    from matrixdp.experiments.type_one import Work
 
 __all__ = ["app"]
 
@@ -27,10 +25,13 @@ app = command_group("Experiments: accuracy of models that were trained privately
 
 _A_RUN_FAILED = 2  # like any input that could not be processed: it is not a defect of matrixdp
 
-ExperimentArgument: TypeAlias = Annotated[str, typer.Argument(help="type-one: private gradients.")]
+ListOption: TypeAlias = list[str] | None
+ExperimentArgument: TypeAlias = Annotated[
+    str, typer.Argument(help="type-one: private gradients; type-two: private features (run only).")
+]
 DatasetOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--dataset", help="mnist, adult, cora, cifar10, svhn or digits; default: all."),
+    ListOption,
+    typer.Option("--dataset", help="Names as on the page, or digits; default: all but digits."),
 ]
 ResultsOption: TypeAlias = Annotated[
     Path, typer.Option("--results", help="Folder of results; what is finished there is kept.")
@@ -56,7 +57,7 @@ def accounts(
         settings,
     )
 
-    options.check_experiment(experiment)
+    options.check_experiment(experiment, ["type-one"])
     datasets = options.listed(dataset) or list(settings.PAPER_DATASETS)
     wanted = [cell for cell in cells.grid(datasets, seeds=[0]) if cell.epsilon is not None]
     book = account_book.AccountBook(results / "type_one")
@@ -98,11 +99,13 @@ def choose(
 ) -> None:
     """Choose learning rate and clip norm for each data set, on its records for choosing."""
     from matrixdp.experiments import options, settings, type_one  # noqa: PLC0415 (torch is slow)
+    from matrixdp.experiments.work import Work  # noqa: PLC0415
 
-    options.check_experiment(experiment)
+    options.check_experiment(experiment, ["type-one"])
     datasets = options.listed(dataset) or list(settings.PAPER_DATASETS)
     counts = _Counts()
-    type_one.choose(datasets, _work(results, parallel, counts))
+    work = Work(folder=results / type_one.FOLDER, parallel=parallel, progress=counts.progress)
+    type_one.choose(datasets, work)
     counts.report(as_json=as_json)
 
 
@@ -110,38 +113,42 @@ def choose(
 def run(
     experiment: ExperimentArgument,
     dataset: DatasetOption = None,
-    mechanism: Annotated[
-        list[str] | None,
-        typer.Option("--mechanism", help="Names as in docs/experiments.md; default: all."),
-    ] = None,
-    epsilon: Annotated[
-        list[str] | None, typer.Option("--epsilon", help="Default: 0.01, 0.1, 0.5 and 1.")
-    ] = None,
-    seeds: Annotated[
-        list[str] | None, typer.Option("--seeds", help="Default: those of each data set.")
-    ] = None,
+    mechanism: Annotated[ListOption, typer.Option(help="Names as on the page.")] = None,
+    epsilon: Annotated[ListOption, typer.Option(help="Claimed epsilons.")] = None,
+    seeds: Annotated[ListOption, typer.Option(help="Whole numbers.")] = None,
+    network: Annotated[ListOption, typer.Option(help="type-two: public, random.")] = None,
+    protocol: Annotated[ListOption, typer.Option(help="type-two: exact, paper.")] = None,
+    clip: Annotated[ListOption, typer.Option(help="type-two: tanh, public.")] = None,
+    method: Annotated[ListOption, typer.Option(help="type-two: names as on the page.")] = None,
     results: ResultsOption = Path("results"),
     parallel: ParallelOption = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Run the cells of a grid that are not finished yet; lists are repeated or joined by commas."""
-    from matrixdp.experiments import (  # noqa: PLC0415
-        accounts,
-        cells,
-        options,
-        settings,
-        type_one,
-    )
+    """Run the cells of a grid that are not finished yet; the page is docs/experiments.md.
 
-    options.check_experiment(experiment)
-    wanted = cells.grid(
-        options.listed(dataset) or settings.PAPER_DATASETS,
-        options.listed(mechanism) or list(accounts.MECHANISMS),
-        options.numbers(epsilon, "epsilon") or settings.EPSILONS,
-        options.whole_numbers(seeds, "seeds"),
-    )
+    Lists are repeated or joined by commas. What is left out is run as the page describes it.
+    """
+    from matrixdp.experiments.asked import Asked, run_experiment  # noqa: PLC0415 (torch is slow)
+
     counts = _Counts()
-    type_one.run_grid(wanted, _work(results, parallel, counts))
+    asked = Asked(
+        dataset=dataset,
+        mechanism=mechanism,
+        epsilon=epsilon,
+        seeds=seeds,
+        network=network,
+        protocol=protocol,
+        clip=clip,
+        method=method,
+    )
+    run_experiment(
+        experiment,
+        asked,
+        results,
+        parallel=parallel,
+        progress=counts.progress,
+        warn=lambda sentence: typer.echo(f"matrixdp: warning: {sentence}", err=True),
+    )
     counts.report(as_json=as_json)
 
 
@@ -152,41 +159,22 @@ def report(
         "docs/experiments.md"
     ),
     figures: Annotated[
-        Path, typer.Option("--figures", help="Folder for the figure, as SVG.")
+        Path, typer.Option("--figures", help="Folder for the figures, as SVG.")
     ] = Path("docs/figures"),
     as_json: AsJson = False,
 ) -> None:
-    """Gather all finished runs in one table, and make the page's tables and the figure from it."""
-    from matrixdp.experiments.figure import draw_accuracies  # noqa: PLC0415 (for this command alone)
-    from matrixdp.experiments.report import with_tables  # noqa: PLC0415
-    from matrixdp.experiments.results_table import (  # noqa: PLC0415
-        gathered_rows,
-        read_rows,
-        rows_as_csv,
-    )
+    """Gather the finished runs of each experiment in a table; make page and figures from them."""
+    from matrixdp.experiments.written_report import report_contents  # noqa: PLC0415 (slow)
 
-    table, folder = results / "type_one.csv", results / "type_one"
-    # Where the files of single runs were not kept, the table has what they said.
-    rows = gathered_rows(folder, kept=read_rows(table))
-    contents: list[tuple[Path, bytes | Path]] = [
-        (table, rows_as_csv(rows)),
-        (page, with_tables(page.read_text("utf-8"), rows).encode()),
-        (figures / "type_one.svg", draw_accuracies(rows, "svg")),
-    ]
+    rows, contents = report_contents(results, page, figures)
     # All or none, so that page, figure and table never disagree.
     write_all(contents, force=True)
     written = [str(path) for path, _ in contents]
     if as_json:
-        print_json({"rows": len(rows), "written": written})
+        print_json({"rows": rows, "written": written})
         return
     for name in written:
         typer.echo(f"wrote {name}")
-
-
-def _work(results: Path, parallel: int, counts: "_Counts") -> "Work":
-    from matrixdp.experiments.type_one import FOLDER, Work  # noqa: PLC0415 (torch is slow)
-
-    return Work(folder=results / FOLDER, parallel=parallel, progress=counts.progress)
 
 
 class _Counts:
@@ -197,7 +185,7 @@ class _Counts:
         self.failed = 0
 
     @contextmanager
-    def progress(self, runs: Sequence["Run"]) -> "Iterator[Tell]":
+    def progress(self, runs: Sequence["AnyRun"]) -> "Iterator[Tell]":
         """Show a bar whose length is the steps of all runs, so that long runs count for more."""
         with progress_bar(sum(run.steps for run in runs), f"{len(runs)} runs") as advance:
 

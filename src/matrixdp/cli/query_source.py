@@ -1,6 +1,7 @@
 """Records from files, for ``matrixdp query``: chosen columns of text, .npy, Parquet and Arrow.
 
-Errors name the row and the column, and never show a cell: it may be private.
+Errors name the column, and never show a cell nor the number of its row: the last row's would be the
+number of records, which may be private.
 """
 
 import csv
@@ -152,12 +153,12 @@ class RecordFile:
         names = next(rows, [])
         places = [self._named(name, names, sign) for name in self.columns]
         block: list[list[T]] = []
-        for number, row in enumerate(rows, start=2):
+        for row in rows:
             if len(row) != len(names):
                 raise FileFormatError(
-                    f"{self.path}, row {number} has another number of cells than row 1"
+                    f"{self.path} has a row with another number of cells than row 1"
                 )
-            block.append(self._read_row(row, number, places, readers))
+            block.append(self._read_row(row, places, readers))
             if len(block) == _ROWS_TOGETHER:
                 yield block
                 block = []
@@ -176,7 +177,6 @@ class RecordFile:
     def _read_row(
         self,
         row: list[str],
-        number: int,
         places: Sequence[int],
         readers: Sequence[Callable[[str], T]],
     ) -> list[T]:
@@ -186,7 +186,8 @@ class RecordFile:
                 read.append(reader(row[place]))
             except ValueError:
                 raise FileFormatError(
-                    f"{self.path}, row {number}, column {name!r}: the cell is not a finite number"
+                    f"{self.path}, column {name!r}: a cell is not a finite number; fill or drop "
+                    "such records by a rule that looks at one record at a time"
                 ) from None
         return read
 

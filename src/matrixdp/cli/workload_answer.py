@@ -27,6 +27,7 @@ from matrixdp.cli.workload_options import (
     search_status,
 )
 from matrixdp.cli.workload_text import read_workload, workload_files
+from matrixdp.errors import InvalidParameterError
 from matrixdp.files.answer_tables import encode_answers
 from matrixdp.files.array_archive import check_archive_target
 from matrixdp.files.atomic import check_target, write_all
@@ -37,9 +38,10 @@ from matrixdp.files.strategies import load_strategy
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.mechanisms.workload_release import WorkloadRelease
+from matrixdp.parameters import LARGEST_EXACT_INTEGER
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.rounding import shown_up
-from matrixdp.workloads import optimal_strategy
+from matrixdp.workloads import Workload, optimal_strategy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +54,7 @@ _EXPORTS = (".csv", ".tsv", ".npy")
 
 def answer(
     source: Annotated[
-        Path, typer.Argument(metavar="IN", help="Counts of records: .npy, .npz or .csv.")
+        Path, typer.Argument(metavar="IN", help="Counts of records, or records: .npy, .npz, .csv.")
     ],
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="The .npz file for the noisy measurements.")
@@ -63,6 +65,13 @@ def answer(
     epsilon: OptionalEpsilonOption = None,
     mu: MuOption = None,
     strategy: SavedStrategyOption = None,
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--records",
+            help="IN holds a record in each row: the number of its cell, from 0, by attribute.",
+        ),
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,8 +89,7 @@ def answer(
     check_archive_target(target, force=force)
     saved = [] if strategy is None else [strategy]
     check_distinct(target, [source, *saved, *workload_files(workload)])
-    counts = _read_counts(source)
-    queries.checked_cells(counts, "IN")
+    given = _read_records(source) if records else _read_counts(source, queries)
     if strategy is None:
         with search_status() as progress:
             chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
@@ -90,7 +98,8 @@ def answer(
     with interrupted_at_once():
         mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
         expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
-    mechanism.release(counts).save(target, force=force)
+    release = mechanism.release_records if records else mechanism.release
+    release(given).save(target, force=force)
     with reporting_release(statement_path(target)):
         _report_release(mechanism, expected, target, as_json=as_json)
 
@@ -198,8 +207,20 @@ def _processed_answers(
     return release.workload.apply(whole_counts(estimate) if whole else estimate)
 
 
-def _read_counts(source: Path) -> "NDArray[Any]":
+def _read_counts(source: Path, queries: Workload) -> "NDArray[Any]":
+    queries.check_histogram()
     # A count that float64 would round is not the count of the file: the noise covers what one
     # record changes in whole numbers, and nothing else.
     counts = read_source(str(source), format_of(source), decimals="exact").array
-    return counts.ravel() if 1 in counts.shape else counts
+    counts = counts.ravel() if 1 in counts.shape else counts
+    return queries.checked_cells(counts, "IN")
+
+
+def _read_records(source: Path) -> "NDArray[Any]":
+    numbers = read_source(str(source), format_of(source), decimals="exact").array
+    # Text files hold decimals; whether these are cells is checked where they are counted.
+    if not bool((abs(numbers) <= LARGEST_EXACT_INTEGER).all() and (numbers % 1 == 0).all()):
+        raise InvalidParameterError(
+            "IN must hold whole numbers, the cells of a record in a row: number the categories"
+        )
+    return numbers.astype("int64")

@@ -1,9 +1,11 @@
 """Workloads as text: ``prefix:128``, ``ranges:64:8 * total:5``, ``identity:9 + total:9``.
 
 ``*`` joins attributes and binds more tightly than ``+``, which joins parts, as in arithmetic.
+``marginals:10x10x5:2`` is a part by itself: all tables of two of these attributes.
 """
 
 import re
+from itertools import combinations
 from pathlib import Path
 
 from matrixdp.cli.streams import read_source
@@ -19,14 +21,17 @@ from matrixdp.workloads import (
     Total,
     Union,
     Workload,
+    marginals,
 )
 
 __all__ = ["WORKLOAD_HELP", "read_workload", "workload_files"]
 
 WORKLOAD_HELP = (
     "prefix:N, ranges:N, ranges:N:LONGEST, identity:N, total:N or a matrix file, in double quotes "
-    "if its name holds * or +; * between attributes, + between parts."
+    "if its name holds * or +; * between attributes, + between parts. marginals:AxBxC:K is a part "
+    "by itself: the tables of every K of the attributes of A, B and C cells."
 )
+_TABLES = "marginals:"
 # Those that a size alone describes.
 _KINDS: dict[str, type[Identity | Total | Prefix]] = {
     "identity": Identity,
@@ -42,6 +47,8 @@ def read_workload(text: str) -> Workload:
     --------
     >>> read_workload("prefix:10*total:3 + identity:10*identity:3")
     Prefix(10) x Total(3) + Identity(10) x Identity(3)
+    >>> read_workload("marginals:4x5:1")
+    Identity(4) x Total(5) + Total(4) x Identity(5)
     """
     parts = [_product(part) for part in _names(text)]
     return parts[0] if len(parts) == 1 else Union(parts)
@@ -94,8 +101,24 @@ def _file(name: str) -> Path | None:
 
 
 def _product(names: list[str]) -> Workload:
+    if len(names) == 1 and names[0].startswith(_TABLES):
+        return _marginals(names[0])
     factors = [_factor(name) for name in names]
     return factors[0] if len(factors) == 1 else Product(factors)
+
+
+def _marginals(text: str) -> Workload:
+    """Return the tables of every so many attributes."""
+    written = re.fullmatch(r"marginals:(\d+(?:x\d+)*):(\d+)", text)
+    if written is None:
+        raise InvalidParameterError(f"workload {text!r} is not understood: {WORKLOAD_HELP}")
+    sizes = [int(size) for size in written[1].split("x")]
+    many = int(written[2])
+    if not many <= len(sizes):
+        raise InvalidParameterError(
+            f"workload {text!r} asks for tables of {many} attributes, and there are {len(sizes)}"
+        )
+    return marginals(sizes, combinations(range(len(sizes)), many))
 
 
 def _factor(text: str) -> Factor:

@@ -21,6 +21,10 @@ __all__ = ["PrivateEstimator"]
 
 FloatArray = NDArray[np.float64]
 
+# Norms that are taken from the data. Bounds may be from 1e-100 to 1e100; this leaves room for those
+# that estimators derive from the norm: of constants, targets and joined rows.
+_SHORTEST, _LONGEST = 1e-90, 1e90
+
 
 class PrivateEstimator(BaseEstimator):
     """The parameters that all estimators have, and what becomes of them in a fit.
@@ -57,15 +61,14 @@ class PrivateEstimator(BaseEstimator):
             return PublicFeatures.of(columns, self.data_norm, self.bounds, rescale=rescale)
         leaks.append("the largest row norm of X")
         warn_of_leak(leaks[-1], "data_norm=... or bounds=(lower, upper)")
-        try:
-            return PublicFeatures.of(columns, largest_row_norm(records), None)
-        except InvalidParameterError:
-            pass
-        # Not the message of a norm that is public, which would show it.
-        raise InvalidParameterError(
-            "X has records that are too long or too short for a bound: rescale them by a public "
-            "constant, and pass data_norm=..."
-        )
+        norm = largest_row_norm(records)
+        # Before a bound is made of it, whose own message would show it.
+        if not _SHORTEST <= norm <= _LONGEST:
+            raise InvalidParameterError(
+                "X has records that are too long or too short for a bound: rescale them by a "
+                "public constant, and pass data_norm=..."
+            )
+        return PublicFeatures.of(columns, norm, None)
 
     def _known_count(self, records: FloatArray) -> int | None:
         """Return the number of records where the relation makes it public."""

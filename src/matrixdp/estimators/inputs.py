@@ -83,7 +83,7 @@ def _without_values(name: str, read: Callable[[], Result]) -> Result:
     """Return what ``read`` returns; an error of it is raised with public words only."""
     try:
         return read()
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         message = _public_message(name, str(error))
     # Outside the handler, so that the original error and its values are not attached to this one.
@@ -101,6 +101,8 @@ def _public_message(name: str, message: str) -> str:
         return "X and y have different numbers of records: pass one target for each row of X"
     if "should be a 1d array" in message:
         return "y should be a 1d array: pass one target for each row of X"
+    if "unique column names" in message or "Feature names are only supported" in message:
+        return "X has column names that are not all different, or not all text: rename its columns"
     if "0 feature(s)" in message:
         # In scikit-learn's words, less the number of records.
         return "X has 0 feature(s) (shape=(, 0)) while a minimum of 1 is required."

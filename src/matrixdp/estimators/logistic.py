@@ -142,7 +142,7 @@ class PrivateLogisticRegression(PrivateProbabilities):
         )
         # scikit-learn has one vector of weights for two classes: the difference of ours, whose
         # squared norm is twice the sum of theirs.
-        penalty = raw_penalty(features, alpha * (2.0 if indicators.shape[1] == 2 else 1.0))
+        penalty = raw_penalty(features, alpha) * (2.0 if indicators.shape[1] == 2 else 1.0)
         for_gram, for_gradients = budget.split(_SHARES)
         self._before_release(budget)
         grid = RecordGrid(features.bounds_with_constant)

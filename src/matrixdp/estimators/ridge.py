@@ -21,6 +21,8 @@ __all__ = ["PrivateRidge", "PrivateRidgeClassifier", "checked_penalty"]
 
 FloatArray = NDArray[np.float64]
 
+_LARGEST_PENALTY = 1e250
+
 
 class PrivateRidge(RegressorMixin, PrivateEstimator):
     """Linear least squares with an l2 penalty, from privately released moments.
@@ -120,6 +122,7 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
         # Clamped before it is moved: a difference with a huge number could overflow.
         reach = np.clip(answers, centre - half, centre + half)
         targets = np.clip((reach - centre) / half, -1.0, 1.0)
+        penalty = raw_penalty(features, alpha)
         self._before_release(budget)
         moments = release_moments(
             features,
@@ -129,7 +132,7 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
             budget=budget,
             count=self._known_count(records),
         )
-        slopes, intercepts = features.raw(moments.weights(raw_penalty(features, alpha)))
+        slopes, intercepts = features.raw(moments.weights(penalty))
         self.coef_ = half * slopes[0]
         self.intercept_ = float(half * intercepts[0] + centre)
         self._state(budget, [moments.release], leaks)
@@ -145,11 +148,13 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
             return centre, half if half > 0.0 else max(abs(centre), 1.0)
         ends = public_range(self.target_bounds, "target_bounds", 1)
         lower, upper = float(ends[0][0]), float(ends[1][0])
-        if not lower < upper:
+        centre, half = lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
+        # Half of the smallest float is 0.
+        if not half > 0.0:
             raise InvalidParameterError(
                 f"target_bounds=({lower!r}, {upper!r}): lower must be below upper"
             )
-        return lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
+        return centre, half
 
     def predict(self, X: Any) -> FloatArray:
         """Return a number for each record; predictions for private records are private."""
@@ -235,6 +240,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
         features = self._public_features(records, leaks)
         classes = self._public_classes(labels, leaks)
         centred, length = centred_indicators(classes.indicators(labels))
+        penalty = raw_penalty(features, alpha)
         self._before_release(budget)
         moments = release_moments(
             features,
@@ -245,7 +251,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
             count=self._known_count(records),
         )
         # From indicators to targets of -1 and 1, which scikit-learn regresses on.
-        weights = length * moments.weights(raw_penalty(features, alpha))
+        weights = length * moments.weights(penalty)
         slopes, intercepts = features.raw(weights)
         many = len(classes.labels) > 2
         shift = 2.0 / len(classes.labels) - 1.0
@@ -268,8 +274,20 @@ def raw_penalty(features: PublicFeatures, alpha: float) -> FloatArray:
     """Return what a penalty on the weights of records is on those of rows with the constant.
 
     A weight w of a row is the weight ``w / scale`` of a record; the constant has no penalty.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is too large for its products with other numbers to be finite.
     """
-    return np.append(alpha / features.scale**2, 0.0)
+    with np.errstate(over="ignore"):
+        penalty = np.append(alpha / features.scale**2, 0.0)
+    if not bool(np.all(penalty <= _LARGEST_PENALTY)):
+        raise InvalidParameterError(
+            f"alpha={alpha!r} is too large for features within these bounds: all weights would be "
+            "0; pass a smaller one"
+        )
+    return penalty
 
 
 def checked_penalty(alpha: Any) -> float:
@@ -282,12 +300,15 @@ def checked_penalty(alpha: Any) -> float:
 
 def _numbers(answers: NDArray[Any]) -> FloatArray:
     """Return targets as numbers, or raise if they are not; none of them is shown."""
-    if answers.dtype.kind not in "biuf":
+    # Beyond the largest float a target is infinite, and clamped without a word.
+    with np.errstate(over="ignore"):
+        if answers.dtype.kind in "biuf":
+            return answers.astype(np.float64)
         try:
-            numbers = answers.astype(np.float64)
-        except (TypeError, ValueError):
+            # Dates would become numbers in a unit that nobody stated.
+            numbers = None if answers.dtype.kind in "mM" else answers.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
             numbers = None
-        if numbers is None or not bool(np.isfinite(numbers).all()):
-            raise InvalidParameterError("y cannot be read: pass one finite number for each record")
-        return np.asarray(numbers)
-    return answers.astype(np.float64)
+    if numbers is None or not bool(np.isfinite(numbers).all()):
+        raise InvalidParameterError("y cannot be read: pass one finite number for each record")
+    return np.asarray(numbers)

@@ -12,19 +12,13 @@ from itertools import count
 from pathlib import Path
 
 from matrixdp.errors import MatrixDPError
-from matrixdp.experiments.accounts import MECHANISMS
-from matrixdp.experiments.cells import Run, grid
-from matrixdp.experiments.options import (
-    RESULTS,
-    check_experiment,
-    listed,
-    numbers,
-    whole_numbers,
-)
+from matrixdp.experiments import type_one
+from matrixdp.experiments.asked import OPTIONS, Asked, run_experiment
+from matrixdp.experiments.options import RESULTS, check_experiment, listed
 from matrixdp.experiments.outcomes import AnyRun
 from matrixdp.experiments.runner import Tell
-from matrixdp.experiments.settings import EPSILONS, PAPER_DATASETS
-from matrixdp.experiments.type_one import FOLDER, Work, choose, run_grid
+from matrixdp.experiments.settings import PAPER_DATASETS
+from matrixdp.experiments.work import Work
 
 __all__ = ["main"]
 
@@ -36,7 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # argparse itself exits with 2 on wrong options, which is the code for wrong input here, too.
     given = _parser().parse_args(arguments)
     try:
-        check_experiment(given.experiment)
         failed = _failed(given)
     except (MatrixDPError, OSError) as error:
         _say(f"matrixdp.experiments: {error}")
@@ -45,36 +38,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(given: argparse.Namespace) -> int:
-    work = Work(folder=given.results / FOLDER, parallel=given.parallel, progress=_lines)
-    datasets = listed(given.dataset) or list(PAPER_DATASETS)
     if given.command == "choose":
-        return choose(datasets, work)
-    cells = grid(
-        datasets,
-        listed(given.mechanism) or list(MECHANISMS),
-        numbers(given.epsilon, "epsilon") or EPSILONS,
-        whole_numbers(given.seeds, "seeds"),
+        check_experiment(given.experiment, ["type-one"])
+        folder = given.results / type_one.FOLDER
+        work = Work(folder=folder, parallel=given.parallel, progress=_lines)
+        return type_one.choose(listed(given.dataset) or list(PAPER_DATASETS), work)
+    return run_experiment(
+        given.experiment,
+        Asked(**{name: getattr(given, name) for name in OPTIONS}),
+        given.results,
+        parallel=given.parallel,
+        progress=_lines,
+        warn=lambda sentence: _say(f"warning: {sentence}"),
     )
-    return run_grid(cells, work)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m matrixdp.experiments")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("choose", "run"):
+    for name, options in (("choose", ["dataset"]), ("run", OPTIONS)):
         command = commands.add_parser(name)
         command.add_argument("experiment")
-        command.add_argument("--dataset", action="append")
         command.add_argument("--parallel", type=int, default=1)
         command.add_argument("--results", type=Path, default=RESULTS)
-        if name == "run":
-            for option in ("--mechanism", "--epsilon", "--seeds"):
-                command.add_argument(option, action="append")
+        for option in options:
+            command.add_argument(f"--{option}", action="append")
     return parser
 
 
 @contextmanager
-def _lines(runs: Sequence[Run]) -> Iterator[Tell]:
+def _lines(runs: Sequence[AnyRun]) -> Iterator[Tell]:
     """Print a line for each run that ends."""
     _say(f"{len(runs)} runs to make")
     # By the order in which runs end: several at a time do not end in the order they began.

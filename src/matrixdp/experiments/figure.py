@@ -1,12 +1,12 @@
 """The figure of Type I: test accuracy against epsilon, a panel for each data set."""
 
-import io
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from matrixdp.experiments.accounts import MECHANISMS
-from matrixdp.experiments.report import accuracies
+from matrixdp.experiments.drawing import file_content, points
+from matrixdp.experiments.page_text import accuracies
 from matrixdp.experiments.results_table import Row
 from matrixdp.experiments.settings import SETTINGS
 
@@ -66,7 +66,7 @@ def draw_accuracies(rows: Sequence[Row], file_format: str) -> bytes:
     for unused in panels[len(datasets) :]:
         unused.set_visible(False)
     _draw_legend(canvas, handles)
-    return _content(canvas, file_format)
+    return file_content(canvas, file_format)
 
 
 def _draw_legend(canvas: Any, handles: dict[str, Any]) -> None:
@@ -91,9 +91,9 @@ def _draw_panel(axes: Any, dataset: str, rows: Sequence[Row]) -> dict[str, Any]:
     """Draw one data set; return what the legend shows, by name."""
     handles = {}
     for place, (name, style) in enumerate(_STYLES.items()):
-        points = _points([row for row in rows if row.mechanism == name])
-        if points:
-            epsilons, means, below, above = zip(*points, strict=True)
+        found = points([row for row in rows if row.mechanism == name])
+        if found:
+            epsilons, means, below, above = zip(*found, strict=True)
             shift = _APART ** (place - (len(_STYLES) - 1) / 2)
             handles[MECHANISMS[name].title] = axes.errorbar(
                 [epsilon * shift for epsilon in epsilons],
@@ -140,26 +140,3 @@ def _draw_surroundings(axes: Any, dataset: str, rows: Sequence[Row]) -> dict[str
     axes.set_xlabel("claimed epsilon")
     axes.grid(visible=True, alpha=0.3)
     return handles
-
-
-def _points(rows: Sequence[Row]) -> list[tuple[float, float, float, float]]:
-    """Return epsilon, mean accuracy, and how far the seeds are below and above it."""
-    points = []
-    for epsilon in sorted({row.epsilon for row in rows}, key=float):
-        found = accuracies(row for row in rows if row.epsilon == epsilon)
-        if found:
-            mean = fmean(found)
-            points.append((float(epsilon), mean, mean - min(found), max(found) - mean))
-    return points
-
-
-def _content(canvas: Any, file_format: str) -> bytes:
-    """Return the figure as a file's content; the same figure gives the same bytes."""
-    import matplotlib as mpl  # noqa: PLC0415
-
-    content = io.BytesIO()
-    # A fixed salt instead of random ids, and text as text: the file can be compared and searched.
-    with mpl.rc_context({"svg.hashsalt": "matrixdp", "svg.fonttype": "none"}):
-        metadata = {"Date": None} if file_format == "svg" else {}
-        canvas.savefig(content, format=file_format, dpi=120, metadata=metadata)
-    return content.getvalue()

@@ -1,21 +1,31 @@
 """What the command line of an experiment takes, as values: shared by both of its entrances."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from matrixdp.errors import InvalidParameterError
 
-__all__ = ["RESULTS", "check_experiment", "listed", "numbers", "whole_numbers"]
+__all__ = [
+    "EXPERIMENTS",
+    "RESULTS",
+    "check_experiment",
+    "listed",
+    "numbers",
+    "whole_numbers",
+]
 
+EXPERIMENTS = ("type-one", "type-two")
 RESULTS = Path("results")
 Value = TypeVar("Value")
 
 
-def check_experiment(name: str) -> None:
-    """Raise if there is no such experiment."""
-    if name != "type-one":
-        raise InvalidParameterError(f"experiment={name!r} is not known: use type-one")
+def check_experiment(name: str, known: Sequence[str] = EXPERIMENTS) -> None:
+    """Raise if there is no such experiment, or not for this command."""
+    if name not in known:
+        raise InvalidParameterError(
+            f"experiment={name!r} cannot be used with this command: use {' or '.join(known)}"
+        )
 
 
 def listed(given: Iterable[str] | None) -> list[str] | None:

@@ -4,15 +4,13 @@ The table is what documentation and figures are made from. It holds everything t
 the provenance of every row.
 """
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from matrixdp.errors import FileFormatError
 from matrixdp.experiments.account_book import AccountBook
 from matrixdp.experiments.accounts import MECHANISMS
+from matrixdp.experiments.cell_rows import rows_of_cells
 from matrixdp.experiments.cells import Cell, Run, grid, run_key
 from matrixdp.experiments.choosing import Choices
 from matrixdp.experiments.outcomes import Outcome, read_outcomes
@@ -20,7 +18,7 @@ from matrixdp.experiments.planning import account_of, planned_runs
 from matrixdp.experiments.settings import DELTA, SETTINGS
 from matrixdp.rounding import shown_exactly, shown_up
 
-__all__ = ["Row", "gathered_rows", "read_rows", "rows_as_csv"]
+__all__ = ["Row", "gathered_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,30 +45,6 @@ class Row:
     device: str = ""
     torch: str = ""
     note: str = ""
-
-
-_COLUMNS = [column.name for column in fields(Row)]
-
-
-def rows_as_csv(rows: Iterable[Row]) -> bytes:
-    """Return the content of the file."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return text.getvalue().encode()
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Return the rows of the file; none if there is no file."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        reader = csv.DictReader(file)
-        # A table of another version would be read into the wrong columns.
-        if reader.fieldnames != _COLUMNS:
-            raise FileFormatError(f"{path} has other columns than a report writes: make it anew")
-        return [Row(**row) for row in reader]
 
 
 def gathered_rows(folder: Path, kept: Sequence[Row] = ()) -> list[Row]:
@@ -105,24 +79,16 @@ def _rows_of(
     order = list(MECHANISMS)
     cells.sort(key=lambda one: (order.index(one.mechanism), one.epsilon or 0.0, one.seed))
     runs = planned_runs(cells, book, choices)
-    found = {cell: _outcome(run, outcomes) for cell, run in runs.items()}
-    rows = []
-    for cell, outcome in found.items():
-        same = [other for other in cells if _apart_from_seed(other) == _apart_from_seed(cell)]
-        if outcome is not None:
-            rows.append(_finished_row(cell, outcome, book))
-        # One row says it for all seeds.
-        elif cell == same[0] and not any(found[other] for other in same):
-            rows.append(_missing_row(cell, runs[cell], book))
-    return rows
+    return rows_of_cells(
+        {cell: _outcome(run, outcomes) for cell, run in runs.items()},
+        apart_from_seed=lambda cell: (cell.mechanism, cell.epsilon),
+        finished=lambda cell, outcome: _finished_row(cell, outcome, book),
+        missing=lambda cell: _missing_row(cell, runs[cell], book),
+    )
 
 
 def _outcome(run: Run | None, outcomes: dict[str, Outcome[Run]]) -> Outcome[Run] | None:
     return None if run is None else outcomes.get(run_key(run))
-
-
-def _apart_from_seed(cell: Cell) -> tuple[str, float | None]:
-    return cell.mechanism, cell.epsilon
 
 
 def _finished_row(cell: Cell, outcome: Outcome[Run], book: AccountBook) -> Row:

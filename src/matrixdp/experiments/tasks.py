@@ -18,7 +18,7 @@ from matrixdp.experiments.models import model_for
 from matrixdp.experiments.settings import Split
 from matrixdp.training import Neighbourhoods
 
-__all__ = ["Task", "load_task", "matrix_shapes"]
+__all__ = ["RecordsTask", "Task", "load_task", "matrix_shapes", "this_device"]
 
 _TESTED_AT_ONCE = 2048  # records; it limits memory and changes nothing
 
@@ -63,17 +63,24 @@ class Task(abc.ABC):
         return zip(*(part.split(_TESTED_AT_ONCE) for part in self._judged), strict=True)
 
 
-class _RecordsTask(Task):
-    """Records that are independent of each other."""
+class RecordsTask(Task):
+    """Records that are independent of each other.
 
-    def __init__(self, found: Any, model: nn.Module, split: Split, device: torch.device) -> None:
-        train, judged = (
-            (found.train, found.test) if split == "test" else (found.choosing_train, found.choosing)
-        )
+    Parameters
+    ----------
+    model : nn.Module
+        On the device of the tensors.
+    train, judged : tuple of Tensor and Tensor
+        Inputs and targets: what is trained on, and what it is judged by.
+    """
+
+    def __init__(
+        self, model: nn.Module, train: tuple[Tensor, Tensor], judged: tuple[Tensor, Tensor]
+    ) -> None:
         self.model = model
-        self.data = (_moved(train.inputs, device), _moved(train.targets, device))
-        self._judged = (_moved(judged.inputs, device),)
-        self._judged_targets = _moved(judged.targets, device)
+        self.data = train
+        self._judged = judged[:1]
+        self._judged_targets = judged[1]
 
     def logits(self, *inputs: Tensor) -> Tensor:
         """Return the model's answers for some inputs."""
@@ -107,6 +114,14 @@ class _NodesTask(Task):
         return answers
 
 
+def this_device() -> torch.device:
+    """Return the GPU if there is one, else the CPU."""
+    if torch.cuda.is_available():
+        torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
+        return torch.device("cuda")
+    return torch.device("cpu")
+
+
 def load_task(dataset: str, split: Split, device: torch.device) -> Task:
     """Return a data set and a new model on a device.
 
@@ -114,8 +129,12 @@ def load_task(dataset: str, split: Split, device: torch.device) -> Task:
     the CPU, so that a seed means the same weights on every device.
     """
     found, model = _loaded(dataset), _model_for(dataset).to(device)
-    kind = _NodesTask if hasattr(found, "adjacency") else _RecordsTask
-    return kind(found, model, split, device)
+    if hasattr(found, "adjacency"):
+        return _NodesTask(found, model, split, device)
+    train, judged = (
+        (found.train, found.test) if split == "test" else (found.choosing_train, found.choosing)
+    )
+    return RecordsTask(model, _on_device(train, device), _on_device(judged, device))
 
 
 # A worker process makes one run after another, mostly on the same data set.
@@ -134,6 +153,10 @@ def _model_for(dataset: str) -> nn.Module:
 
 def _moved(array: Any, device: torch.device) -> Tensor:
     return torch.from_numpy(array).to(device)
+
+
+def _on_device(records: Any, device: torch.device) -> tuple[Tensor, Tensor]:
+    return _moved(records.inputs, device), _moved(records.targets, device)
 
 
 @lru_cache

@@ -10,11 +10,11 @@ from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.experiments.cells import Run
 from matrixdp.experiments.settings import DELTA, setting_of
-from matrixdp.experiments.tasks import Task, load_task
+from matrixdp.experiments.tasks import Task, load_task, this_device
 from matrixdp.rounding import product_up
 from matrixdp.training import PrivateTraining, TrainingPlan
 
-__all__ = ["train_and_test", "train_plainly", "train_privately"]
+__all__ = ["train_and_test", "train_plainly", "train_privately", "train_shuffled"]
 
 _WARM_UP = 0.05  # of the steps of plain training
 _LARGEST_SHIFT = 4  # pixels
@@ -26,11 +26,8 @@ def train_and_test(run: Run) -> float:
     The seed decides the first weights, the lots and the noise. On a GPU some kernels add up in an
     order that is not fixed, so that two runs may differ in their last bits.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
     torch.manual_seed(run.seed)
-    task = load_task(run.dataset, run.split, device)
+    task = load_task(run.dataset, run.split, this_device())
     # The sampling rate, and with it the epsilon, is that of the stated number of records.
     if len(task.data[0]) != run.records:
         raise InvalidParameterError(
@@ -97,13 +94,34 @@ def train_plainly(task: Task, run: Run) -> None:
         momentum=run.momentum,
         weight_decay=run.weight_decay,
     )
-    schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share_of_rate(step, run.steps))
+    train_shuffled(
+        task,
+        optimizer,
+        seed=run.seed,
+        lot_size=run.lot_size,
+        steps=run.steps,
+        augmented=run.augmented,
+    )
+
+
+def train_shuffled(
+    task: Task,
+    optimizer: optim.Optimizer,
+    *,
+    seed: int,
+    lot_size: int,
+    steps: int,
+    augmented: bool = False,
+) -> None:
+    """Take steps on shuffled lots, with a learning rate that rises at first and then falls to 0."""
+    schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share_of_rate(step, steps))
     # On the CPU, so that lots do not depend on the device.
-    generator = torch.Generator().manual_seed(run.seed)
+    generator = torch.Generator().manual_seed(seed)
     task.model.train()
-    for numbers in _shuffled_lots(run, generator):
-        batch = [part[numbers.to(part.device)] for part in task.data]
-        if run.augmented:
+    inputs = task.data[0]
+    for numbers in _shuffled_lots(len(inputs), lot_size, steps, generator, inputs.device):
+        batch = [part[numbers] for part in task.data]
+        if augmented:
             batch[0] = _flipped_and_shifted(batch[0], generator)
         task.losses(*batch).mean().backward()
         optimizer.step()
@@ -117,15 +135,19 @@ def _share_of_rate(step: int, steps: int) -> float:
     return min(1.0, done / _WARM_UP) * 0.5 * (1.0 + math.cos(math.pi * step / steps))
 
 
-def _shuffled_lots(run: Run, generator: torch.Generator) -> Iterator[Tensor]:
+def _shuffled_lots(
+    records: int, lot_size: int, steps: int, generator: torch.Generator, device: torch.device
+) -> Iterator[Tensor]:
     """Yield the numbers of the records of each step: all of them once before any comes again."""
-    waiting = torch.empty(0, dtype=torch.int64)
-    for _ in range(run.steps):
-        while len(waiting) < run.lot_size:
-            waiting = torch.cat([waiting, torch.randperm(run.records, generator=generator)])
-        yield waiting[: run.lot_size]
+    waiting = torch.empty(0, dtype=torch.int64, device=device)
+    for _ in range(steps):
+        while len(waiting) < lot_size:
+            # To the device once for many steps: a copy in each step would wait for the GPU.
+            order = torch.randperm(records, generator=generator).to(device)
+            waiting = torch.cat([waiting, order])
+        yield waiting[:lot_size]
         # What is left of an epoch begins the next lot: no record is dropped.
-        waiting = waiting[run.lot_size :]
+        waiting = waiting[lot_size:]
 
 
 def _flipped_and_shifted(images: Tensor, generator: torch.Generator) -> Tensor:

@@ -1,43 +1,21 @@
 """Type I of the paper, private gradients: choose hyper-parameters, then run the grid."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
 import matrixdp.training  # noqa: F401 (first: it says what to install where PyTorch is missing)
 from matrixdp.experiments.account_book import AccountBook
 from matrixdp.experiments.cells import Cell, Run, run_key
 from matrixdp.experiments.choosing import Choices, Tried, best_of, candidate_runs
-from matrixdp.experiments.outcomes import read_outcomes, unfinished
+from matrixdp.experiments.outcomes import read_outcomes
 from matrixdp.experiments.planning import planned_runs
-from matrixdp.experiments.runner import Tell, perform
 from matrixdp.experiments.settings import setting_of
 from matrixdp.experiments.training_loops import train_and_test
+from matrixdp.experiments.work import Work
 
-__all__ = ["FOLDER", "Progress", "Work", "choose", "run_grid"]
+__all__ = ["FOLDER", "choose", "run_grid"]
 
 FOLDER = "type_one"
 """Within the folder of results."""
-
-
-Progress = Callable[[Sequence[Run]], AbstractContextManager[Tell]]
-"""Shows the progress of some runs: it yields a function to call as each of them ends."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """Where results go, how many runs are made at a time, and how progress is shown."""
-
-    folder: Path
-    parallel: int
-    progress: Progress
-
-    def perform(self, runs: Sequence[Run]) -> int:
-        """Make the runs that are not finished yet; return how many failed."""
-        left = unfinished(runs, self.folder)
-        with self.progress(left) as tell:
-            return perform(left, train_and_test, self.folder, parallel=self.parallel, tell=tell)
 
 
 def choose(datasets: Sequence[str], work: Work) -> int:
@@ -50,7 +28,13 @@ def choose(datasets: Sequence[str], work: Work) -> int:
     book, choices = AccountBook(work.folder), Choices(work.folder)
     candidates = {dataset: candidate_runs(dataset, book) for dataset in datasets}
     failed = work.perform(
-        [run for families in candidates.values() for pairs in families.values() for _, run in pairs]
+        [
+            run
+            for families in candidates.values()
+            for pairs in families.values()
+            for _, run in pairs
+        ],
+        train_and_test,
     )
     # From the files: most of these runs may have been made by an earlier process.
     outcomes = read_outcomes(work.folder, Run)
@@ -71,4 +55,4 @@ def run_grid(cells: Sequence[Cell], work: Work) -> int:
     """Make the runs that cells need and that are not finished; return how many failed."""
     runs = planned_runs(cells, AccountBook(work.folder), Choices(work.folder))
     # Cells whose rule does not apply have nothing to run; the report says why.
-    return work.perform([run for run in runs.values() if run is not None])
+    return work.perform([run for run in runs.values() if run is not None], train_and_test)

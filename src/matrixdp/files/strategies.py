@@ -22,6 +22,7 @@ from matrixdp.workloads import (
     Certificate,
     OptimalStrategy,
     ProductStrategy,
+    ResidualStrategy,
     StackedStrategy,
     Strategy,
 )
@@ -35,15 +36,27 @@ __all__ = [
     "stated_gap",
 ]
 
-# Two schemas rather than one, so that versions that only know products refuse stacks.
-_PRODUCT: Literal["matrixdp-strategy/1"] = "matrixdp-strategy/1"
-_STACK: Literal["matrixdp-strategy/2"] = "matrixdp-strategy/2"
+_Schema = Literal["matrixdp-strategy/1", "matrixdp-strategy/2", "matrixdp-strategy/3"]
+# One schema for each kind, so that versions that do not know a kind refuse it.
+_SCHEMAS: dict[str, _Schema] = {
+    "product": "matrixdp-strategy/1",
+    "stack": "matrixdp-strategy/2",
+    "residual": "matrixdp-strategy/3",
+}
+_KINDS: dict[_Schema, type[Strategy]] = {
+    "matrixdp-strategy/1": ProductStrategy,
+    "matrixdp-strategy/2": StackedStrategy,
+    "matrixdp-strategy/3": ResidualStrategy,
+}
 
 
 class StrategyStatement(Record, frozen=True):
-    """The statement of a saved strategy: schema 1 is one product, schema 2 a stack of products."""
+    """The statement of a saved strategy.
 
-    schema: Literal["matrixdp-strategy/1", "matrixdp-strategy/2"]
+    Schema 1 is one product, schema 2 a stack of products, schema 3 tables set by set.
+    """
+
+    schema: _Schema
     workload: str
     neighbouring: Neighbouring
     value: float
@@ -84,7 +97,7 @@ def save_strategy(
     check_archive_target(target, force=force)
     data = packed_arrays(optimum.strategy.named_arrays())
     statement = StrategyStatement(
-        schema=_STACK if optimum.strategy.kind == "stack" else _PRODUCT,
+        schema=_SCHEMAS[optimum.strategy.kind],
         workload=repr(optimum.workload),
         neighbouring=optimum.neighbouring,
         value=optimum.certificate.value,
@@ -111,7 +124,7 @@ def load_strategy(path: str | PathLike[str]) -> SavedStrategy:
     check_digest(hashlib.sha256(data).hexdigest(), statement.file.sha256, source)
     arrays = unpacked_arrays(data, str(source))
     # By the schema and not by the names, so that the two must agree.
-    kind: type[Strategy] = StackedStrategy if statement.schema == _STACK else ProductStrategy
+    kind = _KINDS[statement.schema]
     try:
         return SavedStrategy(
             _checked_layout(kind.from_named_arrays(arrays)),

@@ -121,7 +121,7 @@ def _checked_layout(mechanism: Mechanism[Release], source: Path, target: Path) -
             "a SymmetricBall is about symmetric matrices, and parts do not show whether one is "
             "symmetric: load it and use mechanism.release"
         )
-    if target.suffix != ".npy":
+    if target.suffix.lower() != ".npy":
         raise InvalidParameterError(f"{target} does not end in .npy: name such a file")
     if not source.is_file():
         raise FileFormatError(f"{source} is not a file: name a matrix to release")

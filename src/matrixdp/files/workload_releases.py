@@ -39,7 +39,13 @@ from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import ProductStrategy, StackedStrategy, Strategy, Workload
+from matrixdp.workloads import (
+    ProductStrategy,
+    ResidualStrategy,
+    StackedStrategy,
+    Strategy,
+    Workload,
+)
 
 __all__ = [
     "WorkloadStatement",
@@ -50,6 +56,7 @@ __all__ = [
 # Names of arrays; all others belong to the strategy.
 _MEASUREMENTS = "measurements"
 _QUERIES = "queries_"
+_KINDS: dict[str, type[Strategy]] = {"part_": StackedStrategy, "residual_": ResidualStrategy}
 
 
 class WorkloadStatement(Record, frozen=True):
@@ -156,12 +163,15 @@ def _strategy_and_workload(
         for name, array in arrays.items()
         if name != _MEASUREMENTS and name not in queries
     }
-    stacked = any(name.startswith("part_") for name in others)
-    kind: type[Strategy] = StackedStrategy if stacked else ProductStrategy
+    # Each kind of strategy has its own names of arrays; those of a product are the default.
+    prefix = next((prefix for prefix in _KINDS if any(n.startswith(prefix) for n in others)), None)
+    kind: type[Strategy] = ProductStrategy if prefix is None else _KINDS[prefix]
     strategy = kind.from_named_arrays(others)
     workload = workload_of(statement.workload, queries)
     # Sizes first: the sensitivity of a strategy that nobody could have measured may take forever.
     workload.check_answerable()
+    if strategy.kind != "residual":
+        workload.check_histogram()
     if strategy.dimensions not in (workload.dimensions, (workload.cells,)):
         raise ShapeError(
             f"its strategy is for cells laid out as {strategy.dimensions} and its workload for "

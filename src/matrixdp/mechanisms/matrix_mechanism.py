@@ -1,6 +1,7 @@
 """The Matrix Mechanism: a workload answered through measurements that suit it."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.counting import counted_tables
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.workload_release import WorkloadRelease, measured_sensitivity
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
@@ -17,7 +19,7 @@ from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import Strategy, Workload, optimal_strategy
+from matrixdp.workloads import ResidualStrategy, Strategy, Workload, optimal_strategy
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
@@ -52,8 +54,9 @@ class MatrixMechanism:
     Raises
     ------
     InvalidParameterError
-        If the workload cannot be answered from the strategy, or has more than 2**26 cells or 2**28
-        queries.
+        If the workload cannot be answered from the strategy, or has more than 2**28 queries or
+        2**26 cells. Tables of counts (`marginals`) may be of any number of cells, if each table has
+        at most 2**26.
 
     Notes
     -----
@@ -67,7 +70,8 @@ class MatrixMechanism:
     than s. Underflow is far smaller than the amount by which that is rounded up. The stated
     sensitivity is larger again by a factor of 1 + 2**-32, so that a processor that sums in another
     order can prove it from the strategy. The same holds for the parts of a `StackedStrategy`, with
-    the largest r and the columns of all parts together. The noise is that of `IMGM` on the
+    the largest r and the columns of all parts together. A `ResidualStrategy` computes in whole
+    numbers, and rounds twice. The noise is that of `IMGM` on the
     Frobenius ball; everything after it is post-processing.
 
     References
@@ -125,6 +129,8 @@ class MatrixMechanism:
         object.__setattr__(self, "budget", budget)
         object.__setattr__(self, "neighbouring", relation)
         object.__setattr__(self, "strategy", strategy)
+        if not isinstance(strategy, ResidualStrategy):
+            workload.check_histogram()
         _ = self.sensitivity  # raises here rather than at the first release
 
     # Calibration and noise are those of IMGM; this class only chooses what is measured.
@@ -191,9 +197,59 @@ class MatrixMechanism:
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
         # `measure`, not `apply`: its products are compensated, which the sensitivity counts on.
-        exact = self.strategy.measure(self._checked(histogram)).reshape(-1, 1)
+        return self._released(self.strategy.measure(self._checked(histogram)), key, filter)
+
+    def release_records(
+        self,
+        records: ArrayLike | Iterator[ArrayLike],
+        *,
+        key: ReleaseKey | None = None,
+        filter: Filter | None = None,  # noqa: A002
+    ) -> WorkloadRelease:
+        """Count records, measure the counts with exact noise, and answer the workload.
+
+        For tables of counts the histogram of all cells is never written out, so that there may be
+        any number of cells. The same key gives the same measurements as `release`.
+
+        Parameters
+        ----------
+        records : array_like of int, shape (records, attributes), or iterator of such blocks
+            The number of the cell along each attribute, counted from 0; at most 2**30 records.
+        key, filter
+            As for `release`.
+
+        Raises
+        ------
+        InvalidParameterError, ShapeError
+            Before anything is drawn or paid. Messages never show a record.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import matrixdp as mdp
+        >>> from matrixdp.workloads import marginals
+        >>> workload = marginals([50] * 12, [(0, 1), (1, 2), (11,)])
+        >>> budget = mdp.Budget(epsilon=1.0, delta=1e-5)
+        >>> mechanism = mdp.MatrixMechanism(workload, budget, neighbouring="add-remove")
+        >>> records = np.random.default_rng(0).integers(0, 50, (1000, 12))
+        >>> release = mechanism.release_records(records)
+        >>> release.table((1, 2)).shape
+        (50, 50)
+        """
+        if isinstance(self.strategy, ResidualStrategy):
+            tables = counted_tables(records, self.workload.dimensions, self.strategy.tables)
+            return self._released(self.strategy.measure_tables(tables), key, filter)
+        # Any other strategy is for histograms that fit in memory.
+        kept = tuple(range(len(self.workload.dimensions)))
+        counts = counted_tables(records, self.workload.dimensions, [kept])[kept]
+        return self.release(counts, key=key, filter=filter)
+
+    def _released(
+        self, exact: FloatArray, key: ReleaseKey | None, paying: Filter | None
+    ) -> WorkloadRelease:
+        """Return measurements with exact noise."""
         return WorkloadRelease(
-            measurements=self._noise.release(exact, key=key, filter=filter),
+            measurements=self._noise.release(exact.reshape(-1, 1), key=key, filter=paying),
             workload=self.workload,
             strategy=self.strategy,
         )
@@ -206,10 +262,11 @@ class MatrixMechanism:
         exact = self.strategy.measure(self._checked(histogram))
         # Float noise, which protects nothing; hence not a WorkloadRelease but a SimulatedValue.
         noisy = simulate_noise(exact.reshape(-1, 1), self.covariance.scale, generator).array
-        answers = self.workload.apply(self.strategy.reconstruct(noisy))
+        answers = self.strategy.answers(self.workload, noisy)
         return SimulatedValue(array=answers, scale=self.standard_errors())
 
     def _checked(self, histogram: ArrayLike) -> FloatArray:
+        self.workload.check_histogram()  # larger ones are released from their records
         counts: Any = self.workload.checked_cells(histogram, "histogram")
         # The bound on rounding holds for whole counts of at most 2**30 records, whose sum is exact.
         whole = bool(np.all((counts >= 0.0) & (counts == np.rint(counts))))

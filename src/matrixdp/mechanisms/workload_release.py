@@ -1,6 +1,7 @@
 """What the Matrix Mechanism releases: noisy measurements, and the answers that follow from them."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -10,11 +11,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Isotropic
-from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.errors import InvalidParameterError, ShapeError, UndefinedAttributeError
 from matrixdp.mechanisms.release import ConfidenceBounds, Release, joint_quantile
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import Strategy, Workload
+from matrixdp.workloads import Strategy, Workload, marginals
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
 __all__ = ["WorkloadRelease", "measured_sensitivity"]
@@ -122,15 +123,21 @@ class WorkloadRelease:
 
     @cached_property
     def estimate(self) -> FloatArray:
-        """The least-squares estimate of the histogram, one number for each cell."""
+        """The least-squares estimate of the histogram, one number for each cell.
+
+        Raises `UndefinedAttributeError` if there are more cells than fit in memory; answers and
+        tables need no cells.
+        """
         # All noise has one scale, so plain least squares has the least variance (Gauss, Markov).
-        return self.strategy.reconstruct(np.asarray(self.measurements.value))
+        try:
+            return self.strategy.reconstruct(np.asarray(self.measurements.value))
+        except InvalidParameterError as error:
+            raise UndefinedAttributeError(str(error)) from error
 
     @cached_property
     def answers(self) -> FloatArray:
         """The answer to each query, in the workload's order."""
-        # Through one histogram, so that sums of answers are the answers of sums.
-        return self.workload.apply(self.estimate)
+        return self.strategy.answers(self.workload, np.asarray(self.measurements.value))
 
     def standard_errors(self) -> FloatArray:
         """Return the standard deviation of the noise in each answer.
@@ -167,6 +174,49 @@ class WorkloadRelease:
         grid = 2.0**-20 * math.sqrt(self.strategy.shape[0])
         half_width = (joint_quantile(confidence, len(self.answers)) + grid) * self.standard_errors()
         return ConfidenceBounds(self.answers - half_width, self.answers + half_width)
+
+    def table(self, kept: Sequence[int]) -> FloatArray:
+        """Return the estimated counts by some attributes, with an axis for each.
+
+        It may be any table that the measurements determine, such as the sums of one that was asked
+        for. All tables agree with each other and with the answers.
+
+        Parameters
+        ----------
+        kept : sequence of int
+            The attributes by number, in the order of the table's axes.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the table does not follow from what was measured.
+        """
+        return self._laid_out(kept, self._table_answers)
+
+    def table_errors(self, kept: Sequence[int]) -> FloatArray:
+        """Return the standard deviation of the noise in each count of `table`.
+
+        With a `StackedStrategy` they are upper bounds.
+        """
+        return self._laid_out(kept, self._table_deviations)
+
+    def _table_answers(self, workload: Workload) -> FloatArray:
+        return self.strategy.answers(workload, np.asarray(self.measurements.value))
+
+    def _table_deviations(self, workload: Workload) -> FloatArray:
+        variances = self.strategy.query_variances(workload)
+        return np.asarray(self.measurements.noise_scale * np.sqrt(variances))
+
+    def _laid_out(
+        self, kept: Sequence[int], numbers: Callable[[Workload], FloatArray]
+    ) -> FloatArray:
+        """Return numbers for each cell of a table, in the order of its attributes."""
+        sizes = self.workload.dimensions
+        wanted = marginals(sizes, [kept])
+        self.strategy.check_supports(wanted)
+        ascending = sorted(kept)
+        table = numbers(wanted).reshape([sizes[place] for place in ascending])
+        return table.transpose([ascending.index(place) for place in kept])
 
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write measurements, strategy and workload, and the statement ``<path>.json``.

@@ -102,13 +102,16 @@ def real_array(
 
 def all_within(array: NDArray[Any], largest: float | NDArray[np.float64]) -> bool:
     """Return whether all numbers are at most so large in absolute value; NaN is not."""
+    if 0 < array.size <= _READ_TOGETHER:
+        with np.errstate(all="ignore"):  # a signalling NaN is treated like any other
+            return _piece_within(array, largest)
     # Contiguous numbers with one limit are read as one row, otherwise row by row; either way in
     # pieces that stay in the cache, so that nothing as large as the array is allocated.
     one_limit = isinstance(largest, float)
     flat = array.reshape(-1) if one_limit and array.flags.c_contiguous else array
     limits = None if one_limit else np.broadcast_to(largest, flat.shape)
     together = max(1, _READ_TOGETHER * len(flat) // flat.size) if flat.size else 1
-    with np.errstate(all="ignore"):  # a signalling NaN is treated like any other
+    with np.errstate(all="ignore"):
         for start in range(0, len(flat) if flat.size else 0, together):
             rows = slice(start, start + together)
             if not _piece_within(flat[rows], largest if limits is None else limits[rows]):

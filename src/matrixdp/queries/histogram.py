@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import members_of, positive_integer, whole_numbers
+from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.counting import counted_tables
+from matrixdp.parameters import members_of, positive_integer
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = ["histogram"]
@@ -18,7 +19,7 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
 
     Parameters
     ----------
-    records : array_like of int, shape (records, attributes) or (records,)
+    records : array_like of int, shape (records, attributes) or (records,), or iterator of blocks
         The number of the cell along each attribute, counted from 0.
     dimensions : sequence of int
         The number of cells along each attribute. Choose it in advance, without looking at the
@@ -50,21 +51,5 @@ def histogram(records: ArrayLike, dimensions: Sequence[int]) -> NDArray[np.int64
         raise InvalidParameterError(
             f"dimensions={sizes} must have from 1 to {LARGEST_HISTOGRAM} cells: merge cells"
         )
-    array = whole_numbers(records, "records")
-    if array.ndim == 1 and len(sizes) == 1:
-        array = array[:, None]
-    if array.ndim != 2 or array.shape[1] != len(sizes):
-        raise ShapeError(
-            f"records has shape {array.shape}: pass one row per record and {len(sizes)} columns"
-        )
-    # Column by column: unsigned integers become signed ones, which ravel_multi_index wants.
-    columns = [np.asarray(array[:, place], dtype=np.int64) for place in range(len(sizes))]
-    for place, (column, size) in enumerate(zip(columns, sizes, strict=True)):
-        # Not even the place of the record is shown: the message may end up in a public log.
-        if not bool(np.all((column >= 0) & (column < size))):
-            raise InvalidParameterError(
-                f"records has a value outside 0 .. {size - 1} in column {place}: give every value "
-                "a cell, by a rule that does not depend on the data"
-            )
-    flat = np.ravel_multi_index(tuple(columns), sizes)
-    return np.bincount(flat, minlength=int(np.prod(sizes))).reshape(sizes).astype(np.int64)
+    kept = tuple(range(len(sizes)))
+    return counted_tables(records, sizes, [kept])[kept]

@@ -15,6 +15,7 @@ from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
 from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.formats import format_of, with_word
 from matrixdp.files.matrices import write_matrix
+from matrixdp.files.paid_counts import check_paid
 from matrixdp.files.releases import encode_release, load_stated_release
 from matrixdp.files.statement import statement_path
 from matrixdp.mechanisms.imgm import IMGM
@@ -54,12 +55,21 @@ class PrivateCountMeanRelease:
         Of both together.
     query : str
         What was asked, and under which bounds.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the guarantee claims less than the two releases spend together.
     """
 
     total: Release
     count: Release
     guarantee: Guarantee
     query: str
+
+    def __post_init__(self) -> None:
+        """Raise unless the guarantee covers both releases."""
+        check_paid(self.total.proof.mu, {"records": self.count}, self.guarantee)
 
     @property
     def value(self) -> FloatArray:

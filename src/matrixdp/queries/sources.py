@@ -165,7 +165,7 @@ def _blocks(data: Any) -> Iterator[Any]:
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    if path.suffix != ".npy":
+    if path.suffix.lower() != ".npy":
         raise InvalidParameterError(
             f"data is the path {str(path)!r}: pass a .npy file, or parquet_blocks(path, columns)"
         )

@@ -1,7 +1,7 @@
 """Contingency tables: counts of records by the values of some attributes."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,6 +20,7 @@ from matrixdp.queries.histogram import histogram
 from matrixdp.queries.query import Query
 from matrixdp.rounding import sqrt_up
 from matrixdp.sensitivity.sets import FrobeniusBall
+from matrixdp.workloads import Workload, marginals
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = ["ContingencyTable"]
@@ -52,7 +53,8 @@ class ContingencyTable(Query):
     another: one count falls by 1 and one grows by 1, so the norm is ``sqrt(2)``. Both are attained.
 
     For linear queries on the table, such as marginals or ranges, pass `counts` to
-    `MatrixMechanism`, which adds less noise.
+    `MatrixMechanism`, which adds less noise. The table itself may have up to 2**26 cells. Marginals
+    of larger ones are released from the records: see `marginals` and `cells`.
 
     Examples
     --------
@@ -77,11 +79,8 @@ class ContingencyTable(Query):
                 )
         object.__setattr__(self, "attributes", members)
         object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
-        if not members or not math.prod(self.dimensions) <= LARGEST_HISTOGRAM:
-            raise InvalidParameterError(
-                f"attributes have the dimensions {self.dimensions}: the table must have from 1 to "
-                f"{LARGEST_HISTOGRAM} cells; merge cells"
-            )
+        if not members:
+            raise InvalidParameterError("attributes=() is empty: pass at least one")
 
     @property
     def dimensions(self) -> tuple[int, ...]:
@@ -112,16 +111,68 @@ class ContingencyTable(Query):
 
     def counts(self, data: Any) -> NDArray[np.int64]:
         """Return the counts in the shape of the dimensions, which are private."""
+        if not math.prod(self.dimensions) <= LARGEST_HISTOGRAM:
+            raise InvalidParameterError(
+                f"attributes have the dimensions {self.dimensions}: the table must have at most "
+                f"{LARGEST_HISTOGRAM} cells; merge cells, or release its marginals"
+            )
         counts = np.zeros(self.dimensions, dtype=np.int64)
         records = 0
-        for block in _table_blocks(data):
-            columns = self._columns_of(block)
-            cells = [a.cells(column) for a, column in zip(self.attributes, columns, strict=True)]
-            counts += histogram(np.stack(cells, axis=1), self.dimensions)
-            records += len(cells[0])
+        for cells in self.cells(data):
+            counts += histogram(cells, self.dimensions)
+            records += len(cells)
         if not 1 <= records <= MOST_RECORDS:
             raise ShapeError(f"data must have from 1 to {MOST_RECORDS} records")
         return counts
+
+    def cells(self, data: Any) -> Iterator[NDArray[np.int64]]:
+        """Yield the number of each record's cell along each attribute, which is private.
+
+        These are the records that `MatrixMechanism.release_records` takes.
+
+        Parameters
+        ----------
+        data : sequence of rows, array, data frame, or iterator of such blocks
+            One value for each attribute in a row.
+
+        Examples
+        --------
+        >>> import matrixdp as mdp
+        >>> from matrixdp.queries import Bins, Categories, ContingencyTable
+        >>> attributes = [Categories(f"code {n}", range(1000)) for n in range(12)]
+        >>> table = ContingencyTable([Bins("age", [0, 40, 120]), *attributes], "add-remove")
+        >>> workload = table.marginals([("age", "code 3"), ("code 7",)])
+        >>> budget = mdp.Budget(epsilon=1.0, delta=1e-5)
+        >>> mechanism = mdp.MatrixMechanism(workload, budget, neighbouring=table.neighbouring)
+        >>> release = mechanism.release_records(table.cells([(age, *[7] * 12) for age in (31, 62)]))
+        >>> release.table(table.numbers(("code 3", "age"))).shape
+        (1000, 2)
+        """
+        for block in _table_blocks(data):
+            columns = zip(self.attributes, self._columns_of(block), strict=True)
+            yield np.stack([attribute.cells(column) for attribute, column in columns], axis=1)
+
+    def marginals(self, kept: Iterable[Sequence[str]]) -> Workload:
+        """Return the workload of the tables of some groups of attributes, by their names."""
+        return marginals(self.dimensions, [self.numbers(names) for names in kept])
+
+    def numbers(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Return the numbers of attributes, by their names.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a name is not that of exactly one attribute.
+        """
+        known = [attribute.name for attribute in self.attributes]
+        wanted = members_of(names, "names", "names of attributes, such as ('age', 'sex')")
+        for name in wanted:
+            if known.count(name) != 1:
+                raise InvalidParameterError(
+                    f"names holds {name!r}, which {known.count(name)} attributes are called: there "
+                    f"are {', '.join(map(repr, known))}"
+                )
+        return tuple(known.index(name) for name in wanted)
 
     def evaluate(self, data: Any) -> FloatArray:
         """Return the counts as a matrix, which is private.

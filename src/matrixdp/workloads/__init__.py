@@ -7,6 +7,7 @@ from matrixdp.workloads.optimal import OptimalStrategy, optimal_strategy
 from matrixdp.workloads.ranges import Identity, Prefix, Ranges, Total
 from matrixdp.workloads.solve.certificate import Certificate, svd_bound
 from matrixdp.workloads.strategies.product import ProductStrategy
+from matrixdp.workloads.strategies.residual import ResidualStrategy
 from matrixdp.workloads.strategies.stacked import StackedStrategy
 from matrixdp.workloads.strategies.strategy import Strategy
 
@@ -20,6 +21,7 @@ __all__ = [
     "Product",
     "ProductStrategy",
     "Ranges",
+    "ResidualStrategy",
     "StackedStrategy",
     "Strategy",
     "Total",

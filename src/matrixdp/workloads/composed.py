@@ -16,6 +16,9 @@ __all__ = ["Product", "Union", "marginals"]
 # Errors are sums of squares over this many queries; their squares must stay finite in float64.
 _LARGEST_SIZE = 2**256
 
+# More tables than this are counted and not named.
+_MOST_NAMED = 16
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Product(Workload):
@@ -102,6 +105,12 @@ class Union(Workload):
     def terms(self) -> tuple[tuple[Factor, ...], ...]:
         """Return the products of all parts."""
         return tuple(term for part in self.parts for term in part.terms())
+
+    def __repr__(self) -> str:
+        """Name the terms, or count them if they are many tables."""
+        if len(self.terms()) > _MOST_NAMED and self.asks_tables:
+            return f"{len(self.terms())} tables of {' x '.join(map(str, self.dimensions))} cells"
+        return super().__repr__()
 
 
 def marginals(dimensions: Sequence[int], kept: Iterable[Sequence[int]]) -> Union:

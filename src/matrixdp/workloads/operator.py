@@ -96,15 +96,23 @@ class Workload(abc.ABC):
         ]
         return np.concatenate(answers)
 
+    @property
+    def asks_tables(self) -> bool:
+        """Whether every term is a table of counts: cells of some attributes, sums over others."""
+        return all(f.symmetric_eigenvalues is not None for term in self.terms() for f in term)
+
     def check_answerable(self) -> None:
         """Raise if there are more cells or more answers than fit in memory.
+
+        Tables of counts are answered without the histogram, so that its size does not matter.
 
         Raises
         ------
         InvalidParameterError
-            If there are more than 2**26 cells or 2**28 queries.
+            If there are more than 2**28 queries, or 2**26 cells, except for tables.
         """
-        self.check_histogram()
+        if not self.asks_tables:
+            self.check_histogram()
         if not self.rows <= MOST_ANSWERS:
             raise InvalidParameterError(
                 f"the workload has {self.rows} queries, more than the {MOST_ANSWERS} answers that "
@@ -122,7 +130,8 @@ class Workload(abc.ABC):
         if not self.cells <= LARGEST_HISTOGRAM:
             raise InvalidParameterError(
                 f"the workload has {self.cells} cells, more than the {LARGEST_HISTOGRAM} of a "
-                "histogram in memory: leave out attributes, or merge their cells"
+                "histogram in memory: leave out attributes, or merge their cells; tables of counts "
+                "can be released from records instead"
             )
 
     def apply_transpose(self, answers: ArrayLike) -> FloatArray:
@@ -131,8 +140,7 @@ class Workload(abc.ABC):
         if array.shape != (self.rows,):
             raise ShapeError(f"answers has shape {array.shape}: pass {self.rows} numbers")
         # The answers of the terms follow each other; W^T sums what each term makes of its own.
-        sizes = [math.prod(factor.rows for factor in term) for term in self.terms()]
-        ends = np.cumsum([0, *sizes])
+        ends = np.cumsum([0, *(math.prod(f.rows for f in term) for term in self.terms())])
         total = np.zeros(self.dimensions)
         for term, (start, stop) in zip(self.terms(), pairwise(ends.tolist()), strict=True):
             part = array[start:stop].reshape([factor.rows for factor in term])
@@ -147,6 +155,7 @@ class Workload(abc.ABC):
         InvalidParameterError
             If there are more than 2**26 cells or 2**28 queries.
         """
+        self.check_histogram()
         self.check_answerable()
         ones = np.ones(self.dimensions)
         return np.concatenate(
@@ -159,19 +168,13 @@ class Workload(abc.ABC):
         )
 
     def gram(self) -> FloatArray:
-        """Return ``W^T W``, written out.
-
-        Raises
-        ------
-        InvalidParameterError
-            If there are more than 8,192 cells.
-        """
+        """Return ``W^T W``, written out, or raise if there are more than 8,192 cells."""
         if not self.cells <= LARGEST_EXPLICIT:
             raise InvalidParameterError(
                 f"the workload has {self.cells} cells, and W.T @ W is written out for at most "
                 f"{LARGEST_EXPLICIT}: merge cells, or make it a Product of smaller attributes"
             )
-        # The Gram matrix of a product is the product of the factors', and that of a union the sum.
+        # That of a product is the product of the factors', and that of a union the sum.
         total = np.zeros((self.cells, self.cells))
         for term in self.terms():
             product: FloatArray = np.ones((1, 1))
@@ -241,12 +244,7 @@ class Workload(abc.ABC):
 
     def frobenius_squared(self) -> float:
         """Return the sum of all squared entries of W."""
-        return float(
-            sum(
-                math.prod(float(np.trace(factor.gram())) for factor in term)
-                for term in self.terms()
-            )
-        )
+        return float(sum(math.prod(f.gram_traces[1] for f in term) for term in self.terms()))
 
     def checked_cells(self, values: ArrayLike, name: str = "values") -> FloatArray:
         """Return finite numbers, one for each cell, laid out along the attributes."""
@@ -305,6 +303,16 @@ class Factor(Workload):
         The first belongs to the vector of ones, the second to every contrast of the cells.
         """
         return None
+
+    @property
+    def gram_traces(self) -> tuple[float, float]:
+        """``1^T G 1 / n`` and ``tr(G)``: what the mean of the cells adds to it, and everything."""
+        if self.symmetric_eigenvalues is None:
+            gram = self.gram()
+            return float(np.sum(gram)) / len(gram), float(np.trace(gram))
+        # Without the Gram matrix, which for many cells would not fit in memory.
+        on_ones, on_contrasts = self.symmetric_eigenvalues
+        return on_ones, on_ones + (self.cells - 1) * on_contrasts
 
     def known_optimum(self) -> tuple[FloatArray, float] | None:
         """Return the best strategy and its squared error where no search is needed, or None.
@@ -384,6 +392,5 @@ def along_axes(
 
 
 def _shrinking_first(term: Sequence["Factor"]) -> list[int]:
-    """Return the axes in the order in which arrays stay the smallest."""
-    # Every axis multiplies the size by rows / cells, so that the smallest ratios come first.
+    """Return the axes by rows / cells, the factors of the size: so arrays stay the smallest."""
     return sorted(range(len(term)), key=lambda axis: term[axis].rows / term[axis].cells)

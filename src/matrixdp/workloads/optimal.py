@@ -20,7 +20,7 @@ from matrixdp.workloads.solve.pairs import MOST_CELLS_SEARCHED
 from matrixdp.workloads.solve.replacement import check_contrasts, replacement_factor
 from matrixdp.workloads.solve.replacement_bound import bound_from_spectra
 from matrixdp.workloads.solve.results import Found, FoundStrategies
-from matrixdp.workloads.solve.tables import has_optimal_tables, optimal_tables
+from matrixdp.workloads.solve.tables import has_few_sets, optimal_tables
 from matrixdp.workloads.strategies.plain import (
     direct_measurements,
     direct_sensitivity_squared,
@@ -96,19 +96,22 @@ def optimal_strategy(
     -----
     *Adding or removing a record.* On one attribute, for unions of up to 2,048 cells and for single
     products the strategy is optimal, to the gap that the certificate states. So it is for marginals
-    of any size (see `tables`), and for queries about one attribute that sum over the others. For
-    other unions of T products there are several candidates, of which the best is returned: a single
-    product of strategies, optimised factor by factor; the same with better weights for its
-    measurements (see `residual` and `row_weights`); and a stack of the optima of the T products
+    of any size, which are never written out cell by cell (see `tables`), and for queries about one
+    attribute that sum over the others. For other unions of T products there are several candidates,
+    of which the best is returned: a single product of strategies, optimised factor by factor; the
+    same with better weights for its measurements (see `residual` and `row_weights`); and a stack of
+    the optima of the T products
     (see `StackedStrategy`), whose gap is at most T - 1. The bound is for all parts together, from
     each attribute alone (see `union_bound`). The gap is a few per cent for prefixes, ranges and
     cells, and may be tens of per cent for other matrices. The value of a stack is an upper bound of
     its error, because least squares on all measurements is never worse.
 
     *Replacing a record.* Up to 4,096 cells every pair of cells is given a weight (see `pairs`),
-    which closes the gap to 1e-6, or to 1e-3 with more than 1,024 cells. Marginals of up to ten
-    attributes are optimal at any size. Beyond, the strategies for adding and removing are used with
-    their sensitivity for replacing, which may be far from the best; the gap states how far.
+    which closes the gap to 1e-6, or to 1e-3 with more than 1,024 cells. Marginals of up to 16
+    attributes are optimal at any size; with more of them the gap is at most 1 / (n - 1), n the
+    smallest number of cells of an attribute. Beyond, the strategies for adding and removing are
+    used with their sensitivity for replacing, which may be far from the best; the gap states how
+    far.
 
     Where the strategy is not proven optimal, it is never worse than measuring every cell, or than
     measuring every query, as a stack of products where the queries cannot be written out.
@@ -175,14 +178,17 @@ def _best(
     Where a strategy is not optimal, measuring every cell or every query may be better. Where
     float64 cannot decide the rank of the workload, only these may answer it.
     """
-    if identity_error(workload, relation) <= found.lower_bound * (1.0 + _AS_GOOD):
+    if _cells_are_as_good(workload, found.lower_bound, relation):
         plain = identity_strategy(workload)
         return plain, _error(workload, plain, relation)
     # Candidates are compared by the errors they really have, not by what the searches expected.
     errors = [_error(workload, strategy, relation) for strategy in found.best]
     value = min(errors)
     strategy = found.best[errors.index(value)]
-    if value <= found.lower_bound * (1.0 + _CLOSE):
+    if not _in_memory(workload) or value <= found.lower_bound * (1.0 + _CLOSE):
+        return strategy, value
+    # Tables for replacing a record are as good as optimal: the public total adds its share.
+    if workload.asks_tables and value <= found.lower_bound * (1.0 + _AS_GOOD):
         return strategy, value
     if identity_error(workload, relation) < value * (1.0 - _CLOSE):
         plain = identity_strategy(workload)
@@ -193,6 +199,17 @@ def _best(
     if direct is not None and error < value:
         return direct, error
     return strategy, value
+
+
+def _in_memory(workload: Workload) -> bool:
+    """Return whether cells can be measured; tables can do without."""
+    return workload.cells <= LARGEST_HISTOGRAM or not workload.asks_tables
+
+
+def _cells_are_as_good(workload: Workload, bound: float, relation: Neighbouring) -> bool:
+    """Return whether every cell may be measured by itself, and nothing is better by much."""
+    measured = _in_memory(workload)
+    return measured and identity_error(workload, relation) <= bound * (1.0 + _AS_GOOD)
 
 
 def _direct_may_win(workload: Workload, value: float, relation: Neighbouring) -> bool:
@@ -221,12 +238,16 @@ def _search(
     """Return candidates and a bound by the first structure that applies, the best one first."""
     if relation == "replace":
         check_contrasts(workload)
+    tables = has_few_sets(workload)
+    # Set by set, whatever else is possible: only that needs no histogram.
+    if tables and workload.cells > LARGEST_HISTOGRAM:
+        return optimal_tables(workload, relation)
     place = _only_attribute(workload)
     if place is not None:
         return _from_one_attribute(workload, place, relation, progress)
     # A single table is a product, which is solved factor by factor for adding or removing.
     alone = relation == "add-remove" and len(workload.terms()) == 1
-    if has_optimal_tables(workload, relation) and not alone:
+    if tables and not alone:
         return optimal_tables(workload, relation)
     if relation == "add-remove":
         return _for_addition(workload, relation, progress)

@@ -9,6 +9,7 @@ from torch.nn import functional  # noqa: E402
 
 from matrixdp.errors import InvalidParameterError  # noqa: E402
 from matrixdp.experiments.models import FeatureNetwork, MixedGCN, model_for  # noqa: E402
+from matrixdp.experiments.models.recurrent import MeanStates  # noqa: E402
 from matrixdp.training import Neighbourhoods, PrivateTraining, TrainingPlan  # noqa: E402
 
 INPUTS = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "svhn": (3, 32, 32), "adult": (105,)}
@@ -166,5 +167,30 @@ def test_graph_model_learns_and_trains_privately() -> None:
 
 
 def test_unknown_data_sets() -> None:
-    with pytest.raises(InvalidParameterError, match="no model for the data set 'imdb': choose one"):
-        model_for("imdb")
+    with pytest.raises(InvalidParameterError, match="no model for the data set 'letters'"):
+        model_for("letters")
+
+
+def test_features_of_texts() -> None:
+    torch.manual_seed(0)
+    model = model_for("imdb")
+    assert isinstance(model, FeatureNetwork)
+    words = torch.randint(1, 20_000, (3, 12))
+    words[1, 5:] = 0
+    words[2] = 0
+    with torch.no_grad():
+        features = model.features(words)
+        assert features.shape == (3, 150)
+        assert float(features.abs().max()) < 1.0
+        assert float(features[2].abs().max()) == 0.0  # no word, no features
+        # Every record by itself, and 75 units that have read what comes before.
+        torch.testing.assert_close(model.features(words[1:2])[0], features[1])
+        other = words[:1].clone()
+        other[0, -1] = 1 + other[0, -1] % 100
+        body = model.body
+        assert isinstance(body, MeanStates)
+        states, _ = body.lstm(body.embedding(torch.cat([words[:1], other])))
+        torch.testing.assert_close(states[0, :-1, :75], states[1, :-1, :75])
+        assert not torch.allclose(states[0, :-1, 75:], states[1, :-1, 75:])
+        assert model(words).shape == (3, 2)
+    assert sum(part.numel() for part in model.parameters()) == 2_106_502

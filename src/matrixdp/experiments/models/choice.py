@@ -8,6 +8,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.experiments.models.convolutional import alexnet, lenet, vgg16
 from matrixdp.experiments.models.graph import MixedGCN
 from matrixdp.experiments.models.perceptron import perceptron
+from matrixdp.experiments.models.recurrent import bilstm
 
 __all__ = ["model_for"]
 
@@ -15,6 +16,7 @@ _MODELS: dict[str, Callable[[], nn.Module]] = {
     "mnist": lenet,
     "cifar10": vgg16,
     "svhn": alexnet,
+    "imdb": bilstm,
     "adult": perceptron,
     "cora": lambda: MixedGCN(features=1_433, classes=7),
 }
@@ -26,14 +28,15 @@ def model_for(dataset: str) -> nn.Module:
     Parameters
     ----------
     dataset : str
-        ``mnist`` (LeNet), ``cifar10`` (VGG-16 with GroupNorm), ``svhn`` (AlexNet), ``adult`` (one
-        hidden layer) or ``cora`` (a graph convolution after a dense layer).
+        ``mnist`` (LeNet), ``cifar10`` (VGG-16 with GroupNorm), ``svhn`` (AlexNet), ``imdb`` (a
+        bidirectional LSTM), ``adult`` (one hidden layer) or ``cora`` (a graph convolution after a
+        dense layer).
 
     Returns
     -------
     nn.Module
-        It gives one row of logits for each record. Those for images are a `FeatureNetwork`; that
-        for Cora is a `MixedGCN`. None of them mixes the records of a batch.
+        It gives one row of logits for each record. Those for images and texts are a
+        `FeatureNetwork`; that for Cora is a `MixedGCN`. None of them mixes the records of a batch.
 
     Raises
     ------

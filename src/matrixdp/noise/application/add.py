@@ -166,7 +166,7 @@ def check_range(
 def _release(tile: Tile, context: NoiseContext, key: ReleaseKey, threads: int) -> None:
     """Spend the key on filling the tile of the whole; everything has been checked."""
     # First, because a broken compiler must not cost the key.
-    make_kernel = PreparedKernels(fastest_kernel, np.dtype(context.dtype))
+    make_kernel = PreparedKernels(fastest_kernel, context.value_bytes)
     with key.bind(context) as stream:
         fill_tile(tile, stream, threads, make_kernel)
 
@@ -223,7 +223,7 @@ class ExactNoise:
             )
         self._stream = stream
         # What has to be compiled is compiled here, not by several threads at once.
-        self._make_kernel = PreparedKernels(make_kernel, np.dtype(context.dtype))
+        self._make_kernel = PreparedKernels(make_kernel, context.value_bytes)
 
     @property
     def context(self) -> NoiseContext:

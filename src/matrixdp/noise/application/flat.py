@@ -127,6 +127,10 @@ def runs_of_tile(
     >>> list(runs_of_tile((4, 5), (1, 0), (2, 5), 0, 10))
     [(0, 10, 5)]
     """
+    if tile == whole:
+        if first < last:
+            yield first, last, 0
+        return
     # Axes that the tile covers completely do not interrupt a run.
     axis = len(whole) - 1
     while axis > 0 and tile[axis] == whole[axis]:

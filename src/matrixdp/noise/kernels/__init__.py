@@ -4,9 +4,6 @@ import importlib
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
-
-import numpy as np
 
 from matrixdp.noise.kernels.block import Kernel
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
@@ -64,16 +61,14 @@ class PreparedKernels:
     ----------
     make_kernel : KernelFactory
         Called now, and again when a second thread needs a kernel.
-    dtype : np.dtype
-        Of the values that they will work on.
+    value_bytes : int
+        Of each value that they will work on: 8 or 4.
     """
 
-    def __init__(self, make_kernel: KernelFactory, dtype: np.dtype[Any]) -> None:
+    def __init__(self, make_kernel: KernelFactory, value_bytes: int) -> None:
         self._make_kernel = make_kernel
         first = make_kernel()
-        # Values that are copied on their way are float64 whatever they were.
-        for kind in {dtype, np.dtype(np.float64)}:
-            first.prepare(kind)
+        first.prepare(value_bytes)
         # A deque, because its pop is atomic: two threads never get the same kernel.
         self._ready = deque([first])
 

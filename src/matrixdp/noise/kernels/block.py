@@ -55,8 +55,11 @@ class Kernel(Protocol):
         """The most elements of one call."""
         ...
 
-    def prepare(self, dtype: np.dtype[Any]) -> None:
-        """Do what takes long before the first call with values of this type."""
+    def prepare(self, value_bytes: int) -> None:
+        """Do what takes long before the first call with values of 8 bytes or 4.
+
+        What 8 bytes need is done when a kernel is made.
+        """
         ...
 
     def wipe(self, length: int) -> None:

@@ -32,10 +32,10 @@ _Loop = Callable[..., int]
 
 
 @lru_cache(maxsize=8)
-def _compile(content: bytes, columns: int, *, one_scale: bool, value_type: str) -> _Loop:
+def _compile(content: bytes, columns: int, *, one_scale: bool, value_bytes: int) -> _Loop:
     """Compile the loop for one table, given as its bytes, and one scale or a scale each.
 
-    Values and noisy values are of the type named: float64 or float32.
+    Values and noisy values are float64 (8 bytes) or float32 (4 bytes).
     """
     from numba import njit, types  # noqa: PLC0415 - an extra, imported late
 
@@ -49,7 +49,7 @@ def _compile(content: bytes, columns: int, *, one_scale: bool, value_type: str) 
     first_column, no_column = np.int64(FIRST_COLUMN), np.int64(0)
     segment_shift, packed_shift = np.int64(52 - SEGMENT_BITS), np.int64(PACKED_SHIFT)
     centre, decided_below = CENTRE, DECIDED_BELOW
-    value_kind = np.float32 if value_type == "float32" else np.float64
+    value_kind = np.float32 if value_bytes == 4 else np.float64
 
     # Everything is typed explicitly: numba would turn mixed integers into floats, and lose bits.
     def loop(  # noqa: PLR0917 - compiled code takes arrays, not a block
@@ -92,13 +92,13 @@ def _compile(content: bytes, columns: int, *, one_scale: bool, value_type: str) 
 
     # Read-only arrays, because the value and the words may be. A fixed signature compiles at once,
     # before a key is spent, and not in the middle of a release.
-    kinds: dict[str, Any] = {"float64": types.float64, "float32": types.float32}
+    compiled_kind: Any = types.float32 if value_bytes == 4 else types.float64
     integers, floats, given = (
         types.Array(kind, 1, "C", readonly=True)
-        for kind in (types.int64, types.float64, kinds[value_type])
+        for kind in (types.int64, types.float64, compiled_kind)
     )
     signature = types.int64(
-        given, integers, floats, types.int64, kinds[value_type][::1], types.boolean[::1]
+        given, integers, floats, types.int64, compiled_kind[::1], types.boolean[::1]
     )
     # nogil lets threads work side by side; "contract" is the one relaxation that is proven.
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
@@ -126,21 +126,24 @@ class NumbaKernel:
     def __init__(self, table: NDArray[np.int64]) -> None:
         self._content = np.ascontiguousarray(table).tobytes()
         self._columns = table.shape[1]
+        # By the bytes of a value, and whether all values have one scale.
+        self._loops: dict[tuple[int, bool], _Loop] = {}
+        self.prepare(8)
 
-    def prepare(self, dtype: np.dtype[Any]) -> None:
-        """Compile for this type of values, unless that was done before."""
+    def prepare(self, value_bytes: int) -> None:
+        """Compile for values of 8 bytes or 4, unless that was done before."""
         for one_scale in (True, False):
-            self._loop(dtype.name, one_scale=one_scale)
-
-    def _loop(self, value_type: str, *, one_scale: bool) -> _Loop:
-        return _compile(self._content, self._columns, one_scale=one_scale, value_type=value_type)
+            if (value_bytes, one_scale) not in self._loops:
+                self._loops[value_bytes, one_scale] = _compile(
+                    self._content, self._columns, one_scale=one_scale, value_bytes=value_bytes
+                )
 
     def wipe(self, length: int) -> None:
         """Do nothing: there is no work space."""
 
     def __call__(self, block: Block, grid_bits: int) -> int:
         """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided."""
-        loop = self._loop(block.values.dtype.name, one_scale=block.scales.size == 1)
+        loop = self._loops[block.values.itemsize, block.scales.size == 1]
         return loop(
             block.values,
             block.words.view(np.int64),

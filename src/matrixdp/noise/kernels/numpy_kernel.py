@@ -1,6 +1,6 @@
 """The fast path in numpy alone: always available, the same bits as every other path."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class NumpyKernel:
         self._integers = np.zeros((2, self.block_length), dtype=np.int64)
         self._floats = np.zeros((3, self.block_length), dtype=np.float64)
 
-    def prepare(self, dtype: np.dtype[Any]) -> None:
+    def prepare(self, value_bytes: int) -> None:
         """Do nothing: nothing is compiled."""
 
     def wipe(self, length: int) -> None:

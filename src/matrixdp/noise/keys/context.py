@@ -134,6 +134,11 @@ class NoiseContext:
             scale_digest=scale_digest(scales),
         )
 
+    @property
+    def value_bytes(self) -> int:
+        """The bytes of a value: 8 or 4."""
+        return int(self.dtype[-1])
+
     def encode(self) -> bytes:
         """Return the canonical bytes that enter the key derivation; different for every context."""
         return self._encoded

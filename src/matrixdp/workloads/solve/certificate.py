@@ -12,6 +12,8 @@ from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_b
 from matrixdp.workloads.operator import FloatArray, Workload
 from matrixdp.workloads.solve.bases import RANK_TOLERANCE
 from matrixdp.workloads.solve.dual import DualPoint
+from matrixdp.workloads.strategies.attribute_sets import set_costs
+from matrixdp.workloads.strategies.set_distances import shares
 
 __all__ = ["Certificate", "certified_bound", "certified_bound_from_queries", "svd_bound"]
 
@@ -109,7 +111,8 @@ def certified_bound_from_queries(
 def svd_bound(workload: Workload) -> float:
     """Return ``(sum of singular values)^2 / cells``, below the error of every strategy.
 
-    For a product of factors it is the product of theirs. For a union of products of more than 2,048
+    For a product of factors it is the product of theirs. For tables of counts it has a closed form.
+    For any other union of products of more than 2,048
     cells the sum of the parts' bounds is returned instead, which is a lower bound as well.
 
     References
@@ -118,6 +121,10 @@ def svd_bound(workload: Workload) -> float:
     ICDT 2013, Theorem 1.
     """
     terms = workload.terms()
+    if workload.asks_tables:
+        asked = set_costs(workload)
+        singular = np.sqrt(asked.costs * shares(asked.sets, workload.dimensions))
+        return math.fsum(singular.tolist()) ** 2
     if len(terms) == 1:
         return math.prod(_factor_bound(factor.gram()) for factor in terms[0])
     if len(workload.dimensions) == 1 or workload.cells <= _WRITTEN_OUT:

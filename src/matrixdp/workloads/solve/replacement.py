@@ -42,9 +42,8 @@ def check_contrasts(workload: Workload) -> None:
     """
     kept = 0.0
     for term in workload.terms():
-        grams = [factor.gram() for factor in term]
-        means = math.prod(float(np.sum(gram)) / len(gram) for gram in grams)
-        kept += math.prod(float(np.trace(gram)) for gram in grams) - means
+        traces = [factor.gram_traces for factor in term]
+        kept += math.prod(whole for _, whole in traces) - math.prod(mean for mean, _ in traces)
     if not kept > _SMALLEST_CONTRAST * workload.frobenius_squared():
         raise InvalidParameterError(
             "neighbouring='replace' with a workload whose answers hardly change, or not at all, "

@@ -16,6 +16,7 @@ from matrixdp.workloads.operator import (
     FloatArray,
     Workload,
 )
+from matrixdp.workloads.strategies.attribute_sets import asked_attributes
 from matrixdp.workloads.strategies.diameters import product_diameter_squared
 from matrixdp.workloads.strategies.product import ProductStrategy
 from matrixdp.workloads.strategies.stacked import StackedStrategy
@@ -64,6 +65,13 @@ def direct_sensitivity_squared(workload: Workload, neighbouring: Neighbouring) -
     and a union of more than 8,192 cells it is an upper bound: the sum of its parts' own, or four
     times the largest squared norm.
     """
+    if workload.asks_tables:
+        # A record is in one cell of each table; one that moves leaves one cell for another.
+        changed = [
+            1 if neighbouring == "add-remove" else 2 * bool(asked_attributes(term))
+            for term in workload.terms()
+        ]
+        return float(sum(changed))
     # The bounds below are not tight for unions, so that every pair is compared while that is cheap.
     if neighbouring == "replace" and workload.cells <= MOST_PAIRS:
         return _largest_distance(workload.gram())

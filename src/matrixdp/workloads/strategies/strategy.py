@@ -28,12 +28,13 @@ _SMALLEST_NORM = 2.0**-100
 class Strategy(abc.ABC):
     """Linear measurements A of a histogram.
 
-    `ProductStrategy` is a Kronecker product of matrices, and `StackedStrategy` several of them.
-    Everything that a release needs is asked through this interface.
+    `ProductStrategy` is a Kronecker product of matrices, `StackedStrategy` several of them, and
+    `ResidualStrategy` measures tables of counts, however many cells there are. Everything that a
+    release needs is asked through this interface.
     """
 
     # For files, which must name what they hold; nothing else should depend on it.
-    kind: ClassVar[Literal["product", "stack"]]
+    kind: ClassVar[Literal["product", "stack", "residual"]]
     """What implements it, as files name it."""
 
     @property
@@ -82,6 +83,11 @@ class Strategy(abc.ABC):
     @abc.abstractmethod
     def reconstruct(self, measurements: FloatArray) -> FloatArray:
         """Return the least-squares estimate ``A^+ y`` of the histogram, as a vector of cells."""
+
+    def answers(self, workload: Workload, measurements: FloatArray) -> FloatArray:
+        """Return ``W A^+ y``: the answer to each query, in the workload's order."""
+        # Through one histogram, so that sums of answers are the answers of sums.
+        return workload.apply(self.reconstruct(measurements))
 
     @abc.abstractmethod
     def written_out(self) -> FloatArray:

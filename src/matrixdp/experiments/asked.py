@@ -1,0 +1,101 @@
+"""From what the command line was asked to runs: shared by both of its entrances."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import matrixdp.training  # noqa: F401 (first: it says what to install where PyTorch is missing)
+from matrixdp.errors import InvalidParameterError
+from matrixdp.experiments import type_one, type_two
+from matrixdp.experiments.accounts import MECHANISMS
+from matrixdp.experiments.cells import Cell, grid
+from matrixdp.experiments.options import check_experiment, listed, numbers, whole_numbers
+from matrixdp.experiments.private_features.claims import false_claims
+from matrixdp.experiments.private_features.release_cells import (
+    FeatureCell,
+    Selection,
+    selected_cells,
+)
+from matrixdp.experiments.private_features.settings import PAPER_DATASETS as FEATURE_DATASETS
+from matrixdp.experiments.settings import EPSILONS, PAPER_DATASETS
+from matrixdp.experiments.work import Progress, Work
+
+__all__ = ["OPTIONS", "Asked", "run_experiment"]
+
+Given = Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The options of ``run``, as they were typed; None for those that were left out."""
+
+    dataset: Given = None
+    mechanism: Given = None
+    epsilon: Given = None
+    seeds: Given = None
+    network: Given = None
+    protocol: Given = None
+    clip: Given = None
+    method: Given = None
+
+
+_OF_TYPE_TWO = ("network", "protocol", "clip", "method")
+OPTIONS = tuple(field.name for field in fields(Asked))
+"""The names of all of them."""
+
+
+def run_experiment(
+    experiment: str,
+    asked: Asked,
+    results: Path,
+    *,
+    parallel: int,
+    progress: Progress,
+    warn: Callable[[str], None],
+) -> int:
+    """Make the runs that are asked for and not finished; return how many failed.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such experiment, or an option is wrong.
+    """
+    check_experiment(experiment)
+
+    def work(folder: str) -> Work:
+        return Work(folder=results / folder, parallel=parallel, progress=progress)
+
+    if experiment == "type-one":
+        return type_one.run_grid(_cells_of_type_one(asked), work(type_one.FOLDER))
+    cells = _cells_of_type_two(asked)
+    # Before anything is run: nobody should find a false claim only in a table.
+    for sentence in false_claims(cells):
+        warn(sentence)
+    return type_two.run_grid(cells, work(type_two.FOLDER))
+
+
+def _cells_of_type_one(asked: Asked) -> list[Cell]:
+    for name in _OF_TYPE_TWO:
+        if getattr(asked, name) is not None:
+            raise InvalidParameterError(f"type-one has no option --{name}: leave it out")
+    return grid(
+        listed(asked.dataset) or list(PAPER_DATASETS),
+        listed(asked.mechanism) or list(MECHANISMS),
+        numbers(asked.epsilon, "epsilon") or EPSILONS,
+        whole_numbers(asked.seeds, "seeds"),
+    )
+
+
+def _cells_of_type_two(asked: Asked) -> list[FeatureCell]:
+    return selected_cells(
+        Selection(
+            datasets=listed(asked.dataset) or list(FEATURE_DATASETS),
+            networks=listed(asked.network),
+            protocols=listed(asked.protocol),
+            clips=listed(asked.clip),
+            methods=listed(asked.method),
+            mechanisms=listed(asked.mechanism),
+            epsilons=numbers(asked.epsilon, "epsilon"),
+            seeds=whole_numbers(asked.seeds, "seeds"),
+        )
+    )

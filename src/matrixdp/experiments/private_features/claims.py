@@ -1,0 +1,26 @@
+"""What is said when false claims are about to be run."""
+
+from collections.abc import Sequence
+
+from matrixdp.experiments.private_features.release_cells import FeatureCell, account_of
+from matrixdp.experiments.settings import DELTA
+from matrixdp.rounding import shown_exactly, shown_up
+
+__all__ = ["false_claims"]
+
+
+def false_claims(cells: Sequence[FeatureCell]) -> list[str]:
+    """Return a sentence for each claim of the protocol ``paper``, with what it really spends."""
+    found: dict[tuple[str, str, float], str] = {}
+    for cell in cells:
+        if cell.protocol != "paper" or cell.epsilon is None:
+            continue
+        true = account_of(cell).true_epsilon
+        # A claim may also hold, where a mechanism adds far more noise than it needs.
+        if true is not None and true > cell.epsilon:
+            found[cell.dataset, cell.mechanism, cell.epsilon] = (
+                f"protocol paper, {cell.dataset}, {cell.mechanism}: the claimed epsilon of "
+                f"{shown_exactly(cell.epsilon)} is false, its noise spends {shown_up(true, 3)} at "
+                f"delta {shown_exactly(DELTA)}"
+            )
+    return list(found.values())

@@ -1,0 +1,88 @@
+"""From released features to a head, and how well it classifies the test part."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, optim
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.experiments.private_features.linear_discriminant import (
+    linear_discriminant,
+    moments_of_rows,
+)
+from matrixdp.experiments.private_features.networks import (
+    feature_parts,
+    seeded_network,
+)
+from matrixdp.experiments.private_features.parts import Part
+from matrixdp.experiments.private_features.release_cells import STEPWISE, FeatureRun
+from matrixdp.experiments.private_features.releases import (
+    clip_ball,
+    released_moments,
+    released_rows,
+)
+from matrixdp.experiments.private_features.settings import feature_setting_of
+from matrixdp.experiments.private_features.shrinkage import projected_rows, shrunk_rows
+from matrixdp.experiments.tasks import RecordsTask
+from matrixdp.experiments.training_loops import train_shuffled
+
+__all__ = ["train_head"]
+
+
+def train_head(folder: Path, run: FeatureRun) -> float:
+    """Release the features of the private part as a run says, and return the accuracy of its head.
+
+    Test records are clipped like the others, and have no noise: whoever uses the model computes the
+    features of a new record with the same public network and keeps them.
+    """
+    parts = feature_parts(folder, run.dataset, run.network, run.seed)
+    ball = clip_ball(run.clip, parts)
+    private, test = (
+        Part(ball.clip(part.inputs), part.targets) for part in (parts.private, parts.test)
+    )
+    if len(private.inputs) != run.records:
+        raise InvalidParameterError(
+            f"records={run.records} is not the number of private records of "
+            f"dataset={run.dataset!r}, which is {len(private.inputs)}: plan the run anew"
+        )
+    if run.method in STEPWISE:
+        return _train_by_steps(run, private, test)
+    return _solve(run, private, test)
+
+
+def _train_by_steps(run: FeatureRun, private: Part, test: Part) -> float:
+    """Train the network's own head from its first weights, on features of root mean square 1."""
+    if run.learning_rate is None:
+        raise InvalidParameterError("the run has no learning rate: plan it anew")
+    rows = _processed(run, released_rows(private.inputs, run))
+    # Of what was released, so that it costs nothing.
+    size = float(rows.square().mean().sqrt()) or 1.0
+    head = seeded_network(run.dataset, run.seed).head.to(rows.device)
+    task = RecordsTask(head, (rows / size, private.targets), (test.inputs / size, test.targets))
+    # One kernel for all parameters: on a GPU small heads are bound by the number of launches.
+    optimizer = optim.Adam(
+        head.parameters(), lr=run.learning_rate, fused=rows.device.type == "cuda"
+    )
+    train_shuffled(task, optimizer, seed=run.seed, lot_size=run.batch_size, steps=run.steps)
+    return task.accuracy()
+
+
+def _processed(run: FeatureRun, rows: Tensor) -> Tensor:
+    """Return released rows after post-processing, which is free."""
+    if run.method == "projected":
+        return projected_rows(rows)
+    if run.method == "shrunk":
+        return shrunk_rows(rows, run.noise_multiplier or 0.0)
+    return rows
+
+
+def _solve(run: FeatureRun, private: Part, test: Part) -> float:
+    classes = feature_setting_of(run.dataset).classes
+    with torch.no_grad():
+        if run.method == "moments":
+            moments = released_moments(private.inputs, private.targets, classes, run)
+        else:
+            rows = released_rows(private.inputs, run)
+            known = run.noise_multiplier or 0.0 if run.method == "corrected" else 0.0
+            moments = moments_of_rows(rows, private.targets, classes, known)
+        return linear_discriminant(moments).accuracy(test.inputs, test.targets)

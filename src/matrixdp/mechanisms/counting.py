@@ -1,0 +1,112 @@
+"""From records to tables of counts, block by block; the cells of all attributes are not written."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import whole_numbers
+from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
+
+__all__ = ["counted_tables"]
+
+Attributes = tuple[int, ...]
+IntArray = NDArray[np.int64]
+
+# Records that are counted together: the numbers of their cells take 8 megabytes.
+_TOGETHER = 2**20
+
+
+def counted_tables(
+    records: Any, dimensions: Sequence[int], tables: Sequence[Attributes]
+) -> dict[Attributes, IntArray]:
+    """Return how many records fall into each cell of each table.
+
+    Parameters
+    ----------
+    records : array_like of int, shape (records, attributes), or iterator of such blocks
+        The number of the cell along each attribute, counted from 0. For one attribute the shape
+        may be (records,).
+    dimensions : sequence of int
+        The number of cells along each attribute.
+    tables : sequence of tuples of int
+        The attributes of each table.
+
+    Raises
+    ------
+    InvalidParameterError, ShapeError
+        If records are not whole numbers within the dimensions, or are more than 2**30. Messages
+        never show a record.
+
+    Notes
+    -----
+    *Guarantee:* one record more or less changes one count of each table by one. Replacing a record
+    moves one count in each table, or none.
+
+    Examples
+    --------
+    >>> found = counted_tables([[0, 1], [2, 1], [0, 0]], [3, 2], [(0,), (0, 1)])
+    >>> found[(0,)].tolist(), found[(0, 1)].tolist()
+    ([2, 0, 1], [[1, 1], [0, 0], [0, 1]])
+    """
+    shapes = {kept: tuple(dimensions[place] for place in kept) for kept in tables}
+    counts = {kept: np.zeros(math.prod(shape), np.int64) for kept, shape in shapes.items()}
+    total = 0
+    for columns in _checked_blocks(records, dimensions):
+        total += len(columns[0])
+        if not total <= LARGEST_TOTAL:
+            raise InvalidParameterError(
+                f"records are more than {LARGEST_TOTAL}: the noise covers the rounding of so many; "
+                "count fewer"
+            )
+        for kept, table in counts.items():
+            cells = np.zeros(len(columns[0]), np.int64)
+            for place in kept:
+                cells = cells * dimensions[place] + columns[place]
+            np.add.at(table, cells, 1)
+    return {kept: table.reshape(shapes[kept]) for kept, table in counts.items()}
+
+
+def _checked_blocks(records: Any, dimensions: Sequence[int]) -> Iterator[list[IntArray]]:
+    """Yield the columns of blocks of records, or raise if a number has no cell."""
+    for block in _blocks(records):
+        array = whole_numbers(block, "records")
+        if array.ndim == 1 and len(dimensions) == 1:
+            array = array[:, None]
+        if array.ndim != 2 or array.shape[1] != len(dimensions):
+            # The first axis is not shown: how many records there are may be private.
+            found = f"rows of {array.shape[1]} numbers" if array.ndim == 2 else f"{array.ndim} axes"
+            raise ShapeError(
+                f"records has {found}: pass one row per record and {len(dimensions)} columns"
+            )
+        for start in range(0, len(array), _TOGETHER):
+            part = array[start : start + _TOGETHER]
+            yield [_column(part, place, size) for place, size in enumerate(dimensions)]
+
+
+def _column(array: NDArray[Any], place: int, size: int) -> IntArray:
+    column = np.asarray(array[:, place])
+    # Not even the place of the record is shown: the message may end up in a public log. Compared
+    # before unsigned numbers become signed ones.
+    if not bool(np.all((column >= 0) & (column < size))):
+        raise InvalidParameterError(
+            f"records has a value outside 0 .. {size - 1} in column {place}: give every value a "
+            "cell, by a rule that does not depend on the data"
+        )
+    return column.astype(np.int64)
+
+
+def _blocks(records: Any) -> Iterator[Any]:
+    """Yield blocks: an array or a sequence is one, an iterator yields many."""
+    if isinstance(records, Iterator):
+        yield from records
+    elif isinstance(records, Iterable) and not isinstance(records, str | bytes | dict | set):
+        yield records
+    else:
+        raise InvalidParameterError(
+            f"records is a {type(records).__name__}: pass an array with one row per record, or an "
+            "iterator of such blocks"
+        )
