@@ -16,6 +16,7 @@ from matrixdp import (
     InvalidParameterError,
     MatrixMechanism,
     Mechanism,
+    Release,
     ReleaseKey,
     RowBounds,
     SymmetricBall,
@@ -52,7 +53,7 @@ BUDGET = Budget(1.0, 1e-5)
 LARGE = Budget(300.0, 1e-5)
 DIRECTIONS = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
 
-MECHANISMS: dict[str, Mechanism] = {
+MECHANISMS: dict[str, Mechanism[Release]] = {
     "IMGM": IMGM(BALL, BUDGET),
     "AnalyticGaussian": AnalyticGaussian(BALL, BUDGET),
     "ClassicGaussian": ClassicGaussian(BALL, BUDGET),
@@ -93,7 +94,7 @@ class Subject:
         )
 
 
-def gaussian(mechanism: Mechanism) -> Subject:
+def gaussian(mechanism: Mechanism[Release]) -> Subject:
     half = 0.5 * exposed_difference(mechanism, SHAPE)
     return Subject(
         mechanism, -half, half, lambda generator: simulation_sampler(mechanism, generator)

@@ -163,7 +163,7 @@ def test_noise_relative_to_the_least(shape: tuple[int, int], zeta: Zeta, ratio: 
         ({"sensitivity": -1.0}, r"sensitivity=-1\.0"),
         ({"epsilon": 0.0}, r"epsilon=0\.0"),
         ({"delta": 0.0}, r"delta=0\.0"),
-        ({"zeta": "sharp"}, "zeta='sharp'"),
+        ({"zeta": "blunt"}, "zeta='blunt'"),
         ({"epsilon": 1e-300}, "beyond the range"),
         ({"norm_bound": 0.49}, "below half of"),
         ({"norm_bound": 1e300}, "beyond the range"),

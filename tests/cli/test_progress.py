@@ -8,6 +8,7 @@ import pytest
 
 from matrixdp.cli.main import main
 from matrixdp.cli.progress import progress_bar
+from matrixdp.errors import MissingExtraError
 
 OPTIONS = ["--sensitivity", "1", "--neighbouring", "replace", "--epsilon", "1", "--delta", "1e-5"]
 
@@ -77,3 +78,17 @@ def test_an_account_waits_before_it_shows_progress(
     monkeypatch.setattr("matrixdp.cli.account._LONG_WAIT", 600.0)
     assert main(["account", *plan, "--json"]) == 0
     assert capfd.readouterr().err == ""
+
+
+def test_what_is_not_installed_is_not_said_to_be_inapplicable(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> float:
+        raise MissingExtraError("it is not installed: pip install 'matrixdp[data]'")
+
+    monkeypatch.setattr("matrixdp.cli.account.plan_epsilon", missing)
+    plan = ["--noise-multiplier", "1", "--sampling-rate", "1", "--steps", "2", "--delta", "1e-5"]
+    assert main(["account", *plan]) == 2
+    output = capfd.readouterr()
+    assert "not installed" in output.err
+    assert "does not apply" not in output.out + output.err

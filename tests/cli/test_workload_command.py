@@ -97,6 +97,7 @@ def test_a_release_and_its_statement(capsys: pytest.CaptureFixture[str]) -> None
     message = capsys.readouterr().err
     assert "wrote out.npz and out.npz.json" in message
     assert "matrixdp workload export out.npz" in message
+    assert message.endswith("a second run would draw new noise and spend as much again\n")
 
 
 def test_a_part_is_spent_exactly(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,14 +138,22 @@ def test_an_export_is_plain_numbers(target: str, capsys: pytest.CaptureFixture[s
     assert "without a certificate" in output.err
     assert "out.npz.json" in output.err
     assert not Path(f"{target}.json").exists()
+    text = target.endswith(".csv")
     with Path(target).open("rb") as file:
-        written = read_matrix(file, Path(target).suffix, target).array
-    np.testing.assert_array_equal(written.ravel(), WorkloadRelease.load("out.npz").answers)
+        written = read_matrix(file, Path(target).suffix, target, header=text, index=text)
+    release = WorkloadRelease.load("out.npz")
+    np.testing.assert_array_equal(written.array[:, 0], release.answers)
+    if text:
+        assert (written.corner, written.columns) == ("query", ["answer", "standard_error"])
+        assert written.index == [f"0..{last}" for last in range(16)]
+        np.testing.assert_array_equal(written.array[:, 1], release.standard_errors())
     assert main(["workload", "export", "out.npz", target]) == 2
     assert "exists" in capsys.readouterr().err
     assert main(["workload", "export", "out.npz", target, "--whole", "--force", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["whole"], said["non_negative"], said["epsilon"]) == (True, False, 1.0)
+    if text:  # the standard errors are not those of whole numbers
+        assert Path(target).read_text().startswith("query,answer\n0..0,")
 
 
 def test_a_matrix_of_queries_and_several_attributes() -> None:
@@ -154,7 +163,7 @@ def test_a_matrix_of_queries_and_several_attributes() -> None:
     union = ["--workload", "prefix:4*total:4 + identity:4*ranges:4:2", "--neighbouring", "replace"]
     assert main(["workload", "answer", "counts.csv", "two.npz", *union, *BUDGET]) == 0
     assert main(["workload", "export", "two.npz", "two.csv"]) == 0
-    assert len(Path("two.csv").read_text().splitlines()) == 4 + 4 * 7
+    assert len(Path("two.csv").read_text().splitlines()) == 1 + 4 + 4 * 7
 
 
 @pytest.mark.parametrize(
@@ -303,7 +312,8 @@ def test_too_little_memory_is_no_defect(
     def fail(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 4 GiB")
 
-    monkeypatch.setattr("matrixdp.cli.workload.optimal_strategy", fail)
+    module = "workload" if command == "optimise" else "workload_evaluate"
+    monkeypatch.setattr(f"matrixdp.cli.{module}.optimal_strategy", fail)
     assert main(["workload", command, *PREFIX]) == 2
     message = capsys.readouterr().err
     assert "not enough memory (Unable to allocate 4 GiB)" in message
@@ -407,12 +417,12 @@ def test_answers_of_a_search_without_end_come_with_a_warning(
         (["answer", "counts.npy", "out.npz", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
         (["answer", "counts.npy", "out.npz", *PREFIX, "--delta", "1e-5"], "--epsilon"),
         (["answer", "counts.npy", "out.npz", *PREFIX, "--epsilon", "1"], "--delta"),
-        (["answer", ".", "out.npz", *PREFIX, *BUDGET], "unknown format"),
+        (["answer", ".", "out.npz", *PREFIX, *BUDGET], "is of format"),
         (["answer", "counts.npy", ".", *PREFIX, *BUDGET], ".npz"),
         (["export", "no.npz", "a.csv"], "no.npz is missing"),
         (["export", "objects.npz", "a.csv"], "objects.npz.json is missing"),
         (["export", ".", "a.csv"], "folder"),
-        (["export", "objects.npz", "a.npz"], "unknown format"),
+        (["export", "objects.npz", "a.npz"], "is of format"),
         (["export", "objects.npz", "no/a.csv"], "folder"),
         (["answer", "counts.npy", "out.npz", *PREFIX, *BUDGET, "--strategy", "."], "folder"),
         (["answer", "counts.npy", "out.npz", *PREFIX, *BUDGET, "--strategy", "/"], "folder"),

@@ -62,7 +62,9 @@ def test_counts_are_answered_and_exported(capsys: pytest.CaptureFixture[str]) ->
     answer = ["workload", "answer", "counts.npy", "out.npz", *SMALL, *BUDGET]
     assert main([*answer, "--strategy", "s.npz"]) == 0
     assert main(["workload", "export", "out.npz", "out.csv", "--non-negative"]) == 0
-    assert np.loadtxt("out.csv").shape == (12 + 8 + 6,)
+    rows = Path("out.csv").read_text().splitlines()
+    assert rows[0] == "query,answer"
+    assert len(rows) == 1 + 12 + 8 + 6
 
 
 def test_records_of_any_number_of_cells_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +74,8 @@ def test_records_of_any_number_of_cells_are_answered(capsys: pytest.CaptureFixtu
     assert main([*answer, "--records"]) == 0
     release = WorkloadRelease.load("out.npz")
     assert release.table((2, 5)).shape == (100, 100)
+    assert not hasattr(release, "estimate")  # its cells do not fit in memory
+    assert main(["workload", "evaluate", *LARGE, *BUDGET]) == 0
     assert main(["workload", "export", "out.npz", "out.npy"]) == 0
     assert np.load("out.npy").shape == (280000, 1)
     assert main(["workload", "answer", "small.csv", "small.npz", *SMALL, *BUDGET, "--records"]) == 0

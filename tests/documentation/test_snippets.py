@@ -1,14 +1,15 @@
 """Every snippet of README and docs is executed, and says what the program says.
 
 A ``python`` block is a doctest; the blocks of a page share their names, top to bottom. In a
-``console`` block every line that starts with ``$ matrixdp`` is run, in a folder with a small
-``table.csv``, and its output compared; ``...`` stands for anything. Other kinds of blocks are
+``console`` block every line that starts with ``$ matrixdp`` is run, in a copy of the folder
+``examples``, and its output compared; ``...`` stands for anything. Other kinds of blocks are
 prose, and only those listed here may occur.
 """
 
 import doctest
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,6 @@ NEEDS = {
 }
 PROSE = {"text", "sh", "bibtex"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-
-TABLE = "id,visits,children,income\na,3,1,20.5\nb,0,2,31.0\nc,7,0,12.25\n"
 
 page_names = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -69,7 +68,7 @@ def test_console_blocks(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    Path("table.csv").write_text(TABLE)
+    shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True)
     checker = doctest.OutputChecker()
     for body in blocks(page, "console"):
         for command, expected in commands(body):

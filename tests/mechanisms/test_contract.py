@@ -40,7 +40,7 @@ NORM_BOUND = 2.0
 ROW_DIRECTIONS = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
 COLUMN_DIRECTIONS = np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0]
 
-Maker = Callable[[SensitivitySet, Budget], Mechanism]
+Maker = Callable[[SensitivitySet, Budget], Mechanism[Release]]
 
 
 def mvg(**options: object) -> Maker:
@@ -286,7 +286,7 @@ def test_directional_noise_is_less_where_it_matters() -> None:
         ({"shape": (3, 4, 5)}, InvalidParameterError, "shape="),
         ({"norm_bound": -1.0}, InvalidParameterError, r"norm_bound=-1\.0"),
         ({"side": "both"}, InvalidParameterError, "side='both'"),
-        ({"zeta": "sharp"}, InvalidParameterError, "zeta='sharp'"),
+        ({"zeta": "blunt"}, InvalidParameterError, "zeta='blunt'"),
         ({"precision": [0.5, 0.5]}, ShapeError, r"\(2,\)"),
         ({"precision": [0.5, 0.5, 0.5]}, InvalidParameterError, "adds up to"),
         ({"precision": [1.0, 0.5, -0.5]}, InvalidParameterError, "positive"),

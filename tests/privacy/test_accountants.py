@@ -427,9 +427,9 @@ def test_targets_that_no_multiplier_meets() -> None:
         )
 
 
-def test_an_accountant_is_not_a_string() -> None:
+def test_an_accountant_is_one_of_four() -> None:
     plan = SampledPlan(
         noise_multiplier=20.0, sampling_rate=1.0, steps=25, neighbouring="add-remove"
     )
-    with pytest.raises(InvalidParameterError, match="accountant='pld'"):
-        plan_epsilon(plan, 1e-5, "pld")  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="accountant='gdp'"):
+        plan_epsilon(plan, 1e-5, "gdp")

@@ -122,7 +122,7 @@ def test_bad_plans(changes: dict[str, object], name: str) -> None:
         (-1.0, ErrorMeasure.ENTRY, "error=-1.0"),
         (1e-9, ErrorMeasure.ENTRY, "no protection"),
         (5e-324, ErrorMeasure.FROBENIUS, "leaves no noise"),
-        (1.0, "entry", "measure='entry'"),
+        (1.0, "median", "measure='median'"),
     ],
 )
 def test_bad_errors(error: float, measure: ErrorMeasure, name: str) -> None:

@@ -120,7 +120,7 @@ def test_more_steps_need_a_new_account() -> None:
         ({"noise_multiplier": None}, "both missing"),
         ({"epsilon": 0.0}, "epsilon=0.0"),
         ({"epsilon": 0.01}, "claim at least"),
-        ({"accountant": "rdp"}, "accountant='rdp'"),
+        ({"accountant": "gdp"}, "accountant='gdp'"),
     ],
     ids=str,
 )

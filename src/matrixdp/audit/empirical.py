@@ -11,7 +11,7 @@ and Pearson 1934), so that the choice does not reduce the confidence.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -20,10 +20,13 @@ from numpy.typing import NDArray
 from matrixdp.covariance import Kronecker, OneSided
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.parameters import checked_matrix, positive_integer, proper_fraction
+from matrixdp.parameters import finite_array, positive_integer, proper_fraction
 from matrixdp.privacy.bound import privacy_epsilon
 from matrixdp.privacy.guarantee import Guarantee, HasGuarantee
 from matrixdp.sensitivity.sets import FrobeniusBall
+
+if TYPE_CHECKING:
+    from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 
 __all__ = [
     "EmpiricalAudit",
@@ -84,12 +87,12 @@ class EmpiricalAudit:
         return self.epsilon > self.guarantee.epsilon or self.mu > self.guarantee.mu
 
 
-def simulation_sampler(mechanism: Mechanism, generator: np.random.Generator) -> Draw:
+def simulation_sampler(mechanism: Mechanism[Any], generator: np.random.Generator) -> Draw:
     """Return how to draw from a mechanism's simulation: fast, and the same for the same seed."""
     return lambda matrix: np.asarray(mechanism.simulate(matrix, generator).array)
 
 
-def release_sampler(mechanism: Mechanism) -> Draw:
+def release_sampler(mechanism: Mechanism[Any]) -> Draw:
     """Return how to draw exact releases with fresh keys: what really leaves the mechanism."""
     return lambda matrix: np.asarray(mechanism.release(matrix).value)
 
@@ -111,14 +114,14 @@ def audit_mechanism(
     mechanism : Mechanism
         Its guarantee is what is audited; anything that has one will do.
     matrix, neighbour : array_like
-        Two answers that the mechanism's relation allows to be neighbours. The larger their
-        difference, the more is found. See `exposed_difference`.
+        Two answers that the mechanism's relation allows to be neighbours; two histograms for a
+        `MatrixMechanism`. The larger their difference, the more is found. See `exposed_difference`.
     draw : callable
         ``draw(matrix)`` returns one output: see `simulation_sampler` and `release_sampler`.
     difference : array_like, optional
         By how much the outputs would differ without noise, where that is not ``neighbour -
-        matrix``: answers to queries, or several outputs side by side. It is only used to choose
-        where to look.
+        matrix``, or the answers to it for a `MatrixMechanism`: several outputs side by side, for
+        instance. It is only used to choose where to look.
     samples : int, optional
         How many outputs of each input.
     confidence : float, optional
@@ -144,13 +147,17 @@ def audit_mechanism(
     >>> found.refuted, 0 < found.mu < mechanism.mu
     (False, True)
     """
-    first, second = checked_matrix(matrix, "matrix"), checked_matrix(neighbour, "neighbour")
+    first, second = finite_array(matrix, "matrix"), finite_array(neighbour, "neighbour")
     if first.shape != second.shape or np.array_equal(first, second):
         raise ShapeError(
             f"matrix of shape {first.shape} and neighbour of shape {second.shape} must have one "
             "shape and not be equal"
         )
-    change = second - first if difference is None else _checked_difference(difference)
+    for array in (first, second):
+        array.setflags(write=False)  # or a draw could change what the next one is made of
+    change = _checked_difference(
+        _without_noise(mechanism, second - first) if difference is None else difference
+    )
     count, level = check_samples(samples, change.size), proper_fraction(confidence, "confidence")
     # In units of the difference, so that the size of the matrices does not matter.
     unit = float(np.max(np.abs(change)))
@@ -181,17 +188,27 @@ def audit_mechanism(
     )
 
 
-def exposed_difference(mechanism: Mechanism, shape: tuple[int, int]) -> FloatArray:
+def exposed_difference(mechanism: Mechanism[Any], shape: tuple[int, ...]) -> FloatArray:
     """Return a difference that a mechanism on the Frobenius ball protects about the least.
 
     It has the direction of the weakest noise, and a small part in every entry, so that an audit
     with it also finds noise that is missing somewhere else.
 
+    For a `MatrixMechanism` it is the change of a histogram by the record whose measurements are the
+    hardest to hide: one count more, or one count moved, which leaves a -1 where it was.
+
     Raises
     ------
     InvalidParameterError
         If the mechanism's set is not the Frobenius ball: choose a member of the set yourself.
+    ShapeError
+        If the shape does not fit the covariance, or a histogram the workload.
     """
+    of_histograms = _of_histograms(mechanism)
+    if of_histograms is not None:
+        return _hardest_record(of_histograms, shape)
+    if len(shape) != 2:
+        raise ShapeError(f"shape={shape} must have two axes, as a matrix does")
     if not isinstance(mechanism.sensitivity, FrobeniusBall):
         raise InvalidParameterError(
             f"sensitivity is a {type(mechanism.sensitivity).__name__}: a difference is "
@@ -204,7 +221,7 @@ def exposed_difference(mechanism: Mechanism, shape: tuple[int, int]) -> FloatArr
             "their digits: rescale the matrix"
         )
     covariance = mechanism.covariance
-    covariance.check_shape(shape)
+    covariance.check_shape((shape[0], shape[1]))
     if isinstance(covariance, Kronecker):
         rows, columns = covariance.row_eigen.vectors, covariance.column_eigen.vectors
         weakest = np.outer(rows[:, 0], columns[:, 0])
@@ -212,12 +229,47 @@ def exposed_difference(mechanism: Mechanism, shape: tuple[int, int]) -> FloatArr
         vector, ones = covariance.eigen.vectors[:, 0], np.ones(shape)
         weakest = ones * (vector[:, None] if covariance.side == "rows" else vector)
     else:
-        scales = covariance.entry_scales(shape)
+        scales = covariance.entry_scales((shape[0], shape[1]))
         # Independent noise: all entries with the least noise alike.
         weakest = (scales <= scales.min()).astype(np.float64)
     difference = weakest / np.linalg.norm(weakest) + _SPREAD / math.sqrt(math.prod(shape))
     length = bound * (1.0 - 1e-12)  # inside the ball, however it is rounded
     return np.asarray(difference * (length / np.linalg.norm(difference)))
+
+
+def _hardest_record(mechanism: "MatrixMechanism", shape: tuple[int, ...]) -> FloatArray:
+    """Return the change of a histogram whose measurements are furthest apart."""
+    cells = mechanism.workload.cells
+    if shape not in {(cells,), mechanism.workload.dimensions}:
+        raise ShapeError(
+            f"shape={shape} is not that of a histogram for the workload: pass {(cells,)} or "
+            f"{mechanism.workload.dimensions}"
+        )
+    records = np.eye(cells)
+    measured = np.stack([mechanism.strategy.measure(record) for record in records])
+    if mechanism.neighbouring == "add-remove":
+        place = int(np.argmax(np.sum(np.square(measured), axis=1)))
+        return np.asarray(records[place]).reshape(shape)
+    # |a - b|^2 of all pairs, by |a|^2 - 2 a.b + |b|^2: the last digits do not matter here.
+    products = measured @ measured.T
+    squares = np.diagonal(products)
+    apart = squares[:, None] - 2.0 * products + squares
+    after, before = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    return np.asarray(records[after] - records[before]).reshape(shape)
+
+
+def _without_noise(mechanism: HasGuarantee, change: FloatArray) -> FloatArray:
+    """Return by how much outputs differ without noise if the inputs differ by a change."""
+    of_histograms = _of_histograms(mechanism)
+    return change if of_histograms is None else of_histograms.workload.apply(change)
+
+
+def _of_histograms(mechanism: object) -> "MatrixMechanism | None":
+    """Return a mechanism if its inputs are histograms and its outputs answers."""
+    # Late: workloads are slow to import, and most audits need none.
+    from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism  # noqa: PLC0415
+
+    return mechanism if isinstance(mechanism, MatrixMechanism) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +368,7 @@ def check_samples(samples: int, entries: int) -> int:
 
 
 def _checked_difference(difference: Any) -> FloatArray:
-    vector = isinstance(difference, np.ndarray) and difference.ndim == 1
-    found = checked_matrix(difference[None, :] if vector else difference, "difference")
+    found = finite_array(difference, "difference")
     if not found.any():
         raise InvalidParameterError("difference is zero: equal outputs show nothing")
     return found

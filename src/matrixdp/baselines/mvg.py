@@ -13,6 +13,7 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.gaussian import GaussianMechanism, checked_set, largest_norm
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.parameters import (
+    checked_choice,
     positive_integer,
     positive_vector,
     proper_fraction,
@@ -50,7 +51,7 @@ class MVG(GaussianMechanism):
     norm_bound : float
         The largest Frobenius norm that a matrix can have, gamma; at least half of the largest norm
         of a difference.
-    zeta : Zeta, optional
+    zeta : Zeta or str, optional
         The constant of the proof; by default the sharp one, MVG at its best.
     side : {"rows", "columns"}, optional
         Which side of the matrix the directions belong to; the noise is the same for all of the
@@ -111,7 +112,7 @@ class MVG(GaussianMechanism):
         *,
         shape: tuple[int, int],
         norm_bound: float,
-        zeta: Zeta = Zeta.SHARP,
+        zeta: Zeta | str = Zeta.SHARP,
         side: Side = "rows",
         precision: ArrayLike | None = None,
         directions: ArrayLike | None = None,
@@ -137,7 +138,7 @@ class MVG(GaussianMechanism):
         # The base class is frozen.
         object.__setattr__(self, "norm_bound", float(norm_bound))
         object.__setattr__(self, "shape", (rows, columns))
-        object.__setattr__(self, "zeta", zeta)
+        object.__setattr__(self, "zeta", checked_choice(zeta, Zeta, "zeta"))
 
     def checked(self, matrix: Any) -> LabelledMatrix:
         """Return a matrix that the mechanism may release, or raise with the reason."""

@@ -23,7 +23,7 @@ import math
 import sys
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_number
+from matrixdp.parameters import DELTA, EPSILON, checked_choice, positive_integer, positive_number
 
 __all__ = ["Zeta", "mvg_precision_budget"]
 
@@ -61,7 +61,7 @@ def mvg_precision_budget(
     sensitivity: float,
     epsilon: float,
     delta: float,
-    zeta: Zeta = Zeta.SHARP,
+    zeta: Zeta | str = Zeta.SHARP,
 ) -> float:
     """Return the most precision that MVG's theorem allows, rounded down.
 
@@ -77,7 +77,7 @@ def mvg_precision_budget(
         Above 0 and at most 1e6.
     delta : float
         From the smallest normal double to 1 - 1e-12.
-    zeta : Zeta, optional
+    zeta : Zeta or str, optional
         The constant of the proof.
 
     Raises
@@ -107,8 +107,7 @@ def mvg_precision_budget(
             "cannot differ by so much; give the larger bound or the smaller sensitivity"
         )
     loss, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
-    if not isinstance(zeta, Zeta):
-        raise InvalidParameterError(f"zeta={zeta!r} must be Zeta.PAPER or Zeta.SHARP")
+    bound = checked_choice(zeta, Zeta, "zeta")
     rank, entries = min(rows, columns), rows * columns
     harmonic = _harmonic(rank)
     # The bound is (4 epsilon / (beta + sqrt(beta^2 + 8 alpha epsilon)))^2. Of alpha, which holds
@@ -117,7 +116,7 @@ def mvg_precision_budget(
         (harmonic + _harmonic_of_roots(rank)) * gamma + 2.0 * harmonic * difference
     )
     beta = (
-        2.0 * math.sqrt(math.sqrt(entries)) * harmonic * zeta.value_at(entries, delta) * difference
+        2.0 * math.sqrt(math.sqrt(entries)) * harmonic * bound.value_at(entries, delta) * difference
     )
     root = 4.0 * loss / (beta + math.hypot(beta, math.sqrt(8.0 * loss) * root_alpha))
     budget = root * root * (1.0 - _MARGIN)

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from matrixdp.audit.claim import audit_claim
+from matrixdp.audit.claim import ClaimAudit, audit_claim
 from matrixdp.audit.curves import CURVES
 from matrixdp.cli.audit_run import run
+from matrixdp.cli.exit_codes import FALSE_CLAIM
 from matrixdp.cli.figures import draw_curve
 from matrixdp.cli.groups import command_group
 from matrixdp.cli.options import (
@@ -39,8 +40,20 @@ def claim(
     releases: ReleasesOption = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Show what Gaussian noise really guarantees, beside what was claimed of it."""
+    """Show what Gaussian noise really guarantees, beside what was claimed of it.
+
+    Exit code 5 if the claim is false.
+    """
     found = audit_claim(noise_scale, sensitivity, epsilon=epsilon, delta=delta, releases=releases)
+    _show_claim(found, noise_scale, sensitivity, releases, as_json=as_json)
+    # After the numbers, which can be read whatever the exit code.
+    if not found.holds:
+        raise typer.Exit(FALSE_CLAIM)
+
+
+def _show_claim(
+    found: ClaimAudit, noise_scale: float, sensitivity: float, releases: int, *, as_json: bool
+) -> None:
     if as_json:
         print_json(
             {

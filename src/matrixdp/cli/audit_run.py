@@ -1,9 +1,10 @@
 """``matrixdp audit run``: a mechanism of this library, tested with samples."""
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -19,6 +20,7 @@ from matrixdp.audit.empirical import (
 from matrixdp.baselines.analytic import AnalyticGaussian
 from matrixdp.baselines.classic import ClassicGaussian
 from matrixdp.baselines.mvg import MVG
+from matrixdp.cli.exit_codes import DEFECT
 from matrixdp.cli.options import (
     AsJson,
     ColumnsOption,
@@ -32,6 +34,7 @@ from matrixdp.cli.options import (
     whole_number_option,
 )
 from matrixdp.cli.output import print_json, print_table
+from matrixdp.cli.progress import progress_bar
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
@@ -48,10 +51,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from matrixdp.mechanisms.mechanism import Mechanism
+    from matrixdp.mechanisms.release import Release
 
 __all__ = ["run"]
 
-_REFUTED = 1  # the exit code of a defect, which this would be
+# Seconds until a progress bar is shown.
+_LONG_WAIT = 1.0
+_OUTPUTS_TOGETHER = 100
 _NAMES = "imgm, analytic, classic, mvg or matrix"
 
 
@@ -93,20 +99,29 @@ def run(
     # One audit of all releases side by side, against the budget that they were split from.
     whole = _Whole(parts, Budget(epsilon, delta))
     first = parts[0]
-    found = audit_mechanism(
-        whole,
-        first.matrix,
-        first.neighbour,
-        whole.draw,
-        difference=np.tile(first.difference.ravel(), releases),
-        samples=samples,
-        confidence=confidence,
-    )
+    with progress_bar(2 * samples, "Drawing outputs", after=_LONG_WAIT) as advance:
+        drawn = itertools.count(1)
+
+        def draw(matrix: "NDArray[np.float64]") -> "NDArray[np.float64]":
+            # Not at every output: moving the bar takes as long as a small one.
+            if next(drawn) % _OUTPUTS_TOGETHER == 0:
+                advance(_OUTPUTS_TOGETHER)
+            return whole.draw(matrix)
+
+        found = audit_mechanism(
+            whole,
+            first.matrix,
+            first.neighbour,
+            draw,
+            difference=np.tile(first.difference.ravel(), releases),
+            samples=samples,
+            confidence=confidence,
+        )
     _report(found, first.name, as_json=as_json)
     # After the report, so that the numbers can be read whatever the exit code.
     if found.refuted:
         typer.echo(f"matrixdp: {first.name} does not keep its claim", err=True)
-        raise typer.Exit(_REFUTED)
+        raise typer.Exit(DEFECT)  # which this would be
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,29 +189,20 @@ def _histogram_part(
             "in a histogram; leave it out"
         )
     made = MatrixMechanism(Prefix(cells), budget, neighbouring="add-remove")
-    norms = [float(np.linalg.norm(made.strategy.measure(cell))) for cell in np.eye(cells)]
-    # The cell whose record changes the measurements most is the hardest to hide.
-    record = np.eye(cells)[int(np.argmax(norms))]
-
-    def draw(histogram: Any) -> Any:
-        counts = np.ravel(histogram)
-        if generator is None:
-            return made.release(counts).answers
-        return made.simulate(counts, generator).array
-
+    record = exposed_difference(made, (cells,))
     return _Part(
         type(made).__name__,
         made.guarantee,
-        np.zeros((1, cells)),
-        record[None, :],
+        np.zeros(cells),
+        record,
         made.workload.apply(record),
-        draw,
+        release_sampler(made) if generator is None else simulation_sampler(made, generator),
     )
 
 
 def _mechanism(
     name: str, sensitivity: float, budget: Budget, shape: tuple[int, int], gamma: float | None
-) -> "Mechanism":
+) -> "Mechanism[Release]":
     # The relation is part of a statement and multiplies nothing here.
     ball = FrobeniusBall(sensitivity, neighbouring="replace")
     match name:

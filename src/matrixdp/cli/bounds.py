@@ -12,7 +12,7 @@ import typer
 from matrixdp.cli.streams import read_source
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.decimals import upper_float
-from matrixdp.files.matrices import FORMATS
+from matrixdp.files.formats import FORMATS, format_of
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.sensitivity.sets import (
     Box,
@@ -67,14 +67,14 @@ def sensitivity_set(
 
 def bounds_file(text: str | None) -> Path | None:
     """Return the file that bounds are read from, or None if they are numbers themselves."""
-    return Path(text) if text is not None and Path(text).suffix in FORMATS else None
+    return Path(text) if text is not None and format_of(text) in FORMATS else None
 
 
 def _vector(text: str) -> Any:
     """Return the bounds of a list with commas, or of a file."""
     path = bounds_file(text)
     if path is not None:
-        array = read_source(str(path), path.suffix, decimals="up").array
+        array = read_source(str(path), format_of(path), decimals="up").array
         # One row or one column is a vector; the set refuses any other shape and names it.
         return array.ravel() if array.ndim == 2 and 1 in array.shape else array
     try:

@@ -94,7 +94,7 @@ class _Noise(NamedTuple):
     error: float
 
 
-def _noise_of(mechanism: Mechanism, shape: tuple[int, int]) -> _Noise:
+def _noise_of(mechanism: Mechanism[Release], shape: tuple[int, int]) -> _Noise:
     """Return the largest scale and the expected Frobenius error of a mechanism's noise."""
     noise = mechanism.covariance
     return _Noise(float(noise.entry_scales(shape).max()), math.sqrt(noise.total_variance(shape)))

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.files.formats import LABELLED
 from matrixdp.mechanisms.labelled import MatrixFile
 
-__all__ = ["CommandWithLabels", "Labels", "check_labels", "is_name"]
+__all__ = ["CommandWithLabels", "Labels", "check_labels", "is_name", "warn_of_lost_labels"]
 
 # What stands for a missing or special value in a column of numbers, in programs and by hand.
 _WORDS_OF_DATA = {
@@ -71,6 +73,16 @@ def check_labels(matrix: MatrixFile, header: Labels | None, index: Labels | None
         # An editor counts the header as row 1.
         above = [] if matrix.columns is None else ["header"]
         _check_names([*above, *matrix.index], "--index", "row {}, column 1", "first column")
+
+
+def warn_of_lost_labels(suffix: str) -> None:
+    """Say on standard error if a format has no place for the labels that a matrix has."""
+    if suffix not in LABELLED:
+        typer.echo(
+            f"matrixdp: labels are left out: {suffix} has no place for them; these have: "
+            f"{', '.join(LABELLED)}",
+            err=True,
+        )
 
 
 def _check_names(labels: Sequence[str], option: str, place: str, part: str) -> None:

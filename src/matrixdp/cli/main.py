@@ -2,8 +2,9 @@
 
 0: done. 1: a defect of matrixdp. 2: bad input, nothing was released. 3: refused by a budget,
 nothing was spent. 4: the release is out, at least in part, and its budget is spent, but the command
-could not finish, for instance because the reader of standard output went away. 130: interrupted; if
-no output file exists, nothing was released. Every error is one line on standard error.
+could not finish, for instance because the reader of standard output went away. 5: a claim was
+checked and is false. 130: interrupted; if no output file exists, nothing was released. Every error
+is one line on standard error.
 """
 
 import importlib
@@ -20,18 +21,21 @@ from typer.exceptions import TyperException
 
 from matrixdp import __version__
 from matrixdp.cli.cut_short import ReleasedButCutShortError
+from matrixdp.cli.exit_codes import (
+    BAD_INPUT,
+    DEFECT,
+    FALSE_CLAIM,
+    INTERRUPTED,
+    REFUSED_BY_BUDGET,
+    RELEASED_BUT_CUT_SHORT,
+    FalseClaimError,
+)
 from matrixdp.errors import BudgetExceededError, MatrixDPError
 
 __all__ = ["main"]
 
-_DEFECT = 1
-_BAD_INPUT = 2
-_REFUSED_BY_BUDGET = 3
-_RELEASED_BUT_CUT_SHORT = 4
-_INTERRUPTED = 130
-
 # Each is a module of this folder with a function of that name, or with an `app` of subcommands.
-_COMMANDS = ("bound", "curve", "plan", "account", "compare", "release", "demo")
+_COMMANDS = ("bound", "curve", "plan", "account", "compare", "release", "verify", "demo")
 _GROUPS = ("budget", "audit", "workload", "data", "experiment", "query")
 
 
@@ -44,7 +48,7 @@ def _program(arguments: Sequence[str]) -> typer.Typer:
         name="matrixdp",
         help="Differential privacy for matrix-valued queries.",
         epilog="Exit codes: 0 done, 1 defect, 2 bad input, 3 refused by a budget, 4 released but "
-        "cut short (the budget is spent), 130 interrupted.",
+        "cut short (the budget is spent), 5 a claim is false, 130 interrupted.",
         add_completion=False,
         # A pretty traceback would show local variables, which may be private.
         pretty_exceptions_enable=False,
@@ -96,9 +100,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (Exception, SystemExit) as error:  # noqa: BLE001 (a user is never shown a traceback)
         message, code = _explained(error)
     else:
-        if answer != _INTERRUPTED:
+        if answer != INTERRUPTED:
             return answer if isinstance(answer, int) else 0
-        message, code = "interrupted", _INTERRUPTED  # what typer returns after an interrupt
+        message, code = "interrupted", INTERRUPTED  # what typer returns after an interrupt
     _complain(message)
     _drop_unwritten_output()
     return code
@@ -109,19 +113,21 @@ def _explained(error: BaseException) -> tuple[str, int]:
     # From special to plain: an error of matrixdp may also be an OSError.
     match error:
         case ReleasedButCutShortError():
-            answer = str(error), _RELEASED_BUT_CUT_SHORT
+            answer = str(error), RELEASED_BUT_CUT_SHORT
+        case FalseClaimError():
+            answer = str(error), FALSE_CLAIM
         case BudgetExceededError():
-            answer = str(error), _REFUSED_BY_BUDGET
+            answer = str(error), REFUSED_BY_BUDGET
         case TyperException():
-            answer = error.format_message(), _BAD_INPUT
+            answer = error.format_message(), BAD_INPUT
         case BrokenPipeError() | SystemExit():  # typer exits when a pipe has no reader
-            answer = "the output was closed before all of it was written", _BAD_INPUT
+            answer = "the output was closed before all of it was written", BAD_INPUT
         case MatrixDPError() | OSError():
-            answer = str(error), _BAD_INPUT
+            answer = str(error), BAD_INPUT
         case MemoryError():
-            answer = f"there is not enough memory ({error}): use a smaller input", _BAD_INPUT
+            answer = f"there is not enough memory ({error}): use a smaller input", BAD_INPUT
         case _:
-            answer = _defect(error), _DEFECT
+            answer = _defect(error), DEFECT
     return answer
 
 

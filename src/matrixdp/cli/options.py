@@ -11,6 +11,7 @@ from matrixdp.privacy.budget import Budget
 __all__ = [
     "AsJson",
     "ColumnsOption",
+    "DelimiterOption",
     "DeltaOption",
     "EpsilonOption",
     "Figure",
@@ -23,6 +24,7 @@ __all__ = [
     "SamplingRateOption",
     "SensitivityOption",
     "budget_from",
+    "names_of",
     "number_option",
     "whole_number_option",
 ]
@@ -69,6 +71,24 @@ def budget_from(epsilon: float | None, delta: float, mu: float | None) -> Budget
     )
 
 
+def names_of(columns: str | None) -> list[str] | None:
+    """Return the names of columns that have commas between them."""
+    if columns is None:
+        return None
+    names = [name.strip() for name in columns.split(",")]
+    if not all(names) or len(set(names)) != len(names):
+        raise InvalidParameterError(f"columns {columns!r} must be names, each once")
+    return names
+
+
+def _delimiter(text: str) -> str:
+    sign = "\t" if text in {"tab", "\\t"} else text
+    # Letters, digits, quotes and what numbers are written with would tear cells apart.
+    if len(sign) != 1 or sign.isalnum() or sign in "\"'.-+\r\n":
+        raise typer.BadParameter(f"{text!r} is not one sign such as ; or | or the word tab")
+    return sign
+
+
 # The domains are those of matrixdp.parameters, which has the last word.
 EpsilonOption: TypeAlias = Annotated[
     float, number_option("--epsilon", "Privacy loss, from 0 to 1e6.")
@@ -84,6 +104,16 @@ MuOption: TypeAlias = Annotated[
 ]
 DeltaOption: TypeAlias = Annotated[
     float, number_option("--delta", "Failure probability, from 2.3e-308 to 1 - 1e-12.")
+]
+DelimiterOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        parser=_delimiter,
+        metavar="SIGN",
+        help="Text: what stands between cells, such as ';' or tab; default: what the name of the "
+        "file says.",
+    ),
 ]
 SensitivityOption: TypeAlias = Annotated[
     float,

@@ -123,7 +123,9 @@ def histogram(
         *(Bins(name, edges(values)) for name, values in map(named_list, bins or [])),
     ]
     query = ContingencyTable(attributes, given.neighbouring)
-    file = RecordFile(given.source, tuple(attribute.name for attribute in attributes))
+    file = RecordFile(
+        given.source, tuple(attribute.name for attribute in attributes), given.delimiter
+    )
     numeric = [isinstance(attribute, Bins) for attribute in attributes]
     given.output.release(
         query, lambda: file.values(numeric), columns=query.columns, index=query.index

@@ -11,6 +11,7 @@ import typer
 
 from matrixdp.cli.options import (
     AsJson,
+    DelimiterOption,
     DeltaOption,
     Force,
     MuOption,
@@ -41,10 +42,14 @@ __all__ = [
 ]
 
 Source: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="IN", help="Records: .csv with names in row 1, .parquet or .npy.")
+    Path,
+    typer.Argument(
+        metavar="IN",
+        help="Records: text with names in row 1 (.csv, .tsv, .csv.gz), .parquet, .arrow or .npy.",
+    ),
 ]
 Target: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="OUT", help="The .csv, .npy or .npz file to make.")
+    Path, typer.Argument(metavar="OUT", help="The file to make: .csv, .npy, .parquet and so on.")
 ]
 Columns: TypeAlias = Annotated[
     str, typer.Option("--columns", help="Names of columns (.npy: numbers from 0), with commas.")
@@ -80,6 +85,7 @@ class Asked:
 
     source: Path
     neighbouring: Neighbouring
+    delimiter: str | None
     output: QueryOutput
 
 
@@ -98,12 +104,13 @@ def asked(
     neighbouring: NeighbouringOption,
     epsilon: OptionalEpsilonOption = None,
     mu: MuOption = None,
+    delimiter: DelimiterOption = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> Asked:
     """Return what the options of every command say."""
     output = QueryOutput(source, target, budget_from(epsilon, delta, mu), force, as_json)
-    return Asked(source, checked_neighbouring(neighbouring), output)
+    return Asked(source, checked_neighbouring(neighbouring), delimiter, output)
 
 
 def asked_of_numbers(
@@ -117,15 +124,16 @@ def asked_of_numbers(
     norm: Norm = None,
     lower: Lower = None,
     upper: Upper = None,
+    delimiter: DelimiterOption = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> AskedOfNumbers:
     """Return what the options of commands on numbers say."""
-    common = asked(source, target, delta, neighbouring, epsilon, mu, force, as_json)
+    common = asked(source, target, delta, neighbouring, epsilon, mu, delimiter, force, as_json)
     names = tuple(name.strip() for name in columns.split(","))
     return AskedOfNumbers(
         **vars(common),
-        file=RecordFile(source, names),
+        file=RecordFile(source, names, delimiter),
         bounds=_bounds(len(names), norm, lower, upper),
     )
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 
+from matrixdp.cli.labels import warn_of_lost_labels
 from matrixdp.cli.output import print_json
-from matrixdp.cli.streams import reporting_release
-from matrixdp.errors import InvalidParameterError
+from matrixdp.cli.streams import SPENDS_AGAIN, reporting_release
 from matrixdp.files.atomic import check_target
-from matrixdp.files.matrices import FORMATS
+from matrixdp.files.formats import check_format, format_of
 from matrixdp.files.overwriting import check_inputs_survive
 from matrixdp.files.paid_counts import PaidCount
 from matrixdp.files.releases import save_release
@@ -112,11 +112,7 @@ class QueryOutput:
         )
 
     def _check_targets(self, targets: Sequence[Path]) -> None:
-        if self.target.suffix not in FORMATS:
-            raise InvalidParameterError(
-                f"{self.target} is of format {self.target.suffix!r}: use one of "
-                f"{', '.join(FORMATS)}"
-            )
+        check_format(self.target)
         check_inputs_survive(targets, [self.source])
         for path in targets:
             check_target(path, force=self.force)
@@ -131,6 +127,7 @@ class QueryOutput:
         """Say what was released, and name the files, of which the last is the statement."""
         paid, guarantee, statement = counts or {}, released.guarantee, files[-1]
         with reporting_release(statement):
+            warn_of_lost_labels(format_of(self.target))
             if self.as_json:
                 print_json(
                     {
@@ -153,6 +150,6 @@ class QueryOutput:
                 f"{shown_up(count.noise_scale, 3)}; paid for by this guarantee, too"
                 for what, count in paid.items()
             ]
-            lines.append(f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}")
+            lines += [f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}", SPENDS_AGAIN]
             for line in lines:
                 typer.echo(line, err=True)

@@ -1,26 +1,30 @@
-"""Records from files, for ``matrixdp query``: chosen columns of .npy, .csv and .parquet files.
+"""Records from files, for ``matrixdp query``: chosen columns of text, .npy, Parquet and Arrow.
 
 Errors name the column, and never show a cell nor the number of its row: the last row's would be the
 number of records, which may be private.
 """
 
 import csv
+import gzip
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.files.csv_format import guessed_delimiter
 from matrixdp.files.decimals import nearest_float
-from matrixdp.queries.sources import parquet_batches, parquet_blocks
+from matrixdp.files.formats import ARROW, TEXT, check_format, format_of
+from matrixdp.queries.sources import arrow_batches, arrow_blocks
 
 __all__ = ["RecordFile"]
 
 T = TypeVar("T")
-_FORMATS = (".npy", ".csv", ".parquet")
+_FORMATS = (".npy", *TEXT, *ARROW)
 _ROWS_TOGETHER = 4096
 
 
@@ -31,35 +35,43 @@ class RecordFile:
     Parameters
     ----------
     path : Path
-        A ``.csv`` file whose first row has names, a ``.parquet`` file, or a ``.npy`` file, whose
-        columns are numbered from 0.
+        Text whose first row has names, such as ``.csv``, a ``.parquet`` or ``.arrow`` file, or a
+        ``.npy`` file, whose columns are numbered from 0.
     columns : sequence of str
         Names or numbers of columns, in the order that they are wanted.
+    delimiter : str, optional
+        What stands between the cells of text; by default what the file's name says.
     """
 
     path: Path
     columns: tuple[str, ...]
+    delimiter: str | None = None
 
     def __post_init__(self) -> None:
         """Raise if the format is not known or no column is named."""
-        if self.path.suffix not in _FORMATS:
+        check_format(self.path, _FORMATS)
+        if self.delimiter is not None and self._format not in TEXT:
             raise InvalidParameterError(
-                f"{self.path} is of format {self.path.suffix!r}: use one of {', '.join(_FORMATS)}"
+                f"--delimiter is for {', '.join(TEXT)}, but IN is {self._format}"
             )
         if not all(self.columns) or len(set(self.columns)) != len(self.columns):
             raise InvalidParameterError(
                 f"columns {','.join(self.columns)!r} must be names, each once"
             )
 
+    @property
+    def _format(self) -> str:
+        return format_of(self.path)
+
     def numbers(self) -> Iterator[NDArray[Any]]:
         """Yield blocks of numbers."""
-        match self.path.suffix:
+        match self._format:
             case ".npy":
                 array, places = self._mapped()
                 for start in range(0, len(array), _ROWS_TOGETHER):
                     yield array[start : start + _ROWS_TOGETHER, places]
-            case ".parquet":
-                yield from parquet_blocks(self.path, list(self.columns))
+            case ".parquet" | ".arrow":
+                yield from arrow_blocks(self.path, list(self.columns))
             case _:
                 readers = [nearest_float] * len(self.columns)
                 for block in self._csv_blocks(readers):
@@ -70,7 +82,7 @@ class RecordFile:
 
         Whole numbers of files that hold numbers count as text without a decimal point.
         """
-        if self.path.suffix == ".csv":
+        if self._format in TEXT:
             readers = [nearest_float if is_number else str.strip for is_number in numeric]
             yield from self._csv_blocks(readers)
             return
@@ -83,8 +95,8 @@ class RecordFile:
 
     def _value_columns(self) -> Iterator[list[list[Any]]]:
         """Yield the columns of blocks of a file that is not text."""
-        if self.path.suffix == ".parquet":
-            for batch in parquet_batches(self.path, self.columns):
+        if self._format in ARROW:
+            for batch in arrow_batches(self.path, self.columns):
                 yield [column.to_pylist() for column in batch.columns]
         else:
             for block in self.numbers():
@@ -112,23 +124,34 @@ class RecordFile:
 
     def _csv_blocks(self, readers: Sequence[Callable[[str], T]]) -> Iterator[list[list[T]]]:
         try:
-            # utf-8-sig: spreadsheets put a byte order mark in front of the first name.
-            with self.path.open(encoding="utf-8-sig", newline="") as file:
-                yield from self._parsed(csv.reader(file, strict=True), readers)
+            with self._opened() as file:
+                sign = TEXT[self._format] if self.delimiter is None else self.delimiter
+                rows = csv.reader(file, strict=True, delimiter=sign)
+                yield from self._parsed(rows, sign, readers)
         except FileNotFoundError:
             raise FileFormatError(f"{self.path} does not exist: name a file to read") from None
         except IsADirectoryError:
             raise FileFormatError(f"{self.path} is a folder: name a file in it") from None
+        except (gzip.BadGzipFile, EOFError, zlib.error):
+            raise FileFormatError(
+                f"{self.path} cannot be unpacked: it is cut short, or is not a gzip file"
+            ) from None
         except (UnicodeDecodeError, csv.Error):
             raise FileFormatError(
                 f"{self.path} is not CSV text in UTF-8: save it as such"
             ) from None
 
+    def _opened(self) -> TextIO:
+        # utf-8-sig: spreadsheets put a byte order mark in front of the first name.
+        if self._format.endswith(".gz"):
+            return gzip.open(self.path, "rt", encoding="utf-8-sig", newline="")
+        return self.path.open(encoding="utf-8-sig", newline="")
+
     def _parsed(
-        self, rows: Iterator[list[str]], readers: Sequence[Callable[[str], T]]
+        self, rows: Iterator[list[str]], sign: str, readers: Sequence[Callable[[str], T]]
     ) -> Iterator[list[list[T]]]:
         names = next(rows, [])
-        places = [self._named(name, names) for name in self.columns]
+        places = [self._named(name, names, sign) for name in self.columns]
         block: list[list[T]] = []
         for row in rows:
             if len(row) != len(names):
@@ -142,11 +165,12 @@ class RecordFile:
         if block:
             yield block
 
-    def _named(self, name: str, names: list[str]) -> int:
+    def _named(self, name: str, names: list[str], sign: str) -> int:
         # The names of the file are not shown: its first row may be a record.
         if names.count(name) != 1:
             raise FileFormatError(
                 f"{self.path} must have exactly one column {name!r}: its first row must be names"
+                f"{guessed_delimiter([names], sign)}"
             )
         return names.index(name)
 

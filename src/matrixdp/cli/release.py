@@ -8,18 +8,21 @@ from typing import Annotated, cast
 import typer
 
 from matrixdp.cli.bounds import bound_option, bounds_file, sensitivity_set
-from matrixdp.cli.labels import CommandWithLabels, Labels, check_labels
+from matrixdp.cli.labels import CommandWithLabels, Labels, check_labels, warn_of_lost_labels
 from matrixdp.cli.options import (
     AsJson,
+    DelimiterOption,
     DeltaOption,
     Force,
     MuOption,
     OptionalEpsilonOption,
     budget_from,
+    names_of,
 )
 from matrixdp.cli.output import print_json
 from matrixdp.cli.progress import progress_bar
 from matrixdp.cli.streams import (
+    SPENDS_AGAIN,
     STREAM,
     check_stdout,
     read_source,
@@ -30,10 +33,10 @@ from matrixdp.covariance import Covariance, Diagonal, Isotropic, SymmetricIsotro
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.decimal_range import cover_decimals
-from matrixdp.files.matrices import FORMATS
+from matrixdp.files.formats import ARROW, FORMATS, LABELLED, TEXT, format_of
 from matrixdp.files.npy_layout import NpyLayout, read_layout
 from matrixdp.files.overwriting import check_inputs_survive
-from matrixdp.files.releases import encode_release
+from matrixdp.files.releases import encode_release, save_release
 from matrixdp.files.statement import statement_path
 from matrixdp.files.streamed_release import release_npy
 from matrixdp.mechanisms.imgm import IMGM
@@ -50,7 +53,7 @@ COMMAND_CLASS = CommandWithLabels
 
 def release(
     source: Annotated[
-        str, typer.Argument(metavar="IN", help="A .npy, .npz or .csv file, or - for stdin.")
+        str, typer.Argument(metavar="IN", help=f"A file ({', '.join(FORMATS)}), or - for stdin.")
     ],
     target: Annotated[
         str, typer.Argument(metavar="OUT", help="The file to make, or - for stdout.")
@@ -87,8 +90,8 @@ def release(
         float | None,
         bound_option(
             "--range",
-            "CSV: no cell is larger than this, and the noise covers the rounding of decimals up to "
-            "it; larger cells are refused. Choose it without looking at the data. Default: "
+            "Text: no cell is larger than this, and the noise covers the rounding of decimals up "
+            "to it; larger cells are refused. Choose it without looking at the data. Default: "
             "2^32 bound / sqrt(k) for each bound, where k cells share the bound (1 with --box, a "
             "row with --row-bounds, all with --sensitivity).",
         ),
@@ -98,7 +101,7 @@ def release(
         typer.Option(
             "--header",
             metavar="[=public]",
-            help="CSV: the first row is labels, published as they are. Labels that could be data "
+            help="Text: the first row is labels, published as they are. Labels that could be data "
             "(numbers, missing values) need --header=public.",
         ),
     ] = None,
@@ -107,14 +110,23 @@ def release(
         typer.Option(
             "--index",
             metavar="[=public]",
-            help="CSV: the first column is labels; likewise --index=public.",
+            help="The first column is labels; likewise --index=public.",
+        ),
+    ] = None,
+    delimiter: DelimiterOption = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            help="Release these columns alone: names with commas, of text with --header, Parquet "
+            "or Arrow.",
         ),
     ] = None,
     input_format: Annotated[
-        str | None, typer.Option("--input-format", help="Of stdin: npy, npz or csv.")
+        str | None, typer.Option("--input-format", help="Of stdin: npy, csv, parquet and so on.")
     ] = None,
     output_format: Annotated[
-        str | None, typer.Option("--output-format", help="Of stdout: npy, npz or csv.")
+        str | None, typer.Option("--output-format", help="Of stdout: npy, csv, parquet and so on.")
     ] = None,
     sidecar: Annotated[
         Path | None, typer.Option("--sidecar", help="With stdout: where the statement goes.")
@@ -129,10 +141,8 @@ def release(
     )
     mechanism = IMGM(bounds, budget_from(epsilon, delta, mu))
     suffixes = (_suffix(source, input_format, "input"), _suffix(target, output_format, "output"))
-    if suffixes[0] != ".csv" and (header or index or largest is not None):
-        raise InvalidParameterError(
-            f"--header, --index and --range are for CSV, but IN is {suffixes[0]}"
-        )
+    reading = _Reading(suffixes[0], header, index, delimiter, names_of(columns))
+    reading.check(largest)
     places = _Places(source, target, suffixes[1], _statement_target(target, sidecar), force)
     places.check([bounds_file(row_bounds), bounds_file(box)], as_json=as_json)
     layout = _streamable_layout(source, suffixes, target, mechanism)
@@ -144,13 +154,52 @@ def release(
         shape = cast("tuple[int, int]", layout.shape)
         done = _Outcome(guarantee, mechanism.covariance, shape)
     else:
-        matrix = read_source(source, suffixes[0], header=bool(header), index=bool(index))
-        if suffixes[0] == ".csv":
-            # The other formats hold floats, which nobody rounds, and no labels.
-            check_labels(matrix, header, index)
+        matrix = reading.read(source)
+        if suffixes[0] in TEXT:
+            # The other formats hold floats, which nobody rounds.
             mechanism = _covering_decimals(mechanism, matrix, largest, places.source_name)
         done = _released_in_memory(mechanism, matrix, places)
     _report(done, places, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How IN is to be read."""
+
+    suffix: str
+    header: Labels | None
+    index: Labels | None
+    delimiter: str | None
+    columns: Sequence[str] | None
+
+    def check(self, largest: float | None) -> None:
+        """Refuse options that the format has no use for."""
+        for given, options, formats in (
+            (largest is not None or self.delimiter is not None, "--range, --delimiter", TEXT),
+            (self.header is not None or self.index is not None, "--header, --index", LABELLED),
+            (self.columns is not None, "--columns", LABELLED),
+        ):
+            if given and self.suffix not in formats:
+                raise InvalidParameterError(
+                    f"{options} are for {', '.join(formats)}, but IN is {self.suffix}"
+                )
+        if self.columns is not None and self.suffix in TEXT and self.header is None:
+            raise InvalidParameterError("--columns names columns of the first row: add --header")
+
+    def read(self, source: str) -> MatrixFile:
+        """Return the matrix, with labels that may be published."""
+        # Columns of Parquet and Arrow files always have names.
+        header = Labels.NAMES if self.suffix in ARROW and self.header is None else self.header
+        matrix = read_source(
+            source,
+            self.suffix,
+            header=header is not None,
+            index=self.index is not None,
+            delimiter=self.delimiter,
+            columns=self.columns,
+        )
+        check_labels(matrix, header, self.index)
+        return matrix
 
 
 @dataclass(frozen=True)
@@ -192,17 +241,20 @@ class _Outcome:
     shape: tuple[int, int]
     column_labels: int = 0
     row_labels: int = 0
+    labelled: bool = False
 
 
 def _suffix(path: str, given: str | None, side: str) -> str:
     if path == STREAM and given is None:
-        raise InvalidParameterError(f"say --{side}-format npy, npz or csv for {side} {path!r}")
+        raise InvalidParameterError(
+            f"say --{side}-format for {side} {path!r}: npy, npz, csv, tsv, parquet or arrow"
+        )
     # Two formats for one file could contradict each other.
     if path != STREAM and given is not None:
         raise InvalidParameterError(
             f"--{side}-format is for standard streams: the name of {path!r} says its format"
         )
-    suffix = Path(path).suffix if given is None else f".{given}"
+    suffix = format_of(path) if given is None else f".{given.lower()}"
     if suffix not in FORMATS:
         raise InvalidParameterError(
             f"{side} {path!r} is of format {suffix!r}: use one of {', '.join(FORMATS)}"
@@ -252,15 +304,15 @@ def _released_in_memory(mechanism: IMGM, matrix: MatrixFile, places: _Places) ->
     if places.target == STREAM:
         _release_to_stdout(released, places)
     else:
-        released.save(places.target, force=places.force)
-    # The other formats have no place for labels.
-    kept = matrix if places.suffix == ".csv" else MatrixFile(matrix.array)
+        save_release(released, places.target, force=places.force)
+    kept = matrix if places.suffix in LABELLED else MatrixFile(matrix.array)
     return _Outcome(
         released.guarantee,
         released.covariance,
         released.shape,
         column_labels=len(kept.columns or ()),
         row_labels=len(kept.index or ()),
+        labelled=matrix.columns is not None or matrix.index is not None,
     )
 
 
@@ -284,6 +336,8 @@ def _release_to_stdout(released: Release, places: _Places) -> None:
 def _report(done: _Outcome, places: _Places, *, as_json: bool) -> None:
     """Say what was released."""
     with reporting_release(places.statement):
+        if done.labelled:
+            warn_of_lost_labels(places.suffix)
         if as_json:
             print_json(_record(done, places))
             return
@@ -323,6 +377,7 @@ def _lines(done: _Outcome, places: _Places) -> list[str]:
         str(done.guarantee),
         f"a {done.shape[0]} by {done.shape[1]} matrix with noise; {labels}",
         f"noise scale {scales}; wrote {places.target} and {places.statement}",
+        SPENDS_AGAIN,
     ]
 
 

@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from matrixdp.files.matrices import read_matrix
 from matrixdp.mechanisms.labelled import MatrixFile
 
 __all__ = [
+    "SPENDS_AGAIN",
     "STREAM",
     "check_stdout",
     "read_source",
@@ -25,6 +26,10 @@ STREAM = "-"
 """The name of standard input and standard output."""
 
 
+SPENDS_AGAIN = "a second run would draw new noise and spend as much again"
+"""The last line of every report of a release."""
+
+
 def read_source(
     source: str,
     suffix: str,
@@ -32,9 +37,19 @@ def read_source(
     header: bool = False,
     index: bool = False,
     decimals: Decimals = "nearest",
+    delimiter: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> MatrixFile:
     """Read a matrix from a file or standard input; see `read_matrix` for the options."""
-    read = partial(read_matrix, suffix=suffix, header=header, index=index, decimals=decimals)
+    read = partial(
+        read_matrix,
+        suffix=suffix,
+        header=header,
+        index=index,
+        decimals=decimals,
+        delimiter=delimiter,
+        columns=columns,
+    )
     if source == STREAM:
         if sys.stdin is None:
             raise InvalidParameterError("stdin is closed: pass a file, or pipe a matrix in")

@@ -10,21 +10,19 @@ from matrixdp.cli.groups import command_group
 from matrixdp.cli.options import AsJson, Force
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.cli.workload_answer import answer, export
+from matrixdp.cli.workload_evaluate import evaluate
 from matrixdp.cli.workload_options import (
     NeighbouringOption,
-    SavedStrategyOption,
     WorkloadOption,
     check_distinct,
     search_status,
 )
 from matrixdp.cli.workload_text import read_workload, workload_files
-from matrixdp.errors import InvalidParameterError
 from matrixdp.files.array_archive import check_archive_target
-from matrixdp.files.strategies import load_strategy, save_strategy, stated_gap
-from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.files.strategies import save_strategy, stated_gap
+from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.rounding import shown_down, shown_up
-from matrixdp.workloads import Workload, optimal_strategy, svd_bound
-from matrixdp.workloads.comparison import compared_errors
+from matrixdp.workloads import optimal_strategy
 
 __all__ = ["app"]
 
@@ -80,58 +78,6 @@ def optimise(
     )
 
 
-@app.command()
-def evaluate(
-    workload: WorkloadOption,
-    neighbouring: NeighbouringOption,
-    strategy: SavedStrategyOption = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare the errors of strategies on a workload, before anything is spent."""
-    relation = checked_neighbouring(neighbouring)
-    queries = read_workload(workload)
-    # The search comes last: workloads that cannot be compared are refused before it.
-    errors = compared_errors(queries, relation) | _own_errors(queries, relation, strategy)
-    if not all(map(math.isfinite, errors.values())):
-        raise InvalidParameterError(
-            f"workload {workload!r} has errors beyond the largest float: scale its entries down, "
-            "or leave out attributes"
-        )
-    if as_json:
-        print_json({"workload": repr(queries), "neighbouring": relation, "rmse": errors})
-        return
-    # Bounds are not strategies: nothing may have such an error.
-    least = min(error for name, error in errors.items() if not name.endswith("bound"))
-    print_table(
-        ["strategy", "r.m.s. error per query at mu = 1", "over the least"],
-        [
-            [name, shown_up(error, 7), f"{error / least:.3f}"]
-            if not name.endswith("bound")
-            else [name, shown_down(error, 7), f"{error / least:.3f}"]
-            for name, error in sorted(errors.items(), key=lambda item: -item[1])
-        ],
-        title=f"{queries!r}: {queries.rows} queries on {queries.cells} cells, {relation}",
-    )
-
-
-def _own_errors(queries: Workload, relation: Neighbouring, saved: Path | None) -> dict[str, float]:
-    """Return the errors of the optimum or of a saved strategy, and bounds, by their names."""
-    errors = {}
-    if saved is None:
-        with search_status() as progress:
-            best = optimal_strategy(queries, neighbouring=relation, progress=progress)
-        errors["optimal"] = best.rmse
-        errors["lower bound"] = math.sqrt(best.certificate.lower_bound / queries.rows)
-    else:
-        strategy = load_strategy(saved).strategy
-        strategy.check_supports(queries)
-        total = strategy.squared_error(queries) / queries.rows
-        errors[saved.name] = strategy.sensitivity(relation) * math.sqrt(total)
-    # The SVD bound holds for adding and removing records only.
-    if relation == "add-remove":
-        errors["SVD bound"] = math.sqrt(svd_bound(queries) / queries.rows)
-    return errors
-
-
+app.command()(evaluate)
 app.command()(answer)
 app.command()(export)

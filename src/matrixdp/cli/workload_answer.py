@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from matrixdp.cli.interrupts import interrupted_at_once
 from matrixdp.cli.options import (
     AsJson,
     DeltaOption,
@@ -17,7 +18,7 @@ from matrixdp.cli.options import (
     budget_from,
 )
 from matrixdp.cli.output import print_json
-from matrixdp.cli.streams import read_source, reporting_release
+from matrixdp.cli.streams import SPENDS_AGAIN, read_source, reporting_release
 from matrixdp.cli.workload_options import (
     NeighbouringOption,
     SavedStrategyOption,
@@ -27,9 +28,11 @@ from matrixdp.cli.workload_options import (
 )
 from matrixdp.cli.workload_text import read_workload, workload_files
 from matrixdp.errors import InvalidParameterError
+from matrixdp.files.answer_tables import encode_answers
 from matrixdp.files.array_archive import check_archive_target
 from matrixdp.files.atomic import check_target, write_all
-from matrixdp.files.matrices import FORMATS, write_matrix
+from matrixdp.files.formats import check_format, format_of
+from matrixdp.files.matrices import write_matrix
 from matrixdp.files.statement import statement_path
 from matrixdp.files.strategies import load_strategy
 from matrixdp.mechanisms.labelled import MatrixFile
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["answer", "export"]
 
 # Not .npz, the format that releases are saved in.
-_EXPORTS = (".csv", ".npy")
+_EXPORTS = (".csv", ".tsv", ".npy")
 
 
 def answer(
@@ -82,7 +85,7 @@ def answer(
     budget = budget_from(epsilon, delta, mu)
     queries = read_workload(workload)
     queries.check_answerable()
-    _check_format(source, FORMATS)
+    check_format(source)
     check_archive_target(target, force=force)
     saved = [] if strategy is None else [strategy]
     check_distinct(target, [source, *saved, *workload_files(workload)])
@@ -92,8 +95,9 @@ def answer(
             chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
     else:
         chosen = load_strategy(strategy).strategy
-    mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
-    expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
+    with interrupted_at_once():
+        mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
+        expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
     release = mechanism.release_records if records else mechanism.release
     release(given).save(target, force=force)
     with reporting_release(statement_path(target)):
@@ -121,6 +125,7 @@ def _report_release(
         f"answers with: matrixdp workload export {target} answers.csv",
         err=True,
     )
+    typer.echo(SPENDS_AGAIN, err=True)
 
 
 def export(
@@ -128,7 +133,7 @@ def export(
         Path, typer.Argument(metavar="RELEASE", help="What workload answer wrote: a .npz file.")
     ],
     target: Annotated[
-        Path, typer.Argument(metavar="ANSWERS", help="The .csv or .npy file for the answers.")
+        Path, typer.Argument(metavar="ANSWERS", help="The .csv, .tsv or .npy file for the answers.")
     ],
     nonnegative: Annotated[
         bool, typer.Option("--non-negative", help="Answers of a histogram without negative counts.")
@@ -141,9 +146,13 @@ def export(
 ) -> None:
     """Prove a saved release again, and write its answers, one in a row, as plain numbers.
 
+    A .csv or .tsv file names each query and states its standard error; answers that were made
+    non-negative or whole have none. The order is that of the workload: parts follow each other, and
+    the last attribute changes fastest. A .npy file holds the answers alone.
+
     This spends no budget and can be repeated. The guarantee is stated beside RELEASE alone.
     """
-    _check_format(target, _EXPORTS)
+    check_format(target, _EXPORTS)
     check_target(target, force=force)
     check_distinct(target, [source])
     release = WorkloadRelease.load(source)
@@ -151,9 +160,13 @@ def export(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         answers = _processed_answers(release, nonnegative=nonnegative, whole=whole)
-    content = io.BytesIO()
-    write_matrix(content, MatrixFile(answers.reshape(-1, 1)), target.suffix)
-    write_all([(target, content.getvalue())], force=force)
+    processed = nonnegative or whole
+    if format_of(target) == ".npy":
+        content = _plain(answers)
+    else:
+        errors = None if processed else release.standard_errors()
+        content = encode_answers(release.workload, answers, errors, format_of(target))
+    write_all([(target, content)], force=force)
     for warning in caught:
         typer.echo(f"matrixdp: {warning.message}", err=True)
     if as_json:
@@ -175,6 +188,12 @@ def export(
     )
 
 
+def _plain(answers: "NDArray[Any]") -> bytes:
+    content = io.BytesIO()
+    write_matrix(content, MatrixFile(answers.reshape(-1, 1)), ".npy")
+    return content.getvalue()
+
+
 def _processed_answers(
     release: WorkloadRelease, *, nonnegative: bool, whole: bool
 ) -> "NDArray[Any]":
@@ -192,21 +211,16 @@ def _read_counts(source: Path, queries: Workload) -> "NDArray[Any]":
     queries.check_histogram()
     # A count that float64 would round is not the count of the file: the noise covers what one
     # record changes in whole numbers, and nothing else.
-    counts = read_source(str(source), source.suffix, decimals="exact").array
+    counts = read_source(str(source), format_of(source), decimals="exact").array
     counts = counts.ravel() if 1 in counts.shape else counts
     return queries.checked_cells(counts, "IN")
 
 
 def _read_records(source: Path) -> "NDArray[Any]":
-    numbers = read_source(str(source), source.suffix, decimals="exact").array
+    numbers = read_source(str(source), format_of(source), decimals="exact").array
     # Text files hold decimals; whether these are cells is checked where they are counted.
     if not bool((abs(numbers) <= LARGEST_EXACT_INTEGER).all() and (numbers % 1 == 0).all()):
         raise InvalidParameterError(
             "IN must hold whole numbers, the cells of a record in a row: number the categories"
         )
     return numbers.astype("int64")
-
-
-def _check_format(path: Path, formats: tuple[str, ...]) -> None:
-    if path.suffix not in formats:
-        raise InvalidParameterError(f"{path} has an unknown format: use {', '.join(formats)}")

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
-from rich.console import Console
 
+from matrixdp.cli.interrupts import interrupted_at_once
+from matrixdp.cli.status import status_line
 from matrixdp.cli.workload_text import WORKLOAD_HELP
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.overwriting import check_inputs_survive
@@ -46,12 +47,11 @@ def check_distinct(target: Path, inputs: list[Path]) -> None:
 
 @contextmanager
 def search_status() -> Iterator[Callable[[int, float], None]]:
-    """Show on a terminal how the gap closes; the function that is yielded takes steps and gap."""
-    # On standard error, and only there, so that --json stays one JSON object.
-    console = Console(stderr=True)
-    with console.status("optimising") as status:
+    """Show on a terminal how the gap closes; the function that is yielded takes steps and gap.
 
-        def show(steps: int, gap: float) -> None:
-            status.update(f"optimising: relative gap {gap:.1e} after {steps} steps")
-
-        yield show
+    In the block an interrupt ends the process at once.
+    """
+    # A plain line, where rich would hide the cursor: an interrupted process cannot show it again.
+    with interrupted_at_once(), status_line() as show:
+        show("optimising")
+        yield lambda steps, gap: show(f"optimising: relative gap {gap:.1e} after {steps} steps")

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from matrixdp.covariance.linear_map import Covariance, FloatArray
-from matrixdp.errors import NotPositiveDefiniteError
+from matrixdp.errors import UnprovenFloorError
 from matrixdp.rounding import float_down
 
 __all__ = ["Directional"]
@@ -48,14 +48,14 @@ class Directional(Covariance):
 
         Raises
         ------
-        NotPositiveDefiniteError
+        UnprovenFloorError
             If float64 does not resolve the weakest direction.
         """
         estimate, proven = self.estimated_floor, self.smallest_singular_value
         # Never negative, or the floor would be above what is proven.
         unproven = max(estimate - proven, 0.0)
         if not unproven <= _LARGEST_UNPROVEN_SHARE * estimate:
-            raise NotPositiveDefiniteError(
+            raise UnprovenFloorError(
                 f"covariance is too ill-conditioned: its weakest direction has a scale of about "
                 f"{estimate:.3g}, of which float64 proves {proven:.3g} only; add variance in that "
                 "direction, or use independent noise"

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import checked_matrix, positive_number
+from matrixdp.parameters import EqualByValue, checked_matrix, positive_number
 from matrixdp.rounding import product_up
 
 __all__ = ["Diagonal", "Isotropic", "SymmetricIsotropic"]
@@ -106,7 +106,7 @@ class SymmetricIsotropic(_OneScale):
 
 
 @dataclass(frozen=True, eq=False)
-class Diagonal(Covariance):
+class Diagonal(EqualByValue, Covariance):
     """Independent noise with a scale of its own for every row, column or entry.
 
     Parameters

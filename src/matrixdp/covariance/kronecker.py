@@ -13,6 +13,7 @@ from matrixdp.covariance.directional import Directional
 from matrixdp.covariance.linear_map import FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import (
+    EqualByValue,
     checked_matrix,
     checked_symmetric,
     positive_number,
@@ -36,7 +37,7 @@ class Eigen(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Kronecker(Directional):
+class Kronecker(EqualByValue, Directional):
     """Matrix Gaussian noise MN(0, row_covariance, column_covariance).
 
     The noise is ``U1 N U2^T`` with ``U1 U1^T = row_covariance``, ``U2 U2^T = column_covariance``.

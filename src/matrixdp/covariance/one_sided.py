@@ -13,7 +13,7 @@ from matrixdp.covariance.directional import Directional
 from matrixdp.covariance.kronecker import Eigen, directional_factor, gram
 from matrixdp.covariance.linear_map import FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import checked_symmetric, positive_number
+from matrixdp.parameters import EqualByValue, checked_symmetric, positive_number
 from matrixdp.spectra import eigenvalue_lower_bounds
 
 __all__ = ["OneSided", "Side", "checked_side"]
@@ -30,7 +30,7 @@ def checked_side(side: object) -> Side:
 
 
 @dataclass(frozen=True, eq=False)
-class OneSided(Directional):
+class OneSided(EqualByValue, Directional):
     """Matrix Gaussian noise MN(0, covariance, I), or MN(0, I, covariance).
 
     It is a `Kronecker` whose other side is the identity. The identity is never formed, so the other

@@ -17,7 +17,7 @@ __all__ = ["check_archive_target", "packed_arrays", "read_archive", "unpacked_ar
 
 def check_archive_target(target: Path, *, force: bool) -> None:
     """Raise if the file or its statement could not be written, before any work is done."""
-    if target.suffix != ".npz":
+    if target.suffix.lower() != ".npz":
         raise InvalidParameterError(f"{target} does not end in .npz: name such a file")
     check_target(target, force=force)
     check_target(statement_path(target), force=force)

@@ -15,15 +15,17 @@ from matrixdp.errors import FileFormatError
 from matrixdp.files.decimals import READERS, Decimals
 from matrixdp.mechanisms.labelled import MatrixFile
 
-__all__ = ["read_csv", "write_csv"]
+__all__ = ["guessed_delimiter", "read_csv", "write_csv"]
 
 _Rows = list[list[str]]
+# What may stand between cells, the likeliest first, and how it is called.
+_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 
 
-def write_csv(file: BinaryIO, matrix: MatrixFile) -> None:
+def write_csv(file: BinaryIO, matrix: MatrixFile, delimiter: str) -> None:
     """Write a matrix and its labels; `repr` writes the digits that read back to the same float."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text)
+    writer = csv.writer(text, delimiter=delimiter)
     if matrix.columns is not None:
         corner = [] if matrix.index is None else [matrix.corner]
         writer.writerow([*corner, *matrix.columns])
@@ -36,35 +38,58 @@ def write_csv(file: BinaryIO, matrix: MatrixFile) -> None:
 
 
 def read_csv(
-    file: BinaryIO, name: str, *, header: bool, index: bool, decimals: Decimals
+    file: BinaryIO,
+    name: str,
+    *,
+    header: bool,
+    index: bool,
+    decimals: Decimals,
+    delimiter: str,
+    columns: Sequence[str] | None,
 ) -> MatrixFile:
     """Read a matrix; see `read_matrix`."""
-    rows = _rows_of(file, name)
-    _check_widths(rows, name, labels=int(index))
+    rows = _rows_of(file, name, delimiter)
+    _check_widths(rows, name, delimiter, labels=int(index))
     titles = rows[0] if header else None
     body = rows[1:] if header else rows
     if not body:
         raise FileFormatError(f"{name} has no rows of numbers: add some")
     left = 1 if index else 0
+    places: Sequence[int] = range(left, len(rows[0]))
+    if columns is not None:
+        places = _chosen(titles or [], columns, left, name)
     reader = READERS[decimals]
     # The place of a bad cell is looked for afterwards, so that good files do not pay for it.
     try:
-        array = np.array([[reader(cell) for cell in row[left:]] for row in body])
+        array = np.array([[reader(row[place]) for place in places] for row in body])
     except ValueError:
-        raise _not_a_number(rows, name, header=header, index=index, decimals=decimals) from None
+        guess = guessed_delimiter(rows, delimiter)
+        raise _not_a_number(
+            rows, places, name, guess, header=header, index=index, decimals=decimals
+        ) from None
     return MatrixFile(
         array,
-        columns=None if titles is None else titles[left:],
+        columns=None if titles is None else [titles[place] for place in places],
         index=[row[0] for row in body] if index else None,
         corner=titles[0] if titles and index else "",
     )
 
 
-def _rows_of(file: BinaryIO, name: str) -> _Rows:
+def _chosen(titles: Sequence[str], columns: Sequence[str], left: int, name: str) -> list[int]:
+    """Return the places of columns by their names."""
+    for wanted in columns:
+        if titles[left:].count(wanted) != 1:
+            raise FileFormatError(
+                f"{name} must have exactly one column {wanted!r}: its first row must be names"
+            )
+    return [titles.index(wanted, left) for wanted in columns]
+
+
+def _rows_of(file: BinaryIO, name: str, delimiter: str) -> _Rows:
     # utf-8-sig: spreadsheets put a byte order mark in front, which is not part of the first cell.
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     try:
-        rows = list(csv.reader(text, strict=True))
+        rows = list(csv.reader(text, strict=True, delimiter=delimiter))
     except (UnicodeDecodeError, csv.Error):
         raise FileFormatError(f"{name} is not CSV text in UTF-8: save it again as such") from None
     finally:
@@ -77,27 +102,53 @@ def _rows_of(file: BinaryIO, name: str) -> _Rows:
     return rows
 
 
-def _check_widths(rows: _Rows, name: str, labels: int) -> None:
+def _check_widths(rows: _Rows, name: str, delimiter: str, labels: int) -> None:
     width = len(rows[0])
     for number, row in enumerate(rows, start=1):
         if len(row) != width:
             raise FileFormatError(
                 f"{name}, row {number} has {len(row)} cells, but row 1 has {width}: rows must have "
-                "one length"
+                f"one length{guessed_delimiter(rows, delimiter)}"
             )
     if width <= labels:
-        raise FileFormatError(f"{name} has no columns of numbers: add some")
+        raise FileFormatError(
+            f"{name} has no columns of numbers: add some{guessed_delimiter(rows, delimiter)}"
+        )
+
+
+def guessed_delimiter(rows: Sequence[Sequence[str]], delimiter: str) -> str:
+    """Return the end of a message where cells seem to be separated by something else, or nothing.
+
+    That is a sign which every row has inside of its cells, equally often.
+    """
+    for sign, word in _DELIMITERS.items():
+        found = {sum(cell.count(sign) for cell in row) for row in rows if row}
+        if sign != delimiter and len(found) == 1 and found != {0}:
+            shown = "tab" if sign == "\t" else f"'{sign}'"
+            own = _DELIMITERS.get(delimiter, repr(delimiter))
+            return (
+                f"; the cells seem to be separated by {word}: pass --delimiter {shown} where the "
+                f"command takes it, or save the file with {own}"
+            )
+    return ""
 
 
 def _not_a_number(
-    rows: _Rows, name: str, *, header: bool, index: bool, decimals: Decimals
+    rows: _Rows,
+    places: Sequence[int],
+    name: str,
+    guess: str,
+    *,
+    header: bool,
+    index: bool,
+    decimals: Decimals,
 ) -> FileFormatError:
     """Return an error for the first cell that cannot be read, with a guess at the reason."""
     reader = READERS[decimals]
     row, column = next(
         (row, column)
         for row in range(int(header), len(rows))
-        for column in range(int(index), len(rows[row]))
+        for column in places
         if not _readable(reader, rows[row][column])
     )
     place = f"{name}, row {row + 1}, column {column + 1}"
@@ -107,6 +158,8 @@ def _not_a_number(
             f"{place}: the number is not exactly one of float64, and must be; round it to fewer "
             "digits, or save the matrix as .npy"
         )
+    if guess:
+        return FileFormatError(f"{place}: the cell is not a number{guess}")
     guesses = _guessed_options(rows, header=header, index=index)
     if guesses:
         return FileFormatError(

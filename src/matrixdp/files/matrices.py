@@ -1,29 +1,39 @@
-"""Matrices in files: ``.npy``, ``.npz`` with one array, ``.csv``."""
+"""Matrices in files: ``.npy``, ``.npz`` with one array, text, Parquet and Arrow."""
 
-from typing import Any, BinaryIO
+import gzip
+import io
+import zlib
+from collections.abc import Sequence
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.files.arrow_format import read_arrow, write_arrow
 from matrixdp.files.csv_format import read_csv, write_csv
 from matrixdp.files.decimals import Decimals
+from matrixdp.files.formats import ARROW, FORMATS, TEXT
 from matrixdp.mechanisms.labelled import MatrixFile
 
 __all__ = ["FORMATS", "read_matrix", "write_matrix"]
 
-FORMATS = (".npy", ".npz", ".csv")
-
 
 def write_matrix(file: BinaryIO, matrix: MatrixFile, suffix: str) -> None:
-    """Write a matrix in the format of a suffix; CSV numbers read back to the same floats."""
+    """Write a matrix in the format of a suffix; numbers in text read back to the same floats."""
     match suffix:
         case ".npy":
             np.save(file, matrix.array, allow_pickle=False)
         case ".npz":
             np.savez(file, value=matrix.array)
-        case ".csv":
-            write_csv(file, matrix)
+        case ".csv.gz" | ".tsv.gz":
+            # Without the time, so that the same matrix makes the same file.
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                write_csv(cast("BinaryIO", packed), matrix, TEXT[suffix])
+        case ".csv" | ".tsv":
+            write_csv(file, matrix, TEXT[suffix])
+        case _ if suffix in ARROW:
+            write_arrow(file, matrix, suffix)
         case _:
             raise _unknown_format(suffix)
 
@@ -36,6 +46,8 @@ def read_matrix(
     header: bool = False,
     index: bool = False,
     decimals: Decimals = "nearest",
+    delimiter: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> MatrixFile:
     """Read a matrix, or raise an error that says what is wrong with the file.
 
@@ -44,15 +56,20 @@ def read_matrix(
     file : binary file
         Open for reading.
     suffix : str
-        ``.npy``, ``.npz`` or ``.csv``.
+        One of `FORMATS`.
     name : str
         What to call the file in errors.
     header, index : bool
-        For CSV: whether the first row and the first column are labels.
+        Whether the first row and the first column are labels. Columns of Parquet and Arrow files
+        always have names, which ``header`` makes labels. Other formats have none.
     decimals : {"nearest", "exact", "up"}, optional
-        For CSV: how decimals become float64. ``"nearest"`` adds to the sensitivity (see
+        For text: how decimals become float64. ``"nearest"`` adds to the sensitivity (see
         `cover_decimals`); ``"exact"`` raises if a cell would change, which suits
         counts; ``"up"`` rounds towards infinity, which suits bounds.
+    delimiter : str, optional
+        For text: what stands between cells; by default what the suffix says.
+    columns : sequence of str, optional
+        Of text with a header, Parquet and Arrow: names of the columns to read, in this order.
 
     Raises
     ------
@@ -73,9 +90,32 @@ def read_matrix(
                         f"{name} holds {len(archive.files)} arrays: save one with numpy.savez"
                     )
                 return MatrixFile(_member(archive, name))
-        case ".csv":
-            return read_csv(file, name, header=header, index=index, decimals=decimals)
+        case _ if suffix in TEXT:
+            return read_csv(
+                _unpacked(file, suffix, name),
+                name,
+                header=header,
+                index=index,
+                decimals=decimals,
+                delimiter=TEXT[suffix] if delimiter is None else delimiter,
+                columns=columns,
+            )
+        case _ if suffix in ARROW:
+            return read_arrow(file, suffix, name, header=header, index=index, columns=columns)
     raise _unknown_format(suffix)
+
+
+def _unpacked(file: BinaryIO, suffix: str, name: str) -> BinaryIO:
+    """Return the text of a file that may be compressed."""
+    if not suffix.endswith(".gz"):
+        return file
+    try:
+        with gzip.GzipFile(fileobj=file) as packed:
+            return io.BytesIO(packed.read())
+    except (OSError, EOFError, zlib.error):
+        raise FileFormatError(
+            f"{name} cannot be unpacked: it is cut short, or is not a gzip file; save it again"
+        ) from None
 
 
 def _load(file: BinaryIO, name: str, kind: type) -> Any:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import warnings
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from matrixdp.covariance import Covariance, Directional
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.files.atomic import check_target, write_all
+from matrixdp.files.formats import LABELLED, TEXT, format_of
 from matrixdp.files.matrices import read_matrix, write_matrix
 from matrixdp.files.noise_grid import can_be_released
 from matrixdp.files.npy_layout import read_layout
@@ -56,11 +58,12 @@ __all__ = [
     "save_release",
     "stated_release",
     "verify_release",
+    "warn_of_lost_labels",
 ]
 
 
 class MatrixRecord(DigestRecord, frozen=True):
-    """The file of a matrix; a header and an index of labels exist in CSV only."""
+    """The file of a matrix; a header and an index of labels exist in text, Parquet and Arrow."""
 
     shape: tuple[int, int]
     dtype: Literal["float64", "float32"]
@@ -126,6 +129,17 @@ def save_release(
     write_all([(beside, statement.encode()), (target, data)], force=force)
 
 
+def warn_of_lost_labels(value: Any, path: str | PathLike[str]) -> None:
+    """Warn if a value has labels and the format of a file has no place for them."""
+    named = not isinstance(value, np.ndarray)
+    if named and format_of(Path(path)) not in LABELLED:
+        # Of the caller of the method that calls this.
+        warnings.warn(
+            f"labels are left out of {path}: save as one of {', '.join(LABELLED)} to keep them",
+            stacklevel=3,
+        )
+
+
 def encode_release(
     release: Release,
     name: str,
@@ -136,7 +150,7 @@ def encode_release(
     """Return the contents of the two files that `save_release` would write under a name."""
     paid = {} if counts is None else dict(counts)
     check_paid(release.proof.mu, paid, release.guarantee)
-    suffix = Path(name).suffix
+    suffix = format_of(name)
     # In memory: the statement, which is written first, needs the digest of the whole file.
     content = io.BytesIO()
     matrix = _as_file(release.value)
@@ -156,8 +170,8 @@ def encode_release(
             sha256=hashlib.sha256(data).hexdigest(),
             shape=release.shape,
             dtype="float32" if matrix.array.dtype == np.float32 else "float64",
-            header=suffix == ".csv" and matrix.columns is not None,
-            index=suffix == ".csv" and matrix.index is not None,
+            header=suffix in LABELLED and matrix.columns is not None,
+            index=suffix in LABELLED and matrix.index is not None,
         ),
     )
     return data, encoded(statement).decode()
@@ -204,10 +218,10 @@ def load_stated_release(path: str | PathLike[str]) -> StatedRelease:
     facts = statement.file
     with source.open("rb") as file:
         matrix = read_matrix(
-            file, source.suffix, source.name, header=facts.header, index=facts.index
+            file, format_of(source), source.name, header=facts.header, index=facts.index
         )
     array = matrix.array
-    if source.suffix == ".csv":
+    if format_of(source) in TEXT:
         array = array.astype(facts.dtype)  # text does not say which type its numbers had
     release, counts = _proven(array, statement, source)
     return StatedRelease(release, statement.query, counts, statement.applied)
@@ -216,7 +230,7 @@ def load_stated_release(path: str | PathLike[str]) -> StatedRelease:
 def verify_release(path: str | PathLike[str]) -> Guarantee:
     """Check a saved release, which may be larger than memory; see `Release.verify`."""
     source = _named(path)
-    if source.suffix != ".npy":
+    if format_of(source) != ".npy":
         return load_release(source).guarantee
     statement = _statement_of(source)
     read_layout(source)  # raises unless it is a whole array of floats

@@ -12,7 +12,7 @@ import msgspec
 from matrixdp.errors import FileFormatError
 from matrixdp.files.records import Record
 
-__all__ = ["check_digest", "decoded", "encoded", "read_statement", "statement_path"]
+__all__ = ["check_digest", "decoded", "encoded", "read_schema", "read_statement", "statement_path"]
 
 R = TypeVar("R", bound=Record)
 
@@ -99,6 +99,23 @@ def read_statement(source: Path, kind: type[R], what: str) -> R:
     except (IsADirectoryError, NotADirectoryError) as error:
         raise FileFormatError(f"{beside} is not a file") from error
     return decoded(data, kind, beside.name)
+
+
+def read_schema(source: Path) -> str:
+    """Return the schema of the statement beside a file: what kind of file it is.
+
+    Raises
+    ------
+    FileFormatError
+        If the statement is missing or has no schema.
+    """
+    beside = statement_path(source)
+    try:
+        return msgspec.json.decode(beside.read_bytes(), type=_Schema).schema
+    except OSError as error:
+        raise FileFormatError(f"{beside} is missing or not a file") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileFormatError(f"{beside.name} is not a statement of matrixdp: {error}") from error
 
 
 def check_digest(found: str, stated: str, source: Path) -> None:

@@ -15,6 +15,7 @@ from matrixdp.files.releases import MatrixRecord, stated_release
 from matrixdp.files.statement import encoded, statement_path
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.proof import NoiseProof
+from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SymmetricBall
@@ -23,7 +24,7 @@ __all__ = ["release_npy"]
 
 
 def release_npy(
-    mechanism: Mechanism,
+    mechanism: Mechanism[Release],
     source: str | PathLike[str],
     target: str | PathLike[str],
     *,
@@ -93,8 +94,14 @@ def release_npy(
     return guarantee
 
 
-def _independent_scale(mechanism: Mechanism) -> object:
+def _independent_scale(mechanism: Mechanism[Release]) -> object:
     """Return the standard deviations of independent noise that proves the mechanism's guarantee."""
+    # Its sensitivity is that of measurements, which it makes of a histogram itself.
+    if hasattr(mechanism, "workload"):
+        raise InvalidParameterError(
+            f"mechanism is a {type(mechanism).__name__}, which answers queries on a histogram and "
+            "releases no matrix as it is: use its release"
+        )
     covariance = getattr(mechanism, "covariance", None)
     if not isinstance(covariance, Isotropic | Diagonal):
         raise InvalidParameterError(
@@ -107,14 +114,14 @@ def _independent_scale(mechanism: Mechanism) -> object:
     return covariance.scale if isinstance(covariance, Isotropic) else covariance.scales
 
 
-def _checked_layout(mechanism: Mechanism, source: Path, target: Path) -> NpyLayout:
+def _checked_layout(mechanism: Mechanism[Release], source: Path, target: Path) -> NpyLayout:
     """Return the layout of a file that can be released in parts, or raise if it is not one."""
     if isinstance(mechanism.sensitivity, SymmetricBall):
         raise InvalidParameterError(
             "a SymmetricBall is about symmetric matrices, and parts do not show whether one is "
             "symmetric: load it and use mechanism.release"
         )
-    if target.suffix != ".npy":
+    if target.suffix.lower() != ".npy":
         raise InvalidParameterError(f"{target} does not end in .npy: name such a file")
     if not source.is_file():
         raise FileFormatError(f"{source} is not a file: name a matrix to release")

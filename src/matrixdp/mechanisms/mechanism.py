@@ -1,23 +1,33 @@
 """The interface of all mechanisms."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from matrixdp.covariance import Covariance
-from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
 
+if TYPE_CHECKING:
+    from matrixdp.mechanisms.release import Release
+    from matrixdp.mechanisms.workload_release import WorkloadRelease
+
 __all__ = ["Mechanism"]
+
+R_co = TypeVar("R_co", bound="Release | WorkloadRelease", covariant=True)
 
 
 # A protocol, not a base class: a user's own mechanism need not derive from anything.
-class Mechanism(Protocol):
-    """Built from what one record can change and what is to be guaranteed; releases matrices."""
+class Mechanism(Protocol[R_co]):
+    """Built from what one record can change and what is to be guaranteed; makes releases.
+
+    ``Mechanism[Release]`` takes a matrix and returns it with noise. ``Mechanism[WorkloadRelease]``,
+    which `MatrixMechanism` is, takes a histogram and returns answers; its sensitivity and its
+    covariance are those of its measurements.
+    """
 
     @property
     def sensitivity(self) -> SensitivitySet:
@@ -38,11 +48,12 @@ class Mechanism(Protocol):
     def release(
         self,
         matrix: Any,
+        /,
         *,
         key: ReleaseKey | None = None,
         filter: Filter | None = None,  # noqa: A002
-    ) -> Release:
-        """Return the matrix with exact noise, and what that guarantees; a filter pays for it."""
+    ) -> R_co:
+        """Return what leaves, with exact noise, and what it guarantees; a filter pays for it."""
 
-    def simulate(self, matrix: Any, generator: np.random.Generator) -> SimulatedValue:
-        """Return the matrix with seeded noise of the same covariance, for experiments only."""
+    def simulate(self, matrix: Any, /, generator: np.random.Generator) -> SimulatedValue:
+        """Return the same with seeded noise of the same covariance, for experiments only."""

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Covariance, Isotropic
-from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.errors import InvalidParameterError, ShapeError, UndefinedAttributeError
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise import SimulatedValue
 from matrixdp.parameters import proper_fraction
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
 
-__all__ = ["ConfidenceBounds", "Release"]
+__all__ = ["ConfidenceBounds", "Release", "joint_quantile"]
 
 
 class ConfidenceBounds(NamedTuple):
@@ -119,11 +119,11 @@ class Release:
 
         Raises
         ------
-        InvalidParameterError
+        UndefinedAttributeError
             If entries have scales of their own; see `standard_errors`.
         """
         if not isinstance(self.covariance, Isotropic):
-            raise InvalidParameterError(
+            raise UndefinedAttributeError(
                 f"noise_scale is not one number for {type(self.covariance).__name__} noise: use "
                 "standard_errors()"
             )
@@ -147,18 +147,22 @@ class Release:
         confidence : float, optional
             Above 0 and below 1.
         """
-        level = proper_fraction(confidence, "confidence")
-        entries = math.prod(self.shape)
-        # 1 - confidence^(1/mn) by expm1: for many entries the power is too close to 1 to subtract.
-        tail = -0.5 * math.expm1(math.log(level) / entries)
         # In the type of the release: the unit in the last place of float32 is what counts there.
         released = np.asarray(self.value)
         rounding = np.spacing(np.abs(released)).astype(np.float64)
         # The noise's grid has steps of at most 2**-20 scales, in units of which widths are given.
-        widths = float(-scipy.special.ndtri(tail)) + 2.0**-20
+        widths = joint_quantile(confidence, math.prod(self.shape)) + 2.0**-20
         half_width = widths * self.standard_errors() + rounding
         centre = released.astype(np.float64)
         return ConfidenceBounds(centre - half_width, centre + half_width)
+
+    def __array__(
+        self,
+        dtype: DTypeLike | None = None,
+        copy: bool | None = None,  # noqa: FBT001
+    ) -> NDArray[Any]:
+        """Return the matrix without its labels: what numpy and scikit-learn see."""
+        return np.array(self.value, dtype=dtype, copy=copy)
 
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write the matrix, and beside it the statement ``<path>.json`` of what it guarantees.
@@ -166,7 +170,9 @@ class Release:
         Parameters
         ----------
         path : path
-            Ending in ``.npy``, ``.npz`` or ``.csv``. Labels of a data frame are kept in CSV.
+            Ending in ``.npy``, ``.npz``, ``.csv``, ``.tsv``, ``.csv.gz`` or ``.tsv.gz``, or with
+            pyarrow in ``.parquet`` or ``.arrow``. The first two have no place for the labels of a
+            data frame, and a warning says so.
         force : bool, optional
             Whether to replace existing files; by default they are refused.
 
@@ -178,9 +184,10 @@ class Release:
             If the disk is full; no target is made.
         """
         # Late, because files are above mechanisms: only these three methods look up there.
-        from matrixdp.files.releases import save_release  # noqa: PLC0415
+        from matrixdp.files.releases import save_release, warn_of_lost_labels  # noqa: PLC0415
 
         save_release(self, path, force=force)
+        warn_of_lost_labels(self.value, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Release":
@@ -209,6 +216,18 @@ class Release:
     def __repr__(self) -> str:
         """Say what it is and what it promises."""
         return f"Release(shape={self.shape}, mechanism={self.mechanism!r}: {self.guarantee})"
+
+
+def joint_quantile(confidence: float, count: int) -> float:
+    """Return ``Phi^-1((1 + confidence^(1/count)) / 2)``.
+
+    By Šidák's inequality (1967) so many Gaussian numbers, however correlated, are all within that
+    many standard deviations with at least the confidence.
+    """
+    level = proper_fraction(confidence, "confidence")
+    # 1 - confidence^(1/count) by expm1: for many the power is too close to 1 to subtract.
+    tail = -0.5 * math.expm1(math.log(level) / count)
+    return float(-scipy.special.ndtri(tail))
 
 
 def _checked_shape(value: Any) -> tuple[int, int]:

@@ -1,16 +1,18 @@
 """What the Matrix Mechanism releases: noisy measurements, and the answers that follow from them."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Isotropic
-from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.mechanisms.release import Release
+from matrixdp.errors import InvalidParameterError, ShapeError, UndefinedAttributeError
+from matrixdp.mechanisms.release import ConfidenceBounds, Release, joint_quantile
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import Strategy, Workload, marginals
@@ -101,15 +103,36 @@ class WorkloadRelease:
         """What is promised."""
         return self.measurements.guarantee
 
+    @property
+    def value(self) -> FloatArray:
+        """The answers, as `Release.value` is the matrix."""
+        return self.answers
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The shape of the answers: the number of queries."""
+        return (self.workload.rows,)
+
+    def __array__(
+        self,
+        dtype: DTypeLike | None = None,
+        copy: bool | None = None,  # noqa: FBT001
+    ) -> NDArray[Any]:
+        """Return the answers: what numpy sees."""
+        return np.array(self.answers, dtype=dtype, copy=copy)
+
     @cached_property
     def estimate(self) -> FloatArray:
         """The least-squares estimate of the histogram, one number for each cell.
 
-        Raises `InvalidParameterError` if there are more cells than fit in memory; answers and
+        Raises `UndefinedAttributeError` if there are more cells than fit in memory; answers and
         tables need no cells.
         """
         # All noise has one scale, so plain least squares has the least variance (Gauss, Markov).
-        return self.strategy.reconstruct(np.asarray(self.measurements.value))
+        try:
+            return self.strategy.reconstruct(np.asarray(self.measurements.value))
+        except InvalidParameterError as error:
+            raise UndefinedAttributeError(str(error)) from error
 
     @cached_property
     def answers(self) -> FloatArray:
@@ -123,6 +146,34 @@ class WorkloadRelease:
         """
         variances = self.strategy.query_variances(self.workload)
         return np.asarray(self.measurements.noise_scale * np.sqrt(variances))
+
+    def confidence_bounds(self, confidence: float = 0.95) -> ConfidenceBounds:
+        """Return bounds that hold for all true answers at once.
+
+        Each answer's half-width is its standard error times ``Phi^-1((1 + confidence^(1/q)) / 2)``
+        for q queries, as in `Release.confidence_bounds`. The rounding of least squares in floats is
+        far smaller than the noise, and not counted.
+
+        Parameters
+        ----------
+        confidence : float, optional
+            Above 0 and below 1.
+
+        Examples
+        --------
+        >>> import matrixdp as mdp
+        >>> from matrixdp.workloads import Prefix
+        >>> budget = mdp.Budget(epsilon=1.0, delta=1e-5)
+        >>> mechanism = mdp.MatrixMechanism(Prefix(8), budget, neighbouring="add-remove")
+        >>> bounds = mechanism.release([10] * 8).confidence_bounds(0.99)
+        >>> bool((bounds.lower < bounds.upper).all()), bounds.upper.shape
+        (True, (8,))
+        """
+        # Each measurement is on a grid of at most 2**-20 noise scales. An answer sums up m of them,
+        # with coefficients whose absolute sum is at most sqrt(m) times the root of their squares.
+        grid = 2.0**-20 * math.sqrt(self.strategy.shape[0])
+        half_width = (joint_quantile(confidence, len(self.answers)) + grid) * self.standard_errors()
+        return ConfidenceBounds(self.answers - half_width, self.answers + half_width)
 
     def table(self, kept: Sequence[int]) -> FloatArray:
         """Return the estimated counts by some attributes, with an axis for each.
@@ -224,6 +275,11 @@ class WorkloadRelease:
         from matrixdp.files.workload_releases import load_workload_release  # noqa: PLC0415
 
         return load_workload_release(path)
+
+    @classmethod
+    def verify(cls, path: str | PathLike[str]) -> Guarantee:
+        """Check a saved release as `load` does, and return the guarantee that it proves."""
+        return cls.load(path).guarantee
 
     def __repr__(self) -> str:
         """Say what it is and what it promises."""

@@ -19,6 +19,8 @@ from matrixdp.parameters.arrays import (
     real_array,
     whole_numbers,
 )
+from matrixdp.parameters.by_value import EqualByValue
+from matrixdp.parameters.choices import checked_choice
 from matrixdp.parameters.numbers import (
     DELTA,
     EPSILON,
@@ -40,10 +42,12 @@ __all__ = [
     "LARGEST_EXACT_INTEGER",
     "MU",
     "Domain",
+    "EqualByValue",
     "Limit",
     "all_within",
     "broadcast_together",
     "check_cells",
+    "checked_choice",
     "checked_integer",
     "checked_integers",
     "checked_matrix",

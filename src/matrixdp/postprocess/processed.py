@@ -6,10 +6,11 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
-from matrixdp.files.releases import load_stated_release, save_release
+from matrixdp.files.releases import load_stated_release, save_release, warn_of_lost_labels
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
@@ -75,6 +76,14 @@ class ProcessedRelease:
         """The shape of the matrix."""
         return self.release.shape
 
+    def __array__(
+        self,
+        dtype: DTypeLike | None = None,
+        copy: bool | None = None,  # noqa: FBT001
+    ) -> NDArray[Any]:
+        """Return the processed matrix without its labels: what numpy and scikit-learn see."""
+        return np.array(self.value, dtype=dtype, copy=copy)
+
     @property
     def applied(self) -> tuple[str, ...]:
         """The steps in words."""
@@ -90,7 +99,7 @@ class ProcessedRelease:
         Parameters
         ----------
         path : path
-            Ending in ``.npy``, ``.npz`` or ``.csv``. Labels of a data frame are kept in CSV.
+            As of `Release.save`.
         force : bool, optional
             Whether to replace existing files; by default they are refused.
 
@@ -104,6 +113,7 @@ class ProcessedRelease:
         """
         records = tuple(recorded_step(step) for step in self.steps)
         save_release(self.release, path, force=force, applied=records)
+        warn_of_lost_labels(self.value, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "ProcessedRelease":

@@ -18,8 +18,8 @@ import math
 
 import scipy
 
-from matrixdp.errors import CalibrationError, InvalidParameterError
-from matrixdp.parameters import DELTA
+from matrixdp.errors import CalibrationError
+from matrixdp.parameters import DELTA, checked_choice
 from matrixdp.privacy.bound import privacy_epsilon
 from matrixdp.privacy.claims import sampled_gaussian_epsilon
 from matrixdp.privacy.events import SampledPlan, TooLittleNoiseError
@@ -47,7 +47,9 @@ class Accountant(enum.Enum):
     CLAIMS = "claims"
 
 
-def plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant = Accountant.PLD) -> float:
+def plan_epsilon(
+    plan: SampledPlan, delta: float, accountant: Accountant | str = Accountant.PLD
+) -> float:
     """Return the epsilon of a plan at a delta, by one accountant, on the safe side.
 
     Parameters
@@ -56,8 +58,8 @@ def plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant = Accou
         The steps to account for.
     delta : float
         From the smallest normal double to 1 - 1e-12.
-    accountant : Accountant, optional
-        By default the tight one.
+    accountant : Accountant or str, optional
+        By default the tight one, ``"pld"``.
 
     Raises
     ------
@@ -79,7 +81,7 @@ def plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant = Accou
     >>> round(plan_epsilon(plan, 1e-5), 4)
     0.9263
     """
-    checked_accountant(accountant)
+    accountant = checked_accountant(accountant)
     delta = DELTA.number(delta)
     if accountant is not Accountant.PLD:
         _check_relation(plan, accountant)
@@ -105,13 +107,8 @@ def _whole_epsilon(mu: float, delta: float, accountant: Accountant) -> float:
 
 
 def checked_accountant(accountant: object) -> Accountant:
-    """Return an accountant, or raise if it is not one."""
-    if not isinstance(accountant, Accountant):
-        raise InvalidParameterError(
-            f"accountant={accountant!r} is not an Accountant: pass Accountant.PLD, .RDP, "
-            ".MOMENTS or .CLAIMS"
-        )
-    return accountant
+    """Return an accountant, or raise if it is neither one nor the string of one."""
+    return checked_choice(accountant, Accountant, "accountant")
 
 
 def _check_relation(plan: SampledPlan, accountant: Accountant) -> None:

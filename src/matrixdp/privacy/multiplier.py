@@ -36,7 +36,7 @@ def noise_multiplier_for(
     steps: int,
     neighbouring: Neighbouring,
     bounded: Bounded = "difference",
-    accountant: Accountant = Accountant.PLD,
+    accountant: Accountant | str = Accountant.PLD,
 ) -> float:
     """Return the least noise multiplier, to four digits, whose plan keeps (epsilon, delta).
 
@@ -48,7 +48,7 @@ def noise_multiplier_for(
         From the smallest normal double to 1 - 1e-12.
     sampling_rate, steps, neighbouring, bounded
         As in `SampledPlan`.
-    accountant : Accountant, optional
+    accountant : Accountant or str, optional
         Whose account has to keep the promise.
 
     Returns
@@ -71,7 +71,7 @@ def noise_multiplier_for(
     >>> round(multiplier, 3)
     1.415
     """
-    checked_accountant(accountant)
+    accountant = checked_accountant(accountant)
     target, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
     plan = SampledPlan(
         noise_multiplier=1.0,

@@ -13,7 +13,7 @@ from fractions import Fraction
 import scipy
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import DELTA, MU, positive_integer, positive_number
+from matrixdp.parameters import DELTA, MU, checked_choice, positive_integer, positive_number
 from matrixdp.privacy.bound import privacy_epsilon
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.rounding import product_up, quotient_down, quotient_up, sqrt_down, sqrt_up
@@ -74,8 +74,9 @@ class Plan:
         """
         return privacy_epsilon(sqrt_up(self.budget.mu_squared), DELTA.number(delta))
 
-    def error(self, measure: ErrorMeasure) -> float:
+    def error(self, measure: ErrorMeasure | str) -> float:
         """Return the error of each release in a measure, rounded up."""
+        measure = checked_choice(measure, ErrorMeasure, "measure")
         return product_up(self.noise_scale, measure.per_unit_noise(self.rows, self.columns))
 
 
@@ -122,7 +123,7 @@ def plan_for_budget(
 
 def plan_for_error(
     error: float,
-    measure: ErrorMeasure,
+    measure: ErrorMeasure | str,
     *,
     delta: float,
     rows: int,
@@ -136,7 +137,7 @@ def plan_for_error(
     ----------
     error : float
         The error that each release may have.
-    measure : ErrorMeasure
+    measure : ErrorMeasure or str
         How the error is measured.
     delta : float
         The delta at which the epsilon is wanted.
@@ -158,11 +159,7 @@ def plan_for_error(
     >>> round(plan.epsilon_at(1e-5), 4)
     1.6454
     """
-    if not isinstance(measure, ErrorMeasure):
-        raise InvalidParameterError(
-            f"measure={measure!r} is not an ErrorMeasure: pass ErrorMeasure.ENTRY, .FROBENIUS or "
-            ".LARGEST"
-        )
+    measure = checked_choice(measure, ErrorMeasure, "measure")
     rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
     sensitivity = positive_number(sensitivity, "sensitivity")
     releases = positive_integer(releases, "releases")

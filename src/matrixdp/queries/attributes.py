@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import members_of
+from matrixdp.parameters import EqualByValue, members_of
 from matrixdp.parameters.arrays import plain_array
 from matrixdp.rounding import shown_exactly
 
@@ -74,7 +74,7 @@ class Categories:
 
 
 @dataclass(frozen=True, eq=False)
-class Bins:
+class Bins(EqualByValue):
     """An attribute whose values are numbers, counted in bins.
 
     Parameters

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import positive_integer, positive_number, real_array
+from matrixdp.parameters import EqualByValue, positive_integer, positive_number, real_array
 from matrixdp.rounding import float_up, shown_exactly
 
 __all__ = ["PublicBounds", "exact_squared_norm"]
@@ -23,7 +23,7 @@ _NARROWEST = 2.0**-14
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PublicBounds:
+class PublicBounds(EqualByValue):
     """What is enforced on every record: a norm by clipping, a box by clamping, or both.
 
     Choose bounds without looking at the data. A record outside is moved inside: each number is

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
 from matrixdp.files.atomic import check_target, write_all
+from matrixdp.files.formats import format_of, with_word
 from matrixdp.files.matrices import write_matrix
 from matrixdp.files.paid_counts import check_paid
 from matrixdp.files.releases import encode_release, load_stated_release
@@ -39,7 +40,7 @@ def sum_path(path: str | PathLike[str]) -> Path:
     target = Path(path)
     if not target.name:
         raise InvalidParameterError(f"path={str(path)!r} does not name a file")
-    return target.with_name(f"{target.stem}.sum{target.suffix}")
+    return with_word(target, "sum")
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,14 @@ class PrivateCountMeanRelease:
         """The shape of the means: one row."""
         return self.total.shape
 
+    def __array__(
+        self,
+        dtype: DTypeLike | None = None,
+        copy: bool | None = None,  # noqa: FBT001
+    ) -> NDArray[Any]:
+        """Return the means: what numpy and scikit-learn see."""
+        return np.array(self.value, dtype=dtype, copy=copy)
+
     def save(
         self,
         path: str | PathLike[str],
@@ -96,11 +105,11 @@ class PrivateCountMeanRelease:
         Parameters
         ----------
         path : path
-            Ending in ``.csv``, ``.npy`` or ``.npz``.
+            Ending in ``.csv``, ``.npy`` or any other format of `Release.save`.
         force : bool, optional
             Whether to replace existing files; by default they are refused.
         columns : sequence of str, optional
-            Names of the columns, which only ``.csv`` files keep.
+            Names of the columns, which ``.npy`` and ``.npz`` files do not keep.
         """
         if columns is not None and len(columns) != self.shape[1]:
             raise ShapeError(
@@ -120,7 +129,7 @@ class PrivateCountMeanRelease:
         write_matrix(
             means,
             MatrixFile(self.value, columns=names, index=None if names is None else ["mean"]),
-            target.suffix,
+            format_of(target),
         )
         write_all(
             [

@@ -21,7 +21,7 @@ from matrixdp.sensitivity.sets import SensitivitySet
 __all__ = ["MechanismMaker", "Query", "check_bounds", "check_public_count"]
 
 FloatArray = NDArray[np.float64]
-MechanismMaker: TypeAlias = Callable[[SensitivitySet, Budget], Mechanism]
+MechanismMaker: TypeAlias = Callable[[SensitivitySet, Budget], Mechanism[Release]]
 """Makes a mechanism from a sensitivity set and a budget: `IMGM`, for instance."""
 
 
@@ -89,9 +89,8 @@ class Query(ABC):
         # First, so that a bad budget is refused before a long pass over the data.
         sensitivity = self.sensitivity
         chosen = mechanism(sensitivity, budget)
-        # A mechanism for another set would make the guarantee false. Sets of arrays do not compare
-        # by value, so it must be the very object that was passed.
-        if chosen.sensitivity is not sensitivity:
+        # A mechanism for another set would make the guarantee false.
+        if sensitivity != chosen.sensitivity:
             raise InvalidParameterError(
                 "mechanism has another sensitivity than the query: build it from the set that it "
                 "is called with"

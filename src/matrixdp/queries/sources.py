@@ -3,7 +3,6 @@
 Whatever the source, records are handed on in blocks, and memory is bounded by the block.
 """
 
-import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -12,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.errors import FileFormatError, InvalidParameterError, MissingExtraError, ShapeError
+from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
+from matrixdp.files.arrow_format import arrow_module
+from matrixdp.files.formats import format_of
 from matrixdp.parameters import members_of
 from matrixdp.parameters.arrays import plain_array
 
-__all__ = ["parquet_batches", "parquet_blocks", "record_blocks"]
+__all__ = ["arrow_batches", "arrow_blocks", "parquet_blocks", "record_blocks"]
 
 _ARROW_ROWS = 65_536
 # What can be iterated over, but not in blocks of records.
@@ -88,36 +89,60 @@ def parquet_blocks(path: str | PathLike[str], columns: list[str]) -> Iterator[ND
     FileFormatError
         If it is not a Parquet file, or has no such column.
     """
-    for batch in parquet_batches(path, columns):
+    return arrow_blocks(path, columns, ".parquet")
+
+
+def arrow_blocks(
+    path: str | PathLike[str], columns: list[str], suffix: str | None = None
+) -> Iterator[NDArray[Any]]:
+    """Yield the numbers of some columns of a Parquet or Arrow file, in blocks."""
+    for batch in arrow_batches(path, columns, suffix):
         yield _from_arrow(batch)
 
 
-def parquet_batches(path: str | PathLike[str], columns: Sequence[str]) -> Iterator[Any]:
-    """Yield some columns of a Parquet file as Arrow batches, in the order that they are named."""
+def arrow_batches(
+    path: str | PathLike[str], columns: Sequence[str], suffix: str | None = None
+) -> Iterator[Any]:
+    """Yield some columns of a Parquet or Arrow file as batches, in the order that they are named.
+
+    The format is that of the file's name, unless a suffix is given.
+    """
     names = list(members_of(columns, "columns", "names of columns, such as ['age']"))
     if not names:
         raise InvalidParameterError("columns=[] has no name: pass at least one")
+    arrow = arrow_module()
+    of_parquet = (format_of(Path(path)) if suffix is None else suffix) == ".parquet"
+    read = _parquet_batches if of_parquet else _ipc_batches
     try:
-        # Late: an extra, and slow to import.
-        arrow = importlib.import_module("pyarrow")
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise MissingExtraError(
-            "Parquet files need pyarrow: pip install 'matrixdp[data]'"
-        ) from None
-    try:
-        with parquet.ParquetFile(path) as file:
-            missing = [name for name in names if name not in file.schema_arrow.names]
-            if missing:
-                raise FileFormatError(f"{path} has no column {missing[0]!r}: name one that it has")
-            # Chosen once more by name: pyarrow gives the columns in the order of the file.
-            for batch in file.iter_batches(batch_size=_ARROW_ROWS, columns=names):
-                yield batch.select(names)
+        yield from read(path, names)
     except FileNotFoundError:
         raise FileFormatError(f"{path} does not exist: name a file to read") from None
     except (arrow.ArrowException, OSError):
         # Not Arrow's own message, which may quote what it could not read.
-        raise FileFormatError(f"{path} is not a Parquet file, or is damaged") from None
+        kind = "a Parquet file" if of_parquet else "an Arrow file"
+        raise FileFormatError(f"{path} is not {kind}, or is damaged") from None
+
+
+def _parquet_batches(path: str | PathLike[str], names: list[str]) -> Iterator[Any]:
+    with arrow_module("pyarrow.parquet").ParquetFile(path) as file:
+        _check_columns(file.schema_arrow.names, names, path)
+        # Chosen once more by name: pyarrow gives the columns in the order of the file.
+        for batch in file.iter_batches(batch_size=_ARROW_ROWS, columns=names):
+            yield batch.select(names)
+
+
+def _ipc_batches(path: str | PathLike[str], names: list[str]) -> Iterator[Any]:
+    with arrow_module().memory_map(str(path)) as mapped:
+        file = arrow_module("pyarrow.ipc").open_file(mapped)
+        _check_columns(file.schema.names, names, path)
+        for number in range(file.num_record_batches):
+            yield file.get_batch(number).select(names)
+
+
+def _check_columns(found: Sequence[str], names: Sequence[str], path: str | PathLike[str]) -> None:
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise FileFormatError(f"{path} has no column {missing[0]!r}: name one that it has")
 
 
 def _blocks(data: Any) -> Iterator[Any]:
@@ -140,7 +165,7 @@ def _blocks(data: Any) -> Iterator[Any]:
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    if path.suffix != ".npy":
+    if path.suffix.lower() != ".npy":
         raise InvalidParameterError(
             f"data is the path {str(path)!r}: pass a .npy file, or parquet_blocks(path, columns)"
         )

@@ -24,7 +24,7 @@ from matrixdp.covariance import (
 )
 from matrixdp.covariance.linear_map import noise_factor
 from matrixdp.errors import ShapeError
-from matrixdp.parameters import positive_number, positive_vector
+from matrixdp.parameters import EqualByValue, positive_number, positive_vector
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.rounding import inflated, quotient_up, ratio_up
@@ -160,7 +160,7 @@ class SymmetricBall:
 
 
 @dataclass(frozen=True, eq=False)
-class RowBounds:
+class RowBounds(EqualByValue):
     """One row changes: row i by a vector of norm at most ``bounds[i]``.
 
     A record that can move from one row to another changes two rows and does not fit this set.
@@ -250,7 +250,7 @@ class RowBounds:
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
+class Box(EqualByValue):
     """One row changes, any one: its entry j by at most ``bounds[j]`` either way.
 
     Parameters

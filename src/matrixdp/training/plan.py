@@ -9,7 +9,7 @@ from typing import Any
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_number
+from matrixdp.parameters import DELTA, EPSILON, checked_choice, positive_integer, positive_number
 from matrixdp.privacy import Accountant, Budget, SampledPlan, noise_multiplier_for, plan_epsilon
 from matrixdp.rounding import float_up, quotient_down, sqrt_up
 from matrixdp.sensitivity import FrobeniusBall
@@ -50,7 +50,7 @@ class TrainingPlan:
     views : int, optional
         How many rows of a batch belong to each record, for instance augmented copies of one image.
         A record's gradient is the mean over its views, and is clipped once.
-    accountant : Accountant, optional
+    accountant : Accountant or str, optional
         By default privacy loss distributions, which are tight; without sampling (``lot_size``
         equals ``records``) they are the exact curve of Gaussian noise.
     sum_norm : float, optional
@@ -106,7 +106,7 @@ class TrainingPlan:
         epsilon: float | None = None,
         noise_multiplier: float | None = None,
         views: int = 1,
-        accountant: Accountant = Accountant.PLD,
+        accountant: Accountant | str = Accountant.PLD,
         sum_norm: float | None = None,
     ) -> None:
         self._set("records", positive_integer(records, "records"))
@@ -115,7 +115,7 @@ class TrainingPlan:
         self._set("clip_norm", _checked_bounds(clip_norm))
         self._set("delta", DELTA.number(delta))
         self._set("views", positive_integer(views, "views"))
-        self._set("accountant", accountant)
+        self._set("accountant", checked_choice(accountant, Accountant, "accountant"))
         self._set("sum_norm", None if sum_norm is None else positive_number(sum_norm, "sum_norm"))
         self._settle(epsilon, noise_multiplier)
 

@@ -1,0 +1,92 @@
+"""Ctrl-C ends long work at once, even within one call that Python cannot interrupt."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from matrixdp.cli.interrupts import interrupted_at_once
+from matrixdp.cli.status import status_line
+
+# The sum is one instruction of Python and takes hours, as a decomposition does.
+CODE = """
+import signal, sys, matrixdp.cli.main as program
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import matrixdp.cli.workload as optimising, matrixdp.cli.workload_evaluate as evaluating
+def slow(*_, **__):
+    print("ready", flush=True)
+    sum(range(10**12))
+optimising.optimal_strategy = evaluating.optimal_strategy = slow
+sys.exit(program.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("command", ["optimise", "evaluate"])
+def test_an_interrupt_of_a_search(command: str) -> None:
+    options = ["--workload", "prefix:8", "--neighbouring", "replace"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE, "workload", command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.1)
+        os.kill(process.pid, signal.SIGINT)
+        # Within a second on an idle machine; the sum itself would take hours.
+        process.communicate(timeout=20)
+        assert process.returncode == -signal.SIGINT
+    finally:
+        process.kill()
+
+
+def test_the_handler_comes_back() -> None:
+    with interrupted_at_once():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(ZeroDivisionError), interrupted_at_once():
+        _ = 1 // 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_another_handler_stays() -> None:
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupted_at_once():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def test_other_threads_change_nothing() -> None:
+    seen = []
+
+    def work() -> None:
+        with interrupted_at_once():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]
+
+
+def test_a_status_line_is_replaced_and_wiped_out(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with status_line() as show:
+        show("unseen")
+    assert capfd.readouterr().err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with status_line() as show:
+        show("searching")
+        show("done")
+    assert capfd.readouterr().err == "\rsearching\rdone     \r    \r"
