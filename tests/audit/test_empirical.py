@@ -160,10 +160,9 @@ def forgotten(noisy: np.ndarray, plain: np.ndarray) -> np.ndarray:
     return np.concatenate([plain[:, :1], noisy[:, 1:]], axis=1)
 
 
-all_subjects = pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS)
 # Each takes seconds, and they are made of the mechanisms above.
 COMPOSED = ("four releases", "MatrixMechanism", "MatrixMechanism, replace")
-each_subject_with_a_flaw = pytest.mark.parametrize(
+each_subject = pytest.mark.parametrize(
     "subject",
     [
         pytest.param(subject, id=name, marks=[pytest.mark.thorough] if name in COMPOSED else [])
@@ -177,7 +176,7 @@ def samples_for(subject: Subject) -> int:
     return 30_000 if subject.claimant.guarantee.mu < 0.3 else 8000
 
 
-@all_subjects
+@each_subject
 def test_every_mechanism_passes(subject: Subject) -> None:
     found = subject.audit(subject.noisy(simulation_generator(5)), 8000)
     assert not found.refuted
@@ -186,7 +185,7 @@ def test_every_mechanism_passes(subject: Subject) -> None:
     assert (found.samples, found.confidence) == (8000, 0.999)
 
 
-@each_subject_with_a_flaw
+@each_subject
 @pytest.mark.parametrize("flaw", FLAWS.values(), ids=FLAWS)
 def test_flaws_are_caught(subject: Subject, flaw: Flaw) -> None:
     draw = flaw(subject.noisy(simulation_generator(6)), subject.plain)

@@ -277,7 +277,7 @@ def test_audit_claim(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the claim holds" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("releases", ["1", "3"])
+@pytest.mark.parametrize("releases", ["1", pytest.param("3", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("mechanism", ["imgm", "analytic", "classic", "mvg", "matrix"])
 def test_audit_run(mechanism: str, releases: str, capsys: pytest.CaptureFixture[str]) -> None:
     small = [*SMALL, "--epsilon", "1"] if mechanism == "classic" else SMALL

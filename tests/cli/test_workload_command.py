@@ -275,7 +275,9 @@ def test_post_processing_that_fails_writes_nothing(
     assert not Path("a.csv").exists()
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize(
+    "relation", ["add-remove", pytest.param("replace", marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize(
     ("factor", "count"),
     [
