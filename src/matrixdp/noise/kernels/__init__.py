@@ -67,14 +67,20 @@ class PreparedKernels:
 
     def __init__(self, make_kernel: KernelFactory, value_bytes: int) -> None:
         self._make_kernel = make_kernel
-        first = make_kernel()
-        first.prepare(value_bytes)
+        self._value_bytes = value_bytes
         # A deque, because its pop is atomic: two threads never get the same kernel.
-        self._ready = deque([first])
+        self._ready = deque([self._prepared()])
 
     def __call__(self) -> Kernel:
         """Return the kernel that is ready, or make another."""
         try:
             return self._ready.pop()
         except IndexError:
-            return self._make_kernel()
+            # Prepared like the first, which it need not be: of two releases that begin at once in
+            # two threads, each may make a kernel, for values of its own type.
+            return self._prepared()
+
+    def _prepared(self) -> Kernel:
+        kernel = self._make_kernel()
+        kernel.prepare(self._value_bytes)
+        return kernel
