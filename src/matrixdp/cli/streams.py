@@ -32,9 +32,17 @@ def read_source(
     header: bool = False,
     index: bool = False,
     decimals: Decimals = "nearest",
+    rows_are_records: bool = False,
 ) -> MatrixFile:
     """Read a matrix from a file or standard input; see `read_matrix` for the options."""
-    read = partial(read_matrix, suffix=suffix, header=header, index=index, decimals=decimals)
+    read = partial(
+        read_matrix,
+        suffix=suffix,
+        header=header,
+        index=index,
+        decimals=decimals,
+        rows_are_records=rows_are_records,
+    )
     if source == STREAM:
         if sys.stdin is None:
             raise InvalidParameterError("stdin is closed: pass a file, or pipe a matrix in")

@@ -1,7 +1,8 @@
 """Matrices as CSV text: numbers, with or without a row and a column of labels.
 
 Errors give the row and the column, counted from 1 with labels included, as an editor or a
-spreadsheet shows them. They never contain a cell: it may be private.
+spreadsheet shows them. They never contain a cell: it may be private. Where rows are records their
+number may be private, too, and errors give the column alone.
 """
 
 import csv
@@ -36,11 +37,17 @@ def write_csv(file: BinaryIO, matrix: MatrixFile) -> None:
 
 
 def read_csv(
-    file: BinaryIO, name: str, *, header: bool, index: bool, decimals: Decimals
+    file: BinaryIO,
+    name: str,
+    *,
+    header: bool,
+    index: bool,
+    decimals: Decimals,
+    rows_are_records: bool = False,
 ) -> MatrixFile:
     """Read a matrix; see `read_matrix`."""
     rows = _rows_of(file, name)
-    _check_widths(rows, name, labels=int(index))
+    _check_widths(rows, name, labels=int(index), number_rows=not rows_are_records)
     titles = rows[0] if header else None
     body = rows[1:] if header else rows
     if not body:
@@ -51,7 +58,13 @@ def read_csv(
     try:
         array = np.array([[reader(cell) for cell in row[left:]] for row in body])
     except ValueError:
-        raise _not_a_number(rows, name, header=header, index=index, decimals=decimals) from None
+        row, column = _first_unreadable(rows, reader, top=int(header), left=left)
+        row_number = "" if rows_are_records else f", row {row + 1}"
+        place = f"{name}{row_number}, column {column + 1}"
+        # The cell is a number, but rounding it is not allowed.
+        if decimals == "exact" and _readable(READERS["nearest"], rows[row][column]):
+            raise _not_exact(place) from None
+        raise _not_a_number(place, _guessed_options(rows, header=header, index=index)) from None
     return MatrixFile(
         array,
         columns=None if titles is None else titles[left:],
@@ -77,10 +90,15 @@ def _rows_of(file: BinaryIO, name: str) -> _Rows:
     return rows
 
 
-def _check_widths(rows: _Rows, name: str, labels: int) -> None:
+def _check_widths(rows: _Rows, name: str, *, labels: int, number_rows: bool) -> None:
     width = len(rows[0])
     for number, row in enumerate(rows, start=1):
         if len(row) != width:
+            if not number_rows:
+                raise FileFormatError(
+                    f"{name} has a row with another number of cells than row 1: rows must have one "
+                    "length"
+                )
             raise FileFormatError(
                 f"{name}, row {number} has {len(row)} cells, but row 1 has {width}: rows must have "
                 "one length"
@@ -89,25 +107,27 @@ def _check_widths(rows: _Rows, name: str, labels: int) -> None:
         raise FileFormatError(f"{name} has no columns of numbers: add some")
 
 
-def _not_a_number(
-    rows: _Rows, name: str, *, header: bool, index: bool, decimals: Decimals
-) -> FileFormatError:
-    """Return an error for the first cell that cannot be read, with a guess at the reason."""
-    reader = READERS[decimals]
-    row, column = next(
+def _first_unreadable(
+    rows: _Rows, reader: Callable[[str], float], *, top: int, left: int
+) -> tuple[int, int]:
+    """Return row and column of the first cell that cannot be read."""
+    return next(
         (row, column)
-        for row in range(int(header), len(rows))
-        for column in range(int(index), len(rows[row]))
+        for row in range(top, len(rows))
+        for column in range(left, len(rows[row]))
         if not _readable(reader, rows[row][column])
     )
-    place = f"{name}, row {row + 1}, column {column + 1}"
-    # The cell is a number, but rounding it is not allowed.
-    if decimals == "exact" and _readable(READERS["nearest"], rows[row][column]):
-        return FileFormatError(
-            f"{place}: the number is not exactly one of float64, and must be; round it to fewer "
-            "digits, or save the matrix as .npy"
-        )
-    guesses = _guessed_options(rows, header=header, index=index)
+
+
+def _not_exact(place: str) -> FileFormatError:
+    return FileFormatError(
+        f"{place}: the number is not exactly one of float64, and must be; round it to fewer "
+        "digits, or save the matrix as .npy"
+    )
+
+
+def _not_a_number(place: str, guesses: Sequence[str]) -> FileFormatError:
+    """Return an error for a cell, with guesses at the reason."""
     if guesses:
         return FileFormatError(
             f"{place}: the cell is not a number; {' and '.join(guesses)} (labels are for matrixdp "

@@ -36,6 +36,7 @@ def read_matrix(
     header: bool = False,
     index: bool = False,
     decimals: Decimals = "nearest",
+    rows_are_records: bool = False,
 ) -> MatrixFile:
     """Read a matrix, or raise an error that says what is wrong with the file.
 
@@ -53,6 +54,9 @@ def read_matrix(
         For CSV: how decimals become float64. ``"nearest"`` adds to the sensitivity (see
         `cover_decimals`); ``"exact"`` raises if a cell would change, which suits
         counts; ``"up"`` rounds towards infinity, which suits bounds.
+    rows_are_records : bool, optional
+        For CSV: whether errors leave out the number of a row, since how many records there are may
+        be private.
 
     Raises
     ------
@@ -74,7 +78,14 @@ def read_matrix(
                     )
                 return MatrixFile(_member(archive, name))
         case ".csv":
-            return read_csv(file, name, header=header, index=index, decimals=decimals)
+            return read_csv(
+                file,
+                name,
+                header=header,
+                index=index,
+                decimals=decimals,
+                rows_are_records=rows_are_records,
+            )
     raise _unknown_format(suffix)
 
 
