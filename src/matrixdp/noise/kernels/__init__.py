@@ -10,7 +10,13 @@ from matrixdp.noise.kernels.numba_kernel import NumbaKernel
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
 from matrixdp.noise.specification.table import load_table
 
-__all__ = ["KernelFactory", "PreparedKernels", "available_kernels", "fastest_kernel"]
+__all__ = [
+    "KernelFactory",
+    "PreparedKernels",
+    "available_kernels",
+    "fastest_kernel",
+    "prepare_fastest",
+]
 
 KernelFactory = Callable[[], Kernel]
 """Makes a kernel for one thread."""
@@ -52,6 +58,11 @@ def _numba_works() -> bool:
 def fastest_kernel() -> Kernel:
     """Make a kernel of the fastest kind that works here."""
     return next(iter(available_kernels().values()))()
+
+
+def prepare_fastest(value_bytes: int) -> None:
+    """Compile what values of 8 bytes or 4 need; that it cannot be done is known from here on."""
+    fastest_kernel().prepare(value_bytes)
 
 
 class PreparedKernels:
