@@ -62,6 +62,18 @@ def test_bad_arrays_are_refused_by_name_and_never_shown(
     assert str(SECRET) not in str(caught.value)
 
 
+@pytest.mark.parametrize("gate", [real_array, whole_numbers])
+def test_how_long_text_is_does_not_show(gate: Callable[..., Any]) -> None:
+    shown = set()
+    for value in ([["a"]], [["a much longer name"]]):
+        with pytest.raises(InvalidParameterError, match="has dtype str: pass") as refused:
+            gate(value, "records")
+        shown.add(str(refused.value))
+    assert len(shown) == 1
+    with pytest.raises(InvalidParameterError, match="has dtype bytes: pass"):
+        gate([[b"abc"]], "records")
+
+
 @pytest.mark.parametrize("value", [np.zeros(3), np.zeros((1, 2, 3)), np.zeros((0, 3)), 1.0, []])
 def test_a_matrix_has_two_axes_and_something_in_it(value: Any) -> None:
     for name in ("two axes", "checked_matrix", "checked_symmetric"):

@@ -96,3 +96,20 @@ def test_other_input_writes_nothing(
     assert main(["workload", "answer", *arguments, *BUDGET]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not Path("out.npz").exists()
+
+
+@pytest.mark.parametrize("last", ["0,x,0", "0,1", "0,inf,0", "0,0.1,0", "0,77,0", "0,0.5,0"])
+def test_errors_do_not_count_records(last: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bad.csv").write_text(4711 * "0,1,1\n" + f"{last}\n")
+    assert main(["workload", "answer", "bad.csv", "out.npz", *SMALL, *BUDGET, "--records"]) == 2
+    assert "471" not in capsys.readouterr().err
+    assert not Path("out.npz").exists()
+
+
+@pytest.mark.parametrize("kind", ["U3", "complex128", "datetime64[D]", "bool", "longdouble"])
+def test_records_of_another_type_are_refused(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("bad.npy", np.zeros((4711, 3), dtype=kind))
+    assert main(["workload", "answer", "bad.npy", "out.npz", *SMALL, *BUDGET, "--records"]) == 2
+    error = capsys.readouterr().err
+    assert "IN h" in error
+    assert "4711" not in error

@@ -1,5 +1,7 @@
 """A release passes one gate, rests on one proof, and makes one kernel."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,20 @@ def test_a_release_makes_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(add, "fastest_kernel", make)
     IMGM(BALL, BUDGET).release(np.zeros((10, 10)))
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("shape", [(300, 2), (2, 300)])
+def test_large_covariances_are_not_kept_when_their_mechanism_is_gone(
+    shape: tuple[int, int],
+) -> None:
+    # 600 entries, but 90,000 of the larger covariance.
+    rows, columns = (np.diag(np.linspace(25.0, 30.0, length)) for length in shape)
+    mechanism = IMGM(BALL, BUDGET, Kronecker(rows, columns))
+    mechanism.release(np.zeros(shape))
+    proof = weakref.ref(mechanism.proof)
+    del mechanism
+    gc.collect()
+    assert proof() is None
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,15 @@ def test_what_are_no_records_is_refused_and_costs_nothing(records: Any, message:
     mechanism.release_records([[0] * 14], key=unspent, filter=purse)
 
 
+@pytest.mark.parametrize("none", [[], iter([]), iter([[], []]), np.zeros((0, 14), dtype=int)])
+def test_no_records_are_released_like_some(none: Any) -> None:
+    # Data without records neighbours data with one: an error would tell them apart.
+    mechanism = MatrixMechanism(LARGE, BUDGET, neighbouring="add-remove")
+    release = mechanism.release_records(none, key=key())
+    one = mechanism.release_records([[0] * 14], key=key())
+    assert float(one.table(()) - release.table(())) == pytest.approx(1.0, abs=1e-3)
+
+
 def test_more_records_than_the_noise_covers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("matrixdp.mechanisms.counting.LARGEST_TOTAL", 5)
     mechanism = MatrixMechanism(LARGE, BUDGET, neighbouring="add-remove")

@@ -22,6 +22,7 @@ from matrixdp import (
 )
 from matrixdp.covariance import OneSided
 from matrixdp.errors import KeyStateError, MatrixDPError
+from matrixdp.noise import kernels
 from matrixdp.workloads import Prefix
 
 BUDGET = Budget(1.0, 1e-5)
@@ -161,3 +162,18 @@ def test_a_floor_beyond_the_range_of_a_type_costs_nothing() -> None:
         mechanism.release(np.zeros((2, 2), dtype=np.float32), filter=purse)
     assert purse.spent == 0.0
     assert mechanism.release(np.zeros((2, 2)), filter=purse).shape == (2, 2)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_a_compiler_that_fails_or_is_interrupted_costs_nothing(
+    kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    mechanism, purse, key = IMGM(BALL, PART), purse_of(BUDGET), ReleaseKey.generate()
+    monkeypatch.setattr(kernels, "available_kernels", lambda: {"compiled": interrupted})
+    with pytest.raises(KeyboardInterrupt):
+        mechanism.release(MATRIX.astype(kind), filter=purse, key=key)
+    assert purse.spent == 0.0
+    key.check_unbound()

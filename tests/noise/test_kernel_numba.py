@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import matrixdp.noise.kernels.numba_kernel as module
+from matrixdp.noise.kernels import PreparedKernels
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
 from matrixdp.noise.specification.table import DECIDED_BELOW, GRID_BITS, load_table
 from reference.noise import empty_block
@@ -72,3 +73,15 @@ def test_a_machine_without_a_cache_folder_is_served(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(numba, "njit", without_cache)
     assert noisy(NumbaKernel(load_table())) == pytest.approx(0.67449, abs=1e-5)
     module._compile.cache_clear()
+
+
+def test_kernels_of_further_threads_take_float32_too() -> None:
+    # Two releases that begin at once make a kernel each, and their threads may get the other one.
+    made = PreparedKernels(lambda: NumbaKernel(load_table()), 4)
+    block = empty_block(1)
+    block.words[:], block.scales[:] = 1 << 62, 1.0
+    single = replace(block, values=np.zeros(1, np.float32), noisy=np.zeros(1, np.float32))
+    for _ in range(3):
+        single.noisy[:] = 0.0
+        assert made()(single, GRID_BITS) == 0
+        assert float(single.noisy[0]) == pytest.approx(0.67449, abs=1e-5)

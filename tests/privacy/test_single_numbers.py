@@ -32,6 +32,9 @@ def test_erfcx_at_the_ends() -> None:
     assert erfcx(0.0) == 1.0
     assert erfcx(-27.0) == math.inf
     assert erfcx(math.inf) == 0.0
+    # Where the product overflows and its factors do not, and where the square does.
+    for value in [*np.linspace(-26.65, -26.63, 50).tolist(), -1e155, -math.inf]:
+        assert erfcx(value) == math.inf
     assert math.isclose(erfcx(1e200), 1.0 / (math.sqrt(math.pi) * 1e200), rel_tol=1e-15)
 
 

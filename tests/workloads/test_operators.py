@@ -168,7 +168,7 @@ def test_bad_workloads_are_refused_with_the_remedy(make: object, message: str) -
     ("bad", "message"),
     [
         (np.ma.array([1, 2, 3], mask=[False, True, False]), "masked array"),
-        (["1", "2", "3"], "dtype <U1"),
+        (["1", "2", "3"], "dtype str"),
         ([1, None, 3], "dtype object"),
         ([1, 2j, 3], "dtype complex"),
         ([1, np.nan, 3], "NaN or infinity"),

@@ -39,6 +39,7 @@ def read_source(
     decimals: Decimals = "nearest",
     delimiter: str | None = None,
     columns: Sequence[str] | None = None,
+    rows_are_records: bool = False,
 ) -> MatrixFile:
     """Read a matrix from a file or standard input; see `read_matrix` for the options."""
     read = partial(
@@ -49,6 +50,7 @@ def read_source(
         decimals=decimals,
         delimiter=delimiter,
         columns=columns,
+        rows_are_records=rows_are_records,
     )
     if source == STREAM:
         if sys.stdin is None:

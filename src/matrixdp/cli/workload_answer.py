@@ -38,7 +38,7 @@ from matrixdp.files.strategies import load_strategy
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.mechanisms.workload_release import WorkloadRelease
-from matrixdp.parameters import LARGEST_EXACT_INTEGER
+from matrixdp.parameters import LARGEST_EXACT_INTEGER, real_array
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.rounding import shown_up
 from matrixdp.workloads import Workload, optimal_strategy
@@ -217,7 +217,10 @@ def _read_counts(source: Path, queries: Workload) -> "NDArray[Any]":
 
 
 def _read_records(source: Path) -> "NDArray[Any]":
-    numbers = read_source(str(source), format_of(source), decimals="exact").array
+    given = read_source(
+        str(source), format_of(source), decimals="exact", rows_are_records=True
+    ).array
+    numbers = real_array(given, "IN")
     # Text files hold decimals; whether these are cells is checked where they are counted.
     if not bool((abs(numbers) <= LARGEST_EXACT_INTEGER).all() and (numbers % 1 == 0).all()):
         raise InvalidParameterError(

@@ -1,7 +1,8 @@
 """Matrices as CSV text: numbers, with or without a row and a column of labels.
 
 Errors give the row and the column, counted from 1 with labels included, as an editor or a
-spreadsheet shows them. They never contain a cell: it may be private.
+spreadsheet shows them. They never contain a cell: it may be private. Where rows are records their
+number may be private, too, and errors give the column alone.
 """
 
 import csv
@@ -46,10 +47,11 @@ def read_csv(
     decimals: Decimals,
     delimiter: str,
     columns: Sequence[str] | None,
+    rows_are_records: bool = False,
 ) -> MatrixFile:
     """Read a matrix; see `read_matrix`."""
     rows = _rows_of(file, name, delimiter)
-    _check_widths(rows, name, delimiter, labels=int(index))
+    _check_widths(rows, name, delimiter, labels=int(index), number_rows=not rows_are_records)
     titles = rows[0] if header else None
     body = rows[1:] if header else rows
     if not body:
@@ -65,7 +67,14 @@ def read_csv(
     except ValueError:
         guess = guessed_delimiter(rows, delimiter)
         raise _not_a_number(
-            rows, places, name, guess, header=header, index=index, decimals=decimals
+            rows,
+            places,
+            name,
+            guess,
+            header=header,
+            index=index,
+            decimals=decimals,
+            number_rows=not rows_are_records,
         ) from None
     return MatrixFile(
         array,
@@ -102,10 +111,17 @@ def _rows_of(file: BinaryIO, name: str, delimiter: str) -> _Rows:
     return rows
 
 
-def _check_widths(rows: _Rows, name: str, delimiter: str, labels: int) -> None:
+def _check_widths(
+    rows: _Rows, name: str, delimiter: str, *, labels: int, number_rows: bool
+) -> None:
     width = len(rows[0])
     for number, row in enumerate(rows, start=1):
         if len(row) != width:
+            if not number_rows:
+                raise FileFormatError(
+                    f"{name} has a row with another number of cells than row 1: rows must have one "
+                    "length"
+                )
             raise FileFormatError(
                 f"{name}, row {number} has {len(row)} cells, but row 1 has {width}: rows must have "
                 f"one length{guessed_delimiter(rows, delimiter)}"
@@ -142,6 +158,7 @@ def _not_a_number(
     header: bool,
     index: bool,
     decimals: Decimals,
+    number_rows: bool,
 ) -> FileFormatError:
     """Return an error for the first cell that cannot be read, with a guess at the reason."""
     reader = READERS[decimals]
@@ -151,7 +168,8 @@ def _not_a_number(
         for column in places
         if not _readable(reader, rows[row][column])
     )
-    place = f"{name}, row {row + 1}, column {column + 1}"
+    row_number = f", row {row + 1}" if number_rows else ""
+    place = f"{name}{row_number}, column {column + 1}"
     # The cell is a number, but rounding it is not allowed.
     if decimals == "exact" and _readable(READERS["nearest"], rows[row][column]):
         return FileFormatError(

@@ -48,6 +48,7 @@ def read_matrix(
     decimals: Decimals = "nearest",
     delimiter: str | None = None,
     columns: Sequence[str] | None = None,
+    rows_are_records: bool = False,
 ) -> MatrixFile:
     """Read a matrix, or raise an error that says what is wrong with the file.
 
@@ -70,6 +71,9 @@ def read_matrix(
         For text: what stands between cells; by default what the suffix says.
     columns : sequence of str, optional
         Of text with a header, Parquet and Arrow: names of the columns to read, in this order.
+    rows_are_records : bool, optional
+        For CSV: whether errors leave out the number of a row, since how many records there are may
+        be private.
 
     Raises
     ------
@@ -99,6 +103,7 @@ def read_matrix(
                 decimals=decimals,
                 delimiter=TEXT[suffix] if delimiter is None else delimiter,
                 columns=columns,
+                rows_are_records=rows_are_records,
             )
         case _ if suffix in ARROW:
             return read_arrow(file, suffix, name, header=header, index=index, columns=columns)

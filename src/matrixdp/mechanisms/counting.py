@@ -74,8 +74,10 @@ def _checked_blocks(records: Any, dimensions: Sequence[int]) -> Iterator[list[In
     """Yield the columns of blocks of records, or raise if a number has no cell."""
     for block in _blocks(records):
         array = whole_numbers(block, "records")
-        if array.ndim == 1 and len(dimensions) == 1:
-            array = array[:, None]
+        # An empty list is no record, with any number of attributes: raising for it would tell it
+        # apart from a list of one record.
+        if array.ndim == 1 and (len(dimensions) == 1 or not array.size):
+            array = array.reshape(-1, len(dimensions))
         if array.ndim != 2 or array.shape[1] != len(dimensions):
             # The first axis is not shown: how many records there are may be private.
             found = f"rows of {array.shape[1]} numbers" if array.ndim == 2 else f"{array.ndim} axes"

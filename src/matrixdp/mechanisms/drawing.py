@@ -25,7 +25,8 @@ __all__ = ["Drawing", "drawing_for"]
 
 # With these, noise overflows with a probability below 2**-1000.
 _LARGEST_SCALE = {"float64": 2.0**900, "float32": 2.0**100}
-# Larger matrices take so long that preparing anew does not show, and would be kept in memory.
+# Larger matrices take so long that preparing anew does not show, and would be kept in memory. So
+# would the covariances of directional noise, which are square matrices.
 _MOST_ENTRIES_KEPT = 1 << 14
 
 
@@ -157,8 +158,13 @@ class Drawing:
 
 
 def drawing_for(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[Any]) -> Drawing:
-    """Return the drawing for a shape and type; that of small matrices is made once and kept."""
-    make = _kept_drawing if prod(shape) <= _MOST_ENTRIES_KEPT else Drawing
+    """Return the drawing for a shape and type; that of small matrices is made once and kept.
+
+    What is kept outlives its mechanism, and holds the covariance.
+    """
+    directional = isinstance(proof.covariance, Directional)
+    entries = max(shape) ** 2 if directional else prod(shape)
+    make = _kept_drawing if entries <= _MOST_ENTRIES_KEPT else Drawing
     return make(proof, shape, dtype)
 
 

@@ -179,7 +179,7 @@ def whole_numbers(value: Any, name: str) -> NDArray[Any]:
     array = _as_array(value, name, booleans=False)
     # numpy makes floats of an empty list.
     if array.dtype.kind not in ("iu" if array.size else "iuf"):
-        raise InvalidParameterError(f"{name} has dtype {array.dtype}: pass whole numbers")
+        raise InvalidParameterError(f"{name} has dtype {_shown_type(array)}: pass whole numbers")
     return array
 
 
@@ -240,13 +240,19 @@ def plain_array(
     if array.dtype.kind not in kinds or array.dtype.itemsize not in sizes:
         wanted = "float64 or float32" if keep_single else "float64"
         raise InvalidParameterError(
-            f"{name} has dtype {array.dtype}: pass real numbers, converted to {wanted}"
+            f"{name} has dtype {_shown_type(array)}: pass real numbers, converted to {wanted}"
         )
     single = keep_single and array.dtype.kind == "f" and array.dtype.itemsize == 4
     if array.dtype == (np.float32 if single else np.float64):
         return array
     with np.errstate(all="ignore"):  # a signalling NaN is reported by the check that follows
         return array.astype(np.float32 if single else np.float64, copy=False)
+
+
+def _shown_type(array: NDArray[Any]) -> str:
+    """Return the type of an array for messages; that of text without the length of the longest."""
+    # numpy's names of text types, such as <U6, tell how long the longest entry is.
+    return {"U": "str", "S": "bytes"}.get(array.dtype.kind, str(array.dtype))
 
 
 def _as_array(value: Any, name: str, *, booleans: bool) -> NDArray[Any]:

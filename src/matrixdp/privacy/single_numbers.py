@@ -43,6 +43,8 @@ def erfcx(value: float) -> float:
         product = math.exp(square) * math.erfc(value)
     except OverflowError:
         return math.inf
+    if product == math.inf:  # the correction of an infinite number would be NaN
+        return math.inf
     return product + product * _lost_in_square(value, square)
 
 

@@ -12,7 +12,12 @@ from matrixdp.noise.application.checks import check_tiles, checked_output, check
 from matrixdp.noise.application.filling import fill_tile
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.application.tiles import Tile, range_tiles, rectangular_tile
-from matrixdp.noise.kernels import KernelFactory, PreparedKernels, fastest_kernel
+from matrixdp.noise.kernels import (
+    KernelFactory,
+    PreparedKernels,
+    fastest_kernel,
+    prepare_fastest,
+)
 from matrixdp.noise.keys.context import NoiseContext
 from matrixdp.noise.keys.release_key import ReleaseKey, checked_key
 from matrixdp.noise.keys.stream import NoiseStream
@@ -117,6 +122,8 @@ class PreparedNoise:
             If the scales are out of range or do not fit.
         """
         fitted = fitted_scale(scales, shape, dtype)
+        # Compiling takes long and may fail: before anyone has paid for the release.
+        prepare_fastest(dtype.itemsize)
         return cls(fitted, NoiseContext.of_scales(shape, dtype, fitted))
 
     def noisy_copy(self, value: NDArray[Any], key: ReleaseKey, *, threads: int) -> NDArray[Any]:

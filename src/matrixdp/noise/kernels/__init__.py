@@ -10,7 +10,13 @@ from matrixdp.noise.kernels.numba_kernel import NumbaKernel
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
 from matrixdp.noise.specification.table import load_table
 
-__all__ = ["KernelFactory", "PreparedKernels", "available_kernels", "fastest_kernel"]
+__all__ = [
+    "KernelFactory",
+    "PreparedKernels",
+    "available_kernels",
+    "fastest_kernel",
+    "prepare_fastest",
+]
 
 KernelFactory = Callable[[], Kernel]
 """Makes a kernel for one thread."""
@@ -54,6 +60,11 @@ def fastest_kernel() -> Kernel:
     return next(iter(available_kernels().values()))()
 
 
+def prepare_fastest(value_bytes: int) -> None:
+    """Compile what values of 8 bytes or 4 need; that it cannot be done is known from here on."""
+    fastest_kernel().prepare(value_bytes)
+
+
 class PreparedKernels:
     """Makes kernels, the first of them at once: what cannot be made fails before it is needed.
 
@@ -67,14 +78,20 @@ class PreparedKernels:
 
     def __init__(self, make_kernel: KernelFactory, value_bytes: int) -> None:
         self._make_kernel = make_kernel
-        first = make_kernel()
-        first.prepare(value_bytes)
+        self._value_bytes = value_bytes
         # A deque, because its pop is atomic: two threads never get the same kernel.
-        self._ready = deque([first])
+        self._ready = deque([self._prepared()])
 
     def __call__(self) -> Kernel:
         """Return the kernel that is ready, or make another."""
         try:
             return self._ready.pop()
         except IndexError:
-            return self._make_kernel()
+            # Prepared like the first, which it need not be: of two releases that begin at once in
+            # two threads, each may make a kernel, for values of its own type.
+            return self._prepared()
+
+    def _prepared(self) -> Kernel:
+        kernel = self._make_kernel()
+        kernel.prepare(self._value_bytes)
+        return kernel
