@@ -87,6 +87,14 @@ def test_query_speed() -> None:
     assert quoted(f"takes {speed['Gram']:.2f} times as long as plain", "docs/queries.md")
 
 
+def test_start_up() -> None:
+    ratios = figures("start_up")
+    assert ratios["import matrixdp"] <= 2.0
+    assert ratios["matrixdp bound"] <= 4.0
+    assert quoted(f"takes {ratios['import matrixdp']:.2f} times as long as `import numpy`")
+    assert quoted(f"`matrixdp bound` {ratios['matrixdp bound']:.2f} times")
+
+
 def test_noise_against_opendp_and_memory() -> None:
     speed, memory = figures("noise_speed"), figures("noise_memory")
     assert speed["OpenDP make_gaussian"] >= 1000
