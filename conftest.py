@@ -10,8 +10,14 @@ if find_spec("torch") is None:
     collect_ignore_glob += [
         f"src/matrixdp/experiments/{name}.py"
         for name in (
-            *("__main__", "digits", "provenance", "runner", "tasks", "training_loops"),
-            "type_one",
+            *("__main__", "asked", "digits", "provenance", "runner", "tasks", "training_loops"),
+            *("type_one", "type_two", "work"),
+        )
+    ]
+    collect_ignore_glob += [
+        f"src/matrixdp/experiments/private_features/{name}.py"
+        for name in (
+            *("heads", "linear_discriminant", "networks", "parts", "releases", "shrinkage"),
         )
     ]
 elif find_spec("triton") is None:
