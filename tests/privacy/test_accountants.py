@@ -21,8 +21,6 @@ from matrixdp.privacy import (
     plan_epsilon,
     renyi_epsilon,
 )
-from matrixdp.privacy.amplification import before_amplification
-from matrixdp.privacy.claims import best_equal_claims
 from reference.plans import replaced, sampled
 
 # dp-accounting 0.6.0, PLDAccountant with a discretisation of 1e-4: its pessimistic epsilons at
@@ -187,51 +185,6 @@ def test_noise_relative_to_the_exact_curve(epsilon: float, moments: float, rdp: 
 
 
 @pytest.mark.parametrize("accountant", Accountant)
-@pytest.mark.parametrize(("epsilon", "rate", "steps"), [(0.7, 0.013, 500), (1.5, 0.05, 100)])
-def test_the_multiplier_is_on_the_safe_side_and_no_larger_than_needed(
-    accountant: Accountant, epsilon: float, rate: float, steps: int
-) -> None:
-    multiplier = noise_multiplier_for(
-        epsilon,
-        1e-6,
-        sampling_rate=rate,
-        steps=steps,
-        neighbouring="add-remove",
-        accountant=accountant,
-    )
-    assert plan_epsilon(sampled(multiplier, rate, steps), 1e-6, accountant) <= epsilon
-    smaller = sampled(multiplier * (1 - 1e-4), rate, steps)
-    assert plan_epsilon(smaller, 1e-6, accountant) > epsilon
-
-
-@pytest.mark.parametrize(("epsilon", "rate", "steps"), [(1.0, 0.02, 200), (3.0, 1.0, 25)])
-def test_the_account_of_claims_is_the_inverse_of_their_best_split(
-    epsilon: float, rate: float, steps: int
-) -> None:
-    def noise(loss: float, delta: float) -> float:
-        base = before_amplification(loss, delta, sampling_rate=rate, sampling="poisson")
-        return 1.0 / privacy_bound(base.epsilon, base.delta)
-
-    each = best_equal_claims(epsilon, 1e-5, steps, noise)
-    multiplier = noise_multiplier_for(
-        epsilon,
-        1e-5,
-        sampling_rate=rate,
-        steps=steps,
-        neighbouring="add-remove",
-        accountant=Accountant.CLAIMS,
-    )
-    assert multiplier == pytest.approx(noise(each.epsilon, each.delta), rel=1e-4)
-
-
-def test_without_sampling_the_multiplier_is_the_bound() -> None:
-    multiplier = noise_multiplier_for(
-        1.0, 1e-5, sampling_rate=1.0, steps=49, neighbouring="replace"
-    )
-    assert multiplier == pytest.approx(7 / privacy_bound(1.0, 1e-5), rel=1e-15)
-
-
-@pytest.mark.parametrize("accountant", Accountant)
 def test_two_contributions_are_twice_as_far_apart(accountant: Accountant) -> None:
     # Without sampling mu = 2 sqrt(T) / s, as if half the noise were over the difference.
     found = plan_epsilon(replaced(30.0, 1.0, 25), 1e-5, accountant)
@@ -243,23 +196,6 @@ def test_two_contributions_are_twice_as_far_apart(accountant: Accountant) -> Non
     assert plan_epsilon(replace(alone, bounded="contribution"), 1e-5, accountant) == plan_epsilon(
         alone, 1e-5, accountant
     )
-
-
-@pytest.mark.parametrize("accountant", Accountant)
-def test_the_multiplier_of_a_replaced_record(accountant: Accountant) -> None:
-    found = {
-        bounded: noise_multiplier_for(
-            1.0,
-            1e-5,
-            sampling_rate=1.0,
-            steps=16,
-            neighbouring="replace",
-            bounded=bounded,
-            accountant=accountant,
-        )
-        for bounded in ("difference", "contribution")
-    }
-    assert found["contribution"] == pytest.approx(2 * found["difference"], rel=1e-5)
 
 
 def test_a_replaced_record_in_samples() -> None:
@@ -338,24 +274,6 @@ def test_rare_samples_are_bounded_by_a_coarser_lattice(
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "rate", "steps"),
-    [
-        pytest.param(1.0, 2.5e-6, 1e-6, 3, marks=pytest.mark.thorough),
-        (8.0, 2e-6, 1e-6, 3),
-        pytest.param(0.01, 1e-3, 1e-4, 12, marks=pytest.mark.thorough),
-    ],
-)
-def test_the_multiplier_where_epsilon_falls_steeply(
-    epsilon: float, delta: float, rate: float, steps: int
-) -> None:
-    found = noise_multiplier_for(
-        epsilon, delta, sampling_rate=rate, steps=steps, neighbouring="add-remove"
-    )
-    assert plan_epsilon(sampled(found, rate, steps), delta) <= epsilon
-    assert plan_epsilon(sampled(found * (1 - 1e-4), rate, steps), delta) > epsilon
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"noise_multiplier": 0.0}, r"noise_multiplier=0\.0"),
@@ -413,18 +331,6 @@ def test_too_little_noise_is_shown_as_given(accountant: Accountant, rate: float)
 def test_what_losses_do_not_resolve(plan: SampledPlan, message: str) -> None:
     with pytest.raises(CalibrationError, match=f"{message}.*use RDP"):
         plan_epsilon(plan, 1e-5)
-
-
-def test_targets_that_no_multiplier_meets() -> None:
-    with pytest.raises(CalibrationError, match="larger epsilon"):
-        noise_multiplier_for(
-            1e-9,
-            1e-9,
-            sampling_rate=1.0,
-            steps=10**6,
-            neighbouring="add-remove",
-            accountant=Accountant.MOMENTS,
-        )
 
 
 def test_an_accountant_is_one_of_four() -> None:
