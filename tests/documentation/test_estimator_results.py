@@ -77,12 +77,6 @@ def mean(task: str, method: str, epsilon: str) -> float:
     return float(row["mean"])
 
 
-def test_the_readme_quotes_mnist() -> None:
-    one, tenth = (mean("mnist", "matrixdp logistic regression", each) for each in ("1", "0.1"))
-    readme = (ROOT / "README.md").read_text()
-    assert f"{one:.1f} % at epsilon 1 and {tenth:.1f} % at epsilon 0.1" in readme
-
-
 def test_what_was_to_be_reached_on_mnist() -> None:
     found = {
         epsilon: mean("mnist", "matrixdp logistic regression", epsilon) for epsilon in EPSILONS
