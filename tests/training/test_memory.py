@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from matrixdp.training import recording  # noqa: E402
 from matrixdp.training.clipping import clipped_sum  # noqa: E402
-from matrixdp.training.layers import halved, shifted_gram  # noqa: E402
+from matrixdp.training.layers import shifted_gram  # noqa: E402
 from matrixdp.training.layers.convolution import ConvolutionUse  # noqa: E402
 from matrixdp.training.layers.embedding import EmbeddingUse  # noqa: E402
 from matrixdp.training.layers.gram import gram  # noqa: E402
@@ -79,16 +79,6 @@ def test_an_embedding_holds_nothing_after_its_sum() -> None:
     assert held.expired()
 
 
-def test_what_is_held_in_16_bits_is_not_held_in_32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(halved, "_multiplies_in_tf32", lambda _: True)
-    inputs, outputs = torch.randn(5, 24, 16), torch.randn(5, 24, 16)
-    held = [storage(inputs), storage(outputs)]
-    use = convolution(inputs, outputs)
-    del inputs, outputs
-    use.norm_bounds()
-    assert all(one.expired() for one in held)
-
-
 class LiveBytes(TorchDispatchMode):
     """Follows how much memory the tensors take that were made since it began."""
 
@@ -147,5 +137,4 @@ def test_the_peak_of_a_large_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "_is_input", lambda *_: False)
     monkeypatch.setattr(recording, "_autocast", lambda _: torch.autocast("cpu", enabled=False))
     monkeypatch.setattr(shifted_gram, "_patches", lambda pixels, *_: pixels)  # one kernel on a GPU
-    monkeypatch.setattr(halved, "_multiplies_in_tf32", lambda _: True)
-    assert peak_of_a_step(private=True) < 1.12 * plain  # 1.40 if all of it is held in 32 bits
+    assert peak_of_a_step(private=True) < 1.42 * plain

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from matrixdp.training.layers.geometry import Geometry
-from matrixdp.training.layers.halved import Halved, halved, loses_nothing
 from matrixdp.training.layers.precision import factor_rounding
 from matrixdp.training.layers.shifted_gram import norms_of_patches
 from matrixdp.training.layers.use import (
@@ -139,7 +138,6 @@ class ConvolutionUse(LayerUse):
         )
         self._sides = sides
         self._kept: Tensor | None = None
-        self._halves: tuple[Halved, Halved] | None = None  # inputs and outputs, in half the memory
         self._again = False  # whether gradients are too large to be kept, and are formed twice
 
     @property
@@ -160,23 +158,11 @@ class ConvolutionUse(LayerUse):
         if not self._weight.requires_grad:
             return result
         if self._gram_is_cheaper():
-            bounds = self._bounds_from_grams()
+            rounding = factor_rounding(self._outputs)
+            bounds = norms_of_patches(self._inputs, self._outputs, self._geometry, rounding)
         else:
             bounds = self._bounds_of_products()
         return {self._weight: bounds} | result
-
-    def _bounds_from_grams(self) -> NormBounds:
-        """Return bounds of the norms; inputs and outputs are held for the sum."""
-        rounding = factor_rounding(self._outputs)
-        if not loses_nothing(self._inputs, self._outputs):
-            return norms_of_patches(self._inputs, self._outputs, self._geometry, rounding)
-        # Of all layers they are held until all norms are known, which is where most of the memory
-        # goes. Norm and sum are those of the numbers in 16 bits: holding them needs no allowance.
-        inputs, outputs = self._halves = halved(self._inputs), halved(self._outputs)
-        self._inputs = self._outputs = self._inputs.new_empty(0)
-        bounds = norms_of_patches(inputs.values, outputs.values, self._geometry, rounding)
-        # Powers of two, and float64 has room for them.
-        return NormBounds(bounds.values * inputs.scale.double() * outputs.scale, bounds.share)
 
     def _bounds_of_products(self) -> NormBounds:
         """Form the gradients and return bounds of their norms; keep them if they are small."""
@@ -346,12 +332,6 @@ class ConvolutionUse(LayerUse):
 
     def _scaled(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return the inputs, and the output gradients of every example times its weight."""
-        if self._halves is not None:
-            inputs, outputs = self._halves
-            # Both scales go to one factor, whose numbers are then as small as what the example may
-            # add. Each by itself could be so small that float32 has few bits left for it, and the
-            # inputs would make up for that.
-            return inputs.values.to(torch.float32), outputs.widened(inputs.scale.double() * weights)
         views = len(self._inputs) // self._examples
         scale = weights.to(torch.float32).repeat_interleave(views)[:, None, None, None]
         # Not in place: other layers may have recorded the same tensor, where branches meet.
@@ -360,4 +340,4 @@ class ConvolutionUse(LayerUse):
     def forget(self) -> None:
         """Let go of everything that is as large as the activations."""
         self._inputs = self._outputs = self._weight.new_empty(0)
-        self._kept = self._halves = None
+        self._kept = None
