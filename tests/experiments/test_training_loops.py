@@ -16,7 +16,12 @@ from matrixdp.errors import InvalidParameterError  # noqa: E402
 from matrixdp.experiments import tasks  # noqa: E402
 from matrixdp.experiments.accounts import VECTORS  # noqa: E402
 from matrixdp.experiments.cells import Run  # noqa: E402
-from matrixdp.experiments.tasks import Task, load_task, matrix_shapes  # noqa: E402
+from matrixdp.experiments.tasks import (  # noqa: E402
+    RecordsTask,
+    Task,
+    load_task,
+    matrix_shapes,
+)
 from matrixdp.experiments.training_loops import (  # noqa: E402
     _flipped_and_shifted,
     _private_training,
@@ -25,6 +30,7 @@ from matrixdp.experiments.training_loops import (  # noqa: E402
     train_and_test,
     train_plainly,
     train_privately,
+    train_shuffled,
 )
 from matrixdp.training import GraphConvolution  # noqa: E402
 
@@ -183,3 +189,18 @@ def test_the_data_must_be_what_was_accounted_for() -> None:
     pytest.importorskip("sklearn", reason="the toy data set is scikit-learn's digits")
     with pytest.raises(InvalidParameterError, match="1497 records"):
         train_and_test(run(records=1500))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_repeated_step_trains_like_a_written_out_one() -> None:
+    weights = []
+    for device in (CPU, torch.device("cuda")):
+        torch.manual_seed(0)
+        inputs = torch.rand(90, 6)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).to(device)
+        data = (inputs.to(device), (3 * inputs[:, 0]).long().to(device))
+        task = RecordsTask(model, data, data)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+        train_shuffled(task, optimizer, seed=1, lot_size=30, steps=40)
+        weights.append(model[0].weight.detach().cpu())
+    torch.testing.assert_close(*weights, rtol=1e-3, atol=1e-3)

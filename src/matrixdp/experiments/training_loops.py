@@ -13,6 +13,7 @@ from matrixdp.experiments.settings import DELTA, setting_of
 from matrixdp.experiments.tasks import Task, load_task, this_device
 from matrixdp.rounding import product_up
 from matrixdp.training import PrivateTraining, TrainingPlan
+from matrixdp.training.cuda_graph import repeatable
 
 __all__ = ["train_and_test", "train_plainly", "train_privately", "train_shuffled"]
 
@@ -119,13 +120,22 @@ def train_shuffled(
     generator = torch.Generator().manual_seed(seed)
     task.model.train()
     inputs = task.data[0]
-    for numbers in _shuffled_lots(len(inputs), lot_size, steps, generator, inputs.device):
-        batch = [part[numbers] for part in task.data]
-        if augmented:
-            batch[0] = _flipped_and_shifted(batch[0], generator)
-        task.losses(*batch).mean().backward()
-        optimizer.step()
+    # Every lot is written to the same place, so that a GPU can repeat a step in a single launch.
+    first = torch.arange(lot_size, device=inputs.device) % len(inputs)
+    lot = [part[first] for part in task.data]
+
+    def form_gradients() -> None:
         optimizer.zero_grad()
+        task.losses(*lot).mean().backward()
+
+    repeat = repeatable(form_gradients, inputs.device) if task.fixed_shapes else form_gradients
+    for numbers in _shuffled_lots(len(inputs), lot_size, steps, generator, inputs.device):
+        for held, part in zip(lot, task.data, strict=True):
+            torch.index_select(part, 0, numbers, out=held)
+        if augmented:
+            lot[0].copy_(_flipped_and_shifted(lot[0], generator))
+        repeat()
+        optimizer.step()
         schedule.step()
 
 
