@@ -7,7 +7,6 @@ last one, so it is run alone, at its defaults.
 """
 
 import importlib
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +28,13 @@ class DefaultFound(NamedTuple):
 
 
 def is_importable() -> bool:
-    """Return whether HDMM is on the path."""
-    return find_spec("hdmm") is not None
+    """Return whether HDMM is on the path, and load it."""
+    # Limits on BLAS threads reach only libraries that are loaded when they are set.
+    try:
+        importlib.import_module("hdmm.templates")
+    except ImportError:
+        return False
+    return True
 
 
 def default_strategy(workload: Workload) -> DefaultFound:
