@@ -36,6 +36,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from matrixdp.rounding import shown_up
 from matrixdp.workloads import (
     Prefix,
     Product,
@@ -148,7 +149,8 @@ def against_hdmm_default(figures: dict[str, float]) -> Table:
             _check_same(error, math.sqrt(found.squared_error / workload.rows))
             bound = math.sqrt(best.certificate.lower_bound / workload.rows)
             excess, unproven = _excess(error, best.rmse), _excess(best.rmse, bound)
-            errors = (f"{error:.8f}", f"{best.rmse:.8f}", f"{excess:.1e} %", f"{unproven:.1e} %")
+            within = f"{shown_up(unproven, 2)} %"
+            errors = (f"{error:.8f}", f"{best.rmse:.8f}", f"{excess:.1e} %", within)
             times = (f"{theirs:.3g}", f"{ours:.3g}", f"{theirs / ours:.1f}")
             table.add_row(name, str(size), *errors, *times)
             key = f"HDMM's default at {HDMM_COMMIT}, {name}, {size}"
