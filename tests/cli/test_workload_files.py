@@ -69,7 +69,7 @@ def test_what_is_read_is_not_overwritten(name: str, capsys: pytest.CaptureFixtur
     before = Path(saved(name)).read_bytes()
     asked = ["workload", "optimise", "--workload", name, *RELATION, "--output", name, "--force"]
     assert main(asked) == 2
-    assert name in capsys.readouterr().err
+    assert "which is read" in capsys.readouterr().err
     assert Path(name).read_bytes() == before
 
 
