@@ -88,6 +88,7 @@ benchmark-postprocess: $(DEV)
 benchmark-queries: $(DEV)
 	.venv/bin/python benchmarks/query_speed.py --rows 1000000 $(SAVE)
 
+# HDMM's optimiser takes part if it is on PYTHONPATH: benchmarks/hdmm_peer.py says how.
 benchmark-workloads: $(WORKLOAD_BENCH)
 	.venv-jax/bin/python benchmarks/workload_strategies.py $(SAVE)
 

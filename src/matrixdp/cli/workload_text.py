@@ -9,8 +9,8 @@ from itertools import combinations
 from pathlib import Path
 
 from matrixdp.cli.streams import read_source
-from matrixdp.errors import InvalidParameterError
-from matrixdp.files.matrices import FORMATS
+from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
+from matrixdp.files.formats import FORMATS, format_of
 from matrixdp.workloads import (
     Dense,
     Factor,
@@ -27,9 +27,10 @@ from matrixdp.workloads import (
 __all__ = ["WORKLOAD_HELP", "read_workload", "workload_files"]
 
 WORKLOAD_HELP = (
-    "prefix:N, ranges:N, ranges:N:LONGEST, identity:N, total:N or a matrix file, in double quotes "
-    "if its name holds * or +; * between attributes, + between parts. marginals:AxBxC:K is a part "
-    "by itself: the tables of every K of the attributes of A, B and C cells."
+    "prefix:N, ranges:N, ranges:N:LONGEST, identity:N, total:N or a matrix file "
+    f"({', '.join(FORMATS)}; one query in a row), in double quotes if its name holds * or +; * "
+    "between attributes, + between parts. marginals:AxBxC:K is a part by itself: the tables of "
+    "every K of the attributes of A, B and C cells."
 )
 _TABLES = "marginals:"
 # Those that a size alone describes.
@@ -59,8 +60,8 @@ def workload_files(text: str) -> list[Path]:
 
     Examples
     --------
-    >>> [path.name for path in workload_files('prefix:10*a.npy + "b+c.csv"*total:3')]
-    ['a.npy', 'b+c.csv']
+    >>> [path.name for path in workload_files('prefix:10*a.npy + "b+c.CSV.gz"*total:3')]
+    ['a.npy', 'b+c.CSV.gz']
     """
     files = [_file(name) for part in _names(text) for name in part]
     return [path for path in files if path is not None]
@@ -90,9 +91,9 @@ def _divided(text: str, sign: str) -> list[str]:
 def _file(name: str) -> Path | None:
     """Return the file that a factor names, or None if it is not the name of a file."""
     if '"' not in name:
-        return Path(name) if Path(name).suffix in FORMATS else None
+        return Path(name) if format_of(name) in FORMATS else None
     path = Path(name[1:-1])
-    if not re.fullmatch('"[^"]+"', name) or path.suffix not in FORMATS:
+    if not re.fullmatch('"[^"]+"', name) or format_of(path) not in FORMATS:
         raise InvalidParameterError(
             f"workload {name!r} is not understood: double quotes go around the whole name of a "
             f"file, which ends in {', '.join(FORMATS)}"
@@ -124,8 +125,7 @@ def _marginals(text: str) -> Workload:
 def _factor(text: str) -> Factor:
     path = _file(text)
     if path is not None:
-        # Queries are public, so rounding their decimals costs no privacy.
-        return Dense(read_source(str(path), path.suffix).array)
+        return _queries(path)
     # Not a file, so a kind and its sizes.
     kind, *numbers = text.split(":")
     try:
@@ -137,3 +137,14 @@ def _factor(text: str) -> Factor:
     if kind == "ranges" and len(sizes) in {1, 2}:
         return Ranges(*sizes)
     raise InvalidParameterError(f"workload {text!r} is not understood: {WORKLOAD_HELP}")
+
+
+def _queries(path: Path) -> Dense:
+    """Return the rows of a file as queries."""
+    # Queries are public, so rounding their decimals costs no privacy.
+    matrix = read_source(str(path), format_of(path)).array
+    try:
+        return Dense(matrix)
+    except (InvalidParameterError, ShapeError) as error:
+        # A workload may name several files, so the error says which one.
+        raise FileFormatError(f"{path}: {error}") from None

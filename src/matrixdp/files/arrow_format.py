@@ -112,7 +112,8 @@ def _numbers(column: Any, place: str) -> NDArray[Any]:
     if types.is_string(kind) or types.is_large_string(kind):
         raise FileFormatError(
             f"{place}: the column is text, not numbers; if it is the first one and holds labels, "
-            "add --index, and otherwise name the others with --columns"
+            "add --index, and otherwise name the others with --columns, where the command takes "
+            "these; or save the file without it"
         )
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         raise FileFormatError(f"{place}: the column is of type {kind}: cast it to float64")
