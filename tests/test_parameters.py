@@ -147,3 +147,16 @@ def test_a_limit_is_named_with_its_rule() -> None:
     assert real_array([[4.0, -4.0]], "answer", limit=lambda _: limit).tolist() == [[4.0, -4.0]]
     with pytest.raises(InvalidParameterError, match="because there are four seats"):
         real_array([[4.5]], "answer", limit=lambda _: limit)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("exponent", [-600, -300, -120, -60, -41, -39, 0, 60, 120])
+def test_limits_whose_squares_are_no_numbers(kind: type[np.floating[Any]], exponent: int) -> None:
+    # Squares of numbers beyond a tiny limit underflow, and those of large ones overflow.
+    largest = 2.0**exponent
+    inside, beyond = kind(largest), kind(largest * 1.5)
+    if not (0 < inside < beyond < np.inf):
+        pytest.skip("not in the range of the type")
+    assert all_within(np.full((5, 4), inside), largest)
+    assert not all_within(np.full((5, 4), beyond), largest)
+    assert not all_within(np.array([[0.0, beyond]], dtype=kind), largest)

@@ -153,8 +153,9 @@ class GaussianMechanism:
                 "nothing"
             )
         workers = usable_cores() if threads is None else checked_threads(threads)
+        if key is not None:
+            key.check_unbound()
         fresh = ReleaseKey.generate() if key is None else key
-        fresh.check_unbound()
         if filter is not None:
             filter.spend(self.guarantee)
         noisy = drawing.draw(labelled.array, fresh, threads=workers)

@@ -3,6 +3,7 @@
 Errors never show an entry, because an array may be the private data.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,6 +104,8 @@ def real_array(
 def all_within(array: NDArray[Any], largest: float | NDArray[np.float64]) -> bool:
     """Return whether all numbers are at most so large in absolute value; NaN is not."""
     if 0 < array.size <= _READ_TOGETHER:
+        if _surely_within(array, largest):
+            return True
         with np.errstate(all="ignore"):  # a signalling NaN is treated like any other
             return _piece_within(array, largest)
     # Contiguous numbers with one limit are read as one row, otherwise row by row; either way in
@@ -117,6 +120,19 @@ def all_within(array: NDArray[Any], largest: float | NDArray[np.float64]) -> boo
             if not _piece_within(flat[rows], largest if limits is None else limits[rows]):
                 return False
     return True
+
+
+def _surely_within(array: NDArray[Any], largest: float | NDArray[np.float64]) -> bool:
+    """Return True if the sum of all squares shows that numbers are within one limit.
+
+    No number is larger than the root of that sum. One product takes a third of the time of the
+    largest and the smallest number of a small array; if it overflows or is NaN, it shows nothing.
+    """
+    # The squares of numbers beyond a tiny limit could underflow to nothing.
+    if not (isinstance(largest, float) and largest >= 2.0**-40 and array.flags.c_contiguous):
+        return False
+    # Half the limit leaves room for the rounding of up to 2**17 additions, in float32 as well.
+    return math.sqrt(np.vdot(array, array)) <= 0.5 * largest
 
 
 def _piece_within(piece: NDArray[Any], largest: float | NDArray[np.float64]) -> bool:

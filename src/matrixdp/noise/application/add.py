@@ -147,7 +147,9 @@ class PreparedNoise:
         unbound = checked_key(key)
         # A new array overlaps nothing, so the output needs no check either.
         target = np.empty(value.shape, dtype=value.dtype)
-        tile = rectangular_tile(value, target, self.scales, value.shape, (0,) * value.ndim)
+        tile = rectangular_tile(
+            value, target, self.scales, value.shape, (0,) * value.ndim, in_place=False
+        )
         _release(tile, self.context, unbound, threads)
         return target
 

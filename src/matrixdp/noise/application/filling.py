@@ -105,11 +105,9 @@ class _Worker:
     def fill(self, first: int, last: int) -> None:
         """Fill the elements ``first .. last - 1`` of the tile."""
         try:
-            # NaN marks undecided elements, and tiny values underflow: both are meant.
-            with np.errstate(all="ignore"):
-                tile = self._tile
-                for run in runs_of_tile(tile.whole, tile.origin, tile.shape, first, last):
-                    self._fill_run(*run)
+            tile = self._tile
+            for run in runs_of_tile(tile.whole, tile.origin, tile.shape, first, last):
+                self._fill_run(*run)
         finally:
             # Words and undecided values would give the noise away to anyone who reads freed memory.
             self._space.wipe()

@@ -43,8 +43,13 @@ def rectangular_tile(
     scales: NDArray[np.float64],
     whole: tuple[int, ...],
     origin: tuple[int, ...],
+    *,
+    in_place: bool | None = None,
 ) -> Tile:
-    """Return the tile of a rectangular part, whose first element is at ``origin`` in the whole."""
+    """Return the tile of a rectangular part, whose first element is at ``origin`` in the whole.
+
+    Whether it is filled in place is found out unless the caller knows.
+    """
     # One scale is not spread over the tile: kernels have a faster loop for it.
     if scales.size == 1:
         own: FlatView | NDArray[np.float64] = scales.reshape(1)
@@ -58,7 +63,7 @@ def rectangular_tile(
         whole=whole,
         origin=origin,
         shape=value.shape,
-        in_place=bool(np.shares_memory(value, target)),
+        in_place=bool(np.shares_memory(value, target)) if in_place is None else in_place,
     )
 
 

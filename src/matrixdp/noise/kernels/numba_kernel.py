@@ -87,7 +87,8 @@ def _compile(content: bytes, columns: int, *, one_scale: bool, value_bytes: int)
             # The sign of a zero would tell on which side of it the value lay: -0.0 + 0.0 is 0.0.
             # What is not finished is not written: others may see the output.
             finished = value_kind((whole + nearest) * step + 0.0)
-            out[i] = out[i] if open_case else finished
+            if not open_case:
+                out[i] = finished
         return count
 
     # Read-only arrays, because the value and the words may be. A fixed signature compiles at once,

@@ -54,6 +54,8 @@ class NumpyKernel:
         self._integers[:, :length] = 0
         self._floats[:, :length] = 0.0
 
+    # NaN marks undecided elements, and tiny values underflow: both are meant.
+    @np.errstate(all="ignore")
     def __call__(self, block: Block, grid_bits: int) -> int:
         """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided.
 
