@@ -18,8 +18,8 @@ WIDEST_GROUP = 1024
 """The most channels of a group; a program holds whole groups."""
 
 # Numbers that a program holds at once, and how many of them a thread does.
-_TILE = 8192
-_THREAD = 16
+_TILE = 4096
+_THREAD = 8
 _FEWEST_CHANNELS, _MOST_CHANNELS = 32, 512
 
 
@@ -229,7 +229,7 @@ def _blocks(inputs: Tensor, groups: int) -> tuple[tuple[int, int], dict[str, int
     rows, channels = inputs.shape[:2]
     width = channels // groups
     length = triton.next_power_of_2(inputs[0, 0].numel())
-    wanted = min(max(_TILE // 2 // length, _FEWEST_CHANNELS), _MOST_CHANNELS)
+    wanted = min(max(_TILE // length, _FEWEST_CHANNELS), _MOST_CHANNELS)
     channel_block = max(width, min(wanted, triton.next_power_of_2(channels)))
     position_block = min(length, _TILE // channel_block)
     warps = min(max(channel_block * position_block // (32 * _THREAD), 1), 16)
