@@ -25,7 +25,12 @@ ODD_SHAPES = [
 ]
 SHAPES = [*((channels, 32, side, side) for channels, side in VGG_SHAPES), *ODD_SHAPES]
 # Of the outputs and of the input's gradients: half a unit in the last place, and some for sums.
-TOLERANCES = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 1e-5}
+SUMS = 1e-5
+TOLERANCES = {
+    torch.bfloat16: 2.0**-8 + SUMS,
+    torch.float16: 2.0**-11 + SUMS,
+    torch.float32: SUMS,
+}
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -60,7 +65,7 @@ def true_answers(layer: nn.GroupNorm, inputs: Tensor, gradient: Tensor) -> list[
 def check_answers(layer: nn.GroupNorm, inputs: Tensor, gradient: Tensor, slack: float = 1) -> None:
     found = answers(layer, inputs, gradient)
     true = true_answers(layer, inputs, gradient)
-    tolerances = [TOLERANCES[inputs.dtype]] * 2 + [TOLERANCES[torch.float32]] * 2
+    tolerances = [TOLERANCES[inputs.dtype]] * 2 + [SUMS] * 2
     types = [inputs.dtype] * 2 + [torch.float32] * 2
     for ours, right, tolerance, kind in zip(found, true, tolerances, types, strict=True):
         assert ours.dtype == kind
@@ -182,7 +187,7 @@ def test_kernels_keep_what_is_not_finite() -> None:
     layer, inputs, _ = cuda_case((8, 4, 5, 5), torch.bfloat16, 0.0)
     inputs[0, 0, 2, 2] = torch.inf
     found = layer(channels_last(inputs))
-    assert not bool(found[0, :2].isfinite().any())
+    assert bool(found[0, :2].isnan().all())
     assert bool(found[0, 2:].isfinite().all())
     assert bool(found[1:].isfinite().all())
 
