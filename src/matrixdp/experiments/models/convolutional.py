@@ -10,6 +10,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from matrixdp.experiments.models.feature_network import FeatureNetwork
+from matrixdp.experiments.models.group_norm import GroupNorm
 
 __all__ = ["alexnet", "lenet", "vgg16"]
 
@@ -38,7 +39,7 @@ def vgg16() -> FeatureNetwork:
             layers += [
                 nn.Conv2d(before, width, 3, padding=1),
                 # Not BatchNorm, which mixes the records of a batch.
-                nn.GroupNorm(_VGG_GROUPS, width),
+                GroupNorm(_VGG_GROUPS, width),
                 nn.ReLU(),
             ]
             before = width

@@ -1,7 +1,8 @@
 """Which layer is handled how: shortcuts for known kinds, ``torch.func`` for the rest."""
 
 import warnings
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +19,34 @@ from matrixdp.training.layers.normalisation import normalisation_use
 from matrixdp.training.layers.recurrent import RecurrentRecord, check_recurrent, recurrent_uses
 from matrixdp.training.layers.use import LayerUse
 
-__all__ = ["check_layer", "check_memory", "layer_uses"]
+__all__ = ["check_layer", "check_memory", "layer_uses", "runs_as"]
 
 _SHORTCUTS: tuple[type[nn.Module], ...] = (
     *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LSTM),
     *(nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d),
 )
+
+_Forward = TypeVar("_Forward", bound=Callable[..., Any])
+_RUNS_AS: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+def runs_as(kind: type[nn.Module]) -> Callable[[_Forward], _Forward]:
+    """Mark the forward pass of a subclass: it computes what that of a known kind does, faster.
+
+    Then the shortcut of that kind holds for it as well. What is marked is the function, so that a
+    subclass of the subclass with yet another forward pass is not taken for the known kind.
+
+    Parameters
+    ----------
+    kind : type
+        For instance ``nn.GroupNorm``.
+    """
+
+    def mark(forward: _Forward) -> _Forward:
+        _RUNS_AS[forward] = kind.forward
+        return forward
+
+    return mark
 
 
 class Record(Protocol):
@@ -120,23 +143,27 @@ def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUs
 def _has_shortcut(module: nn.Module) -> bool:
     """Return whether a layer is of a known kind, and runs as that kind does.
 
-    A subclass or an instance with a forward pass of its own, a hook that may change the input, or a
-    weight that something else computes: then it is not.
+    A subclass or an instance with a forward pass of its own (unless `runs_as` marks it), a hook
+    that may change the input, or a weight that something else computes: then it is not.
     """
     if "forward" in vars(module) or module._forward_pre_hooks:  # noqa: SLF001
         return False
     for kind in _SHORTCUTS:
         if isinstance(module, kind):
-            plain = all(
-                getattr(type(module), name, None) is getattr(kind, name, None)
-                for name in ("forward", "_conv_forward")
-            )
+            own = type(module).forward
+            plain = _RUNS_AS.get(own, own) is kind.forward
+            plain = plain and _convolution(type(module)) is _convolution(kind)
             return plain and all(
                 part is None or isinstance(part, nn.Parameter)
                 for part in (getattr(module, "weight", None), getattr(module, "bias", None))
                 if not isinstance(module, nn.LSTM)
             )
     return False
+
+
+def _convolution(kind: type[nn.Module]) -> Callable[..., Any] | None:
+    """Return what the forward pass of a convolution calls, which may be replaced as well."""
+    return getattr(kind, "_conv_forward", None)
 
 
 _WARNED: set[type[nn.Module]] = set()
