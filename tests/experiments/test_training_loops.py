@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from scipy import sparse
@@ -15,7 +16,7 @@ from torch import Tensor, nn  # noqa: E402
 from matrixdp.errors import InvalidParameterError  # noqa: E402
 from matrixdp.experiments import tasks  # noqa: E402
 from matrixdp.experiments.accounts import VECTORS  # noqa: E402
-from matrixdp.experiments.cells import Run  # noqa: E402
+from matrixdp.experiments.cells import Run, run_key  # noqa: E402
 from matrixdp.experiments.tasks import (  # noqa: E402
     RecordsTask,
     Task,
@@ -204,3 +205,27 @@ def test_a_repeated_step_trains_like_a_written_out_one() -> None:
         train_shuffled(task, optimizer, seed=1, lot_size=30, steps=40)
         weights.append(next(model.parameters()).detach().cpu())
     torch.testing.assert_close(*weights, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("train", [train_plainly, train_privately])
+def test_half_the_bits_learn_as_well(train: Callable[[Task, Run], None]) -> None:
+    torch.manual_seed(0)
+    targets = torch.arange(60) % 2
+    images = torch.randn(60, 2, 8, 8) + 2.0 * targets[:, None, None, None]
+    kinds: list[Any] = []
+    body = (nn.Conv2d(2, 4, 3), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    model = nn.Sequential(*body, nn.Linear(4, 2))
+    body[0].register_forward_hook(lambda _, __, made: kinds.append(made.dtype))
+    task = RecordsTask(model, (images, targets), (images, targets), half=True)
+    facts = {"records": 60, "lot_size": 20, "steps": 30, "learning_rate": 0.5}
+    train(task, run(**facts, clip_norm=1.0, noise_multiplier=0.1))
+    assert task.accuracy() > 0.9
+    assert set(kinds) == {torch.bfloat16}
+    assert task.logits(images).dtype == torch.float32
+    assert body[0].weight.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_runs_of_sixteen_bits_have_names_of_their_own() -> None:
+    # A run without the mark has the name that it had before there was one.
+    assert run_key(run()) != run_key(run(half=True))
+    assert b"half" not in msgspec.json.encode(run())

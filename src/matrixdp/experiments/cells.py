@@ -7,6 +7,7 @@ the noise multiplier and the hyper-parameters, so that cells with the same numbe
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -50,7 +51,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Everything that the outcome of one training depends on, besides the program.
 
     ``noise_multiplier`` is missing where no noise is added; ``layers`` has the multipliers of
-    layers with noise of their own.
+    layers with noise of their own; ``half`` is there where numbers of 16 bits are multiplied.
     """
 
     experiment: str = "type-one"
@@ -67,6 +68,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     clip_norm: float | None = None
     noise_multiplier: float | None = None
     layers: dict[str, float] = {}
+    # Left out rather than false, so that runs keep the names they had before it was there.
+    half: Literal[True] | msgspec.UnsetType = msgspec.UNSET
 
 
 def run_key(run: object) -> str:
@@ -115,6 +118,7 @@ def plain_run(setting: Setting, split: Split, seed: int, learning_rate: float) -
         momentum=MOMENTUM,
         weight_decay=WEIGHT_DECAY,
         augmented=setting.augmented,
+        half=setting.half or msgspec.UNSET,
     )
 
 
@@ -153,4 +157,5 @@ def private_run(
         clip_norm=chosen.clip_norm,
         noise_multiplier=account.noise_multiplier,
         layers=account.layers,
+        half=setting.half or msgspec.UNSET,
     )

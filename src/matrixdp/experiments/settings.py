@@ -76,6 +76,8 @@ class Setting:
         Learning rates that training without noise may choose from.
     augmented : bool
         Whether training without noise flips and shifts its images.
+    half : True or None
+        Whether convolutions and products are in bfloat16, with channels last: for large models.
     with_matrix_mechanism : bool
         Whether the paper compares with the Matrix Mechanism.
     """
@@ -92,6 +94,7 @@ class Setting:
     candidates: tuple[tuple[float, float], ...] = _NARROW
     plain_rates: tuple[float, ...] = _PLAIN_RATES
     augmented: bool = False
+    half: Literal[True] | None = None
     with_matrix_mechanism: bool = False
 
     @property
@@ -169,6 +172,7 @@ SETTINGS: dict[str, Setting] = {
             seeds=(0,),
             candidates=_WIDE,
             augmented=True,
+            half=True,
         ),
         Setting(
             name="svhn",

@@ -72,20 +72,33 @@ class RecordsTask(Task):
         On the device of the tensors.
     train, judged : tuple of Tensor and Tensor
         Inputs and targets: what is trained on, and what it is judged by.
+    half : bool, optional
+        Whether convolutions and products are in bfloat16, by autocast, with channels last.
     """
 
     def __init__(
-        self, model: nn.Module, train: tuple[Tensor, Tensor], judged: tuple[Tensor, Tensor]
+        self,
+        model: nn.Module,
+        train: tuple[Tensor, Tensor],
+        judged: tuple[Tensor, Tensor],
+        *,
+        half: bool = False,
     ) -> None:
-        self.model = model
+        # torch declares the layout for tensors alone
+        self.model = model.to(memory_format=torch.channels_last) if half else model  # type: ignore[call-overload]
+        self._half = half
         self.data = train
         self._judged = judged[:1]
         self._judged_targets = judged[1]
 
     def logits(self, *inputs: Tensor) -> Tensor:
         """Return the model's answers for some inputs."""
-        answers: Tensor = self.model(*inputs)
-        return answers
+        # Casts are not cached, since a captured graph would keep those of its first run.
+        with torch.autocast(
+            inputs[0].device.type, torch.bfloat16, enabled=self._half, cache_enabled=False
+        ):
+            answers: Tensor = self.model(*inputs)
+        return answers.float()
 
 
 class _NodesTask(Task):
@@ -122,7 +135,7 @@ def this_device() -> torch.device:
     return torch.device("cpu")
 
 
-def load_task(dataset: str, split: Split, device: torch.device) -> Task:
+def load_task(dataset: str, split: Split, device: torch.device, *, half: bool = False) -> Task:
     """Return a data set and a new model on a device.
 
     The model's first weights come from torch's default generator: seed it before. They are drawn on
@@ -134,7 +147,7 @@ def load_task(dataset: str, split: Split, device: torch.device) -> Task:
     train, judged = (
         (found.train, found.test) if split == "test" else (found.choosing_train, found.choosing)
     )
-    return RecordsTask(model, _on_device(train, device), _on_device(judged, device))
+    return RecordsTask(model, _on_device(train, device), _on_device(judged, device), half=half)
 
 
 # A worker process makes one run after another, mostly on the same data set.

@@ -28,7 +28,7 @@ def train_and_test(run: Run) -> float:
     order that is not fixed, so that two runs may differ in their last bits.
     """
     torch.manual_seed(run.seed)
-    task = load_task(run.dataset, run.split, this_device())
+    task = load_task(run.dataset, run.split, this_device(), half=run.half is True)
     # The sampling rate, and with it the epsilon, is that of the stated number of records.
     if len(task.data[0]) != run.records:
         raise InvalidParameterError(
