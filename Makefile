@@ -72,7 +72,8 @@ benchmark: $(CALIBRATION_BENCH)
 benchmark-accountants: $(CALIBRATION_BENCH)
 	.venv-accounting/bin/python benchmarks/accountants.py $(SAVE)
 
-benchmark-noise: $(NOISE_BENCH)
+benchmark-noise: $(DEV) $(NOISE_BENCH)
+	.venv/bin/python benchmarks/release_speed.py $(SAVE)
 	.venv-opendp/bin/python benchmarks/noise_speed.py $(SAVE)
 	.venv-opendp/bin/python benchmarks/noise_memory.py $(SAVE)
 
