@@ -341,7 +341,7 @@ def test_what_a_claim_of_the_paper_spends() -> None:
     page = " ".join((ROOT / "docs" / "experiments.md").read_text().split())
     spent = rows_account(FEATURE_SETTINGS["mnist"], "imgm", "paper", 1.0).true_epsilon
     assert spent is not None
-    assert f"on MNIST a claimed ε = 1 spends {spent:.0f}." in page
+    assert f"on MNIST a claimed ε = 1 spends {shown_up(spent, 3)}." in page
     assert f"Adam at a rate of {HEAD_RATE}" in page
     assert f"among {BUCKETS - 1:,}" in page
     assert f"cut to {LENGTH} words" in page
