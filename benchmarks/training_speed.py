@@ -5,8 +5,8 @@ on a fixed batch. Both sides run eagerly, or both are captured as CUDA graphs. "
 training" is what a user of `PrivateTraining` gets: lots that are drawn, from eight times as many
 records, checked and accounted for, in a loop over lots or by captured steps.
 
-Memory is that of eager steps: ``first_gib`` is the peak of the first step in a process of its own,
-with what cuDNN takes to choose its algorithms, and ``peak_gib`` that of a step after warm-up.
+Memory is that of eager steps in a process of their own: ``first_gib`` is the peak of the first,
+with what cuDNN takes to choose its algorithms, and ``peak_gib`` that of a later one.
 Opacus 1.6 is measured if it is installed.
 """
 
@@ -265,11 +265,15 @@ def peak_gibibytes(step: Step, *, warm: bool) -> float:
     return torch.cuda.max_memory_allocated() / 2**30
 
 
-def first_gibibytes(setting: Setting, way: str) -> float:
-    """Return the peak of a first step, from a process in which no algorithm was chosen before."""
-    command = [sys.executable, __file__, "--only", setting.name, "--first", way]
+def own_gibibytes(setting: Setting, way: str) -> tuple[float, float]:
+    """Return the peaks of a first step and of a later one, from a process of their own.
+
+    There no algorithm was chosen before, and nothing is left of other settings.
+    """
+    command = [sys.executable, __file__, "--only", setting.name, "--memory", way]
     ended = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-    return float(ended.stdout.split()[-1])
+    first, later = map(float, ended.stdout.split()[-2:])
+    return first, later
 
 
 def ways_to_train(setting: Setting, bench: Workbench) -> dict[str, Way]:
@@ -295,10 +299,9 @@ def figures(setting: Setting, name: str, way: Way, device: str) -> dict[str, obj
         step = way.eager()
         row["eager_ms"] = round(milliseconds(step, device, way.repetitions), 3)
         if device == "cuda":
-            row["peak_gib"] = round(peak_gibibytes(step, warm=True), 3)
+            first, later = own_gibibytes(setting, name)
+            row |= {"first_gib": round(first, 3), "peak_gib": round(later, 3)}
             if way.graph is not None:
-                # Of the ways that are compared by memory; a process takes seconds to start.
-                row["first_gib"] = round(first_gibibytes(setting, name), 3)
                 row["graph_ms"] = round(milliseconds(way.graph(), device, 30), 3)
     except torch.cuda.OutOfMemoryError:
         row["eager_ms"] = "out of memory"
@@ -341,7 +344,7 @@ def main() -> None:
     """Measure every setting of the device at hand."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="part of a setting's name")
-    parser.add_argument("--first", default="", help="print only first_gib of this way")
+    parser.add_argument("--memory", default="", help="print only the memory of this way")
     parser.add_argument("--save", action="store_true", help="keep the figures in results/")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -352,10 +355,10 @@ def main() -> None:
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
     settings = GPU_SETTINGS if device == "cuda" else CPU_SETTINGS
-    if arguments.first:
+    if arguments.memory:
         (setting,) = (one for one in settings if one.name == arguments.only)
-        way = ways_to_train(setting, Workbench(setting, device))[arguments.first]
-        print(peak_gibibytes(way.eager(), warm=False))
+        step = ways_to_train(setting, Workbench(setting, device))[arguments.memory].eager()
+        print(peak_gibibytes(step, warm=False), peak_gibibytes(step, warm=True))
         return
     print(f"torch {torch.__version__} on {name}, {torch.get_num_threads()} CPU threads")
     rows: list[dict[str, object]] = []
