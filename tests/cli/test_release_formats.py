@@ -182,3 +182,28 @@ def test_names_in_capitals() -> None:
     assert main(["workload", "answer", "counts.npy", "A.NPZ", *workload]) == 0
     assert main(["workload", "export", "A.NPZ", "A.CSV"]) == 0
     assert Path("A.CSV").read_text().startswith("query,answer,standard_error\n0..0,")
+
+
+@pytest.mark.parametrize("text", ["a,a\n1,2\n", "index,index\nx,1\n"])
+def test_names_that_parquet_cannot_keep_apart(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyarrow")
+    Path("twice.csv").write_text(text)
+    labels = ["--header", "--index"] if "index" in text else ["--header"]
+    assert main(["release", "twice.csv", "out.parquet", *labels, *OPTIONS]) == 2
+    assert "is there twice" in capsys.readouterr().err
+    # Nothing was drawn, and other formats can.
+    assert not Path("out.parquet").exists()
+    assert not Path("out.parquet.json").exists()
+    assert main(["release", "twice.csv", "out.arrow", *labels, *OPTIONS]) == 0
+
+
+def test_the_name_of_row_labels_gives_way() -> None:
+    pytest.importorskip("pyarrow")
+    Path("named.csv").write_text(",index,b\nx,1,2\ny,3,4\n")
+    assert main(["release", "named.csv", "out.parquet", "--header", "--index", *OPTIONS]) == 0
+    assert main(["verify", "out.parquet"]) == 0
+    from pyarrow import parquet  # noqa: PLC0415
+
+    assert parquet.ParquetFile("out.parquet").schema.names == ["_index", "index", "b"]

@@ -15,6 +15,7 @@ from matrixdp import (
     Isotropic,
     Kronecker,
     Release,
+    ReleaseKey,
     RowBounds,
     SymmetricBall,
 )
@@ -134,3 +135,21 @@ def test_a_file_release_never_replaces_its_source(tmp_path: Path) -> None:
         with pytest.raises(InvalidParameterError, match="which is read"):
             release_npy(MECHANISMS["ball"], source, tmp_path / name, force=True)
     assert source.read_bytes() == before
+
+
+def test_threads_are_checked_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "in.npy", np.zeros((300, 400)))
+    mechanism = IMGM(BALL, BUDGET)
+    made = []
+    for threads in (None, 1, 3):
+        monkeypatch.setattr(ReleaseKey, "generate", lambda: ReleaseKey.from_bytes(bytes(32)))
+        release_npy(
+            mechanism, tmp_path / "in.npy", tmp_path / "out.npy", threads=threads, force=True
+        )
+        made.append((tmp_path / "out.npy").read_bytes())
+    assert made[0] == made[1] == made[2]
+    with pytest.raises(InvalidParameterError, match="threads=0"):
+        release_npy(mechanism, tmp_path / "in.npy", tmp_path / "new.npy", threads=0)
+    assert not (tmp_path / "new.npy").exists()

@@ -287,3 +287,18 @@ def test_bad_arguments_are_refused(arguments: dict[str, object], message: str) -
     good = {"workload": Prefix(3), "budget": BUDGET, "neighbouring": "add-remove"}
     with pytest.raises(InvalidParameterError, match=message):
         MatrixMechanism(**(good | arguments))  # type: ignore[arg-type]
+
+
+def test_threads_are_checked_and_change_nothing() -> None:
+    mechanism = MatrixMechanism(marginals([2, 3], [(0,), (1,)]), BUDGET, neighbouring="add-remove")
+    for release, data in (
+        (mechanism.release, [1, 0, 2, 0, 1, 3]),
+        (mechanism.release_records, [[0, 1], [1, 2], [1, 1]]),
+    ):
+        one, three = (
+            release(data, key=ReleaseKey.from_bytes(bytes(32)), threads=threads).value
+            for threads in (1, 3)
+        )
+        assert np.array_equal(one, three)
+        with pytest.raises(InvalidParameterError, match="threads=0"):
+            release(data, threads=0)

@@ -246,3 +246,10 @@ def test_the_narrowest_ranges_and_the_widths_of_ranges() -> None:
     bounds = PublicBounds(2, lower=[-0.1, -1e-30], upper=[0.7, 1.0])
     for low, high, width in zip(*bounds.intervals, bounds.widths, strict=True):
         assert Fraction(float(width)) >= Fraction(float(high)) - Fraction(float(low))
+
+
+def test_threads_are_passed_on() -> None:
+    query = Sum(PublicBounds(3, norm=1.0), "add-remove")
+    with pytest.raises(InvalidParameterError, match="threads=0"):
+        query.release(np.zeros((5, 3)), Budget(1.0, 1e-5), threads=0)
+    assert query.release(np.zeros((5, 3)), Budget(1.0, 1e-5), threads=2).shape == (1, 3)

@@ -31,6 +31,7 @@ from matrixdp.cli.streams import (
 )
 from matrixdp.covariance import Covariance, Diagonal, Isotropic, SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.files.arrow_format import check_names
 from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.decimal_range import cover_decimals
 from matrixdp.files.formats import ARROW, FORMATS, LABELLED, TEXT, format_of
@@ -300,6 +301,8 @@ def _covering_decimals(
 
 
 def _released_in_memory(mechanism: IMGM, matrix: MatrixFile, places: _Places) -> _Outcome:
+    # Before anything is drawn: what cannot be written would be lost.
+    check_names(matrix, places.suffix)
     released = mechanism.release(matrix)
     if places.target == STREAM:
         _release_to_stdout(released, places)

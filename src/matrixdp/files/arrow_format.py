@@ -15,7 +15,7 @@ from matrixdp.errors import FileFormatError, MissingExtraError
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.parameters import LARGEST_EXACT_INTEGER
 
-__all__ = ["arrow_module", "read_arrow", "write_arrow"]
+__all__ = ["arrow_module", "check_names", "read_arrow", "write_arrow"]
 
 _INDEX = "index"  # the name of a column of row labels that has none
 
@@ -35,19 +35,42 @@ def arrow_module(name: str = "pyarrow") -> ModuleType:
 def write_arrow(file: BinaryIO, matrix: MatrixFile, suffix: str) -> None:
     """Write a matrix; columns without labels are named by their numbers from 0."""
     arrow = arrow_module()
-    names = [str(place) for place in range(matrix.array.shape[1])]
+    check_names(matrix, suffix)
     columns: list[Any] = [np.ascontiguousarray(column) for column in matrix.array.T]
-    if matrix.columns is not None:
-        names = list(matrix.columns)
     if matrix.index is not None:
-        names.insert(0, matrix.corner or _INDEX)
         columns.insert(0, arrow.array(list(matrix.index), type=arrow.string()))
-    table = arrow.table([arrow.array(column) for column in columns], names=names)
+    table = arrow.table([arrow.array(column) for column in columns], names=_names(matrix))
     if suffix == ".parquet":
         arrow_module("pyarrow.parquet").write_table(table, file)
         return
     with arrow_module("pyarrow.ipc").new_file(file, table.schema) as writer:
         writer.write_table(table)
+
+
+def check_names(matrix: MatrixFile, suffix: str) -> None:
+    """Raise if two columns of a Parquet file would have one name: most programs cannot read it."""
+    names = _names(matrix)
+    if suffix == ".parquet" and len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FileFormatError(
+            f"Parquet needs columns with different names, and {twice!r} is there twice: rename "
+            "one, or save as .arrow or .csv"
+        )
+
+
+def _names(matrix: MatrixFile) -> list[str]:
+    """Return the names of all columns, that of the row labels first."""
+    if matrix.columns is None:
+        names = [str(place) for place in range(matrix.array.shape[1])]
+    else:
+        names = list(matrix.columns)
+    if matrix.index is None:
+        return names
+    corner = matrix.corner or _INDEX
+    # A name that is made up here must not be in the way of one that was given.
+    while not matrix.corner and corner in names:
+        corner = f"_{corner}"
+    return [corner, *names]
 
 
 def read_arrow(
@@ -84,7 +107,10 @@ def _table(file: BinaryIO, suffix: str, name: str) -> Any:
     part = arrow_module("pyarrow.parquet" if suffix == ".parquet" else "pyarrow.ipc")
     try:
         if suffix == ".parquet":
-            return part.read_table(file)
+            # From memory and by one thread: at the end of a process, threads of pyarrow that still
+            # hold a Python file may abort it.
+            content = arrow.BufferReader(file.read())
+            return part.ParquetFile(content, pre_buffer=False).read(use_threads=False)
         return part.open_file(file).read_all()
     except (arrow.ArrowException, OSError):
         # Not Arrow's own message, which may quote what it could not read.

@@ -17,6 +17,7 @@ from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
+from matrixdp.noise.application.threads import checked_threads, usable_cores
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SymmetricBall
 
@@ -29,6 +30,7 @@ def release_npy(
     target: str | PathLike[str],
     *,
     force: bool = False,
+    threads: int | None = None,
     advance: Advance | None = None,
 ) -> Guarantee:
     """Release the matrix of one ``.npy`` file into another, in bounded memory, with its statement.
@@ -46,6 +48,9 @@ def release_npy(
         The file to make; its statement goes beside it, as with ``Release.save``.
     force : bool, optional
         Whether to replace existing files; the source is never replaced.
+    threads : int, optional
+        The most threads that draw; by default as many as there are processors. The result is the
+        same.
     advance : callable, optional
         Called with the number of elements checked or written since the last call; the numbers add
         up to twice the size of the matrix.
@@ -63,6 +68,7 @@ def release_npy(
         If the disk fills up; the target is untouched.
     """
     origin, path = Path(source), Path(target)
+    workers = usable_cores() if threads is None else checked_threads(threads)
     # Everything is checked before the draw; see `write_noisy_npy` for the numbers themselves.
     scale = _independent_scale(mechanism)
     layout = _checked_layout(mechanism, origin, path)
@@ -73,7 +79,9 @@ def release_npy(
     with hidden_beside(path) as hidden:
         # Errors mention the target and not the hidden file, which means nothing to the user.
         digest = write_noisy_npy(
-            origin, hidden, path, scale, ReleaseKey.generate(), advance=advance
+            *(origin, hidden, path, scale, ReleaseKey.generate()),
+            threads=workers,
+            advance=advance,
         )
         statement = stated_release(
             mechanism=type(mechanism).__name__,

@@ -177,6 +177,7 @@ class MatrixMechanism:
         *,
         key: ReleaseKey | None = None,
         filter: Filter | None = None,  # noqa: A002
+        threads: int | None = None,
     ) -> WorkloadRelease:
         """Measure a histogram with exact noise, and answer the workload.
 
@@ -188,6 +189,8 @@ class MatrixMechanism:
             By default a fresh one from the operating system; a given one is spent.
         filter : Filter, optional
             Pays for the release, after all checks and before anything is drawn.
+        threads : int, optional
+            As for `IMGM.release`.
 
         Raises
         ------
@@ -197,7 +200,8 @@ class MatrixMechanism:
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
         # `measure`, not `apply`: its products are compensated, which the sensitivity counts on.
-        return self._released(self.strategy.measure(self._checked(histogram)), key, filter)
+        exact = self.strategy.measure(self._checked(histogram))
+        return self._released(exact, key, filter, threads)
 
     def release_records(
         self,
@@ -205,6 +209,7 @@ class MatrixMechanism:
         *,
         key: ReleaseKey | None = None,
         filter: Filter | None = None,  # noqa: A002
+        threads: int | None = None,
     ) -> WorkloadRelease:
         """Count records, measure the counts with exact noise, and answer the workload.
 
@@ -215,7 +220,7 @@ class MatrixMechanism:
         ----------
         records : array_like of int, shape (records, attributes), or iterator of such blocks
             The number of the cell along each attribute, counted from 0; at most 2**30 records.
-        key, filter
+        key, filter, threads
             As for `release`.
 
         Raises
@@ -238,18 +243,20 @@ class MatrixMechanism:
         """
         if isinstance(self.strategy, ResidualStrategy):
             tables = counted_tables(records, self.workload.dimensions, self.strategy.tables)
-            return self._released(self.strategy.measure_tables(tables), key, filter)
+            return self._released(self.strategy.measure_tables(tables), key, filter, threads)
         # Any other strategy is for histograms that fit in memory.
         kept = tuple(range(len(self.workload.dimensions)))
         counts = counted_tables(records, self.workload.dimensions, [kept])[kept]
-        return self.release(counts, key=key, filter=filter)
+        return self.release(counts, key=key, filter=filter, threads=threads)
 
     def _released(
-        self, exact: FloatArray, key: ReleaseKey | None, paying: Filter | None
+        self, exact: FloatArray, key: ReleaseKey | None, paying: Filter | None, threads: int | None
     ) -> WorkloadRelease:
         """Return measurements with exact noise."""
         return WorkloadRelease(
-            measurements=self._noise.release(exact.reshape(-1, 1), key=key, filter=paying),
+            measurements=self._noise.release(
+                exact.reshape(-1, 1), key=key, filter=paying, threads=threads
+            ),
             workload=self.workload,
             strategy=self.strategy,
         )

@@ -52,6 +52,7 @@ class Mechanism(Protocol[R_co]):
         *,
         key: ReleaseKey | None = None,
         filter: Filter | None = None,  # noqa: A002
+        threads: int | None = None,
     ) -> R_co:
         """Return what leaves, with exact noise, and what it guarantees; a filter pays for it."""
 

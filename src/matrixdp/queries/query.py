@@ -65,6 +65,7 @@ class Query(ABC):
         mechanism: MechanismMaker = IMGM,
         key: ReleaseKey | None = None,
         filter: Filter | None = None,  # noqa: A002
+        threads: int | None = None,
     ) -> Release:
         """Return the answer with exact noise, and what that guarantees.
 
@@ -76,7 +77,7 @@ class Query(ABC):
             What is to be guaranteed.
         mechanism : callable, optional
             Makes the mechanism from the query's sensitivity set and the budget; by default `IMGM`.
-        key, filter : optional
+        key, filter, threads : optional
             As in `IMGM.release`.
 
         Raises
@@ -95,7 +96,7 @@ class Query(ABC):
                 "mechanism has another sensitivity than the query: build it from the set that it "
                 "is called with"
             )
-        return chosen.release(self.evaluate(data), key=key, filter=filter)
+        return chosen.release(self.evaluate(data), key=key, filter=filter, threads=threads)
 
 
 def check_bounds(bounds: object, name: str = "bounds") -> None:

@@ -54,10 +54,14 @@ class NumpyKernel:
         self._integers[:, :length] = 0
         self._floats[:, :length] = 0.0
 
-    # NaN marks undecided elements, and tiny values underflow: both are meant.
-    @np.errstate(all="ignore")
     def __call__(self, block: Block, grid_bits: int) -> int:
-        """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided.
+        """Fill ``block.noisy`` and ``block.undecided``; return how many are undecided."""
+        # NaN marks undecided elements, and tiny values underflow: both are meant.
+        with np.errstate(all="ignore"):
+            return self._fill(block, grid_bits)
+
+    def _fill(self, block: Block, grid_bits: int) -> int:
+        """Fill a block, whatever warnings that gives.
 
         With ``y = value / g``, ``n = rint(y)`` and ``s = scale / g``: ``r = (y - n) + s z``,
         ``q = rint(r)``, ``noisy = (n + q) g``, decided where ``|r - q| < DECIDED_BELOW``.
