@@ -117,7 +117,8 @@ def all_within(array: NDArray[Any], largest: float | NDArray[np.float64]) -> boo
     with np.errstate(all="ignore"):
         for start in range(0, len(flat) if flat.size else 0, together):
             rows = slice(start, start + together)
-            if not _piece_within(flat[rows], largest if limits is None else limits[rows]):
+            piece, limit = flat[rows], largest if limits is None else limits[rows]
+            if not (_surely_within(piece, limit) or _piece_within(piece, limit)):
                 return False
     return True
 
@@ -125,8 +126,8 @@ def all_within(array: NDArray[Any], largest: float | NDArray[np.float64]) -> boo
 def _surely_within(array: NDArray[Any], largest: float | NDArray[np.float64]) -> bool:
     """Return True if the sum of all squares shows that numbers are within one limit.
 
-    No number is larger than the root of that sum. One product takes a third of the time of the
-    largest and the smallest number of a small array; if it overflows or is NaN, it shows nothing.
+    No number is larger than the root of that sum. One product takes half the time of the largest
+    and the smallest number, or less; if it overflows or is NaN, it shows nothing.
     """
     # The squares of numbers beyond a tiny limit could underflow to nothing.
     if not (isinstance(largest, float) and largest >= 2.0**-40 and array.flags.c_contiguous):
