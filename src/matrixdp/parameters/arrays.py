@@ -132,7 +132,8 @@ def _surely_within(array: NDArray[Any], largest: float | NDArray[np.float64]) ->
     # The squares of numbers beyond a tiny limit could underflow to nothing.
     if not (isinstance(largest, float) and largest >= 2.0**-40 and array.flags.c_contiguous):
         return False
-    # Half the limit leaves room for the rounding of up to 2**17 additions, in float32 as well.
+    # No rounding takes a sum of squares below its largest one, and half the limit leaves room for
+    # the rounding of that square and of the root.
     return math.sqrt(np.vdot(array, array)) <= 0.5 * largest
 
 
