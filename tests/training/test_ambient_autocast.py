@@ -122,7 +122,7 @@ def test_training(device: str, *, captured: bool) -> None:
 
     for around in (False, True):
         model = small_model().to(device)
-        training = PrivateTraining(model, sgd(model), small_plan(clip_norm=BOUND), seed=1)
+        training = PrivateTraining(model, sgd(model), small_plan(clip_norm=1.0), seed=1)
         with torch.autocast(device, torch.bfloat16, enabled=around):
             if captured:
                 step = training.captured_step(
