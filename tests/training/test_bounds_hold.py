@@ -11,6 +11,7 @@ from torch import Tensor, nn  # noqa: E402
 from matrixdp.training.clipping import _LOST_TO_UNDERFLOW  # noqa: E402
 from matrixdp.training.layers.convolution import ConvolutionUse  # noqa: E402
 from matrixdp.training.layers.embedding import EmbeddingUse  # noqa: E402
+from matrixdp.training.layers.gram import gram_bounds  # noqa: E402
 from matrixdp.training.layers.linear import LinearUse  # noqa: E402
 from matrixdp.training.layers.use import NormBounds, norm_bounds_of  # noqa: E402
 
@@ -58,6 +59,37 @@ def test_linear(positions: int, first: float, second: float, seed: int, cancel: 
     layer = nn.Linear(30, 20, bias=False)
     use = LinearUse(nn.Parameter(layer.weight), None, inputs, outputs)
     check_bounds(use.norm_bounds()[use.parameters[0]], linear_truth(inputs, outputs))
+
+
+@pytest.mark.parametrize("positions", [2, 4, 8])
+def test_rows_that_cancel_to_the_last_bits(positions: int) -> None:
+    # One direction, so that all but the last bits of the Gram form cancel: what is left of it is
+    # rounding, which the bound has to add.
+    signs = torch.tensor([1.0, -1.0]).repeat(positions // 2)[:, None]
+    generator = torch.Generator().manual_seed(positions)
+    inputs, outputs = (
+        torch.randn(300, 1, 64, generator=generator)
+        * (1.0 + size * torch.randn(300, positions, 1, generator=generator))
+        for size in (1e-7, 3e-7)
+    )
+    outputs = signs * outputs
+    use = LinearUse(nn.Parameter(torch.zeros(64, 64)), None, inputs, outputs)
+    check_bounds(use.norm_bounds()[use.parameters[0]], linear_truth(inputs, outputs))
+
+
+@pytest.mark.parametrize("width", [1, 32, 500])
+def test_the_worst_rounding_of_gram_matrices(width: int) -> None:
+    # A sum of k products may be off by a share of (k + 1) u: here every entry is, and in the
+    # direction that makes the norm vanish. The rows are x and x, and their gradients g and
+    # -(1 + change) g, all of length one: the norm is the change.
+    share = (width + 1) * 2.0**-24
+    change = 0.9 * (8.0 * share) ** 0.5
+    off = 1.0 + share * torch.tensor([[-1.0, 1.0], [1.0, -1.0]], dtype=torch.float64)
+    gradients = torch.tensor([1.0, -1.0 - change], dtype=torch.float64)
+    inputs, outputs = off[None], (off * torch.outer(gradients, gradients))[None]
+    assert float((inputs * outputs).sum()) < 0.0
+    bounds = gram_bounds(inputs.float(), outputs.float(), 2 * width, 0.0)
+    check_bounds(bounds, torch.tensor([change], dtype=torch.float64))
 
 
 @given(scales, scales, st.integers(0, 1000), st.integers(1, 3), st.booleans())

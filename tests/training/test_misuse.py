@@ -73,6 +73,19 @@ def test_accumulating_twice() -> None:
     training.step()
 
 
+@pytest.mark.parametrize("disabled", [torch.no_grad, torch.inference_mode])
+def test_accumulating_without_gradients(disabled: Callable[[], Any]) -> None:
+    model = small_model()
+    training = training_of(model)
+    lot = next(training.lots(small_data()))
+    for inputs, targets in lot.batches(20):
+        losses = cross_entropy(model, inputs, targets)
+        with disabled(), pytest.raises(InvalidParameterError, match=r"outside of torch\.no_grad"):
+            training.accumulate(losses)
+        training.accumulate(losses)  # the batch still counts
+    training.step()
+
+
 def test_a_lot_is_gone_through_once() -> None:
     model = small_model()
     training = training_of(model)

@@ -13,7 +13,7 @@ from matrixdp.training.layers.use import (
     norm_bounds_of,
     weighted_sum_of,
 )
-from matrixdp.training.recording import MeasuredUse
+from matrixdp.training.recording import MeasuredUse, without_autocast
 
 __all__ = ["ClippedSum", "clipped_sum"]
 
@@ -74,6 +74,18 @@ def clipped_sum(
     norm, the rounding of factors and of scaled gradients included. How the sum itself is rounded
     depends on the kernels that form it, and is not covered here.
     """
+    with without_autocast(groups):
+        return _clipped_sum(uses, groups, bounds, half=half, counts=counts)
+
+
+def _clipped_sum(
+    uses: Sequence[MeasuredUse],
+    groups: Mapping[nn.Parameter, int],
+    bounds: Sequence[float],
+    *,
+    half: bool,
+    counts: Tensor | None,
+) -> ClippedSum:
     shared = _shared_gradients(uses)
     found = [measured.norm_bounds for measured in uses if measured.norm_bounds is not None]
     found.append({parameter: norm_bounds_of(part) for parameter, part in shared.items()})

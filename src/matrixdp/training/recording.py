@@ -10,8 +10,8 @@ import inspect
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -23,7 +23,7 @@ from matrixdp.training.layers.rows import check_rows
 from matrixdp.training.layers.table import check_layer, layer_uses
 from matrixdp.training.layers.use import LayerUse, NormBounds
 
-__all__ = ["MeasuredUse", "Recording", "stop_watching"]
+__all__ = ["MeasuredUse", "Recording", "stop_watching", "without_autocast"]
 
 
 class LayerRecord:
@@ -38,6 +38,7 @@ class LayerRecord:
         self.frozen: list[nn.Parameter] = []  # by this call
         self.outputs = 0
         self.gradients: dict[int, Tensor] = {}
+        self.over = False  # whether the batch that it belongs to is over
 
     def check_inputs(self) -> None:
         """Raise if an input was changed in place since the layer was called."""
@@ -61,6 +62,21 @@ def _autocast(inputs: tuple[Any, ...]) -> torch.autocast:
     return torch.autocast(
         device, dtype=torch.get_autocast_dtype(device), enabled=on, cache_enabled=False
     )
+
+
+@contextmanager
+def without_autocast(parts: Iterable[Tensor]) -> Iterator[None]:
+    """Leave the types of numbers as they are within the block, on the devices of some tensors.
+
+    The bounds of norms, and the margins of clipping, hold for products in the type of their
+    factors. Autocast would form them in 16 bits, whose rounding may be as large as a norm.
+    """
+    kinds = sorted({part.device.type for part in parts})
+    with ExitStack() as stack:
+        for kind in kinds:
+            if torch.amp.is_autocast_available(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def _versions(inputs: tuple[Any, ...]) -> list[int]:
@@ -134,6 +150,7 @@ class Recording:
                 self._names[module], self._own[module] = name, own
         self._listening = False
         self._thread = 0  # the one that the model is watched in
+        self._measuring = False  # whether `backward` is running
         self._going_back = False  # whether a backward pass is under way
         self._calls: list[LayerRecord] = []
         self._waiting: list[LayerRecord] = []
@@ -188,17 +205,27 @@ class Recording:
         self._rows, self._examples = rows, examples
         self.half = False
         # Layers without a shortcut are run again, which is not to be recorded.
-        self._listening, self._going_back = False, True
+        self._listening, self._going_back, self._measuring = False, True, True
         try:
-            losses.sum().backward()
-            for record in self._calls:
-                self._measure(record)
+            with without_autocast(part for own in self._own.values() for part in own):
+                losses.sum().backward()
+                for record in self._calls:
+                    self._measure(record)
             return self._measured
         finally:
-            self._listening, self._going_back = True, False
-            self._calls, self._measured = [], []
+            self._listening, self._going_back, self._measuring = True, False, False
+            self._forget()
 
     def _arrived(self, record: LayerRecord, place: int, gradient: Tensor) -> None:
+        if not self._measuring:
+            _check_own_pass(record)
+            return
+        if record.over:
+            raise InvalidParameterError(
+                f"losses depend on a call of layer {record.name!r} from before this batch, whose "
+                "records are not those of this one: run the model on this batch alone, and detach "
+                "what is carried over"
+            )
         # The smallest numbers of float16 have a single bit: a share of one of them is rounded to
         # nothing or to all of it, and scaled in 16 bits, a gradient could stay as large as it was.
         gradient = gradient.float() if gradient.dtype == torch.float16 else gradient
@@ -285,7 +312,32 @@ class Recording:
         """Let everything train again, also after an exception within a layer."""
         while self._waiting:
             _unfreeze(self._waiting.pop())
-        self._calls.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let nothing of a batch enter the next one."""
+        for record in self._calls:
+            record.over = True
+        # Not cleared in place: the uses may just have been returned.
+        self._calls, self._measured = [], []
+        self._shared = set()
+        self._rows = self._examples = 0
+
+
+def _check_own_pass(record: LayerRecord) -> None:
+    """Raise if a gradient pass of the user's own is to be differentiated once more.
+
+    Any other one, for instance for adversarial inputs, leaves the recorded calls as they are. But
+    parameters take no part in a pass while they are recorded, so that a loss made of gradients,
+    such as a gradient penalty, would not reach them.
+    """
+    # Only then does torch enable gradients during a backward pass.
+    if torch.is_grad_enabled() and not record.over:
+        raise InvalidParameterError(
+            f"gradients through layer {record.name!r} were asked for with create_graph=True, and "
+            "losses that are made of gradients cannot be followed: leave create_graph out, or use "
+            "mode='exact'"
+        )
 
 
 def _unfreeze(record: LayerRecord) -> None:
