@@ -210,7 +210,7 @@ def test_a_loss_that_is_not_finite_refuses_the_step(mode: Any, bad: float) -> No
 def test_sparse_gradients(layer: Callable[..., nn.Module]) -> None:
     model = nn.Sequential(layer(9, 4, sparse=True), nn.Flatten(), nn.LazyLinear(3))
     model(torch.zeros(1, 3, dtype=torch.int64))
-    with pytest.raises(InvalidParameterError, match="'0' has sparse gradients.*sparse=False"):
+    with pytest.raises(InvalidParameterError, match=r"'0' has sparse gradients.*sparse=False"):
         PrivateTraining(model, sgd(model), small_plan(), mode="exact")
     model[0].requires_grad_(False)
     PrivateTraining(model, sgd(model[2]), small_plan(), mode="exact")

@@ -138,18 +138,22 @@ def test_sizes_that_are_not_all_the_same(records: int, most: int) -> None:
     assert len(set(uneven)) > 1 or set(uneven) <= {1}
 
 
-@pytest.mark.parametrize("size", [LENGTH, RECORDS])
-def test_the_loop_over_lots(size: int) -> None:
-    # All lots have eight records, or forty: whole batches, all of them as long as the positions.
+@pytest.mark.parametrize("records", [LENGTH, RECORDS])
+def test_the_loop_over_lots(records: int) -> None:
+    # Every lot has all of the records: one batch as long as the positions, or five of them.
     model = Positions(shared=True)
-    data = token_data()[:LENGTH] if size == LENGTH else token_data()
-    plan = small_plan(records=len(data), lot_size=len(data))
+    data = token_data()[:records]
+    plan = small_plan(records=records, lot_size=records)
     training = PrivateTraining(model, sgd(model), plan, seed=1)
+
+    def take_a_step() -> None:
+        lot = next(training.lots(data))
+        for tokens in lot.batches(LENGTH):
+            training.accumulate(squares(model)(tokens))
+        training.step()
+
     with pytest.raises(ShapeError, match="keep the batch as the first axis"):
-        for lot in training.lots(data):
-            for tokens in lot.batches(LENGTH):
-                training.accumulate(squares(model)(tokens))
-            training.step()
+        take_a_step()
     assert training.steps_spent == 0
 
 
