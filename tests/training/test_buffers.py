@@ -1,4 +1,4 @@
-"""Buffers that the forward pass changes would carry something from one record to others."""
+"""Tensors that the forward pass changes would carry something from one record to others."""
 
 from typing import Any
 
@@ -46,6 +46,41 @@ def test_a_buffer_that_remembers_records(mode: Any, *, in_place: bool) -> None:
     training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode=mode)
     with pytest.raises(InvalidParameterError, match=r"buffer '0\.mean' was changed"):
         train(training, model)
+
+
+class Averages(nn.Module):
+    """Keeps a mean of what it has seen in a parameter, frozen or trained."""
+
+    def __init__(self, *, frozen: bool) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(6), requires_grad=not frozen)
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.mean.mul_(0.9).add_(inputs.mean(0))
+        made: Tensor = self.layer(inputs - self.mean)
+        return made
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_a_parameter_that_remembers_records(mode: Any, *, frozen: bool) -> None:
+    model = Averages(frozen=frozen)
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode=mode)
+    with pytest.raises(InvalidParameterError, match="parameter 'mean' was changed by the forward"):
+        train(training, model)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_parameter_in_a_captured_step(*, frozen: bool) -> None:
+    model = Averages(frozen=frozen)
+    training = PrivateTraining(model, sgd(model), small_plan())
+    with pytest.raises(InvalidParameterError, match="parameter 'mean' was changed by the forward"):
+        training.captured_step(
+            small_data(), lambda *batch: cross_entropy(model, *batch), batch_size=8
+        )
+    assert training.steps_spent == 0
 
 
 @pytest.mark.parametrize("in_place", [True, False])

@@ -200,7 +200,7 @@ def test_what_is_not_finite_at_the_first_run_only() -> None:
 
     def at_first(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         runs.append(1)
-        return cross_entropy(model, inputs, targets) / (0.0 if len(runs) == 2 else 1.0)
+        return cross_entropy(model, inputs, targets) / (0.0 if len(runs) == 3 else 1.0)
 
     step = captured(model, training, losses=at_first, size=40)
     with pytest.raises(InvalidParameterError, match="refused: losses or gradients are not finite"):

@@ -183,10 +183,37 @@ def test_a_gradient_that_is_not_finite_refuses_the_step() -> None:
     model = small_model()
     training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode="exact")
     before = [part.detach().clone() for part in model.parameters()]
-    with pytest.raises(InvalidParameterError, match=r"gradients of '0\.weight'.* not finite"):
+    with pytest.raises(
+        InvalidParameterError, match=r"losses and gradients of '0\.weight'.* not finite"
+    ):
         train(training, model, steps=1, losses=broken)
     assert training.steps_spent == 1
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_a_loss_that_is_not_finite_refuses_the_step(mode: Any, bad: float) -> None:
+    def shifted(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(model, inputs, targets) + bad  # whose gradients are finite
+
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode=mode)
+    before = [part.detach().clone() for part in model.parameters()]
+    with pytest.raises(InvalidParameterError, match="refused: losses are not finite"):
+        train(training, model, steps=1, losses=shifted)
+    assert training.steps_spent == 1
+    assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_sparse_gradients(layer: Callable[..., nn.Module]) -> None:
+    model = nn.Sequential(layer(9, 4, sparse=True), nn.Flatten(), nn.LazyLinear(3))
+    model(torch.zeros(1, 3, dtype=torch.int64))
+    with pytest.raises(InvalidParameterError, match=r"'0' has sparse gradients.*sparse=False"):
+        PrivateTraining(model, sgd(model), small_plan(), mode="exact")
+    model[0].requires_grad_(False)
+    PrivateTraining(model, sgd(model[2]), small_plan(), mode="exact")
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,11 @@ def test_accumulating_twice() -> None:
     model = small_model()
     training = training_of(model)
     lot = next(training.lots(small_data()))
-    batches = lot.batches(40)
-    inputs, targets = next(batches)
-    losses = cross_entropy(model, inputs, targets)
-    training.accumulate(losses)
-    with pytest.raises(InvalidParameterError, match="once for each batch"):
+    for inputs, targets in lot.batches(40):
+        losses = cross_entropy(model, inputs, targets)
         training.accumulate(losses)
+        with pytest.raises(InvalidParameterError, match="once for each batch"):
+            training.accumulate(losses)
     training.step()
 
 
@@ -183,7 +182,7 @@ def test_what_is_not_finite(losses: Losses, message: str) -> None:
 def test_a_single_record_that_is_not_finite() -> None:
     def one(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         factors = torch.ones(len(inputs))
-        factors[3] = math.nan
+        factors[1] = math.nan
         return cross_entropy(model, inputs, targets) * factors
 
     model = small_model()
@@ -289,6 +288,7 @@ def test_optimisers_that_do_not_fit() -> None:
     some = list(model.parameters())
     for optimizer, message in (
         (optim.LBFGS(some), "LBFGS"),
+        (optim.SparseAdam(some), "SparseAdam"),
         (optim.SGD([*some, other], lr=0.1), "not one of the model's"),
         (optim.SGD(some[1:], lr=0.1), r"parameter '0\.weight' requires a gradient"),
     ):

@@ -98,6 +98,7 @@ class ExactLotSum(LotSum):
         }
         self._finite: dict[nn.Parameter, Tensor] = {}
         self._sound: list[Tensor] = []
+        self._losses: list[Tensor] = []
 
     @property
     def sums(self) -> dict[nn.Parameter, Tensor]:
@@ -115,6 +116,7 @@ class ExactLotSum(LotSum):
         """Do nothing, likewise."""
 
     def _accumulate(self, losses: Tensor, examples: int) -> None:  # noqa: ARG002
+        self._losses.append(losses.detach())
         parameters = list(self._totals)
         # None for a parameter that the record does not use.
         found: tuple[Tensor | None, ...] = torch.autograd.grad(
@@ -134,19 +136,23 @@ class ExactLotSum(LotSum):
             self._finite[parameter] = self._finite.get(parameter, finite) & finite
 
     def finite(self, matrices: Sequence[Tensor]) -> Tensor:
-        """Return whether all gradients were finite; their sums are whole numbers then."""
+        """Return whether all losses and gradients were finite; sums are whole numbers then."""
         device = matrices[0].device
-        sound = [part.to(device, non_blocking=True) for part in self._sound]
+        sound = [*self._sound, *(part.isfinite().all() for part in self._losses)]
+        sound = [part.to(device, non_blocking=True) for part in sound]
         return torch.stack(sound).all() if sound else torch.ones((), dtype=torch.bool)
 
     def check_finite(self, finite: Tensor) -> None:
-        """Raise if a gradient was not finite, and name the parameters."""
+        """Raise if a loss or a gradient was not finite, and name the parameters."""
         if bool(finite):
             return
         names = self._trainable.names
         wrong = [names[part] for part, finite in self._finite.items() if not bool(finite)]
+        subjects = [] if all(bool(part.isfinite().all()) for part in self._losses) else ["losses"]
+        if wrong or not all(map(bool, self._sound)):
+            subjects.append(f"gradients of {', '.join(map(repr, wrong)) or 'a record'}")
         raise InvalidParameterError(
-            f"the step was refused: gradients of {', '.join(map(repr, wrong)) or 'a record'} are "
-            "not finite. Its budget is spent, and the model was not changed. Look for a division "
-            "by zero, a logarithm of zero or a learning rate that is too large"
+            f"the step was refused: {' and '.join(subjects)} are not finite. Its budget is spent, "
+            "and the model was not changed. Look for a division by zero, a logarithm of zero or a "
+            "learning rate that is too large"
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.training.trainable import Buffers, Trainable
+from matrixdp.training.trainable import ModelState, Trainable
 
 __all__ = ["LotSum", "checked_losses"]
 
@@ -34,7 +34,7 @@ class LotSum(abc.ABC):
         self._batch: int | None = None  # the examples of the batch that is handed out
         self._handed_out = False
         self._ended = False
-        self._buffers: Buffers = {}  # as they were when that batch was handed out
+        self._state: ModelState = {}  # of the model when that batch was handed out
 
     @property
     @abc.abstractmethod
@@ -94,7 +94,7 @@ class LotSum(abc.ABC):
         self.check_accumulated()
         self._trainable.forget_gradients()
         self._batch = examples
-        self._buffers = self._trainable.buffers()
+        self._state = self._trainable.state()
         self._watch()
 
     def end(self) -> None:
@@ -136,7 +136,7 @@ class LotSum(abc.ABC):
         examples = self._batch
         # Checked before the backward pass, so that the call can be made again with the right ones.
         by_example = checked_losses(losses, examples, self._views)
-        self._trainable.check_buffers(self._buffers)
+        self._trainable.check_state(self._state)
         # Before anything is added: an interruption may come when a part of it was, and the same
         # records would then count twice if they could be accumulated again.
         self._batch = None

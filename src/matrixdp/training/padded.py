@@ -20,7 +20,7 @@ from matrixdp.training.cuda_graph import repeatable
 from matrixdp.training.fast_sum import FastLotSum, all_finite, recorded_uses
 from matrixdp.training.lot_sum import checked_losses
 from matrixdp.training.lots import Lot
-from matrixdp.training.recording import Recording
+from matrixdp.training.recording import MeasuredUse, Recording
 from matrixdp.training.records import TensorRecords
 from matrixdp.training.trainable import Trainable
 
@@ -106,6 +106,7 @@ class PaddedLotSum:
         self._evidence = torch.zeros((), dtype=torch.float64, device=device)
         trainable.forget_gradients()
         self._repeat = repeatable(self._add_batch, device)
+        self._try_another_size()
         self._state = _state_of(model)
 
     def check_unchanged(self) -> None:
@@ -140,15 +141,7 @@ class PaddedLotSum:
     def _add_batch(self) -> None:
         """Add the batch whose numbers are in place: what a graph repeats."""
         numbers, counts = self._batch
-        rows = numbers[:, None].expand(-1, self._views).reshape(-1)
-        buffers = self._trainable.buffers()
-        # A graph does not mind being repeated within no_grad(). Without one, a step should not fail
-        # there either, since it is spent already.
-        with torch.enable_grad(), self._recording.on():
-            found = self._losses_of(self._records.rows(rows))
-            losses = checked_losses(found, self._size, self._views)
-            self._trainable.check_buffers(buffers)
-            uses = recorded_uses(self._recording, self._trainable, losses, self._size, self._views)
+        losses, uses = self._recorded(numbers)
         bounds, groups = self._trainable.bounds, self._trainable.groups
         half = self._recording.half
         with torch.no_grad():
@@ -158,6 +151,44 @@ class PaddedLotSum:
             torch._foreach_add_(totals, terms)
             # A sum is finite only if its terms are.
             self._evidence += losses.detach().sum(dtype=torch.float64) + clipped.norms.sum()
+
+    def _recorded(self, numbers: Tensor) -> tuple[Tensor, list[MeasuredUse]]:
+        """Run losses and model on some records; return a loss for each, and the layers' uses."""
+        size = len(numbers)
+        rows = numbers[:, None].expand(-1, self._views).reshape(-1)
+        state = self._trainable.state()
+        # A graph does not mind being repeated within no_grad(). Without one, a step should not fail
+        # there either, since it is spent already.
+        with torch.enable_grad(), self._recording.on():
+            found = self._losses_of(self._records.rows(rows))
+            losses = checked_losses(found, size, self._views)
+            self._trainable.check_state(state)
+            return losses, recorded_uses(
+                self._recording, self._trainable, losses, size, self._views
+            )
+
+    def _try_another_size(self) -> None:
+        """Raise unless the model keeps records apart in a batch of another size as well.
+
+        An input that all records share, such as positions, may by accident be as long as a batch
+        has rows, and would then be taken for the batch. It cannot have two lengths.
+        """
+        # Small, as its memory comes on top of the graph's. Not one: squeeze() would drop the axis.
+        size = 3 if self._size == 2 else 2
+        device = self._batch.device
+        numbers = torch.arange(size, device=device) % len(self._records)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            try:
+                self._recorded(numbers)
+            # Of any kind: torch raises by itself where shapes do not fit together.
+            except Exception as error:
+                raise InvalidParameterError(
+                    f"losses and model run with batch_size={self._size}, but not with {size} "
+                    f"records: {error}. An input that all records share, such as positions, would "
+                    "be taken for the batch where it is as long, and mix the records: give each "
+                    "record a copy of it, for instance torch.arange(length).expand(len(inputs), "
+                    "-1), and take the number of rows from the inputs"
+                ) from error
 
     def _losses_of(self, batch: Any) -> Tensor:
         return self._losses(*batch) if isinstance(batch, tuple) else self._losses(batch)

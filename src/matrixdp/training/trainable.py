@@ -8,10 +8,10 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.table import check_layer
 from matrixdp.training.plan import TrainingPlan
 
-__all__ = ["Buffers", "Trainable"]
+__all__ = ["ModelState", "Trainable"]
 
-Buffers = dict[str, tuple[Tensor, int, int]]
-"""For each buffer the tensor, its place in memory, and how often it was changed there."""
+ModelState = dict[str, tuple[Tensor, int, int]]
+"""For each parameter and buffer the tensor, its place, and how often it was changed there."""
 
 
 class Trainable:
@@ -64,6 +64,11 @@ class Trainable:
             raise InvalidParameterError(
                 "LBFGS evaluates its closure several times in a step, and each evaluation would "
                 "need noise of its own: use an optimiser that takes one gradient per step"
+            )
+        if isinstance(optimizer, optim.SparseAdam):
+            raise InvalidParameterError(
+                "SparseAdam takes sparse gradients only, and noise makes every gradient dense: use "
+                "another optimiser, such as Adam"
             )
         self._check_optimizer()
         prefixes = [prefix for prefix, _ in plan.bounds]
@@ -122,28 +127,31 @@ class Trainable:
                     "calls of backward()"
                 )
 
-    def buffers(self) -> Buffers:
-        """Return what `check_buffers` compares with."""
+    def state(self) -> ModelState:
+        """Return what `check_state` compares with."""
+        tensors = [(f"buffer {name!r}", part) for name, part in self._model.named_buffers()]
+        # Frozen ones may be a codebook or an average, and those that are trained change in `step`.
+        tensors += [(f"parameter {name!r}", part) for name, part in self._model.named_parameters()]
         # The tensors themselves, so that nothing else can take their places meanwhile.
         return {
             name: (part, part.data_ptr(), part._version)  # noqa: SLF001
-            for name, part in self._model.named_buffers()
+            for name, part in tensors
         }
 
-    def check_buffers(self, before: Buffers) -> None:
-        """Raise if a buffer was changed since, which the forward pass must have done.
+    def check_state(self, before: ModelState) -> None:
+        """Raise if a buffer or a parameter was changed since: the forward pass must have done it.
 
-        It has no noise, and what follows depends on it: on the records themselves, or on how many
-        of them there were.
+        The change has no noise, and what follows depends on it: on the records themselves, or on
+        how many of them there were. Writing through ``.data`` is not noticed.
         """
-        now = self.buffers()
+        now = self.state()
         for name in sorted(now.keys() | before.keys()):
             old, new = before.get(name), now.get(name)
             if old is None or new is None or old[0] is not new[0] or old[1:] != new[1:]:
                 raise InvalidParameterError(
-                    f"buffer {name!r} was changed by the forward pass, and would carry something "
-                    "from these records to others without noise: switch its layer to eval(), "
-                    "leave the layer out, or fill the buffer before training"
+                    f"{name} was changed by the forward pass, and would carry something from "
+                    "these records to others without noise: switch its layer to eval(), leave the "
+                    "layer out, or fill it before training"
                 )
 
     def _check_layers(self) -> None:

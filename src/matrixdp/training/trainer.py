@@ -16,7 +16,7 @@ from matrixdp.training.arguments import check_kinds, check_mode
 from matrixdp.training.exact_sum import ExactLotSum
 from matrixdp.training.fast_sum import FastLotSum
 from matrixdp.training.guarantee import Mode, TrainingGuarantee
-from matrixdp.training.layers.table import check_layer, check_memory
+from matrixdp.training.layers.table import check_layer, check_layer_alone
 from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.lots import Lot
 from matrixdp.training.padded import Losses, PaddedLotSum
@@ -55,7 +55,7 @@ class PrivateTraining:
     model : nn.Module
         Any model whose layers treat the rows of a batch independently.
     optimizer : optim.Optimizer
-        Over the model's parameters; any but LBFGS.
+        Over the model's parameters; any but LBFGS and SparseAdam.
     plan : TrainingPlan
         What is done, and how much noise that needs.
     seed : int, optional
@@ -128,7 +128,7 @@ class PrivateTraining:
         self._optimizer = optimizer
         # Another training may have left layers frozen.
         stop_watching(model)
-        check = check_layer if mode == "fast" else check_memory
+        check = check_layer if mode == "fast" else check_layer_alone
         self._trainable = Trainable(model, optimizer, plan, check)
         self._recording = Recording(model) if mode == "fast" else None
         self._noise = StepNoise(model, self._trainable, plan, noise or {}, seed)
@@ -177,8 +177,7 @@ class PrivateTraining:
             A map-style data set, or tensors whose first axis is the records. Tensors are indexed
             where they are, so that a data set on the GPU stays there.
         workers : int, optional
-            How many processes read a data set, while the model runs. Lots and records are the same
-            with any number.
+            How many processes read a data set, while the model runs; the lots stay the same.
 
         Raises
         ------
@@ -193,16 +192,19 @@ class PrivateTraining:
 
     def _lots(self, source: RecordSource) -> Iterator[Lot]:
         self._give_up()
+        uneven = True
         while self.steps_left:
             numbers = self._drawn(self.steps_spent)
             total = self._empty_sum(len(numbers))
             self._open = total
-            yield Lot(source, numbers, total, self._plan.views)
+            yield Lot(source, numbers, total, self._plan.views, uneven=uneven)
             if self._open is total:
                 raise InvalidParameterError(
                     "training.step() was not called for the last lot: call it once for each lot, "
                     "also for an empty one"
                 )
+            # Batches of two sizes were run, which need not be done again.
+            uneven = uneven and len(numbers) < 2
             # Another loop may have opened a lot meanwhile.
             self._give_up()
 
@@ -237,8 +239,7 @@ class PrivateTraining:
         ShapeError
             If these are not the losses of the batch, for instance because they were reduced.
         InvalidParameterError
-            If a parameter received a gradient outside of its layer, or this is called outside of a
-            loop over batches.
+            If a parameter received a gradient outside of its layer, or no batch was handed out.
         """
         if self._open is None:
             raise InvalidParameterError(
@@ -306,8 +307,8 @@ class PrivateTraining:
             Tensors whose first axis is the records, on the device of the model.
         losses : callable
             Called with the tensors of a batch; runs the model and returns one loss for each record,
-            or one for each row. It is called a few times here, and on a GPU never again: what it
-            does in Python, other than computing with tensors, is not repeated.
+            or one for each row, for any number of records. It is called a few times here, and on a
+            GPU never again: what it does in Python beside computing with tensors is not repeated.
         batch_size : int
             How many records run at once. A little above ``lot_size`` lets most lots be one batch.
 

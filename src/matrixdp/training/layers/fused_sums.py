@@ -14,6 +14,7 @@ _TILE = 2048
 def _add_up(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     inputs,  # noqa: ANN001 - Triton evaluates annotations, and knows none for pointers
     outputs,  # noqa: ANN001
+    origins,  # noqa: ANN001
     sums,  # noqa: ANN001
     channels,  # noqa: ANN001
     positions,  # noqa: ANN001
@@ -27,8 +28,8 @@ def _add_up(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     row = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * channel_block + tl.arange(0, channel_block)
     known = channel < channels
-    first = row * row_stride + (channel // group_width) * group_width * channel_stride
-    origin = tl.load(inputs + first, mask=known, other=0.0).to(tl.float32)
+    group = row * (channels // group_width) + channel // group_width
+    origin = tl.load(origins + group, mask=known, other=0.0)
     gradients = tl.zeros([channel_block], dtype=tl.float32)
     products = tl.zeros([channel_block], dtype=tl.float32)
     values = tl.zeros([channel_block], dtype=tl.float32)
@@ -52,18 +53,17 @@ def _add_up(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     tl.store(sums + place + 3, squares, mask=known)
 
 
-def fused_channel_sums(inputs: Tensor, outputs: Tensor, groups: int) -> Tensor:
+def fused_channel_sums(inputs: Tensor, outputs: Tensor, origins: Tensor) -> Tensor:
     """Return the sums of ``g``, ``g y``, ``y`` and ``y^2`` of every row and channel.
 
-    y is x less the first number of the channel's group in that row: variances from sums of squares
-    lose their digits where the mean is large, and that number is usually close to the mean.
+    y is x less the origin of the channel's group in that row.
 
     Parameters
     ----------
     inputs, outputs : Tensor, shape (rows, channels, positions)
         x and g, of the same strides.
-    groups : int
-        How many groups the channels form.
+    origins : Tensor, shape (rows, groups)
+        In float32.
 
     Returns
     -------
@@ -71,6 +71,7 @@ def fused_channel_sums(inputs: Tensor, outputs: Tensor, groups: int) -> Tensor:
         In float32.
     """
     rows, channels, positions = inputs.shape
+    origins = origins.contiguous()
     sums = torch.empty(rows, channels, 4, dtype=torch.float32, device=inputs.device)
     # Neighbours in memory are read together: positions, or channels where those come last. Small
     # images leave room for several channels.
@@ -79,8 +80,8 @@ def fused_channel_sums(inputs: Tensor, outputs: Tensor, groups: int) -> Tensor:
     position_block = min(length, _TILE // min(most, 64) if last else _TILE)
     channel_block = min(most, _TILE // position_block)
     _add_up[(rows, triton.cdiv(channels, channel_block))](
-        *(inputs, outputs, sums, channels, positions, *inputs.stride()),
-        group_width=channels // groups,
+        *(inputs, outputs, origins, sums, channels, positions, *inputs.stride()),
+        group_width=channels // origins.shape[1],
         channel_block=channel_block,
         position_block=position_block,
     )

@@ -54,13 +54,16 @@ def _by_channel(
 
     ``n(x) = (x - mean) / deviation`` with one mean and deviation for all channels of a group, so
     ``sum_p g n(x) = (sum_p g y - mean(y) sum_p g) / deviation`` for any y that is x less a number.
+    That number is the mean as float32 gives it, so that the mean of y is near zero.
     """
     rows, channels = inputs.shape[:2]
     # Without positions a channel is a single number.
     inputs, outputs = (
         part.flatten(2) if part.ndim > 2 else part[..., None] for part in (inputs, outputs)
     )
-    sums = _channel_sums(inputs, outputs, groups)
+    # Variances from sums of squares lose their digits where the mean is large.
+    origins = inputs.unflatten(1, (groups, -1)).mean((2, 3), dtype=torch.float32)
+    sums = _channel_sums(inputs, outputs, origins)
     gradients, products, values, squares = sums.unbind(2)
     count = channels // groups * inputs[0, 0].numel()
     mean, square = (part.unflatten(1, (groups, -1)).sum(2) / count for part in (values, squares))
@@ -73,16 +76,16 @@ def _by_channel(
     return product, total
 
 
-def _channel_sums(inputs: Tensor, outputs: Tensor, groups: int) -> Tensor:
+def _channel_sums(inputs: Tensor, outputs: Tensor, origins: Tensor) -> Tensor:
     """Return the sums of ``g``, ``g y``, ``y`` and ``y^2``; see `fused_channel_sums`."""
     if inputs.is_cuda:
         from matrixdp.training.layers.fused_sums import fused_channel_sums  # noqa: PLC0415
 
         if inputs.stride() != outputs.stride():
             outputs = torch.empty_like(inputs, dtype=outputs.dtype).copy_(outputs)
-        return fused_channel_sums(inputs, outputs, groups)
+        return fused_channel_sums(inputs, outputs, origins)
     gradient, value = outputs.to(torch.float32), inputs.to(torch.float32)
-    width = inputs.shape[1] // groups
-    value = value - value[:, ::width, :1].repeat_interleave(width, dim=1)
+    width = inputs.shape[1] // origins.shape[1]
+    value = value - origins.repeat_interleave(width, dim=1)[..., None]
     terms = (gradient, gradient * value, value, value.square())
     return torch.stack([term.sum(2) for term in terms], dim=2)

@@ -19,7 +19,7 @@ from matrixdp.training.layers.normalisation import normalisation_use
 from matrixdp.training.layers.recurrent import RecurrentRecord, check_recurrent, recurrent_uses
 from matrixdp.training.layers.use import LayerUse
 
-__all__ = ["check_layer", "check_memory", "layer_uses", "runs_as"]
+__all__ = ["check_layer", "check_layer_alone", "layer_uses", "runs_as"]
 
 _SHORTCUTS: tuple[type[nn.Module], ...] = (
     *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LSTM),
@@ -59,7 +59,7 @@ class Record(Protocol):
     autocast: torch.autocast
 
 
-def check_memory(module: nn.Module, name: str) -> None:
+def _check_memory(module: nn.Module, name: str) -> None:
     """Raise for a layer that carries something from one record to others, even one by one.
 
     Raises
@@ -85,6 +85,23 @@ def check_memory(module: nn.Module, name: str) -> None:
             )
 
 
+def check_layer_alone(module: nn.Module, name: str) -> None:
+    """Raise for a layer that cannot be trained even with one record at a time.
+
+    Raises
+    ------
+    InvalidParameterError
+        Which names the layer and what to use instead.
+    """
+    _check_memory(module, name)
+    match module:
+        case nn.Embedding() | nn.EmbeddingBag() if module.sparse and module.weight.requires_grad:
+            raise InvalidParameterError(
+                f"layer {name!r} has sparse gradients, which mode='exact' cannot round, and noise "
+                "would make them dense anyway: use sparse=False"
+            )
+
+
 def check_layer(module: nn.Module, name: str) -> None:
     """Raise for a layer that mixes examples, or whose gradients cannot be told apart by example.
 
@@ -93,7 +110,7 @@ def check_layer(module: nn.Module, name: str) -> None:
     InvalidParameterError
         Which names the layer and what to use instead.
     """
-    check_memory(module, name)
+    _check_memory(module, name)
     match module:
         case nn.RNN() | nn.GRU():
             raise InvalidParameterError(
