@@ -53,16 +53,6 @@ class FastLotSum(LotSum):
         """The sum for each parameter that some example used, in float32."""
         return self._sums
 
-    def add(self, losses: Tensor) -> None:
-        """Clip and add the gradients of a batch; see `LotSum.add`."""
-        # Before anything else, so that the call can be made again.
-        if not torch.is_grad_enabled():
-            raise InvalidParameterError(
-                "gradients are disabled: compute the losses and call training.accumulate(losses) "
-                "outside of torch.no_grad() and torch.inference_mode()"
-            )
-        super().add(losses)
-
     def _watch(self) -> None:
         self._watching.enter_context(self._recording.on())
 

@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
@@ -128,6 +129,12 @@ class LotSum(abc.ABC):
         InvalidParameterError, ShapeError
             If there is no such batch, or these are not its losses.
         """
+        # Before anything else, so that the call can be made again.
+        if not torch.is_grad_enabled():
+            raise InvalidParameterError(
+                "gradients are disabled: compute the losses and call training.accumulate(losses) "
+                "outside of torch.no_grad() and torch.inference_mode()"
+            )
         if self._batch is None:
             raise InvalidParameterError(
                 "there is no batch whose losses these are: call training.accumulate(losses) once "
