@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training import PrivateTraining
+from matrixdp.training.guarantee import Mode
 from training.small_training import (
     cross_entropy,
     sgd,
@@ -72,12 +73,13 @@ def test_accumulating_twice() -> None:
     training.step()
 
 
+@pytest.mark.parametrize("mode", ["fast", "exact"])
 @pytest.mark.parametrize("disabled", [torch.no_grad, torch.inference_mode])
-def test_accumulating_without_gradients(disabled: Callable[[], Any]) -> None:
+def test_accumulating_without_gradients(disabled: Callable[[], Any], mode: Mode) -> None:
     model = small_model()
-    training = training_of(model)
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1, mode=mode)
     lot = next(training.lots(small_data()))
-    for inputs, targets in lot.batches(20):
+    for inputs, targets in lot.batches(1 if mode == "exact" else 20):
         losses = cross_entropy(model, inputs, targets)
         with disabled(), pytest.raises(InvalidParameterError, match=r"outside of torch\.no_grad"):
             training.accumulate(losses)
