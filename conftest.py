@@ -22,4 +22,7 @@ if find_spec("torch") is None:
     ]
 elif find_spec("triton") is None:
     # GPU kernels; builds of PyTorch for the CPU come without their compiler.
-    collect_ignore_glob.append("src/matrixdp/training/layers/fused_*")
+    collect_ignore_glob += [
+        "src/matrixdp/training/layers/fused_*",
+        "src/matrixdp/experiments/models/fused_*",
+    ]
