@@ -63,7 +63,9 @@ def test_an_altered_statement(
     statement.write_bytes(content.replace(before, after, 1))
     assert main(["verify", name, "--json"]) == 5
     output = capsys.readouterr()
-    assert output.out == ""
+    record = json.loads(output.out)
+    assert record["proven"] is False
+    assert reason in record["reason"]
     assert output.err.startswith("matrixdp: NOT PROVEN: ")
     assert reason in output.err
 

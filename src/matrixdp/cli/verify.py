@@ -36,6 +36,8 @@ def verify(
         schema = read_schema(file)
         guarantee = _proven(file, schema)
     except FileFormatError as error:
+        if as_json:
+            print_json({"file": str(file), "proven": False, "reason": str(error)})
         raise FalseClaimError(f"NOT PROVEN: {error}") from error
     if as_json:
         print_json({"file": str(file), "schema": schema, "proven": True, **asdict(guarantee)})

@@ -31,7 +31,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.files.answer_tables import encode_answers
 from matrixdp.files.array_archive import check_archive_target
 from matrixdp.files.atomic import check_target, write_all
-from matrixdp.files.formats import check_format, format_of
+from matrixdp.files.formats import FORMATS, check_format, format_of
 from matrixdp.files.matrices import write_matrix
 from matrixdp.files.statement import statement_path
 from matrixdp.files.strategies import load_strategy
@@ -54,7 +54,8 @@ _EXPORTS = (".csv", ".tsv", ".npy")
 
 def answer(
     source: Annotated[
-        Path, typer.Argument(metavar="IN", help="Counts of records, or records: .npy, .npz, .csv.")
+        Path,
+        typer.Argument(metavar="IN", help=f"Counts of records, or records: {', '.join(FORMATS)}."),
     ],
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="The .npz file for the noisy measurements.")
