@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cli.workload_asked import BUDGET, PREFIX
 from matrixdp import MatrixMechanism, WorkloadRelease
 from matrixdp.cli.main import main
 from matrixdp.cli.workload_text import read_workload
-from matrixdp.errors import CalibrationError
-from matrixdp.files.matrices import read_matrix
 from matrixdp.files.strategies import load_strategy, save_strategy
 from matrixdp.workloads import (
     Certificate,
@@ -22,24 +21,13 @@ from matrixdp.workloads import (
 )
 from matrixdp.workloads.unions import search as unions
 
-PREFIX = ["--workload", "prefix:16", "--neighbouring", "add-remove"]
 PLANES = ["--workload", "ranges:512*ranges:512", "--neighbouring", "add-remove"]
 CUBE = ["--workload", "*".join(["prefix:8192"] * 3), "--neighbouring", "add-remove"]
 MANY = ["--workload", "*".join(["prefix:16"] * 65), "--neighbouring"]
 UNION = ["*".join(["prefix:8"] * 12), "*".join(["prefix:8"] * 11 + ["total:8"])]
 REPLACE = ["--neighbouring", "replace"]
-BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty folder with a histogram and a matrix of queries."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    np.save("counts.npy", np.full((16, 1), 20))
-    np.savetxt("counts.csv", np.full((4, 4), 20), delimiter=",", fmt="%d")
-    np.save("queries.npy", np.tril(np.ones((16, 16))))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("workload_folder")
 
 
 def test_optimise_saves_what_the_others_read(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,34 +116,6 @@ def test_a_report_that_cannot_be_written_leaves_a_release(
     assert WorkloadRelease.load("two.npz").guarantee.epsilon == 1.0
 
 
-@pytest.mark.parametrize("target", ["answers.csv", "answers.npy"])
-def test_an_export_is_plain_numbers(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
-    capsys.readouterr()
-    assert main(["workload", "export", "out.npz", target]) == 0
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert "without a certificate" in output.err
-    assert "out.npz.json" in output.err
-    assert not Path(f"{target}.json").exists()
-    text = target.endswith(".csv")
-    with Path(target).open("rb") as file:
-        written = read_matrix(file, Path(target).suffix, target, header=text, index=text)
-    release = WorkloadRelease.load("out.npz")
-    np.testing.assert_array_equal(written.array[:, 0], release.answers)
-    if text:
-        assert (written.corner, written.columns) == ("query", ["answer", "standard_error"])
-        assert written.index == [f"0..{last}" for last in range(16)]
-        np.testing.assert_array_equal(written.array[:, 1], release.standard_errors())
-    assert main(["workload", "export", "out.npz", target]) == 2
-    assert "exists" in capsys.readouterr().err
-    assert main(["workload", "export", "out.npz", target, "--whole", "--force", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["whole"], said["non_negative"], said["epsilon"]) == (True, False, 1.0)
-    if text:  # the standard errors are not those of whole numbers
-        assert Path(target).read_text().startswith("query,answer\n0..0,")
-
-
 def test_a_matrix_of_queries_and_several_attributes() -> None:
     queries = ["--workload", "queries.npy", "--neighbouring", "replace"]
     assert main(["workload", "answer", "counts.npy", "out.npz", *queries, *BUDGET]) == 0
@@ -194,85 +154,6 @@ def test_the_error_is_known_before_anything_is_drawn(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(MatrixMechanism, "release", release)
     assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
     assert drawn == [True]
-
-
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        ("counts.npz", "counts.npz"),
-        ("counts.npz", "./counts.npz"),
-        ("link.npz", "counts.npz"),
-        ("counts.npz", "link.npz"),
-        ("counts.npz", "hard.npz"),
-        ("linked/counts.npz", "counts.npz"),
-    ],
-)
-def test_the_input_is_never_replaced(
-    source: str, target: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savez("counts.npz", np.full((16, 1), 20))
-    (folder / "link.npz").symlink_to("counts.npz")
-    (folder / "hard.npz").hardlink_to("counts.npz")
-    (folder / "linked").symlink_to(".")
-    before = Path("counts.npz").read_bytes()
-    assert main(["workload", "answer", source, target, *PREFIX, *BUDGET, "--force"]) == 2
-    assert "which is read" in capsys.readouterr().err
-    assert Path("counts.npz").read_bytes() == before
-
-
-def test_strategies_and_releases_are_never_replaced(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["workload", "optimise", *PREFIX, "--output", "s.npz"]) == 0
-    saved = ["--strategy", "s.npz", "--force"]
-    assert main(["workload", "answer", "counts.npy", "s.npz", *PREFIX, *BUDGET, *saved]) == 2
-    assert load_strategy("s.npz").workload == "Prefix(16)"
-    assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
-    Path("answers.csv").symlink_to("out.npz")
-    capsys.readouterr()
-    assert main(["workload", "export", "out.npz", "answers.csv", "--force"]) == 2
-    assert "which is read" in capsys.readouterr().err
-    WorkloadRelease.load("out.npz")
-
-
-@pytest.mark.parametrize("target", ["queries.npz", "./queries.npz", "link.npz"])
-def test_files_of_queries_are_never_replaced(
-    target: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savez("queries.npz", np.eye(16))
-    (folder / "link.npz").symlink_to("queries.npz")
-    before = Path("queries.npz").read_bytes()
-    queries = ["--workload", "total:16 + queries.npz", "--neighbouring", "add-remove", "--force"]
-    assert main(["workload", "answer", "counts.npy", target, *queries, *BUDGET]) == 2
-    assert "which is read" in capsys.readouterr().err
-    assert main(["workload", "optimise", *queries, "--output", target]) == 2
-    assert "which is read" in capsys.readouterr().err
-    assert Path("queries.npz").read_bytes() == before
-
-
-def test_post_processing_can_be_repeated() -> None:
-    assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
-    for options in (["--non-negative", "--whole"], ["--whole"], ["--non-negative"], []):
-        assert main(["workload", "export", "out.npz", "a.npy", *options, "--force"]) == 0
-        answers = np.load("a.npy").ravel()
-        if "--whole" in options:
-            np.testing.assert_array_equal(answers, np.rint(answers))
-        if "--non-negative" in options:
-            assert np.all(np.diff(answers) >= 0)
-        if not options:
-            np.testing.assert_array_equal(answers, WorkloadRelease.load("out.npz").answers)
-
-
-def test_post_processing_that_fails_writes_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(*_: object) -> None:
-        raise CalibrationError("it did not converge")
-
-    assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
-    capsys.readouterr()
-    monkeypatch.setattr("matrixdp.postprocess.counts.nonnegative_estimate", fail)
-    assert main(["workload", "export", "out.npz", "a.csv", "--non-negative"]) == 2
-    assert "did not converge" in capsys.readouterr().err
-    assert not Path("a.csv").exists()
 
 
 @pytest.mark.parametrize(
@@ -435,8 +316,14 @@ def test_answers_of_a_search_without_end_come_with_a_warning(
         (["answer", "labelled.csv", "out.npz", *PREFIX, *BUDGET], "matrixdp release"),
         (["answer", "inexact.csv", "out.npz", *PREFIX, *BUDGET], "row 3, column 1"),
         (["answer", "junk.npy", "out.npz", *PREFIX, *BUDGET], "junk.npy cannot be read"),
-        (["answer", "folder.npy", "out.npz", *PREFIX, *BUDGET], "folder.npy is a folder"),
-        (["optimise", "--workload", "folder.npy", *REPLACE], "folder.npy is a folder: name"),
+        (
+            ["answer", "folder.npy", "out.npz", *PREFIX, *BUDGET],
+            "folder.npy is a folder",
+        ),
+        (
+            ["optimise", "--workload", "folder.npy", *REPLACE],
+            "folder.npy is a folder: name",
+        ),
         (["optimise", "--workload", "labelled.csv", *REPLACE], "matrixdp release"),
         (["optimise", "--workload", "junk.npy", *REPLACE], "junk.npy cannot be read"),
         (["optimise", "--workload", "objects.npy", *REPLACE], "objects.npy cannot be read"),
@@ -444,7 +331,7 @@ def test_answers_of_a_search_without_end_come_with_a_warning(
     ],
 )
 def test_bad_input_writes_nothing(
-    arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, workload_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save("halves.npy", np.full(16, 0.5))
     np.save("huge.npy", np.full((1, 2), 2.0**100))
@@ -455,11 +342,11 @@ def test_bad_input_writes_nothing(
     Path("inexact.csv").write_text("3\n3\n3.00000000000000000001\n" + 13 * "3\n")
     Path("folder.npy").mkdir()
     Path("taken.npz.json").write_text("{}")
-    before = sorted(path.name for path in folder.iterdir())
+    before = sorted(path.name for path in workload_folder.iterdir())
     assert main(["workload", *arguments]) == 2
     output = capsys.readouterr()
     assert message in output.err
     assert output.err.count("\n") == 1
     assert "pickle" not in output.err
     assert output.out == ""
-    assert sorted(path.name for path in folder.iterdir()) == before
+    assert sorted(path.name for path in workload_folder.iterdir()) == before

@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn, optim
 from torch.optim.lr_scheduler import StepLR
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import TensorDataset
 
-from matrixdp.errors import BudgetExceededError, InvalidParameterError, ShapeError
+from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.training import PrivateTraining, trainer
 from matrixdp.training.padded import padded_lot
 from matrixdp.training.sampling import SeededCoins, drawn_records
+from training.captured_training import SEED, captured, made
 from training.small_training import (
     RECORDS,
     cross_entropy,
-    sgd,
     small_data,
     small_model,
     small_plan,
@@ -32,36 +32,8 @@ from training.small_training import (
     weights,
 )
 
-SEED = 11
 WITHOUT_THE_FIRST = 12  # a seed whose first lot lacks the first record
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-Made = tuple[nn.Sequential, PrivateTraining]
-
-
-def made(
-    device: str = "cpu",
-    *,
-    seed: int | None = SEED,
-    make: Callable[..., optim.Optimizer] = sgd,
-    record: Path | None = None,
-    **changes: Any,
-) -> Made:
-    model = small_model().to(device)
-    plan = small_plan(**changes)
-    return model, PrivateTraining(model, make(model), plan, seed=seed, record=record)
-
-
-def captured(
-    model: nn.Module,
-    training: PrivateTraining,
-    *,
-    size: int = 8,
-    data: Any = None,
-    losses: Callable[[nn.Module, Tensor, Tensor], Tensor] = cross_entropy,
-) -> Callable[[], None]:
-    device = next(model.parameters()).device
-    data = tuple(part.to(device) for part in small_data()) if data is None else data
-    return training.captured_step(data, lambda *batch: losses(model, *batch), batch_size=size)
 
 
 def take_all(training: PrivateTraining, step: Callable[[], None]) -> None:
@@ -336,66 +308,3 @@ def test_changes_of_the_model() -> None:
     with pytest.raises(InvalidParameterError, match=r"'2\.bias' was removed or frozen"):
         step()
     assert training.steps_spent == 1
-
-
-class Items(Dataset[tuple[Tensor, Tensor]]):
-    """A data set that is read item by item."""
-
-    def __len__(self) -> int:
-        return RECORDS
-
-    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
-        inputs, targets = small_data()
-        return inputs[number], targets[number]
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"data": Items()}, InvalidParameterError, "Items: a captured step needs tensors"),
-        ({"data": small_data()[0][:7]}, InvalidParameterError, "7 records, but the plan"),
-        ({"data": small_data()[0].to("meta")}, InvalidParameterError, "on meta and the model on"),
-        ({"size": 0}, InvalidParameterError, "batch_size=0"),
-        (
-            {"losses": lambda m, x, y: cross_entropy(m, x, y).mean()},
-            ShapeError,
-            'reduction="none"',
-        ),
-        (
-            {"losses": lambda m, x, y: cross_entropy(m, x, y).detach()},
-            InvalidParameterError,
-            "no gradient",
-        ),
-        (
-            {"losses": lambda m, x, _y: (m[2].weight @ m[0](x).T).sum(0)},
-            InvalidParameterError,
-            r"'2\.weight' received a gradient",
-        ),
-    ],
-)
-def test_what_does_not_fit(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    model, training = made()
-    with pytest.raises(error, match=message):
-        captured(model, training, **options)
-    assert training.steps_spent == 0
-    assert all(part.grad is None and part.requires_grad for part in model.parameters())
-    train(training, model)
-
-
-def test_mode_exact_is_not_captured() -> None:
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(), mode="exact")
-    with pytest.raises(InvalidParameterError, match="one record at a time"):
-        captured(model, training)
-
-
-def test_what_is_not_finite_is_named_within_no_grad() -> None:
-    inputs, targets = small_data()
-    model, training = made(lot_size=40)
-    step = captured(model, training, data=(inputs, targets), size=16)
-    inputs[38, 2] = math.inf
-    with (
-        torch.no_grad(),
-        pytest.raises(InvalidParameterError, match="gradients of layer '0' are not finite"),
-    ):
-        step()
