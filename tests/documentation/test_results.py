@@ -321,6 +321,8 @@ def test_every_finished_cell_has_its_provenance() -> None:
 @pytest.mark.parametrize("name", PAPER_DATASETS)
 def test_settings_of_the_experiments(name: str) -> None:
     one = SETTINGS[name]
+    # "All models multiply in TF32, except VGG-16."
+    assert (one.half is True) == (one.model == "VGG-16")
     lines = (ROOT / "docs" / "experiments.md").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith(f"| {one.title} | {one.model}")]
     assert f"| {one.records:,} | {one.lot_size:,} | {one.epochs} |" in line
