@@ -4,6 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
 from torch import Tensor, nn, optim
 
 from matrixdp.training import PrivateTraining
