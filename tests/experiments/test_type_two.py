@@ -17,9 +17,11 @@ from matrixdp.experiments import __main__ as entrance  # noqa: E402
 from matrixdp.experiments import type_two  # noqa: E402
 from matrixdp.experiments.cells import Run, run_key  # noqa: E402
 from matrixdp.experiments.outcomes import AnyRun, Outcome, read_outcomes  # noqa: E402
+from matrixdp.experiments.private_features import heads  # noqa: E402
 from matrixdp.experiments.private_features.heads import train_head  # noqa: E402
 from matrixdp.experiments.private_features.networks import (  # noqa: E402
     feature_parts,
+    seeded_network,
     train_network,
     weights_path,
 )
@@ -36,6 +38,7 @@ from matrixdp.experiments.private_features.release_table import FeatureRow  # no
 from matrixdp.experiments.private_features.settings import FEATURE_SETTINGS  # noqa: E402
 from matrixdp.experiments.runner import Tell  # noqa: E402
 from matrixdp.experiments.table_files import read_table, table_as_csv  # noqa: E402
+from matrixdp.experiments.tasks import RecordsTask  # noqa: E402
 from matrixdp.experiments.type_two import run_grid  # noqa: E402
 from matrixdp.experiments.work import Work  # noqa: E402
 
@@ -294,3 +297,24 @@ def test_wrong_input(
         assert program([*arguments, "--results", str(tmp_path)]) == 2
         assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_head_does_not_begin_as_the_head_of_a_network_did(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The body was trained together with that one, so it would classify before any training."""
+    (cell,) = [one for one in CELLS if one.mechanism == "none" and one.method == "rows"]
+    run = feature_run(cell)
+    assert run is not None
+    begun = []
+
+    def keep_first_weights(task: RecordsTask, *_: object, **__: object) -> None:
+        begun.append(next(task.model.parameters()).detach().cpu().clone())
+
+    monkeypatch.setattr(heads, "train_shuffled", keep_first_weights)
+    train_head(finished / "type_two", run)
+    train_head(finished / "type_two", run)
+    own = [next(seeded_network("digits", seed).head.parameters()) for seed in range(3)]
+    assert torch.equal(begun[0], begun[1])
+    assert begun[0].shape == own[0].shape
+    assert not any(torch.isclose(begun[0], one).any() for one in own)

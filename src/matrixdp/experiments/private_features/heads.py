@@ -51,13 +51,15 @@ def train_head(folder: Path, run: FeatureRun) -> float:
 
 
 def _train_by_steps(run: FeatureRun, private: Part, test: Part) -> float:
-    """Train the network's own head from its first weights, on features of root mean square 1."""
-    if run.learning_rate is None:
-        raise InvalidParameterError("the run has no learning rate: plan it anew")
+    """Train a new head of the network's form, on features of root mean square 1."""
+    if run.learning_rate is None or run.head_seed is None:
+        raise InvalidParameterError("the run has no learning rate or no head seed: plan it anew")
     rows = _processed(run, released_rows(private.inputs, run))
     # Of what was released, so that it costs nothing.
     size = float(rows.square().mean().sqrt()) or 1.0
-    head = seeded_network(run.dataset, run.seed).head.to(rows.device)
+    # Not the first weights of the network's own head: its body was trained together with those, so
+    # that a head of the same weights would classify before it has seen a private record.
+    head = seeded_network(run.dataset, run.head_seed).head.to(rows.device)
     task = RecordsTask(head, (rows / size, private.targets), (test.inputs / size, test.targets))
     # One kernel for all parameters: on a GPU small heads are bound by the number of launches.
     optimizer = optim.Adam(

@@ -22,6 +22,7 @@ from matrixdp.experiments.private_features.release_accounts import (
 from matrixdp.experiments.private_features.settings import (
     EPSILONS,
     HEAD_RATE,
+    HEAD_SEEDS,
     FeatureSetting,
     feature_setting_of,
 )
@@ -89,7 +90,8 @@ class FeatureRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     ``network_run`` is the key of the run that trained the network; it is missing for random ones.
     ``noise_multiplier`` is missing where no noise is added, and ``last_block_multiplier`` where all
-    rows have the same. A head that is solved for has one step and no learning rate.
+    rows have the same. A head that is solved for has one step, and neither a learning rate nor a
+    seed of its own.
     """
 
     experiment: str = "type-two"
@@ -103,6 +105,7 @@ class FeatureRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     batch_size: int
     steps: int
     learning_rate: float | None = None
+    head_seed: int | None = None
     noise_multiplier: float | None = None
     last_block_multiplier: float | None = None
 
@@ -232,6 +235,7 @@ def feature_run(cell: FeatureCell) -> FeatureRun | None:
         batch_size=setting.batch_size if stepwise else setting.private_records,
         steps=setting.steps if stepwise else 1,
         learning_rate=HEAD_RATE if stepwise else None,
+        head_seed=HEAD_SEEDS + cell.seed if stepwise else None,
         noise_multiplier=noise.noise_multiplier,
         last_block_multiplier=None if last == noise.noise_multiplier else last,
     )
