@@ -117,10 +117,24 @@ class Workbench:
         return self._loop(training, model, (self._inputs, self._targets), 1)
 
     def training(self) -> Step:
-        """Return a step of a loop over lots."""
+        """Return a step of a loop over lots.
+
+        Every lot has another size, so cuDNN does not try out algorithms here: it would do so at
+        every step, for seconds.
+        """
         model, optimiser = self._made()
         training = PrivateTraining(model, optimiser, self._plan(_DATA), seed=0)
-        return self._loop(training, model, self._data(), self._batch_size)
+        step = self._loop(training, model, self._data(), self._batch_size)
+
+        def untried() -> None:
+            tried = torch.backends.cudnn.benchmark
+            torch.backends.cudnn.benchmark = False
+            try:
+                step()
+            finally:
+                torch.backends.cudnn.benchmark = tried
+
+        return untried
 
     def captured_training(self) -> Step:
         """Return a captured step."""
