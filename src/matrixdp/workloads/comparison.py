@@ -88,7 +88,7 @@ def _tree_error(
     """Return the error of a tree on each attribute: ``s^2 sum over terms prod tr(G_i Q_i^-1)``."""
     grams = [tree(size) for size in workload.dimensions]
     # Both trees contain every cell or every difference, so that their Gram matrices are regular.
-    inverses = [scipy.linalg.inv(gram, assume_a="pos", check_finite=False) for gram in grams]
+    inverses = [_inverse(gram) for gram in grams]
     total = sum(
         math.prod(
             float(np.einsum("ij,ij->", inverse, factor.gram()))
@@ -97,3 +97,10 @@ def _tree_error(
         for term in workload.terms()
     )
     return math.sqrt(sensitivity_squared(grams, neighbouring) * total / workload.rows)
+
+
+def _inverse(gram: FloatArray) -> FloatArray:
+    """Return the inverse of a positive definite matrix."""
+    factor = scipy.linalg.cho_factor(gram, check_finite=False)
+    inverse: FloatArray = scipy.linalg.cho_solve(factor, np.eye(len(gram)), check_finite=False)
+    return inverse
