@@ -23,6 +23,7 @@ from matrixdp.experiments.private_features.releases import (
 )
 from matrixdp.experiments.private_features.settings import feature_setting_of
 from matrixdp.experiments.private_features.shrinkage import projected_rows, shrunk_rows
+from matrixdp.experiments.private_features.streams import stream_seed
 from matrixdp.experiments.tasks import RecordsTask
 from matrixdp.experiments.training_loops import train_shuffled
 
@@ -65,7 +66,8 @@ def _train_by_steps(run: FeatureRun, private: Part, test: Part) -> float:
     optimizer = optim.Adam(
         head.parameters(), lr=run.learning_rate, fused=rows.device.type == "cuda"
     )
-    train_shuffled(task, optimizer, seed=run.seed, lot_size=run.batch_size, steps=run.steps)
+    lots = stream_seed("lots", run.seed)
+    train_shuffled(task, optimizer, seed=lots, lot_size=run.batch_size, steps=run.steps)
     return task.accuracy()
 
 

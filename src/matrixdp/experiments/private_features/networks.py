@@ -17,6 +17,7 @@ from matrixdp.experiments.models import FeatureNetwork
 from matrixdp.experiments.private_features.parts import Part, Parts, load_parts, new_network
 from matrixdp.experiments.private_features.release_cells import Network, network_run
 from matrixdp.experiments.private_features.settings import feature_setting_of
+from matrixdp.experiments.private_features.streams import stream_seed
 from matrixdp.experiments.tasks import RecordsTask, this_device
 from matrixdp.experiments.training_loops import train_shuffled
 from matrixdp.files.atomic import write_all
@@ -37,14 +38,14 @@ def train_network(folder: Path, run: Run) -> float:
     That is what can be had without any private record.
     """
     device = this_device()
-    network = seeded_network(run.dataset, run.seed).to(device)
+    network = seeded_network(run.dataset, stream_seed("network", run.seed)).to(device)
     parts = load_parts(run.dataset)
     task = RecordsTask(network, parts.public.to(device), parts.test.to(device))
     optimizer = optim.Adam(network.parameters(), lr=run.learning_rate)
     train_shuffled(
         task,
         optimizer,
-        seed=run.seed,
+        seed=stream_seed("public lots", run.seed),
         lot_size=run.lot_size,
         steps=run.steps,
         augmented=run.augmented,
@@ -79,7 +80,7 @@ def feature_parts(folder: Path, dataset: str, network: Network, seed: int) -> Pa
 
 
 def _network(folder: Path, dataset: str, network: Network, seed: int) -> FeatureNetwork:
-    made = seeded_network(dataset, seed)
+    made = seeded_network(dataset, stream_seed("network", seed))
     if network == "public":
         path = weights_path(folder, network_run(feature_setting_of(dataset), seed))
         if not path.exists():
