@@ -5,7 +5,18 @@ from typing import get_args
 
 import pytest
 
-from matrixdp.experiments.private_features.streams import Stream, stream_seed
+torch = pytest.importorskip("torch", reason="released features need the extra `train`")
+pytest.importorskip("sklearn", reason="the toy data set is scikit-learn's digits")
+
+from matrixdp.experiments.private_features import heads, networks  # noqa: E402
+from matrixdp.experiments.private_features.release_cells import (  # noqa: E402
+    Selection,
+    feature_run,
+    network_run,
+    selected_cells,
+)
+from matrixdp.experiments.private_features.settings import FEATURE_SETTINGS  # noqa: E402
+from matrixdp.experiments.private_features.streams import Stream, stream_seed  # noqa: E402
 
 
 def test_streams_of_all_seeds_differ() -> None:
@@ -17,17 +28,6 @@ def test_every_kind_of_a_run_draws_from_its_own_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By watching what is seeded while a network is trained, a row released and a head begun."""
-    torch = pytest.importorskip("torch", reason="released features need the extra `train`")
-    pytest.importorskip("sklearn", reason="the toy data set is scikit-learn's digits")
-    from matrixdp.experiments.private_features import heads, networks
-    from matrixdp.experiments.private_features.release_cells import (
-        Selection,
-        feature_run,
-        network_run,
-        selected_cells,
-    )
-    from matrixdp.experiments.private_features.settings import FEATURE_SETTINGS
-
     seen: list[tuple[str, int]] = []
     weights, noise = networks.seeded_network, torch.randn
 
