@@ -5,6 +5,7 @@ features, also when they are trained by other processes or later.
 """
 
 import io
+import pickle
 from functools import lru_cache
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def train_network(folder: Path, run: Run) -> float:
     path = weights_path(folder, run)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_all([(path, content.getvalue())], force=True)
+    feature_parts.cache_clear()  # which may hold what other weights computed
     return task.accuracy()
 
 
@@ -66,7 +68,7 @@ def feature_parts(folder: Path, dataset: str, network: Network, seed: int) -> Pa
     Raises
     ------
     FileFormatError
-        If the network was to be trained, and its file is not there.
+        If the network was to be trained, and its file is not there or is damaged.
     """
     device = this_device()
     body = _network(folder, dataset, network, seed).to(device).body.eval()
@@ -85,7 +87,14 @@ def _network(folder: Path, dataset: str, network: Network, seed: int) -> Feature
         path = weights_path(folder, network_run(feature_setting_of(dataset), seed))
         if not path.exists():
             raise FileFormatError(f"{path} is missing: `experiment run type-two` makes it")
-        made.load_state_dict(torch.load(path, weights_only=True))
+        try:
+            made.load_state_dict(torch.load(path, weights_only=True))
+        # Whichever of these it is, depends on where the file is damaged.
+        except (pickle.UnpicklingError, EOFError, RuntimeError, TypeError) as error:
+            raise FileFormatError(
+                f"{path} does not hold the weights of this network: put the file back that "
+                "`experiment run type-two` wrote"
+            ) from error
     return made
 
 
