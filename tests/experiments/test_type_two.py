@@ -139,10 +139,13 @@ def test_claimed_and_true_epsilon_in_the_table(finished: Path, tmp_path: Path) -
     exact = [row for row in rows if row.protocol == "exact" and row.epsilon]
     assert all(float(row.true_epsilon) <= float(row.epsilon) for row in exact if row.true_epsilon)
     assert {row.covers for row in exact if row.method == "moments"} == {"features and label"}
-    assert {row.covers for row in exact if row.method != "moments"} == {"features"}
+    unlike = [row for row in rows if row.epsilon and row.method != "moments"]
+    assert {row.covers for row in unlike} == {"features; label in clear"}
     assert all(row.network in {"public", "random"} for row in rows)
     page, drawn = (tmp_path / "page.md").read_text(), (tmp_path / "type_two.svg").read_text()
     assert "at true ε 13.2" in page
+    assert page.count("features are covered, and labels are in clear") == 2  # once a protocol
+    assert "labels by private moments only" in drawn
     assert ">13.2<" in drawn
     assert "claimed epsilon, and below the true one of IMGM" in drawn
     assert "Not run: MNIST, CIFAR-10, SVHN, IMDB." in page
