@@ -26,6 +26,8 @@ from matrixdp.experiments.private_features.settings import (
     feature_setting_of,
 )
 from matrixdp.experiments.private_features.streams import stream_seed
+from matrixdp.experiments.settings import DELTA
+from matrixdp.privacy import Budget
 
 __all__ = [
     "CLIPS",
@@ -133,11 +135,13 @@ def selected_cells(wanted: Selection) -> list[FeatureCell]:
     Raises
     ------
     InvalidParameterError
-        If a name is not known, a seed is out of range, or nothing of the grid has all that is asked
-        for.
+        If a name is not known, a seed or an epsilon is out of range, or nothing of the grid has all
+        that is asked for.
     """
     for seed in wanted.seeds or ():
         stream_seed("network", seed)  # here, so that a wrong one is told before any run
+    for epsilon in wanted.epsilons or ():
+        Budget(epsilon, DELTA)  # the claim itself, before a protocol divides it
     networks = _known(wanted.networks, NETWORKS, "network")
     cells = [
         cell
