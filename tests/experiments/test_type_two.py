@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ torch = pytest.importorskip("torch", reason="released features need the extra `t
 pytest.importorskip("sklearn", reason="the toy data set is scikit-learn's digits")
 
 from matrixdp.cli.main import main  # noqa: E402
-from matrixdp.errors import FileFormatError  # noqa: E402
 from matrixdp.experiments import __main__ as entrance  # noqa: E402
 from matrixdp.experiments import type_two  # noqa: E402
 from matrixdp.experiments.cells import Run, run_key  # noqa: E402
@@ -20,7 +18,6 @@ from matrixdp.experiments.outcomes import AnyRun, Outcome, read_outcomes  # noqa
 from matrixdp.experiments.private_features import heads  # noqa: E402
 from matrixdp.experiments.private_features.heads import train_head  # noqa: E402
 from matrixdp.experiments.private_features.networks import (  # noqa: E402
-    feature_parts,
     seeded_network,
     train_network,
     weights_path,
@@ -142,10 +139,13 @@ def test_claimed_and_true_epsilon_in_the_table(finished: Path, tmp_path: Path) -
     exact = [row for row in rows if row.protocol == "exact" and row.epsilon]
     assert all(float(row.true_epsilon) <= float(row.epsilon) for row in exact if row.true_epsilon)
     assert {row.covers for row in exact if row.method == "moments"} == {"features and label"}
-    assert {row.covers for row in exact if row.method != "moments"} == {"features"}
+    unlike = [row for row in rows if row.epsilon and row.method != "moments"]
+    assert {row.covers for row in unlike} == {"features; label in clear"}
     assert all(row.network in {"public", "random"} for row in rows)
     page, drawn = (tmp_path / "page.md").read_text(), (tmp_path / "type_two.svg").read_text()
     assert "at true ε 13.2" in page
+    assert page.count("features are covered, and labels are in clear") == 2  # once a protocol
+    assert "labels by private moments only" in drawn
     assert ">13.2<" in drawn
     assert "claimed epsilon, and below the true one of IMGM" in drawn
     assert "Not run: MNIST, CIFAR-10, SVHN, IMDB." in page
@@ -243,27 +243,6 @@ def test_a_grid_goes_on_where_it_was_interrupted(
     assert len(calls) == len({run_key(run) for run in calls}) + 1
     assert run_grid(CELLS, work_in(tmp_path)) == 0
     assert times(tmp_path) == after
-
-
-@pytest.mark.usefixtures("pretended")
-def test_a_network_is_trained_again_only_if_a_head_needs_it(tmp_path: Path) -> None:
-    assert run_grid(CELLS, work_in(tmp_path)) == 0
-    weights = weights_path(tmp_path / "type_two", network_run(DIGITS, 0))
-    weights.unlink()
-    # All heads are there, and the outcome of the network as well.
-    assert run_grid(CELLS, work_in(tmp_path)) == 0
-    assert not weights.exists()
-    more = selected_cells(Selection(datasets=["digits"], mechanisms=["mvg"], seeds=[0]))
-    assert run_grid(more, work_in(tmp_path)) == 0
-    assert weights.exists()
-
-
-def test_a_head_without_its_network_is_told_so(tmp_path: Path) -> None:
-    feature_parts.cache_clear()
-    run = feature_run(CELLS[0])
-    assert run is not None
-    with pytest.raises(FileFormatError, match="experiment run type-two"):
-        partial(train_head, tmp_path)(run)
 
 
 @pytest.mark.usefixtures("pretended")

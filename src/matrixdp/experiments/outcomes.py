@@ -6,6 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from matrixdp.errors import FileFormatError
 from matrixdp.experiments.cells import run_key
 from matrixdp.experiments.json_files import read_json
 
@@ -51,12 +52,28 @@ def outcome_path(folder: Path, run: AnyRun) -> Path:
 
 
 def read_outcomes(folder: Path, kind: type[R]) -> dict[str, Outcome[R]]:
-    """Return the outcomes of all finished runs by the keys of these runs."""
+    """Return the outcomes of all finished runs by the keys of these runs.
+
+    Raises
+    ------
+    FileFormatError
+        If a file is damaged, or two files are of the same run.
+    """
     # A file that was being written when its process was killed has a hidden name: no match.
     paths = sorted((folder / "runs").glob("*.json"))
     found = [read_json(path, Outcome[kind]) for path in paths]  # type: ignore[valid-type]
-    # By what a file says and not by its name, which somebody may have changed.
-    return {run_key(one.run): one for one in found}
+    outcomes: dict[str, Outcome[R]] = {}
+    for path, one in zip(paths, found, strict=True):
+        # By what a file says and not by its name, which somebody may have changed.
+        key = run_key(one.run)
+        # Neither of the two may be shown: they need not come from the same program.
+        if key in outcomes:
+            raise FileFormatError(
+                f"{path} is of a run that another file of {path.parent} is of, too: delete the "
+                f"one whose name does not end in {key}"
+            )
+        outcomes[key] = one
+    return outcomes
 
 
 def unfinished(runs: Iterable[R], folder: Path) -> list[R]:

@@ -1,11 +1,15 @@
 """Type II of the paper, private features: train the networks, then release and train the heads."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import matrixdp.training  # noqa: F401 (first: it says what to install where PyTorch is missing)
-from matrixdp.experiments.outcomes import outcome_path, unfinished
+from matrixdp.errors import FileFormatError
+from matrixdp.experiments.cells import Run, run_key
+from matrixdp.experiments.outcomes import outcome_path, read_outcomes, unfinished
 from matrixdp.experiments.private_features.heads import train_head
 from matrixdp.experiments.private_features.networks import train_network, weights_path
 from matrixdp.experiments.private_features.release_cells import (
@@ -27,27 +31,53 @@ def run_grid(cells: Sequence[FeatureCell], work: Work) -> int:
     """Make the runs that cells need and that are not finished; return how many failed.
 
     The networks come first, because heads are trained on what they compute.
+
+    Raises
+    ------
+    FileFormatError
+        If a network has to be trained anew, and there are heads of the earlier one.
     """
     runs = [feature_run(cell) for cell in cells if cell.mechanism != "public"]
     # Cells whose mechanism does not apply have nothing to run; the report says why.
     left = unfinished([run for run in runs if run is not None], work.folder)
-    failed = _train_networks(cells, left, work)
+    missing = _missing_networks(cells, left, work.folder)
+    _check_heads(missing, work.folder)
+    networks = replace(work, folder=work.folder / "networks")
+    failed = networks.perform_all(missing, partial(train_network, work.folder))
     return failed + work.perform(left, partial(train_head, work.folder))
 
 
-def _train_networks(cells: Sequence[FeatureCell], left: Sequence[FeatureRun], work: Work) -> int:
-    """Train the networks that have no outcome yet, or no weights for a head that needs them.
+def _missing_networks(
+    cells: Sequence[FeatureCell], left: Sequence[FeatureRun], folder: Path
+) -> list[Run]:
+    """Return the networks that have no outcome yet, or no weights for a head that needs them.
 
     Weights are not kept with the results, so that they may be missing where an outcome is there.
     """
-    networks = replace(work, folder=work.folder / "networks")
     wanted = {(cell.dataset, cell.seed) for cell in cells if cell.network == "public"}
     needed = {(run.dataset, run.seed) for run in left if run.network == "public"}
     missing = []
     for dataset, seed in sorted(wanted):
         run = network_run(feature_setting_of(dataset), seed)
-        has_outcome = outcome_path(networks.folder, run).exists()
-        has_weights = weights_path(work.folder, run).exists()
+        has_outcome = outcome_path(folder / "networks", run).exists()
+        has_weights = weights_path(folder, run).exists()
         if not has_outcome or ((dataset, seed) in needed and not has_weights):
             missing.append(run)
-    return networks.perform_all(missing, partial(train_network, work.folder))
+    return missing
+
+
+def _check_heads(missing: Sequence[Run], folder: Path) -> None:
+    """Raise if a network is missing that there are heads of.
+
+    On another device, and on a GPU even on the same one, training gives other weights. Heads of
+    one seed would then have seen different features, and nothing in the table would show it.
+    """
+    trained = Counter(one.run.network_run for one in read_outcomes(folder, FeatureRun).values())
+    for run in missing:
+        key = run_key(run)
+        if trained[key]:
+            raise FileFormatError(
+                f"{weights_path(folder, run)} or the outcome of this network is missing, and "
+                f"{trained[key]} heads were trained on its features: put the file back, or delete "
+                f"the files of {folder / 'runs'} that name {key} and make these heads anew"
+            )

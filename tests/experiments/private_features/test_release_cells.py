@@ -103,9 +103,14 @@ def test_claims_that_do_not_hold_are_named_before_a_run() -> None:
         ({"clips": ["none"]}, "clip='none'"),
         ({"methods": ["ridge"]}, "method='ridge'"),
         ({"mechanisms": ["laplace"]}, "mechanism='laplace'"),
+        ({"epsilons": [float("nan")]}, "epsilon=nan"),
+        ({"epsilons": [1.0, float("inf")]}, "epsilon=inf"),
+        ({"epsilons": [-1.0]}, "epsilon=-1.0"),
+        ({"seeds": [-1]}, "seeds=-1 is not between 0 and 999,999"),
+        ({"seeds": [0, 1_000_000]}, "seeds=1000000 is not between"),
         ({"methods": ["moments"], "protocols": ["paper"]}, "no cell of the grid"),
     ],
 )
-def test_what_is_not_in_the_grid(changed: dict[str, list[str]], message: str) -> None:
+def test_what_is_not_in_the_grid(changed: dict[str, list[object]], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         selected_cells(Selection(**({"datasets": ["mnist"]} | changed)))  # type: ignore[arg-type]

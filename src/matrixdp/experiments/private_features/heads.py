@@ -22,7 +22,8 @@ from matrixdp.experiments.private_features.releases import (
     released_rows,
 )
 from matrixdp.experiments.private_features.settings import feature_setting_of
-from matrixdp.experiments.private_features.shrinkage import projected_rows, shrunk_rows
+from matrixdp.experiments.private_features.shrinkage import projected_rows, shrinking_map
+from matrixdp.experiments.private_features.streams import stream_seed
 from matrixdp.experiments.tasks import RecordsTask
 from matrixdp.experiments.training_loops import train_shuffled
 
@@ -54,28 +55,31 @@ def _train_by_steps(run: FeatureRun, private: Part, test: Part) -> float:
     """Train a new head of the network's form, on features of root mean square 1."""
     if run.learning_rate is None or run.head_seed is None:
         raise InvalidParameterError("the run has no learning rate or no head seed: plan it anew")
-    rows = _processed(run, released_rows(private.inputs, run))
+    rows, tested = _processed(run, released_rows(private.inputs, run), test.inputs)
     # Of what was released, so that it costs nothing.
     size = float(rows.square().mean().sqrt()) or 1.0
     # Not the first weights of the network's own head: its body was trained together with those, so
     # that a head of the same weights would classify before it has seen a private record.
     head = seeded_network(run.dataset, run.head_seed).head.to(rows.device)
-    task = RecordsTask(head, (rows / size, private.targets), (test.inputs / size, test.targets))
+    task = RecordsTask(head, (rows / size, private.targets), (tested / size, test.targets))
     # One kernel for all parameters: on a GPU small heads are bound by the number of launches.
     optimizer = optim.Adam(
         head.parameters(), lr=run.learning_rate, fused=rows.device.type == "cuda"
     )
-    train_shuffled(task, optimizer, seed=run.seed, lot_size=run.batch_size, steps=run.steps)
+    lots = stream_seed("lots", run.seed)
+    train_shuffled(task, optimizer, seed=lots, lot_size=run.batch_size, steps=run.steps)
     return task.accuracy()
 
 
-def _processed(run: FeatureRun, rows: Tensor) -> Tensor:
-    """Return released rows after post-processing, which is free."""
+def _processed(run: FeatureRun, rows: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
+    """Return released rows and test rows after the same post-processing, which is free."""
     if run.method == "projected":
-        return projected_rows(rows)
-    if run.method == "shrunk":
-        return shrunk_rows(rows, run.noise_multiplier or 0.0)
-    return rows
+        return projected_rows(rows), projected_rows(test)
+    if run.method == "shrunk" and run.noise_multiplier:
+        # Made from what was released, so that it may be handed on with the head.
+        mapped = shrinking_map(rows, run.noise_multiplier)
+        return (rows.double() @ mapped).to(rows), (test.double() @ mapped).to(test)
+    return rows, test
 
 
 def _solve(run: FeatureRun, private: Part, test: Part) -> float:

@@ -5,6 +5,7 @@ features, also when they are trained by other processes or later.
 """
 
 import io
+import pickle
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from matrixdp.experiments.models import FeatureNetwork
 from matrixdp.experiments.private_features.parts import Part, Parts, load_parts, new_network
 from matrixdp.experiments.private_features.release_cells import Network, network_run
 from matrixdp.experiments.private_features.settings import feature_setting_of
+from matrixdp.experiments.private_features.streams import stream_seed
 from matrixdp.experiments.tasks import RecordsTask, this_device
 from matrixdp.experiments.training_loops import train_shuffled
 from matrixdp.files.atomic import write_all
@@ -37,14 +39,14 @@ def train_network(folder: Path, run: Run) -> float:
     That is what can be had without any private record.
     """
     device = this_device()
-    network = seeded_network(run.dataset, run.seed).to(device)
+    network = seeded_network(run.dataset, stream_seed("network", run.seed)).to(device)
     parts = load_parts(run.dataset)
     task = RecordsTask(network, parts.public.to(device), parts.test.to(device))
     optimizer = optim.Adam(network.parameters(), lr=run.learning_rate)
     train_shuffled(
         task,
         optimizer,
-        seed=run.seed,
+        seed=stream_seed("public lots", run.seed),
         lot_size=run.lot_size,
         steps=run.steps,
         augmented=run.augmented,
@@ -54,6 +56,7 @@ def train_network(folder: Path, run: Run) -> float:
     path = weights_path(folder, run)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_all([(path, content.getvalue())], force=True)
+    feature_parts.cache_clear()  # which may hold what other weights computed
     return task.accuracy()
 
 
@@ -65,7 +68,7 @@ def feature_parts(folder: Path, dataset: str, network: Network, seed: int) -> Pa
     Raises
     ------
     FileFormatError
-        If the network was to be trained, and its file is not there.
+        If the network was to be trained, and its file is not there or is damaged.
     """
     device = this_device()
     body = _network(folder, dataset, network, seed).to(device).body.eval()
@@ -79,12 +82,19 @@ def feature_parts(folder: Path, dataset: str, network: Network, seed: int) -> Pa
 
 
 def _network(folder: Path, dataset: str, network: Network, seed: int) -> FeatureNetwork:
-    made = seeded_network(dataset, seed)
+    made = seeded_network(dataset, stream_seed("network", seed))
     if network == "public":
         path = weights_path(folder, network_run(feature_setting_of(dataset), seed))
         if not path.exists():
             raise FileFormatError(f"{path} is missing: `experiment run type-two` makes it")
-        made.load_state_dict(torch.load(path, weights_only=True))
+        try:
+            made.load_state_dict(torch.load(path, weights_only=True))
+        # Whichever of these it is, depends on where the file is damaged.
+        except (pickle.UnpicklingError, EOFError, RuntimeError, TypeError) as error:
+            raise FileFormatError(
+                f"{path} does not hold the weights of this network: put the file back that "
+                "`experiment run type-two` wrote"
+            ) from error
     return made
 
 

@@ -22,10 +22,12 @@ from matrixdp.experiments.private_features.release_accounts import (
 from matrixdp.experiments.private_features.settings import (
     EPSILONS,
     HEAD_RATE,
-    HEAD_SEEDS,
     FeatureSetting,
     feature_setting_of,
 )
+from matrixdp.experiments.private_features.streams import stream_seed
+from matrixdp.experiments.settings import DELTA
+from matrixdp.privacy import Budget
 
 __all__ = [
     "CLIPS",
@@ -133,8 +135,13 @@ def selected_cells(wanted: Selection) -> list[FeatureCell]:
     Raises
     ------
     InvalidParameterError
-        If a name is not known, or nothing of the grid has all that is asked for.
+        If a name is not known, a seed or an epsilon is out of range, or nothing of the grid has all
+        that is asked for.
     """
+    for seed in wanted.seeds or ():
+        stream_seed("network", seed)  # here, so that a wrong one is told before any run
+    for epsilon in wanted.epsilons or ():
+        Budget(epsilon, DELTA)  # the claim itself, before a protocol divides it
     networks = _known(wanted.networks, NETWORKS, "network")
     cells = [
         cell
@@ -235,7 +242,7 @@ def feature_run(cell: FeatureCell) -> FeatureRun | None:
         batch_size=setting.batch_size if stepwise else setting.private_records,
         steps=setting.steps if stepwise else 1,
         learning_rate=HEAD_RATE if stepwise else None,
-        head_seed=HEAD_SEEDS + cell.seed if stepwise else None,
+        head_seed=stream_seed("head", cell.seed) if stepwise else None,
         noise_multiplier=noise.noise_multiplier,
         last_block_multiplier=None if last == noise.noise_multiplier else last,
     )

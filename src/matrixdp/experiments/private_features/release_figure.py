@@ -98,7 +98,8 @@ def _draw_legend(canvas: Any, handles: dict[str, Any]) -> None:
         canvas.legend(
             [handles[name] for name in names],
             names,
-            title="mean over seeds, bars from the least to the largest",
+            title="mean over seeds, bars from the least to the largest; "
+            "features are covered, labels by private moments only",
             title_fontsize=8,
             loc="outside lower center",
             ncols=_LEGEND_COLUMNS,

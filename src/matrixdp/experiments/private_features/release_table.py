@@ -157,7 +157,7 @@ def _known_columns(cell: FeatureCell) -> dict[str, str]:
         # Rounded up: a reader who takes the number from the table claims nothing too small.
         "true_epsilon": "" if account.true_epsilon is None else shown_up(account.true_epsilon),
         "delta": shown_exactly(DELTA),
-        "covers": "features and label" if cell.method == "moments" else "features",
+        "covers": "features and label" if cell.method == "moments" else "features; label in clear",
         "noise_multiplier": shown_up(min(known)) if known else "",
         "largest_multiplier": shown_up(max(known)) if known else "",
     }

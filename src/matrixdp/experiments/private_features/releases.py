@@ -14,11 +14,9 @@ from matrixdp.experiments.private_features.linear_discriminant import NoisyMomen
 from matrixdp.experiments.private_features.parts import Parts
 from matrixdp.experiments.private_features.release_accounts import block_sizes
 from matrixdp.experiments.private_features.release_cells import Clip, FeatureRun
+from matrixdp.experiments.private_features.streams import stream_seed
 
 __all__ = ["ClipBall", "clip_ball", "released_moments", "released_rows"]
-
-# Noise and lots of one seed come from different streams.
-_NOISE_STREAM = 1_000_000
 
 
 class ClipBall(NamedTuple):
@@ -85,4 +83,4 @@ def released_moments(rows: Tensor, targets: Tensor, classes: int, run: FeatureRu
 
 def _normal(shape: "torch.Size | tuple[int, int]", seed: int) -> Tensor:
     # On the CPU, so that a seed means the same noise on every device.
-    return torch.randn(shape, generator=torch.Generator().manual_seed(_NOISE_STREAM + seed))
+    return torch.randn(shape, generator=torch.Generator().manual_seed(stream_seed("noise", seed)))

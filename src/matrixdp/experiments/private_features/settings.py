@@ -12,7 +12,6 @@ __all__ = [
     "EPSILONS",
     "FEATURE_SETTINGS",
     "HEAD_RATE",
-    "HEAD_SEEDS",
     "PAPER_DATASETS",
     "PUBLIC_EVERY",
     "FeatureSetting",
@@ -27,9 +26,6 @@ PUBLIC_EVERY = 10
 
 HEAD_RATE = 1e-3
 """The learning rate of Adam for every head that is trained by steps: one for all cells."""
-
-HEAD_SEEDS = 1_000_000
-"""Added to a run's seed for the first weights of its head, which no network then begins with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from matrixdp.postprocess.shrinkage import shrunk
 
-__all__ = ["projected_rows", "shrunk_rows"]
+__all__ = ["projected_rows", "shrinking_map"]
 
 
 def projected_rows(rows: Tensor) -> Tensor:
@@ -16,14 +16,14 @@ def projected_rows(rows: Tensor) -> Tensor:
     return rows / norms.clamp(min=1.0)
 
 
-def shrunk_rows(rows: Tensor, noise_multiplier: float) -> Tensor:
-    """Return rows whose singular values are shrunk as is best for noise of a known scale.
+def shrinking_map(rows: Tensor, noise_multiplier: float) -> Tensor:
+    """Return the matrix M for which ``rows @ M`` has singular values shrunk as is best.
 
-    This is `SingularValueShrinkage` for the Frobenius norm, on the device of the rows. There are
-    more rows than columns.
+    This is `SingularValueShrinkage` for the Frobenius norm, on the device of the rows and for noise
+    of a known scale. There are more rows than columns. A map, because whoever uses a head that was
+    trained on shrunk rows has to treat a new row in the same way: M is 0 in the directions that
+    were dropped, about which such a head knows nothing.
     """
-    if not noise_multiplier > 0.0:
-        return rows
     count, width = rows.shape
     exact = rows.double()
     # By the Gram matrix: the decomposition of all rows would take far longer.
@@ -32,5 +32,5 @@ def shrunk_rows(rows: Tensor, noise_multiplier: float) -> Tensor:
     sizes = torch.from_numpy(shrunk(seen.cpu().numpy(), width / count, "frobenius")).to(seen)
     # A singular value of 0 stays 0.
     kept = torch.where(sizes > 0.0, sizes / seen, 0.0)
-    found: Tensor = (exact @ right) * kept @ right.T
-    return found.to(rows.dtype)
+    found: Tensor = right * kept @ right.T
+    return found
