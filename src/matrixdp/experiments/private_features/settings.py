@@ -1,7 +1,7 @@
 """The constants of every data set whose features are released.
 
 Batches, epochs and numbers of training records are those of the paper. Everything here is public
-and was fixed before any run.
+and was fixed before the runs that are reported.
 """
 
 from dataclasses import dataclass
