@@ -200,8 +200,10 @@ def _recurrent_record(module: nn.LSTM, record: Record) -> RecurrentRecord:
     """Return what was recorded of an LSTM, whose batches come first."""
     first: Tensor = record.inputs[0]
     states = record.inputs[1] if len(record.inputs) > 1 else None
-    # All of it in the type of the weights: autocast may have run the layer in another one.
-    dtype = cast("Tensor", module.weight_ih_l0).dtype
+    # All of it in one type: autocast may have run the layer in another one than that of its weights.
+    # Never in 16 bits: gradients of gates would be scaled in them, and a share of the smallest
+    # numbers of float16 is rounded to nothing or to all of it.
+    dtype = torch.promote_types(cast("Tensor", module.weight_ih_l0).dtype, torch.float32)
     gradients = {place: part.to(dtype) for place, part in record.gradients.items()}
     return RecurrentRecord(
         inputs=first.to(dtype),
