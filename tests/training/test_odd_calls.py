@@ -1,5 +1,6 @@
 """Layers that are called in unusual ways: right gradients, or a refusal that names the layer."""
 
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.prune import l1_unstructured
 from torch.utils.checkpoint import checkpoint
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, ShapeError
@@ -99,6 +101,18 @@ def hooked() -> nn.Module:
     return layer
 
 
+def hooked_on_both_sides() -> nn.Module:
+    layer = hooked()
+    layer.register_forward_hook(lambda _, __, outputs: 3.0 * outputs)
+    return layer
+
+
+def pruned() -> nn.Module:
+    layer = nn.Linear(3, 3)
+    l1_unstructured(layer, "weight", 0.5)
+    return layer
+
+
 def patched() -> nn.Module:
     layer = nn.Linear(3, 3)
     plain = layer.forward
@@ -122,6 +136,8 @@ def with_states(layer: nn.Module, inputs: Tensor) -> Tensor:
         (Tied, (3,)),
         (lambda: SquaredWeights(2, 3, 2), (2, 4, 4)),
         (hooked, (3,)),
+        (hooked_on_both_sides, (3,)),
+        (pruned, (3,)),
         (patched, (3,)),
         (lambda: nn.GroupNorm(2, 6), (6,)),
     ],
@@ -178,6 +194,14 @@ def test_calls_that_cannot_be_followed(model: nn.Module, message: str) -> None:
 def test_layers_that_mix_rows(layer: nn.Module) -> None:
     with pytest.raises(InvalidParameterError, match="'name'"):
         check_layer(layer, "name")
+
+
+def test_a_layer_that_runs_again_keeps_nothing_of_it() -> None:
+    layer = pruned()
+    clipped(layer, torch.randn(4, 3), 4)
+    torch.testing.assert_close(layer.weight, layer.weight_orig * layer.weight_mask)
+    assert layer._forward_pre_hooks  # noqa: SLF001
+    pickle.dumps(layer)
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
