@@ -95,6 +95,19 @@ class SquaredWeights(nn.Conv2d):
         return super()._conv_forward(inputs, weight.square(), bias)
 
 
+def tied_directions() -> nn.Module:
+    layer = nn.LSTM(3, 4, bidirectional=True, batch_first=True)
+    layer.weight_ih_l0_reverse = layer.weight_ih_l0
+    layer.bias_hh_l0 = layer.bias_ih_l0
+    return layer
+
+
+def tied_scale_and_shift() -> nn.Module:
+    layer = nn.GroupNorm(2, 4)
+    layer.bias = layer.weight
+    return layer
+
+
 def hooked() -> nn.Module:
     layer = nn.Linear(3, 3)
     layer.register_forward_pre_hook(lambda _, arguments: (2.0 * arguments[0],))
@@ -134,6 +147,8 @@ def with_states(layer: nn.Module, inputs: Tensor) -> Tensor:
         (lambda: Calls(Own(), lambda layer, rows: layer(rows, scale=3.0)), (3,)),
         (lambda: Calls(Own(), lambda layer, rows: layer(rows, other=rows.square())), (3,)),
         (Tied, (3,)),
+        (tied_directions, (5, 3)),
+        (tied_scale_and_shift, (4, 3)),
         (lambda: SquaredWeights(2, 3, 2), (2, 4, 4)),
         (hooked, (3,)),
         (hooked_on_both_sides, (3,)),

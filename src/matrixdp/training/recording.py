@@ -144,7 +144,9 @@ class Recording:
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
         for name, module in model.named_modules():
-            own = tuple(part for part in module.parameters(recurse=False) if part.requires_grad)
+            # By every name that it has: a parameter with two of them has two uses in each call.
+            named = module.named_parameters(recurse=False, remove_duplicate=False)
+            own = tuple(part for _, part in named if part.requires_grad)
             check_layer(module, name)
             if own:
                 self._names[module], self._own[module] = name, own
