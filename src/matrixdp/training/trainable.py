@@ -60,6 +60,13 @@ class Trainable:
             raise InvalidParameterError(
                 "the model has no parameter that requires a gradient: there is nothing to train"
             )
+        for parameter, name in self._names.items():
+            if parameter.is_complex():
+                raise InvalidParameterError(
+                    f"parameter {name!r} holds complex numbers, of which only real parts would be "
+                    "trained: hold real and imaginary parts in real parameters, and use "
+                    "torch.view_as_complex"
+                )
         if isinstance(optimizer, optim.LBFGS):
             raise InvalidParameterError(
                 "LBFGS evaluates its closure several times in a step, and each evaluation would "
