@@ -76,6 +76,11 @@ class LayerBlock(Block):
                 "or more, such as nn.Linear or nn.Conv2d"
             )
         biased = isinstance(bias, nn.Parameter) and bias.requires_grad
+        if biased and bias.shape != weight.shape[:1]:
+            raise InvalidParameterError(
+                f"noise[{name!r}] is for a layer whose bias has shape {tuple(bias.shape)}, which "
+                f"is not one number for each of the {len(weight)} rows of its weight: leave it out"
+            )
         self._weight = weight
         self._bias = bias if biased else None
         self.parameters = (weight, bias) if biased else (weight,)
