@@ -110,6 +110,19 @@ def test_numbers_of_sixteen_bits(make: Callable[[], nn.Module], dtype: torch.dty
             assert contribution(model, inputs, gradient, bound) <= bound
 
 
+class OnGPU(Tensor):
+    """A tensor that says it is on a GPU."""
+
+    is_cuda = True
+
+
+def test_gram_matrices_of_float64_on_a_gpu() -> None:
+    # torch.bmm has another type for its result only where its factors have 16 bits.
+    rows = torch.randn(2, 5, 3, dtype=torch.float64)
+    found = gram(rows.as_subclass(OnGPU)).as_subclass(Tensor)
+    torch.testing.assert_close(found, (rows @ rows.transpose(1, 2)).float())
+
+
 def test_gram_matrices_have_all_bits_of_float32() -> None:
     rows = torch.randn(2, 64, 512)
     former = torch.get_float32_matmul_precision()
