@@ -11,6 +11,7 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 from torch.nn.utils.prune import l1_unstructured
 from torch.utils.checkpoint import checkpoint
@@ -133,6 +134,34 @@ def patched() -> nn.Module:
     return layer
 
 
+class CallsItself(Own):
+    """A layer that uses its weight twice, by calling itself."""
+
+    def forward(self, inputs: Tensor, times: int = 2) -> Tensor:  # type: ignore[override]
+        below = self(inputs, times - 1) if times > 1 else inputs
+        return super().forward(below)
+
+
+class Chooses(Own):
+    """A layer that returns indices, too."""
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        outputs = super().forward(inputs)
+        return outputs, outputs.argmax(1)
+
+
+def with_older_weights(layer: nn.Module, inputs: Tensor) -> Tensor:
+    older = {name: part.detach() for name, part in layer.named_parameters()}
+    made: Tensor = functional_call(layer, older, (inputs,))
+    return made
+
+
+def masked() -> nn.Module:
+    layer = nn.Linear(3, 3)
+    layer.weight.register_hook(lambda gradient: 0.0 * gradient)
+    return layer
+
+
 def with_states(layer: nn.Module, inputs: Tensor) -> Tensor:
     start = torch.tanh(inputs[:, 0].sum(1, keepdim=True)).expand(-1, 4)[None]
     made: Tensor = layer(inputs, hx=(start, 2.0 * start))[0]
@@ -198,6 +227,10 @@ def in_place(layer: nn.Module, inputs: Tensor) -> Tensor:
         (Calls(Own(), lambda layer, x: layer(x, torch.ones(2, 3)[:1])), "beside 4 rows"),
         (Dropping(), "cannot differentiate it example by example"),
         (Calls(Several(), lambda layer, x: layer(x)[1]), "returns several tensors"),
+        (Calls(Chooses(), lambda layer, x: layer(x)[0]), "returns several tensors"),
+        (CallsItself(), "calls itself"),
+        (Calls(nn.Linear(3, 3), with_older_weights), "in the places of its parameters"),
+        (masked(), "hook for its gradient"),
     ],
 )
 def test_calls_that_cannot_be_followed(model: nn.Module, message: str) -> None:
