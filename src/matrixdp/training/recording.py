@@ -294,9 +294,9 @@ class Recording:
             )
         if any(part._backward_hooks for part in self._own[module]):  # noqa: SLF001
             raise InvalidParameterError(
-                f"a parameter of layer {name!r} has a hook for its gradient, which is never called, "
-                "since gradients are not made by torch here: remove it, or use mode='exact', which "
-                "calls it before clipping"
+                f"a parameter of layer {name!r} has a hook for its gradient, which is never "
+                "called, since gradients are not made by torch here: remove it, or use "
+                "mode='exact', which calls it before clipping"
             )
 
     def _after(self, module: nn.Module, arguments: tuple[Any, ...], *rest: Any) -> Any:

@@ -156,9 +156,9 @@ class Trainable:
             old, new = before.get(name), now.get(name)
             if old is None or new is None or old[0] is not new[0] or old[1:] != new[1:]:
                 raise InvalidParameterError(
-                    f"{name} was changed by the forward or backward pass, and would carry something "
-                    "from these records to others without noise: switch its layer to eval(), leave "
-                    "the layer or the hook out, or fill it before training"
+                    f"{name} was changed by the forward or backward pass, and would carry "
+                    "something from these records to others without noise: switch its layer to "
+                    "eval(), leave the layer or the hook out, or fill it before training"
                 )
 
     def _check_layers(self) -> None:

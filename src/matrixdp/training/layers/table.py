@@ -204,7 +204,7 @@ def _recurrent_record(module: nn.LSTM, record: Record) -> RecurrentRecord:
     """Return what was recorded of an LSTM, whose batches come first."""
     first: Tensor = record.inputs[0]
     states = record.inputs[1] if len(record.inputs) > 1 else None
-    # All of it in one type: autocast may have run the layer in another one than that of its weights.
+    # All of it in one type: autocast may have run the layer in another one than its weights have.
     # Never in 16 bits: gradients of gates would be scaled in them, and a share of the smallest
     # numbers of float16 is rounded to nothing or to all of it.
     dtype = torch.promote_types(cast("Tensor", module.weight_ih_l0).dtype, torch.float32)
