@@ -75,7 +75,8 @@ def _only_its_forward_pass(module: nn.Module) -> Iterator[None]:
         yield
     finally:
         for part, attributes in former:
-            vars(part).clear()
+            for added in vars(part).keys() - attributes.keys():
+                del vars(part)[added]
             vars(part).update(attributes)
 
 
