@@ -111,3 +111,39 @@ def test_buffers_that_are_only_read(mode: Any) -> None:
         training.step()
         model[0].mean += 1.0  # type: ignore[index]  # between steps it is the user's own
     assert training.steps_left == 0
+
+
+class Watches(nn.Module):
+    """Keeps the size of the gradients that come back, in a buffer."""
+
+    size: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("size", torch.zeros(()))
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(inputs)
+        outputs.register_hook(self._watch)
+        return outputs
+
+    def _watch(self, gradient: Tensor) -> None:
+        self.size.add_(gradient.norm())
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_a_buffer_that_remembers_gradients(mode: Any) -> None:
+    model = Watches()
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode=mode)
+    with pytest.raises(InvalidParameterError, match=r"buffer 'size' was changed"):
+        train(training, model)
+
+
+def test_a_captured_step_that_remembers_gradients() -> None:
+    model = Watches()
+    training = PrivateTraining(model, sgd(model), small_plan())
+    with pytest.raises(InvalidParameterError, match=r"buffer 'size' was changed"):
+        training.captured_step(
+            small_data(), lambda *batch: cross_entropy(model, *batch), batch_size=8
+        )

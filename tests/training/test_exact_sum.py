@@ -73,6 +73,17 @@ def test_what_exceeds_the_bound_after_all_counts_as_nothing(
     assert not bool(torch.cat(numbers).any())
 
 
+def test_squares_whose_sum_wraps_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    quantiser = Quantiser(1.0, 5)
+    numbers = torch.tensor([*[2**31 - 1] * 4, 2**17], dtype=torch.int64)
+    assert int(numbers.square().sum()) == 4  # in 64 bits
+    # A norm that is far too small: nothing is scaled.
+    monkeypatch.setattr(torch.linalg, "vector_norm", lambda part: part.new_ones(()))
+    found, sound = quantiser([numbers.double() * quantiser.step])
+    assert not bool(sound)
+    assert not found[0].any()
+
+
 def test_many_coordinates_that_are_rounded_up() -> None:
     # All of them by the same share of a step, up to half of it: the norm grows by sqrt(size) / 2.
     for size in range(4000, 4040):

@@ -316,6 +316,8 @@ def test_models_that_cannot_be_trained() -> None:
     frozen = small_model()
     frozen.requires_grad_(False)
     mixing = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
+    with pytest.raises(InvalidParameterError, match="'weight' holds complex numbers"):
+        training_of(nn.Linear(6, 3, dtype=torch.complex64))
     with pytest.raises(InvalidParameterError, match="nothing to train"):
         training_of(frozen)
     with pytest.raises(InvalidParameterError, match=r"BatchNorm1d.*nn\.GroupNorm"):

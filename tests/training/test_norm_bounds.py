@@ -110,6 +110,19 @@ def test_numbers_of_sixteen_bits(make: Callable[[], nn.Module], dtype: torch.dty
             assert contribution(model, inputs, gradient, bound) <= bound
 
 
+class OnGPU(Tensor):
+    """A tensor that says it is on a GPU."""
+
+    is_cuda = True
+
+
+def test_gram_matrices_of_float64_on_a_gpu() -> None:
+    # torch.bmm has another type for its result only where its factors have 16 bits.
+    rows = torch.randn(2, 5, 3, dtype=torch.float64)
+    found = gram(rows.as_subclass(OnGPU)).as_subclass(Tensor)
+    torch.testing.assert_close(found, (rows @ rows.transpose(1, 2)).float())
+
+
 def test_gram_matrices_have_all_bits_of_float32() -> None:
     rows = torch.randn(2, 64, 512)
     former = torch.get_float32_matmul_precision()
@@ -204,3 +217,30 @@ def test_whatever_multiplies_coarsely_is_noticed(kind: str) -> None:
         assert factor_rounding(torch.ones(1)) == 2.0 * factor_rounding(torch.ones(1).bfloat16())
     finally:
         backend.fp32_precision = former
+
+
+class Sequence(nn.Module):
+    """An LSTM that returns its outputs alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(64, 2, batch_first=True, bias=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(inputs)[0]
+        return outputs
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_lstm_of_sixteen_bits(dtype: torch.dtype) -> None:
+    # The gradients of its gates are computed here, and are among the smallest numbers of float16.
+    for seed in range(20):
+        torch.manual_seed(seed)
+        model = Sequence().to(dtype)
+        with torch.no_grad():
+            for part in model.parameters():
+                part.mul_(1e-3)
+        inputs = (100.0 * torch.randn(1, 1, 64)).to(dtype)
+        gradient = torch.full((1, 1, 2), 1e-6, dtype=dtype)
+        for bound in (3e-5, 1e-4, 1.5e-4):
+            assert contribution(model, inputs, gradient, bound) <= bound

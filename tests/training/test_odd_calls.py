@@ -1,8 +1,9 @@
 """Layers that are called in unusual ways: right gradients, or a refusal that names the layer."""
 
+import pickle
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +11,9 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
+from torch.nn.utils.prune import l1_unstructured
 from torch.utils.checkpoint import checkpoint
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, ShapeError
@@ -93,9 +96,34 @@ class SquaredWeights(nn.Conv2d):
         return super()._conv_forward(inputs, weight.square(), bias)
 
 
+def tied_directions() -> nn.Module:
+    layer = nn.LSTM(3, 4, bidirectional=True, batch_first=True)
+    layer.weight_ih_l0_reverse = layer.weight_ih_l0
+    layer.bias_hh_l0 = layer.bias_ih_l0
+    return layer
+
+
+def tied_scale_and_shift() -> nn.Module:
+    layer = nn.GroupNorm(2, 4)
+    layer.bias = layer.weight
+    return layer
+
+
 def hooked() -> nn.Module:
     layer = nn.Linear(3, 3)
     layer.register_forward_pre_hook(lambda _, arguments: (2.0 * arguments[0],))
+    return layer
+
+
+def hooked_on_both_sides() -> nn.Module:
+    layer = hooked()
+    layer.register_forward_hook(lambda _, __, outputs: 3.0 * outputs)
+    return layer
+
+
+def pruned() -> nn.Module:
+    layer = nn.Linear(3, 3)
+    l1_unstructured(layer, "weight", 0.5)
     return layer
 
 
@@ -103,6 +131,34 @@ def patched() -> nn.Module:
     layer = nn.Linear(3, 3)
     plain = layer.forward
     layer.forward = lambda inputs: plain(2.0 * inputs)  # type: ignore[method-assign, assignment]
+    return layer
+
+
+class CallsItself(Own):
+    """A layer that uses its weight twice, by calling itself."""
+
+    def forward(self, inputs: Tensor, times: int = 2) -> Tensor:  # type: ignore[override]
+        below = self(inputs, times - 1) if times > 1 else inputs
+        return super().forward(below)
+
+
+class Chooses(Own):
+    """A layer that returns indices, too."""
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        outputs = super().forward(inputs)
+        return outputs, outputs.argmax(1)
+
+
+def with_older_weights(layer: nn.Module, inputs: Tensor) -> Tensor:
+    older = {name: part.detach() for name, part in layer.named_parameters()}
+    made: Tensor = functional_call(layer, older, (inputs,))
+    return made
+
+
+def masked() -> nn.Module:
+    layer = nn.Linear(3, 3)
+    layer.weight.register_hook(lambda gradient: 0.0 * gradient)
     return layer
 
 
@@ -120,8 +176,12 @@ def with_states(layer: nn.Module, inputs: Tensor) -> Tensor:
         (lambda: Calls(Own(), lambda layer, rows: layer(rows, scale=3.0)), (3,)),
         (lambda: Calls(Own(), lambda layer, rows: layer(rows, other=rows.square())), (3,)),
         (Tied, (3,)),
+        (tied_directions, (5, 3)),
+        (tied_scale_and_shift, (4, 3)),
         (lambda: SquaredWeights(2, 3, 2), (2, 4, 4)),
         (hooked, (3,)),
+        (hooked_on_both_sides, (3,)),
+        (pruned, (3,)),
         (patched, (3,)),
         (lambda: nn.GroupNorm(2, 6), (6,)),
     ],
@@ -167,6 +227,10 @@ def in_place(layer: nn.Module, inputs: Tensor) -> Tensor:
         (Calls(Own(), lambda layer, x: layer(x, torch.ones(2, 3)[:1])), "beside 4 rows"),
         (Dropping(), "cannot differentiate it example by example"),
         (Calls(Several(), lambda layer, x: layer(x)[1]), "returns several tensors"),
+        (Calls(Chooses(), lambda layer, x: layer(x)[0]), "returns several tensors"),
+        (CallsItself(), "calls itself"),
+        (Calls(nn.Linear(3, 3), with_older_weights), "in the places of its parameters"),
+        (masked(), "hook for its gradient"),
     ],
 )
 def test_calls_that_cannot_be_followed(model: nn.Module, message: str) -> None:
@@ -178,6 +242,15 @@ def test_calls_that_cannot_be_followed(model: nn.Module, message: str) -> None:
 def test_layers_that_mix_rows(layer: nn.Module) -> None:
     with pytest.raises(InvalidParameterError, match="'name'"):
         check_layer(layer, "name")
+
+
+def test_a_layer_that_runs_again_keeps_nothing_of_it() -> None:
+    layer = pruned()
+    clipped(layer, torch.randn(4, 3), 4)
+    weight, mask = dict(layer.named_parameters())["weight_orig"], layer.weight_mask
+    assert torch.equal(cast("Tensor", layer.weight), weight * cast("Tensor", mask))
+    assert layer._forward_pre_hooks
+    pickle.dumps(layer)
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

@@ -20,6 +20,7 @@ from matrixdp.errors import (
     StorageError,
 )
 from matrixdp.training import PrivateTraining
+from matrixdp.training.account import StepAccount
 from matrixdp.training.spending import SpendingRecord
 from matrixdp.training.step_noise import StepNoise
 from training.small_training import (
@@ -260,3 +261,21 @@ def test_nothing_is_drawn_when_the_record_cannot_be_written(path: Path) -> None:
         train(training, model)
     assert torch.equal(weights(model), before)
     assert training.steps_spent == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
+def test_a_fork_is_no_second_budget() -> None:
+    account = StepAccount(small_plan(), None, None)
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        status = 1
+        try:
+            account.spend()
+        except InvalidParameterError:
+            status = 3
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    account.spend()
+    assert account.spent == 1

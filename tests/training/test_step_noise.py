@@ -159,6 +159,13 @@ def test_shaped_noise_of_frozen_and_shared_layers() -> None:
         PrivateTraining(tied, sgd(tied), small_plan(), noise=both)
 
 
+@pytest.mark.parametrize("layer", [nn.ConvTranspose1d(6, 3, 1), nn.LayerNorm((3, 6))], ids=str)
+def test_shaped_noise_of_a_layer_whose_bias_is_no_column(layer: nn.Module) -> None:
+    model = nn.Sequential(layer)
+    with pytest.raises(InvalidParameterError, match=r"noise\['0'\] is for a layer whose bias"):
+        PrivateTraining(model, sgd(model), small_plan(), noise={"0": Isotropic(2.0)})
+
+
 def test_blocks_give_back_what_they_gather() -> None:
     layer = nn.Conv2d(3, 4, (2, 5))
     layer.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

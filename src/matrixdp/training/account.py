@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
+from matrixdp.processes import current_process
 from matrixdp.training.plan import TrainingPlan
 from matrixdp.training.spending import SpendingRecord
 
@@ -31,6 +32,7 @@ class StepAccount:
         self._plan = plan
         self._seed = seed
         self._record = None if path is None else _opened_record(path, plan, seed)
+        self._process = current_process()
         self._unrecorded = 0  # steps spent, where there is no record to count them
         self._run = secrets.token_hex(16) if self._record is None else self._record.run
 
@@ -45,7 +47,18 @@ class StepAccount:
         return self._plan.steps - self.spent
 
     def spend(self) -> None:
-        """Count a step, in the record first."""
+        """Count a step, in the record first.
+
+        Raises
+        ------
+        InvalidParameterError
+            In a forked child of a release: the parent does not see what is spent there.
+        """
+        if self._seed is None and self._process != current_process():
+            raise InvalidParameterError(
+                "this training was made in another process, which may take the same steps: make "
+                "PrivateTraining in the process that trains"
+            )
         if self._record is None:
             self._unrecorded += 1
         else:

@@ -75,11 +75,16 @@ class LayerBlock(Block):
                 f"noise[{name!r}] has no matrix to shape: name a layer with a weight of two axes "
                 "or more, such as nn.Linear or nn.Conv2d"
             )
-        biased = isinstance(bias, nn.Parameter) and bias.requires_grad
+        trained = bias if isinstance(bias, nn.Parameter) and bias.requires_grad else None
+        if trained is not None and trained.shape != weight.shape[:1]:
+            raise InvalidParameterError(
+                f"noise[{name!r}] is for a layer whose bias has shape {tuple(trained.shape)}, "
+                f"not one number for each of the {len(weight)} rows of its weight: leave it out"
+            )
         self._weight = weight
-        self._bias = bias if biased else None
-        self.parameters = (weight, bias) if biased else (weight,)
-        self.shape = (len(weight), prod(weight.shape[1:]) + int(biased))
+        self._bias = trained
+        self.parameters = (weight,) if trained is None else (weight, trained)
+        self.shape = (len(weight), prod(weight.shape[1:]) + len(self.parameters) - 1)
 
     @property
     def device(self) -> torch.device:

@@ -68,8 +68,11 @@ class Quantiser:
         numbers = [part.to(torch.int64) for part in bounded]
         largest = torch.stack([part.abs().max() for part in numbers if part.numel()]).max()
         squares = torch.stack([part.square().sum() for part in numbers]).sum()
-        # The largest first: squares of larger numbers would overflow.
-        sound = (largest < 2**31) & (squares >= 0) & (squares <= self._most_squares)
+        # Squares of larger numbers would overflow, and so would the sum of many: then it may wrap
+        # around to a small number. In float64 it is seen well before that.
+        roughly = torch.stack([part.square().sum() for part in bounded]).sum()
+        whole_sum = (largest < 2**31) & (roughly < 2.0**62.5)
+        sound = whole_sum & (squares <= self._most_squares)
         return [part * sound for part in numbers], sound
 
 

@@ -149,6 +149,8 @@ class LotSum(abc.ABC):
         self._batch = None
         try:
             self._accumulate(by_example, examples)
+            # Hooks of the backward pass, and functions with one of their own, may write as well.
+            self._trainable.check_state(self._state)
         finally:
             self._unwatch()
         self._missing -= examples

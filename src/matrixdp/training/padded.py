@@ -163,9 +163,9 @@ class PaddedLotSum:
             found = self._losses_of(self._records.rows(rows))
             losses = checked_losses(found, size, self._views)
             self._trainable.check_state(state)
-            return losses, recorded_uses(
-                self._recording, self._trainable, losses, size, self._views
-            )
+            uses = recorded_uses(self._recording, self._trainable, losses, size, self._views)
+            self._trainable.check_state(state)
+            return losses, uses
 
     def _try_another_size(self) -> None:
         """Raise unless the model keeps records apart in a batch of another size as well.

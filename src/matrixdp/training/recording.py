@@ -144,7 +144,9 @@ class Recording:
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
         for name, module in model.named_modules():
-            own = tuple(part for part in module.parameters(recurse=False) if part.requires_grad)
+            # By every name that it has: a parameter with two of them has two uses in each call.
+            named = module.named_parameters(recurse=False, remove_duplicate=False)
+            own = tuple(part for _, part in named if part.requires_grad)
             check_layer(module, name)
             if own:
                 self._names[module], self._own[module] = name, own
@@ -266,6 +268,7 @@ class Recording:
             return
         if threading.get_ident() != self._thread:
             return  # Another thread runs the same model, and not for the losses of this batch.
+        self._check_call(module)
         record = LayerRecord(self._names[module], module, arguments)
         self._waiting.append(record)
         for parameter in self._own[module]:
@@ -273,6 +276,28 @@ class Recording:
             if parameter.requires_grad:
                 parameter.requires_grad_(False)  # noqa: FBT003
                 record.frozen.append(parameter)
+
+    def _check_call(self, module: nn.Module) -> None:
+        """Raise if the gradients of this call are not what its parameters would get from torch."""
+        name = self._names[module]
+        if any(record.module is module for record in self._waiting):
+            raise InvalidParameterError(
+                f"layer {name!r} calls itself, so that its gradients would count twice: call it "
+                "in a loop from outside, or use mode='exact'"
+            )
+        present = set(module.parameters(recurse=False))
+        if not present.issuperset(self._own[module]):
+            raise InvalidParameterError(
+                f"layer {name!r} was called with other tensors in the places of its parameters, as "
+                "torch.func.functional_call does: call the layer itself, other weights under "
+                "torch.no_grad(), or use mode='exact'"
+            )
+        if any(part._backward_hooks for part in self._own[module]):  # noqa: SLF001
+            raise InvalidParameterError(
+                f"a parameter of layer {name!r} has a hook for its gradient, which is never "
+                "called, since gradients are not made by torch here: remove it, or use "
+                "mode='exact', which calls it before clipping"
+            )
 
     def _after(self, module: nn.Module, arguments: tuple[Any, ...], *rest: Any) -> Any:
         # Arguments by name, and the output. If the layer raised, torch leaves out the former.
@@ -296,6 +321,8 @@ class Recording:
         if isinstance(output, Tensor):
             place = record.outputs
             record.outputs += 1
+            if not (output.is_floating_point() or output.is_complex()):
+                return output  # such as indices, which have no gradient
             if not output.requires_grad:
                 # Nothing before this layer needs a gradient, so autograd would not come here.
                 output = _rooted(output.clone() if _is_input(output, record) else output)

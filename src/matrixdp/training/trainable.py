@@ -60,6 +60,13 @@ class Trainable:
             raise InvalidParameterError(
                 "the model has no parameter that requires a gradient: there is nothing to train"
             )
+        for parameter, name in self._names.items():
+            if parameter.is_complex():
+                raise InvalidParameterError(
+                    f"parameter {name!r} holds complex numbers, of which only real parts would be "
+                    "trained: hold real and imaginary parts in real parameters, and use "
+                    "torch.view_as_complex"
+                )
         if isinstance(optimizer, optim.LBFGS):
             raise InvalidParameterError(
                 "LBFGS evaluates its closure several times in a step, and each evaluation would "
@@ -139,7 +146,7 @@ class Trainable:
         }
 
     def check_state(self, before: ModelState) -> None:
-        """Raise if a buffer or a parameter was changed since: the forward pass must have done it.
+        """Raise if a buffer or a parameter was changed since: running the model must have done it.
 
         The change has no noise, and what follows depends on it: on the records themselves, or on
         how many of them there were. Writing through ``.data`` is not noticed.
@@ -149,9 +156,9 @@ class Trainable:
             old, new = before.get(name), now.get(name)
             if old is None or new is None or old[0] is not new[0] or old[1:] != new[1:]:
                 raise InvalidParameterError(
-                    f"{name} was changed by the forward pass, and would carry something from "
-                    "these records to others without noise: switch its layer to eval(), leave the "
-                    "layer out, or fill it before training"
+                    f"{name} was changed by the forward or backward pass, and would carry "
+                    "something from these records to others without noise: switch its layer to "
+                    "eval(), leave the layer or the hook out, or fill it before training"
                 )
 
     def _check_layers(self) -> None:

@@ -1,6 +1,8 @@
 """Any other layer: gradients of every example through ``torch.func``, exact but not cheap."""
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -45,7 +47,7 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
         if parameter.requires_grad
     }
     try:
-        with record.autocast:
+        with record.autocast, _only_its_forward_pass(module):
             found = _gradients(module, names, record, examples)
     except RuntimeError as error:
         raise InvalidParameterError(
@@ -57,6 +59,25 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
         parameter, wide = names[name], part.detach().to(torch.float32)
         result[parameter] = result[parameter] + wide if parameter in result else wide
     return KeptGradients(result)
+
+
+@contextmanager
+def _only_its_forward_pass(module: nn.Module) -> Iterator[None]:
+    """Let a layer run without what comes after its forward pass, and leave nothing in it.
+
+    The recorded gradient is that of what the forward pass returned, before hooks changed it. What
+    the second run keeps in attributes would be tensors of `torch.func`, of no use afterwards.
+    """
+    former = [(part, dict(vars(part))) for part in module.modules()]
+    for hooks in ("_forward_hooks", "_backward_hooks", "_backward_pre_hooks"):
+        vars(module)[hooks] = OrderedDict()
+    try:
+        yield
+    finally:
+        for part, attributes in former:
+            for added in vars(part).keys() - attributes.keys():
+                del vars(part)[added]
+            vars(part).update(attributes)
 
 
 def _check_arguments(record: Record, rows: int | None) -> None:

@@ -83,6 +83,10 @@ def _channel_sums(inputs: Tensor, outputs: Tensor, origins: Tensor) -> Tensor:
 
         if inputs.stride() != outputs.stride():
             outputs = torch.empty_like(inputs, dtype=outputs.dtype).copy_(outputs)
+        if inputs.stride() != outputs.stride():
+            # A part of a larger tensor, or rows that overlap as after expand(): no copy has their
+            # strides, and the kernel would read the gradients of other examples.
+            inputs, outputs = inputs.contiguous(), outputs.contiguous()
         return fused_channel_sums(inputs, outputs, origins)
     gradient, value = outputs.to(torch.float32), inputs.to(torch.float32)
     width = inputs.shape[1] // origins.shape[1]

@@ -86,7 +86,7 @@ def recurrent_uses(module: nn.LSTM, record: RecurrentRecord, examples: int) -> l
                 layer * directions + side,
                 backwards=side == 1,
             )
-            below = below + gates @ parameters.input_weight.detach()
+            below = below + gates @ _detached(parameters.input_weight, gates)
             for weight, bias, rows in (
                 (parameters.input_weight, parameters.input_bias, inputs[layer]),
                 (parameters.hidden_weight, parameters.hidden_bias, before),
@@ -102,6 +102,10 @@ def recurrent_uses(module: nn.LSTM, record: RecurrentRecord, examples: int) -> l
 
 def _by_example(rows: Tensor, examples: int) -> Tensor:
     return rows.reshape(examples, -1, rows.shape[-1])
+
+
+def _detached(parameter: nn.Parameter, like: Tensor) -> Tensor:
+    return parameter.detach().to(like.dtype)
 
 
 def _parameters(module: nn.LSTM, layer: int, side: int) -> _Direction:
@@ -125,7 +129,8 @@ def _outputs(
     module: nn.LSTM, inputs: Tensor, record: RecurrentRecord, layer: int, side: int
 ) -> Tensor:
     """Return the hidden states of all steps of one layer in one direction."""
-    parameters = [part.detach() for part in _parameters(module, layer, side) if part is not None]
+    own = _parameters(module, layer, side)
+    parameters = [_detached(part, inputs) for part in own if part is not None]
     directions = 2 if module.bidirectional else 1
     rows = inputs.flip(1) if side else inputs
     like = inputs.new_zeros(len(inputs), module.hidden_size)
@@ -152,10 +157,10 @@ def _gate_gradients(
     inputs, outputs, gradient = (part.flip(1) if backwards else part for part in sequences)
     first, cell = _start(record.states, place, outputs[:, 0])
     before = torch.cat([first[:, None], outputs[:, :-1]], dim=1)
-    hidden_weight = parameters.hidden_weight.detach()
-    total = inputs @ parameters.input_weight.detach().T + before @ hidden_weight.T
+    hidden_weight = _detached(parameters.hidden_weight, inputs)
+    total = inputs @ _detached(parameters.input_weight, inputs).T + before @ hidden_weight.T
     for bias in (parameters.input_bias, parameters.hidden_bias):
-        total = total if bias is None else total + bias.detach()
+        total = total if bias is None else total + _detached(bias, inputs)
     in_gate, forget, new, out_gate = total.chunk(4, dim=2)
     in_gate, forget, out_gate = in_gate.sigmoid(), forget.sigmoid(), out_gate.sigmoid()
     new = new.tanh()

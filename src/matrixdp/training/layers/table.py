@@ -161,9 +161,13 @@ def _has_shortcut(module: nn.Module) -> bool:
     """Return whether a layer is of a known kind, and runs as that kind does.
 
     A subclass or an instance with a forward pass of its own (unless `runs_as` marks it), a hook
-    that may change the input, or a weight that something else computes: then it is not.
+    that may change the input, a weight that something else computes, or one that is the bias as
+    well: then it is not.
     """
     if "forward" in vars(module) or module._forward_pre_hooks:  # noqa: SLF001
+        return False
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+    if weight is bias and isinstance(weight, nn.Parameter):
         return False
     for kind in _SHORTCUTS:
         if isinstance(module, kind):
@@ -172,7 +176,7 @@ def _has_shortcut(module: nn.Module) -> bool:
             plain = plain and _convolution(type(module)) is _convolution(kind)
             return plain and all(
                 part is None or isinstance(part, nn.Parameter)
-                for part in (getattr(module, "weight", None), getattr(module, "bias", None))
+                for part in (weight, bias)
                 if not isinstance(module, nn.LSTM)
             )
     return False
@@ -200,8 +204,10 @@ def _recurrent_record(module: nn.LSTM, record: Record) -> RecurrentRecord:
     """Return what was recorded of an LSTM, whose batches come first."""
     first: Tensor = record.inputs[0]
     states = record.inputs[1] if len(record.inputs) > 1 else None
-    # All of it in the type of the weights: autocast may have run the layer in another one.
-    dtype = cast("Tensor", module.weight_ih_l0).dtype
+    # All of it in one type: autocast may have run the layer in another one than its weights have.
+    # Never in 16 bits: gradients of gates would be scaled in them, and a share of the smallest
+    # numbers of float16 is rounded to nothing or to all of it.
+    dtype = torch.promote_types(cast("Tensor", module.weight_ih_l0).dtype, torch.float32)
     gradients = {place: part.to(dtype) for place, part in record.gradients.items()}
     return RecurrentRecord(
         inputs=first.to(dtype),
