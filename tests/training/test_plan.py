@@ -112,6 +112,8 @@ def test_more_steps_need_a_new_account() -> None:
         ({"lot_size": 0.5}, "lot_size=0.5 is outside its domain"),
         ({"lot_size": math.nan}, "lot_size=nan"),
         ({"clip_norm": 0.0}, "clip_norm=0.0"),
+        ({"clip_norm": 1e-31}, "clip_norm=1e-31 is outside its domain"),
+        ({"clip_norm": {"a": 1e31}}, r"clip_norm\['a'\]=1e\+31 is outside its domain"),
         ({"clip_norm": {"a": -1.0}}, r"clip_norm\['a'\]=-1.0"),
         ({"clip_norm": {}}, "clip_norm must map"),
         ({"clip_norm": {1: 1.0}}, "clip_norm must map"),

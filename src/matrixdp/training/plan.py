@@ -18,6 +18,8 @@ __all__ = ["TrainingPlan"]
 
 Bounds = tuple[tuple[str, float], ...]
 
+_LEAST_BOUND = 1e-30  # clipped gradients and noise are float32 numbers
+
 
 @dataclass(frozen=True, init=False)
 class TrainingPlan:
@@ -37,9 +39,10 @@ class TrainingPlan:
     steps : int
         How many steps are taken.
     clip_norm : float or mapping of str to float
-        The largest norm of one record's gradient. A mapping gives groups of parameters a bound
-        each: its keys are names of parameters or of modules that hold them (``"features"`` is
-        everything below it, ``""`` all the rest). The squares of the bounds add up.
+        The largest norm of one record's gradient, from 1e-30 to 1e30. A mapping gives groups of
+        parameters a bound each: its keys are names of parameters or of modules that hold them
+        (``"features"`` is everything below it, ``""`` all the rest). The squares of the bounds add
+        up.
     delta : float
         Well below one over the number of records.
     epsilon : float, optional
@@ -229,7 +232,7 @@ def _checked_lot_size(lot_size: float, records: int) -> float:
 def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | Bounds:
     """Return a positive bound, or the bounds of named groups in the order of their names."""
     if not isinstance(clip_norm, Mapping | tuple):
-        return positive_number(clip_norm, "clip_norm")
+        return _checked_bound(clip_norm, "clip_norm")
     groups = dict(clip_norm)
     if not groups or not all(isinstance(name, str) for name in groups):
         raise InvalidParameterError(
@@ -238,5 +241,16 @@ def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | 
         )
     # Sorted, so that the same bounds in another order are the same plan and have the same digest.
     return tuple(
-        (name, positive_number(groups[name], f"clip_norm[{name!r}]")) for name in sorted(groups)
+        (name, _checked_bound(groups[name], f"clip_norm[{name!r}]")) for name in sorted(groups)
     )
+
+
+def _checked_bound(clip_norm: float, name: str) -> float:
+    """Return a clip norm by which float32 gradients can be scaled, and its noise be held."""
+    bound = positive_number(clip_norm, name)
+    if not _LEAST_BOUND <= bound <= 1.0 / _LEAST_BOUND:
+        raise InvalidParameterError(
+            f"{name}={bound!r} is outside its domain: use a norm from {_LEAST_BOUND} to "
+            f"{1.0 / _LEAST_BOUND}, of the size of a gradient"
+        )
+    return bound
