@@ -74,7 +74,7 @@ def test_records_of_any_number_of_cells_are_answered(capsys: pytest.CaptureFixtu
     assert main([*answer, "--records"]) == 0
     release = WorkloadRelease.load("out.npz")
     assert release.table((2, 5)).shape == (100, 100)
-    assert not hasattr(release, "estimate")  # its cells do not fit in memory
+    assert release.estimate is None  # its cells do not fit in memory
     assert main(["workload", "evaluate", *LARGE, *BUDGET]) == 0
     assert main(["workload", "export", "out.npz", "out.npy"]) == 0
     assert np.load("out.npy").shape == (280000, 1)

@@ -147,7 +147,7 @@ class QueryOutput:
             lines = [str(guarantee), query]
             lines += [
                 f"{_IN_WORDS[what]}: {float(count.value[0, 0]):.1f}, with a standard error of "
-                f"{shown_up(count.noise_scale, 3)}; paid for by this guarantee, too"
+                f"{shown_up(float(count.standard_errors()[0, 0]), 3)}; paid for by this guarantee, too"
                 for what, count in paid.items()
             ]
             lines += [f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}", SPENDS_AGAIN]

@@ -205,6 +205,10 @@ def _processed_answers(
         return release.answers
     # Non-negative first: rounding keeps numbers non-negative, but not the other way round.
     estimate = nonnegative_estimate(release) if nonnegative else release.estimate
+    if estimate is None:
+        raise InvalidParameterError(
+            "--whole needs the histogram, which has more cells than fit in memory: leave it out"
+        )
     return release.workload.apply(whole_counts(estimate) if whole else estimate)
 
 

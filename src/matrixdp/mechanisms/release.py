@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Covariance, Isotropic
-from matrixdp.errors import InvalidParameterError, ShapeError, UndefinedAttributeError
+from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise import SimulatedValue
 from matrixdp.parameters import proper_fraction
@@ -114,20 +114,12 @@ class Release:
         return (rows, columns)
 
     @property
-    def noise_scale(self) -> float:
+    def noise_scale(self) -> float | None:
         """The standard deviation of every entry, where they all have the same.
 
-        Raises
-        ------
-        UndefinedAttributeError
-            If entries have scales of their own; see `standard_errors`.
+        None if entries have scales of their own; see `standard_errors`.
         """
-        if not isinstance(self.covariance, Isotropic):
-            raise UndefinedAttributeError(
-                f"noise_scale is not one number for {type(self.covariance).__name__} noise: use "
-                "standard_errors()"
-            )
-        return self.covariance.scale
+        return self.covariance.scale if isinstance(self.covariance, Isotropic) else None
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard deviation of every entry's noise, before the number was rounded."""
