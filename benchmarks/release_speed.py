@@ -50,7 +50,7 @@ def repeated(work: Work) -> Work:
 def small_matrix(imgm: mdp.IMGM, generator: np.random.Generator) -> dict[str, float]:
     """Return the ratio for a matrix so small that only what surrounds the noise takes time."""
     matrix = generator.standard_normal(SMALL)
-    scale = imgm.release(matrix).noise_scale
+    scale = float(imgm.release(matrix).standard_errors()[0, 0])
     works = {
         "plain": repeated(lambda: matrix + generator.normal(0.0, scale, SMALL)),
         "release": repeated(partial(imgm.release, matrix)),

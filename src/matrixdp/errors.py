@@ -16,8 +16,6 @@ __all__ = [
     "NotPositiveDefiniteError",
     "ShapeError",
     "StorageError",
-    "UndefinedAttributeError",
-    "UnprovenFloorError",
 ]
 
 
@@ -30,22 +28,12 @@ class InvalidParameterError(MatrixDPError, ValueError):
     """A parameter is of the wrong kind or outside its domain."""
 
 
-# An AttributeError, so that hasattr, inspect and notebooks take the attribute as missing.
-class UndefinedAttributeError(InvalidParameterError, AttributeError):
-    """An attribute that this object does not have, though others of its kind do."""
-
-
 class ShapeError(MatrixDPError, ValueError):
     """Arrays have shapes that do not fit together."""
 
 
 class NotPositiveDefiniteError(MatrixDPError, ValueError):
     """A covariance is not proven positive definite; it is refused, never repaired."""
-
-
-# An AttributeError for the same reason as above: it is raised by a property.
-class UnprovenFloorError(NotPositiveDefiniteError, AttributeError):
-    """Directional noise has no floor: float64 does not resolve its weakest direction."""
 
 
 class CalibrationError(MatrixDPError, ArithmeticError):

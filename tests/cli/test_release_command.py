@@ -162,7 +162,7 @@ def damaged(name: str, content: bytes) -> str:
         (["negative.csv", "out.npy", *BALL], "pass a larger --range"),
         (["padded.csv", "out.npy", *BALL], "pass a larger --range"),
         (["endless.csv", "out.npy", *BALL], "not a finite number"),
-        (["in.npy", "out.npy", *BALL, "--range", "10"], "--range, --delimiter are for .csv"),
+        (["in.npy", "out.npy", *BALL, "--range", "10"], "--range is for .csv"),
         (["in.csv", "out.npy", *BALL, "--range", "-1"], "range=-1.0"),
         (["in.csv", "out.npy", *BALL, "--range", "far"], "'far' is not a finite number"),
         (["in.csv", "out.npy", *BALL, "--header=private"], "'names', 'public'"),

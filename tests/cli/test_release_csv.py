@@ -190,6 +190,6 @@ def test_names_and_data() -> None:
 def test_text_without_header_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["release", "labelled.csv", "out.csv", *BALL]) == 2
     error = capsys.readouterr().err
-    assert "labelled.csv, row 1, column 1: the cell is not a number" in error
+    assert "labelled.csv, row 1, column 1: the cell is not a finite number" in error
     assert "--header" in error
     assert "--index" in error

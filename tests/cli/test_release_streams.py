@@ -211,3 +211,17 @@ def test_statements_and_bounds_are_not_overwritten_either(
         assert main(arguments) == 2
         assert "would replace bounds.npy" in capsys.readouterr().err
         assert Path("bounds.npy").read_bytes() == before
+
+
+@pytest.mark.parametrize("written", ["csv", ".csv", "CSV"])
+def test_a_format_may_be_written_with_its_point(
+    written: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--output-format", written, "--sidecar", "said.json", *BALL]
+    assert main(["release", "in.npy", "-", *options]) == 0
+    assert len(capfd.readouterr().out.splitlines()) == 3
+
+
+def test_a_name_without_a_format(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["release", "matrix", "out.csv", *BALL]) == 2
+    assert "input 'matrix' does not end like a file of a known format" in capsys.readouterr().err

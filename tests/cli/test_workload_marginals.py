@@ -74,7 +74,7 @@ def test_records_of_any_number_of_cells_are_answered(capsys: pytest.CaptureFixtu
     assert main([*answer, "--records"]) == 0
     release = WorkloadRelease.load("out.npz")
     assert release.table((2, 5)).shape == (100, 100)
-    assert not hasattr(release, "estimate")  # its cells do not fit in memory
+    assert release.estimate is None  # its cells do not fit in memory
     assert main(["workload", "evaluate", *LARGE, *BUDGET]) == 0
     assert main(["workload", "export", "out.npz", "out.npy"]) == 0
     assert np.load("out.npy").shape == (280000, 1)
@@ -87,7 +87,10 @@ def test_records_of_any_number_of_cells_are_answered(capsys: pytest.CaptureFixtu
         (["records.npy", "out.npz", *LARGE], "released from records"),
         (["counts.npy", "out.npz", *LARGE, "--records"], "8 columns"),
         (["records.npy", "out.npz", *SMALL, "--records"], "3 columns"),
-        (["halves.csv", "out.npz", *SMALL, "--records"], "whole numbers"),
+        (
+            ["halves.csv", "out.npz", *SMALL, "--records"],
+            "row 1, column 3: the number is not a whole",
+        ),
     ],
 )
 def test_other_input_writes_nothing(
@@ -98,11 +101,27 @@ def test_other_input_writes_nothing(
     assert not Path("out.npz").exists()
 
 
-@pytest.mark.parametrize("last", ["0,x,0", "0,1", "0,inf,0", "0,0.1,0", "0,77,0", "0,0.5,0"])
-def test_errors_do_not_count_records(last: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("bad.csv").write_text(4711 * "0,1,1\n" + f"{last}\n")
+@pytest.mark.parametrize(
+    ("bad", "place"),
+    [
+        ("0,x,0", "row 3, column 2"),
+        ("0,1", "row 3 has 2 cells"),
+        ("0,inf,0", "row 3, column 2"),
+        ("0,0.1,0", "row 3, column 2"),
+        ("0,0.5,0", "row 3, column 2"),
+        # A number that can be read is data, and its place is not told.
+        ("0,77,0", "in column 2, counted from 1"),
+    ],
+)
+def test_a_cell_that_cannot_be_read_is_named(
+    bad: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bad.csv").write_text(f"0,1,1\n0,1,1\n{bad}\n0,1,1\n")
     assert main(["workload", "answer", "bad.csv", "out.npz", *SMALL, *BUDGET, "--records"]) == 2
-    assert "471" not in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert place in error
+    assert "77" not in error
+    assert ("row" in error) == place.startswith("row")
     assert not Path("out.npz").exists()
 
 

@@ -14,8 +14,15 @@ from matrixdp.mechanisms.labelled import MatrixFile
 def read(
     text: str, *, header: bool = False, index: bool = False, decimals: Decimals = "nearest"
 ) -> MatrixFile:
-    file = io.BytesIO(text.encode())
-    return read_matrix(file, ".csv", "in.csv", header=header, index=index, decimals=decimals)
+    return read_matrix(
+        io.BytesIO(text.encode()),
+        ".csv",
+        "in.csv",
+        header=header,
+        index=index,
+        decimals=decimals,
+        offered=("--header", "--index"),
+    )
 
 
 def test_labels_and_corner_come_back() -> None:
@@ -52,23 +59,31 @@ def test_ways_to_read_decimals() -> None:
         ("1,2\n3,\n", {}, "row 2, column 2: "),
         ("1,2\nnan,3\n", {}, "row 2, column 1: "),
         ("1,2\n3,1e999\n", {}, "row 2, column 2: "),
-        ("a,b\n1,2\n", {}, "row 1, column 1: the cell is not a number; the first row is text: "),
+        (
+            "a,b\n1,2\n",
+            {},
+            "row 1, column 1: the cell is not a finite number; the first row is text: ",
+        ),
         ("a,b\n1,secret\n", {"header": True}, "row 2, column 2: the cell is not a finite"),
         ("x,1\ny,2\n", {}, "the first column is text: if it is labels, add --index"),
-        ("id,a\nx,1\n", {}, "add --header and the first column is text"),
+        ("id,a\nx,1\n", {}, "add --header, and the first column is text"),
         (
             "id,a\nx,1\n",
             {"index": True},
-            "row 1, column 2: the cell is not a number; the first row",
+            "row 1, column 2: the cell is not a finite number; the first row",
         ),
-        ("id,a\nx,1\n", {"header": True}, "row 2, column 1: the cell is not a number; the first c"),
+        (
+            "id,a\nx,1\n",
+            {"header": True},
+            "row 2, column 1: the cell is not a finite number; the first c",
+        ),
         ("NA,52000,33\n1,2,3\n", {}, "row 1, column 1: the cell is not a finite number"),
         ("1,2\n3\n", {}, "row 2 has 1 cells, but row 1 has 2"),
         ("1\n\n3\n", {}, "row 2 has 0 cells, but row 1 has 1"),
         ("a,b\n", {"header": True}, "no rows of numbers"),
         ("a\nb\n", {"index": True}, "no columns of numbers"),
         ("\n\n", {}, "in.csv is empty"),
-        ('"1","2\n', {}, "not CSV text"),
+        ('"1","2\n', {}, "row 1: a quotation mark is opened and not closed"),
     ],
 )
 def test_errors_give_the_place(text: str, options: dict[str, bool], message: str) -> None:

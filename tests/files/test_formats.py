@@ -126,7 +126,7 @@ def test_text_in_columns_that_are_not_chosen_is_not_read() -> None:
 )
 def test_another_delimiter_is_guessed(content: str, suffix: str, guess: str) -> None:
     with pytest.raises(FileFormatError, match=guess.replace("|", "\\|")):
-        read(content.encode(), suffix)
+        read(content.encode(), suffix, offered=["--delimiter"])
 
 
 @pytest.mark.parametrize("content", ["1,x\n3,4\n", "1;2,3\n4,5\n", "1,2\n3\n"])
@@ -157,8 +157,8 @@ def test_damaged_packed_files(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([1, 2**53 + 1], r"in.*, column 2: an integer is beyond 2\*\*53"),
-        ([1.0, None], "column 2: the column has missing values"),
+        ([1, 2**53 + 1], r"in.*, row 2, column 2: the integer is beyond 2\*\*53"),
+        ([1.0, None], "row 2, column 2: the value is missing"),
         (["secret", "b"], "column 2: the column is text"),
         ([float("nan"), 8675309.0], "row 1, column 2: the number is not finite"),
     ],

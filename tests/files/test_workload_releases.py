@@ -78,6 +78,8 @@ def assert_read_back(release: WorkloadRelease, path: Path) -> WorkloadRelease:
     assert again.guarantee == release.guarantee
     assert again.sensitivity == release.sensitivity
     assert repr(again.workload) == repr(release.workload)
+    assert again.estimate is not None
+    assert release.estimate is not None
     np.testing.assert_allclose(again.estimate, release.estimate, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(again.answers, release.answers, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(again.standard_errors(), release.standard_errors(), rtol=1e-12)

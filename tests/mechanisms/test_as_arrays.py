@@ -80,14 +80,11 @@ def test_what_is_released_is_not_released_again_by_mistake() -> None:
         MECHANISM.release(release)
 
 
-def test_a_noise_scale_that_is_not_one_number_is_not_there() -> None:
+def test_a_noise_scale_that_is_not_one_number_is_none() -> None:
     box = Box([1.0, 2.0, 3.0], neighbouring="replace")
-    release = IMGM(box, BUDGET).release(MATRIX)
-    assert not hasattr(release, "noise_scale")
-    assert getattr(release, "noise_scale", None) is None
-    with pytest.raises(InvalidParameterError, match=r"use standard_errors\(\)"):
-        _ = release.noise_scale
-    assert hasattr(MECHANISM.release(MATRIX), "noise_scale")
+    assert IMGM(box, BUDGET).release(MATRIX).noise_scale is None
+    release = MECHANISM.release(MATRIX)
+    assert release.noise_scale == release.standard_errors()[0, 0]
 
 
 def test_a_workload_release_has_what_a_release_has(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_iid_noise_is_the_analytic_gaussian_on_the_flattened_matrix(
 
 
 def test_t_fold_composition_is_a_split() -> None:
-    once = IMGM(BALL, BUDGET).release(np.zeros((2, 2))).noise_scale
+    once = IMGM(BALL, BUDGET).release(np.zeros((2, 2))).standard_errors()[0, 0]
     part = BUDGET.split(49)[0]
     each = IMGM(BALL, part).release(np.zeros((2, 2)))
     assert each.noise_scale == pytest.approx(7 * once, rel=1e-14)

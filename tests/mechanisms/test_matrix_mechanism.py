@@ -168,6 +168,7 @@ def test_releases_of_stacks_stay_below_the_error_that_was_predicted() -> None:
 def test_answers_of_stacks_are_consistent() -> None:
     mechanism = MatrixMechanism(STACKED, BUDGET, neighbouring="replace", strategy=STACK)
     release = mechanism.release(np.full((4, 3), 7))
+    assert release.estimate is not None
     np.testing.assert_allclose(STACKED.apply(release.estimate), release.answers, rtol=1e-12)
     assert release.answers[3] == pytest.approx(release.answers[-1], abs=1e-6)  # the total, twice
     assert release.guarantee.epsilon == 1.0

@@ -159,8 +159,7 @@ def test_tables_agree_and_may_be_turned() -> None:
     )
     with pytest.raises(InvalidParameterError, match=r"attributes \(3, 4\) together"):
         release.table((3, 4))
-    with pytest.raises(InvalidParameterError, match="ask for tables"):
-        _ = release.estimate
+    assert release.estimate is None  # its cells do not fit in memory
 
 
 def test_tables_follow_from_any_strategy() -> None:
@@ -171,7 +170,7 @@ def test_tables_follow_from_any_strategy() -> None:
     np.testing.assert_allclose(release.table((1, 0)), cells.T)
     np.testing.assert_allclose(release.table((1,)), cells.sum(axis=0))
     # Three cells of independent noise add up.
-    expected = np.full(4, math.sqrt(3.0) * release.measurements.noise_scale)
+    expected = np.full(4, math.sqrt(3.0) * release.noise_scale)
     np.testing.assert_allclose(release.table_errors((1,)), expected, rtol=1e-9)
 
 
@@ -191,8 +190,8 @@ def test_a_release_beyond_memory_is_read_back(tmp_path: Path) -> None:
         ([[0.0] * 14], "whole numbers"),
         ([[0] * 13], "14 columns"),
         ([0] * 14, "14 columns"),
-        ([[2] + [0] * 13], r"outside 0 .. 1 in column 0"),
-        ([[0] * 13 + [-1]], r"outside 0 .. 7 in column 13"),
+        ([[2] + [0] * 13], r"outside 0 .. 1 in column 1, counted from 1"),
+        ([[0] * 13 + [-1]], r"outside 0 .. 7 in column 14, "),
         (np.full((1, 14), 2**63, dtype=np.uint64), "2\\*\\*53|outside"),
         (7, "records is a int"),
         ({0: 1}, "records is a dict"),

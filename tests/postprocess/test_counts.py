@@ -32,6 +32,7 @@ def test_nonnegative_estimates_solve_their_problem(workload: Workload) -> None:
     mechanism = MatrixMechanism(workload, Budget(0.5, 1e-5), neighbouring="add-remove")
     counts = np.arange(workload.cells) % 3
     release = mechanism.release(counts, key=ReleaseKey.from_bytes(bytes(32)))
+    assert release.estimate is not None
     assert release.estimate.min() < 0
     found = nonnegative_estimate(release)
     assert found.min() >= 0
@@ -58,6 +59,7 @@ def test_stacks_have_nonnegative_estimates(
         workload, Budget(0.5, 1e-5), neighbouring="add-remove", strategy=stack
     )
     release = mechanism.release([0, 1] * 10, key=ReleaseKey.from_bytes(bytes(32)))
+    assert release.estimate is not None
     assert release.estimate.min() < 0
     found = nonnegative_estimate(release)
     assert found.min() >= 0

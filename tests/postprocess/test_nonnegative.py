@@ -45,6 +45,7 @@ def test_estimates_are_those_of_another_solver(name: str, most: int) -> None:
     rng = np.random.default_rng(most)
     counts = np.where(rng.random(workload.cells) < 0.2, rng.integers(0, most, workload.cells), 0)
     release = mechanism.release(counts, key=ReleaseKey.from_bytes(rng.bytes(32)))
+    assert release.estimate is not None
     assert release.estimate.min() < 0
     found = nonnegative_estimate(release)
     assert found.min() >= 0

@@ -149,15 +149,50 @@ def test_errors_hold_no_cell(text: str, capsys: pytest.CaptureFixture[str]) -> N
     assert not Path("out.csv").exists()
 
 
-@pytest.mark.parametrize("last", ["x", "inf", "", "1,2", '"1'])
-def test_errors_do_not_count_records(last: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The number of the last row would be a count that nobody paid for."""
-    Path("bad.csv").write_text("age\n" + 4711 * "1\n" + f"{last}\n")
+@pytest.mark.parametrize(
+    ("bad", "place"),
+    [
+        ("secret", ", row 3, column 'age': the cell is not a finite number; fill or drop"),
+        ("inf", ", row 3, column 'age': the cell is not a finite number; it is infinite"),
+        ("", ", row 3 has 0 cells, but row 1 has 1"),
+        ("1,2", ", row 3 has 2 cells, but row 1 has 1"),
+        ('"1,5"', ", row 3, column 'age': the cell is not a finite number; its decimals are writ"),
+        ('"1\n', ", row 3: a quotation mark is opened and not closed"),
+    ],
+)
+def test_a_cell_that_cannot_be_read_is_named(
+    bad: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bad.csv").write_text(f"age\n1\n{bad}\n1\n")
     arguments = ["query", "sum", "bad.csv", "out.csv", "--columns", "age", "--norm", "1", *CLEAR]
     assert main(arguments) == 2
     error = capsys.readouterr().err
+    assert f"matrixdp: bad.csv{place}" in error
+    assert "secret" not in error
+
+
+def test_a_record_that_can_be_read_is_not_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bad.csv").write_text("age\n" + 4711 * "1\n" + "5\n")
+    arguments = ["query", "histogram", "bad.csv", "out.csv", "--bins", "age=0,2", *CLEAR]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "column 'age' of data has a value outside its bins" in error
     assert "47" not in error
-    assert "bad.csv" in error
+
+
+def test_spaces_around_names_do_not_matter() -> None:
+    Path("in.csv").write_text("age , income\n1,2\n")
+    assert main([*SUM, "--columns", "income,age", "--norm", "1", *CLEAR]) == 0
+    assert Path("out.csv").read_text().startswith(",income,age\n")
+
+
+def test_another_kind_of_file_is_recognised(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("in.csv").write_bytes(b"PK\x03\x04\xff")
+    assert main([*SUM, *AGE, *CLEAR]) == 2
+    assert "in.csv is a spreadsheet or another archive" in capsys.readouterr().err
+    Path("in.csv").write_text("")
+    assert main([*SUM, *AGE, *CLEAR]) == 2
+    assert "in.csv is empty" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is an extra")

@@ -31,8 +31,8 @@ def test_one_record_changes_one_count_by_one() -> None:
 @pytest.mark.parametrize(
     ("records", "dimensions", "message"),
     [
-        ([[0, 3]], [2, 3], r"outside 0 \.\. 2 in column 1"),
-        ([[-1, 0]], [2, 3], "column 0"),
+        ([[0, 3]], [2, 3], r"outside 0 \.\. 2 in column 2, "),
+        ([[-1, 0]], [2, 3], "column 1, counted from 1"),
         ([[0.5, 1.0]], [2, 3], "dtype"),
         ([[0, 1, 2]], [2, 3], "2 columns"),
         ([0, 1], [2, 3], "2 columns"),

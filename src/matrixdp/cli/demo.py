@@ -15,6 +15,7 @@ from matrixdp.baselines.classic import ClassicGaussian
 from matrixdp.baselines.mvg import MVG
 from matrixdp.cli.options import AsJson
 from matrixdp.cli.output import print_json, print_table
+from matrixdp.cli.streams import reporting_release, saving_release
 from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.statement import statement_path
 from matrixdp.mechanisms.imgm import IMGM
@@ -56,13 +57,15 @@ def demo(
     truth = _second_moments(_monthly_returns())
     matrix = MatrixFile(truth, columns=_NAMES, index=_NAMES, corner="stock")
     release = IMGM(_SENSITIVITY, _BUDGET).release(matrix)
-    release.save(target, force=True)
-    write_all([(figure, _figure_bytes(truth, release))], force=True)
-    actual = float(np.linalg.norm(np.asarray(release.value) - truth))
-    if as_json:
-        _print_record(release, actual, target, figure)
-    else:
-        _print_report(truth, release, actual, target, figure)
+    with saving_release(statement_path(target)):
+        release.save(target, force=True)
+        write_all([(figure, _figure_bytes(truth, release))], force=True)
+        actual = float(np.linalg.norm(np.asarray(release.value) - truth))
+        with reporting_release(statement_path(target)):
+            if as_json:
+                _print_record(release, actual, target, figure)
+            else:
+                _print_report(truth, release, actual, target, figure)
 
 
 def _monthly_returns() -> FloatArray:

@@ -13,16 +13,40 @@ import typer
 from typer.core import TyperCommand
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.files.csv_guesses import MISSING_WORDS
 from matrixdp.files.formats import LABELLED
 from matrixdp.mechanisms.labelled import MatrixFile
 
 __all__ = ["CommandWithLabels", "Labels", "check_labels", "is_name", "warn_of_lost_labels"]
 
-# What stands for a missing or special value in a column of numbers, in programs and by hand.
+# What stands for a missing or special value in a column of numbers.
 _WORDS_OF_DATA = {
-    *("na", "n/a", "n.a.", "nan", "nat", "null", "none", "nil", "missing", "unknown"),
-    *("inf", "infinity", "true", "false", "yes", "no"),
+    *MISSING_WORDS,
+    *("unknown", "inf", "infinity", "true", "false", "yes", "no"),
 }
+
+
+# For each kind of labels: what publishes them, where one is, and what to do.
+_FIRST_ROW = (
+    "--header would publish the first row of IN",
+    "row 1, column {}",
+    "if it is data, leave out --header; if it is labels for everyone to see, pass --header=public",
+)
+_FIRST_COLUMN = (
+    "--index would publish the first column of IN",
+    "row {}, column 1",
+    "if it is data, leave out --index; if it is labels for everyone to see, pass --index=public",
+)
+_COLUMN_NAMES = (
+    "the header of IN is published",
+    "name {} of its columns of numbers",
+    "if it is data, rename the column; if it is labels for everyone to see, pass --header=public",
+)
+_INDEX = (
+    "--index would publish the index of IN",
+    "row {}",
+    "if it is data, leave out --index; if it is labels for everyone to see, pass --index=public",
+)
 
 
 class Labels(StrEnum):
@@ -55,8 +79,13 @@ def _with_words(arguments: list[str]) -> list[str]:
     return options + arguments[end:]
 
 
-def check_labels(matrix: MatrixFile, header: Labels | None, index: Labels | None) -> None:
+def check_labels(
+    matrix: MatrixFile, header: Labels | None, index: Labels | None, *, text: bool
+) -> None:
     """Raise if labels could be data and the user did not say that they are public.
+
+    Of text they are the first row and the first column; other formats have names of columns, and an
+    index that may be anywhere.
 
     Raises
     ------
@@ -64,15 +93,16 @@ def check_labels(matrix: MatrixFile, header: Labels | None, index: Labels | None
         With the place of the first such label, and not the label itself: it may be private.
     """
     if header is Labels.NAMES and matrix.columns is not None:
-        labels = list(matrix.columns)
-        if matrix.index is not None:
+        if not text:
+            _check_names(matrix.columns, _COLUMN_NAMES)
+        else:
             # The corner names the index; many programs leave it empty.
-            labels.insert(0, matrix.corner.strip() or "corner")
-        _check_names(labels, "--header", "row 1, column {}", "first row")
+            corner = [] if matrix.index is None else [matrix.corner.strip() or "corner"]
+            _check_names([*corner, *matrix.columns], _FIRST_ROW)
     if index is Labels.NAMES and matrix.index is not None:
         # An editor counts the header as row 1.
-        above = [] if matrix.columns is None else ["header"]
-        _check_names([*above, *matrix.index], "--index", "row {}, column 1", "first column")
+        above = ["header"] if text and matrix.columns is not None else []
+        _check_names([*above, *matrix.index], _FIRST_COLUMN if text else _INDEX)
 
 
 def warn_of_lost_labels(suffix: str) -> None:
@@ -85,13 +115,13 @@ def warn_of_lost_labels(suffix: str) -> None:
         )
 
 
-def _check_names(labels: Sequence[str], option: str, place: str, part: str) -> None:
+def _check_names(labels: Sequence[str], words: tuple[str, str, str]) -> None:
+    published, place, way_out = words
     for number, label in enumerate(labels, start=1):
         if not is_name(label):
             raise InvalidParameterError(
-                f"{option} would publish the {part} of IN as it is, but {place.format(number)} "
-                f"could be data, not a name: if the {part} is data, leave out {option}; if it is "
-                f"labels that everyone may see, pass {option}=public"
+                f"{published} as it is, but {place.format(number)} could be data, not a name: "
+                f"{way_out}"
             )
 
 

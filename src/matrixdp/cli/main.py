@@ -3,14 +3,15 @@
 0: done. 1: a defect of matrixdp. 2: bad input, nothing was released. 3: refused by a budget,
 nothing was spent. 4: the release is out, at least in part, and its budget is spent, but the command
 could not finish, for instance because the reader of standard output went away. 5: a claim was
-checked and is false. 130: interrupted; if no output file exists, nothing was released. Every error
-is one line on standard error.
+checked and is false. 130: interrupted; nothing was released. Every error is one line on standard
+error.
 """
 
 import importlib
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -93,7 +94,10 @@ def main(arguments: list[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        answer = _program(words)(args=words, prog_name="matrixdp", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _warn  # type: ignore[assignment]
+            answer = _program(words)(args=words, prog_name="matrixdp", standalone_mode=False)
         if sys.stdout is not None:
             # Here, where a failure has an exit code; at the end of the process it would have none.
             sys.stdout.flush()
@@ -136,6 +140,11 @@ def _defect(error: BaseException) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(frame.filename).name}, line {frame.lineno}"
     return f"unexpected {type(error).__name__} in {place}; please report it"
+
+
+def _warn(message: Warning | str, *_: object) -> None:
+    """Show a warning as one line, like everything else that the program says."""
+    _complain(str(message))
 
 
 def _complain(message: str) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "RowsOption",
     "SamplingRateOption",
     "SensitivityOption",
+    "ThreadsOption",
     "budget_from",
     "names_of",
     "number_option",
@@ -44,6 +45,13 @@ def _whole_number(text: str | int) -> int:
         return int(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
+def _threads(text: str | int) -> int:
+    number = _whole_number(text)
+    if number < 1:
+        raise typer.BadParameter(f"{text!r} is not a number of threads: pass 1 or more")
+    return number
 
 
 def number_option(name: str, explanation: str) -> Any:
@@ -134,6 +142,16 @@ GammaOption: TypeAlias = Annotated[
 ReleasesOption: TypeAlias = Annotated[int, whole_number_option("--releases", "Number of releases.")]
 SamplingRateOption: TypeAlias = Annotated[
     float, number_option("--sampling-rate", "Probability that a record is in a step.")
+]
+ThreadsOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        parser=_threads,
+        metavar="COUNT",
+        help="The most threads that draw noise; default: one for each processor. The result does "
+        "not depend on it.",
+    ),
 ]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object, at full precision.")

@@ -12,8 +12,8 @@ __all__ = ["progress_bar"]
 
 @contextmanager
 def progress_bar(
-    total: int, description: str, *, after: float = 0.0
-) -> Iterator[Callable[[int], None]]:
+    total: float | None, description: str, *, after: float = 0.0
+) -> Iterator[Callable[[float], None]]:
     """Show a progress bar on standard error; the function that is yielded moves it on.
 
     Nothing is shown if standard error is not a terminal, so that logs stay readable, nor if all is

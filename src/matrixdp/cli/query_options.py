@@ -16,6 +16,7 @@ from matrixdp.cli.options import (
     Force,
     MuOption,
     OptionalEpsilonOption,
+    ThreadsOption,
     budget_from,
     number_option,
     whole_number_option,
@@ -105,11 +106,12 @@ def asked(
     epsilon: OptionalEpsilonOption = None,
     mu: MuOption = None,
     delimiter: DelimiterOption = None,
+    threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> Asked:
     """Return what the options of every command say."""
-    output = QueryOutput(source, target, budget_from(epsilon, delta, mu), force, as_json)
+    output = QueryOutput(source, target, budget_from(epsilon, delta, mu), threads, force, as_json)
     return Asked(source, checked_neighbouring(neighbouring), delimiter, output)
 
 
@@ -125,11 +127,14 @@ def asked_of_numbers(
     lower: Lower = None,
     upper: Upper = None,
     delimiter: DelimiterOption = None,
+    threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> AskedOfNumbers:
     """Return what the options of commands on numbers say."""
-    common = asked(source, target, delta, neighbouring, epsilon, mu, delimiter, force, as_json)
+    common = asked(
+        source, target, delta, neighbouring, epsilon, mu, delimiter, threads, force, as_json
+    )
     names = tuple(name.strip() for name in columns.split(","))
     return AskedOfNumbers(
         **vars(common),

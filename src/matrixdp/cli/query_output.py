@@ -9,7 +9,7 @@ import typer
 
 from matrixdp.cli.labels import warn_of_lost_labels
 from matrixdp.cli.output import print_json
-from matrixdp.cli.streams import SPENDS_AGAIN, reporting_release
+from matrixdp.cli.streams import reporting_release, saving_release
 from matrixdp.files.atomic import check_target
 from matrixdp.files.formats import check_format, format_of
 from matrixdp.files.overwriting import check_inputs_survive
@@ -45,6 +45,7 @@ class QueryOutput:
     source: Path
     target: Path
     budget: Budget
+    threads: int | None
     force: bool
     as_json: bool
 
@@ -63,9 +64,10 @@ class QueryOutput:
         mechanism = IMGM(query, self.budget)
         # The labels were typed by the user, so that they are public.
         answer = MatrixFile(query.evaluate(blocks()), columns=list(columns), index=list(index))
-        released = mechanism.release(answer)
-        save_release(released, self.target, force=self.force, query=str(query))
-        self._report(str(query), released, [self.target, statement])
+        released = mechanism.release(answer, threads=self.threads)
+        with saving_release(statement):
+            save_release(released, self.target, force=self.force, query=str(query))
+            self._report(str(query), released, [self.target, statement])
 
     def release_with_touched(
         self,
@@ -90,13 +92,15 @@ class QueryOutput:
         )
         answer = MatrixFile(query.evaluate(blocks()), columns=list(columns), index=list(index))
         changed = touched.evaluate(blocks())
-        released, count = of_answer.release(answer), of_count.release(changed)
+        released = of_answer.release(answer, threads=self.threads)
+        count = of_count.release(changed, threads=self.threads)
         # Stated with the guarantee of both, because the statement holds the count, too.
         stated = Release.from_proof(released.value, released.proof, both, released.mechanism)
-        save_release(
-            stated, self.target, force=self.force, query=str(query), counts={"touched": count}
-        )
-        self._report(str(query), stated, [self.target, statement], {"touched": count})
+        with saving_release(statement):
+            save_release(
+                stated, self.target, force=self.force, query=str(query), counts={"touched": count}
+            )
+            self._report(str(query), stated, [self.target, statement], {"touched": count})
 
     def release_private_count_mean(
         self, query: PrivateCountMean, blocks: Blocks, *, columns: Sequence[str]
@@ -105,11 +109,15 @@ class QueryOutput:
         beside = sum_path(self.target)
         statement = statement_path(beside)
         self._check_targets([self.target, beside, statement])
-        released = query.release(blocks(), self.budget)
-        released.save(self.target, force=self.force, columns=columns)
-        self._report(
-            released.query, released, [self.target, beside, statement], {"records": released.count}
-        )
+        released = query.release(blocks(), self.budget, threads=self.threads)
+        with saving_release(statement):
+            released.save(self.target, force=self.force, columns=columns)
+            self._report(
+                released.query,
+                released,
+                [self.target, beside, statement],
+                {"records": released.count},
+            )
 
     def _check_targets(self, targets: Sequence[Path]) -> None:
         check_format(self.target)
@@ -147,9 +155,9 @@ class QueryOutput:
             lines = [str(guarantee), query]
             lines += [
                 f"{_IN_WORDS[what]}: {float(count.value[0, 0]):.1f}, with a standard error of "
-                f"{shown_up(count.noise_scale, 3)}; paid for by this guarantee, too"
+                f"{shown_up(count.standard_errors().item(), 3)}; paid for by this guarantee, too"
                 for what, count in paid.items()
             ]
-            lines += [f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}", SPENDS_AGAIN]
+            lines.append(f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}")
             for line in lines:
                 typer.echo(line, err=True)

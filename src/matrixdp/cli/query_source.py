@@ -1,22 +1,28 @@
 """Records from files, for ``matrixdp query``: chosen columns of text, .npy, Parquet and Arrow.
 
-Errors name the column, and never show a cell nor the number of its row: the last row's would be the
-number of records, which may be private.
+Errors name the column, and the row where a cell cannot be read: nothing is released of such a file.
+They never show a cell. How many records there are is private; what a record holds is checked by the
+query, whose errors tell no row.
 """
 
 import csv
 import gzip
+import io
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.cli.streams import LARGE_FILE
 from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.files.csv_format import guessed_delimiter
+from matrixdp.files.csv_format import not_text, torn_quotes
+from matrixdp.files.csv_guesses import guessed_header_delimiter, guessed_mistake
 from matrixdp.files.decimals import nearest_float
 from matrixdp.files.formats import ARROW, TEXT, check_format, format_of
 from matrixdp.queries.sources import arrow_batches, arrow_blocks
@@ -68,10 +74,13 @@ class RecordFile:
         match self._format:
             case ".npy":
                 array, places = self._mapped()
-                for start in range(0, len(array), _ROWS_TOGETHER):
-                    yield array[start : start + _ROWS_TOGETHER, places]
+                with self._progress() as advance:
+                    for start in range(0, len(array), _ROWS_TOGETHER):
+                        yield array[start : start + _ROWS_TOGETHER, places]
+                        advance(_ROWS_TOGETHER / len(array))
             case ".parquet" | ".arrow":
-                yield from arrow_blocks(self.path, list(self.columns))
+                with self._progress(known=False):
+                    yield from arrow_blocks(self.path, list(self.columns))
             case _:
                 readers = [nearest_float] * len(self.columns)
                 for block in self._csv_blocks(readers):
@@ -96,8 +105,9 @@ class RecordFile:
     def _value_columns(self) -> Iterator[list[list[Any]]]:
         """Yield the columns of blocks of a file that is not text."""
         if self._format in ARROW:
-            for batch in arrow_batches(self.path, self.columns):
-                yield [column.to_pylist() for column in batch.columns]
+            with self._progress(known=False):
+                for batch in arrow_batches(self.path, self.columns):
+                    yield [column.to_pylist() for column in batch.columns]
         else:
             for block in self.numbers():
                 yield block.T.tolist()
@@ -124,10 +134,13 @@ class RecordFile:
 
     def _csv_blocks(self, readers: Sequence[Callable[[str], T]]) -> Iterator[list[list[T]]]:
         try:
-            with self._opened() as file:
-                sign = TEXT[self._format] if self.delimiter is None else self.delimiter
-                rows = csv.reader(file, strict=True, delimiter=sign)
-                yield from self._parsed(rows, sign, readers)
+            with self.path.open("rb") as file, self._progress() as advance:
+                size, told = max(os.fstat(file.fileno()).st_size, 1), 0
+                for block in self._parsed(file, readers):
+                    yield block
+                    place = file.tell()
+                    advance((place - told) / size)
+                    told = place
         except FileNotFoundError:
             raise FileFormatError(f"{self.path} does not exist: name a file to read") from None
         except IsADirectoryError:
@@ -136,47 +149,76 @@ class RecordFile:
             raise FileFormatError(
                 f"{self.path} cannot be unpacked: it is cut short, or is not a gzip file"
             ) from None
-        except (UnicodeDecodeError, csv.Error):
-            raise FileFormatError(
-                f"{self.path} is not CSV text in UTF-8: save it as such"
-            ) from None
+        except UnicodeDecodeError:
+            with self.path.open("rb") as file:
+                kind = not_text(file.read(8))
+            raise FileFormatError(f"{self.path} is {kind}") from None
 
-    def _opened(self) -> TextIO:
-        # utf-8-sig: spreadsheets put a byte order mark in front of the first name.
-        if self._format.endswith(".gz"):
-            return gzip.open(self.path, "rt", encoding="utf-8-sig", newline="")
-        return self.path.open(encoding="utf-8-sig", newline="")
+    @contextmanager
+    def _progress(self, *, known: bool = True) -> Iterator[Callable[[float], None]]:
+        """Show a progress bar if the file is large and takes long to read."""
+        if not self.path.is_file() or self.path.stat().st_size < LARGE_FILE:
+            yield lambda _: None
+            return
+        # Late, because progress bars are slow to import.
+        from matrixdp.cli.progress import progress_bar  # noqa: PLC0415
+
+        total = 1.0 if known else None
+        with progress_bar(total, f"Reading {self.path}", after=1.0) as advance:
+            yield advance
 
     def _parsed(
-        self, rows: Iterator[list[str]], sign: str, readers: Sequence[Callable[[str], T]]
+        self, file: BinaryIO, readers: Sequence[Callable[[str], T]]
     ) -> Iterator[list[list[T]]]:
-        names = next(rows, [])
-        places = [self._named(name, names, sign) for name in self.columns]
+        packed = self._format.endswith(".gz")
+        content = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if packed else file
+        # utf-8-sig: spreadsheets put a byte order mark in front of the first name.
+        text = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
+        sign = TEXT[self._format] if self.delimiter is None else self.delimiter
+        rows = csv.reader(text, strict=True, delimiter=sign)
+        number, width = 1, 0
+        places: list[int] = []
         block: list[list[T]] = []
-        for row in rows:
-            if len(row) != len(names):
-                raise FileFormatError(
-                    f"{self.path} has a row with another number of cells than row 1"
-                )
-            block.append(self._read_row(row, places, readers))
-            if len(block) == _ROWS_TOGETHER:
-                yield block
-                block = []
+        try:
+            for number, row in enumerate(rows, start=1):
+                if number == 1:
+                    width, places = (
+                        len(row),
+                        [self._named(name, row, sign) for name in self.columns],
+                    )
+                    continue
+                if len(row) != width:
+                    raise FileFormatError(
+                        f"{self.path}, row {number} has {len(row)} cells, but row 1 has {width}: "
+                        "rows must have one length"
+                    )
+                block.append(self._read_row(row, number, places, readers))
+                if len(block) == _ROWS_TOGETHER:
+                    yield block
+                    block = []
+        except csv.Error as error:
+            raise FileFormatError(f"{self.path}, row {number + 1}: {torn_quotes(error)}") from None
+        finally:
+            text.detach()  # or the wrapper would close a file that is not its own
+        if not places:
+            raise FileFormatError(f"{self.path} is empty: its first row must be names")
         if block:
             yield block
 
     def _named(self, name: str, names: list[str], sign: str) -> int:
         # The names of the file are not shown: its first row may be a record.
-        if names.count(name) != 1:
+        stripped = [each.strip() for each in names]
+        if stripped.count(name) != 1:
             raise FileFormatError(
                 f"{self.path} must have exactly one column {name!r}: its first row must be names"
-                f"{guessed_delimiter([names], sign)}"
+                f"{guessed_header_delimiter(names, name, sign, ['--delimiter'])}"
             )
-        return names.index(name)
+        return stripped.index(name)
 
     def _read_row(
         self,
         row: list[str],
+        number: int,
         places: Sequence[int],
         readers: Sequence[Callable[[str], T]],
     ) -> list[T]:
@@ -185,9 +227,12 @@ class RecordFile:
             try:
                 read.append(reader(row[place]))
             except ValueError:
+                reason = guessed_mistake(row[place]) or (
+                    "fill or drop such records by a rule that looks at one record at a time"
+                )
                 raise FileFormatError(
-                    f"{self.path}, column {name!r}: a cell is not a finite number; fill or drop "
-                    "such records by a rule that looks at one record at a time"
+                    f"{self.path}, row {number}, column {name!r}: the cell is not a finite number; "
+                    f"{reason}"
                 ) from None
         return read
 

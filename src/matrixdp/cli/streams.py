@@ -1,11 +1,14 @@
 """Matrices from files and standard input, and releases to standard output."""
 
 import io
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+
+import typer
 
 from matrixdp.cli.cut_short import ReleasedButCutShortError
 from matrixdp.errors import FileFormatError, InvalidParameterError
@@ -14,20 +17,23 @@ from matrixdp.files.matrices import read_matrix
 from matrixdp.mechanisms.labelled import MatrixFile
 
 __all__ = [
-    "SPENDS_AGAIN",
+    "LARGE_FILE",
     "STREAM",
     "check_stdout",
     "read_source",
     "reporting_release",
+    "saving_release",
     "write_stdout",
 ]
 
 STREAM = "-"
 """The name of standard input and standard output."""
 
+LARGE_FILE = 1 << 20
+"""Bytes of a file below which it is read in less than a second, without a progress bar."""
 
-SPENDS_AGAIN = "a second run would draw new noise and spend as much again"
-"""The last line of every report of a release."""
+# The last line of every report of a release.
+_SPENDS_AGAIN = "a second run would draw new noise and spend as much again"
 
 
 def read_source(
@@ -39,9 +45,12 @@ def read_source(
     decimals: Decimals = "nearest",
     delimiter: str | None = None,
     columns: Sequence[str] | None = None,
-    rows_are_records: bool = False,
+    offered: Collection[str] = (),
 ) -> MatrixFile:
-    """Read a matrix from a file or standard input; see `read_matrix` for the options."""
+    """Read a matrix from a file or standard input; see `read_matrix` for the options.
+
+    A progress bar is shown if that takes long.
+    """
     read = partial(
         read_matrix,
         suffix=suffix,
@@ -50,7 +59,7 @@ def read_source(
         decimals=decimals,
         delimiter=delimiter,
         columns=columns,
-        rows_are_records=rows_are_records,
+        offered=offered,
     )
     if source == STREAM:
         if sys.stdin is None:
@@ -59,7 +68,13 @@ def read_source(
         return read(io.BytesIO(sys.stdin.buffer.read()), name="stdin")
     try:
         with Path(source).open("rb") as file:
-            return read(file, name=source)
+            if os.fstat(file.fileno()).st_size < LARGE_FILE:
+                return read(file, name=source)
+            # Late, because progress bars are slow to import.
+            from matrixdp.cli.progress import progress_bar  # noqa: PLC0415
+
+            with progress_bar(1.0, f"Reading {source}", after=1.0) as advance:
+                return read(file, name=source, advance=advance)
     except FileNotFoundError:
         raise FileFormatError(f"{source} does not exist: name a file to read") from None
     except IsADirectoryError:
@@ -101,8 +116,42 @@ def write_stdout(data: bytes) -> None:
 
 
 @contextmanager
+def saving_release(statement: Path) -> Iterator[None]:
+    """Let an interrupt of the block, which saves and reports, say whether a release is out.
+
+    Files appear all together, so that a statement which was not there before is of this release.
+
+    Raises
+    ------
+    ReleasedButCutShortError
+        If the interrupt came when the files were there.
+    """
+    before = _identity(statement)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if _identity(statement) == before:
+            raise
+        raise ReleasedButCutShortError(
+            f"interrupted, but the release is out, its budget is spent and {statement} is its "
+            "statement"
+        ) from None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one of the same name; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+@contextmanager
 def reporting_release(statement: Path) -> Iterator[None]:
     """Let no failure in the block, which reports a release, look as if nothing had happened.
+
+    After it, a last line on standard error says that a second run would spend again.
 
     Raises
     ------
@@ -111,6 +160,7 @@ def reporting_release(statement: Path) -> Iterator[None]:
     """
     try:
         yield
+        typer.echo(_SPENDS_AGAIN, err=True)
         if sys.stdout is not None:
             sys.stdout.flush()  # or a failure would come later, outside this block
     except (OSError, KeyboardInterrupt) as error:

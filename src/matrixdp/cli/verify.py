@@ -82,5 +82,5 @@ def _check_names(file: Path) -> None:
         )
     raise InvalidParameterError(
         f"{statement_path(file)} is missing: a saved release is a file with its .json statement "
-        "beside it"
+        "beside it, and answers that workload export wrote have none"
     )

@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from matrixdp.cli.groups import command_group
-from matrixdp.cli.options import AsJson, Force
+from matrixdp.cli.options import AsJson, DelimiterOption, Force
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.cli.workload_answer import answer, export
 from matrixdp.cli.workload_evaluate import evaluate
 from matrixdp.cli.workload_options import (
     NeighbouringOption,
     WorkloadOption,
+    check_delimiter,
     check_distinct,
     search_status,
 )
@@ -33,6 +34,7 @@ app = command_group("Linear queries on a histogram: optimise, evaluate, answer, 
 def optimise(
     workload: WorkloadOption,
     neighbouring: NeighbouringOption,
+    delimiter: DelimiterOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="Save the strategy in this .npz file.")
     ] = None,
@@ -41,7 +43,8 @@ def optimise(
 ) -> None:
     """Find the strategy with the least error, and prove how close to the best it is."""
     relation = checked_neighbouring(neighbouring)
-    queries = read_workload(workload)
+    check_delimiter(delimiter, workload_files(workload))
+    queries = read_workload(workload, delimiter)
     # The search may take minutes; a target that cannot be written is known at once.
     if output is not None:
         check_archive_target(output, force=force)

@@ -1,37 +1,40 @@
 """``matrixdp workload answer`` and ``export``: noisy measurements in a file, and their answers."""
 
-import io
 import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from matrixdp.cli.interrupts import interrupted_at_once
 from matrixdp.cli.options import (
     AsJson,
+    DelimiterOption,
     DeltaOption,
     Force,
     MuOption,
     OptionalEpsilonOption,
+    ThreadsOption,
     budget_from,
 )
 from matrixdp.cli.output import print_json
-from matrixdp.cli.streams import SPENDS_AGAIN, read_source, reporting_release
+from matrixdp.cli.streams import read_source, reporting_release, saving_release
 from matrixdp.cli.workload_options import (
     NeighbouringOption,
     SavedStrategyOption,
     WorkloadOption,
+    check_delimiter,
     check_distinct,
     search_status,
 )
 from matrixdp.cli.workload_text import read_workload, workload_files
 from matrixdp.errors import InvalidParameterError
-from matrixdp.files.answer_tables import encode_answers
+from matrixdp.files.answer_tables import answer_table
 from matrixdp.files.array_archive import check_archive_target
-from matrixdp.files.atomic import check_target, write_all
-from matrixdp.files.formats import FORMATS, check_format, format_of
+from matrixdp.files.atomic import check_target, hidden_beside, hidden_file, write_all
+from matrixdp.files.formats import FORMATS, LABELLED, TEXT, check_format, format_of
 from matrixdp.files.matrices import write_matrix
 from matrixdp.files.statement import statement_path
 from matrixdp.files.strategies import load_strategy
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["answer", "export"]
 
 # Not .npz, the format that releases are saved in.
-_EXPORTS = (".csv", ".tsv", ".npy")
+_EXPORTS = (".npy", *LABELLED)
 
 
 def answer(
@@ -66,6 +69,7 @@ def answer(
     epsilon: OptionalEpsilonOption = None,
     mu: MuOption = None,
     strategy: SavedStrategyOption = None,
+    delimiter: DelimiterOption = None,
     records: Annotated[
         bool,
         typer.Option(
@@ -73,6 +77,7 @@ def answer(
             help="IN holds a record in each row: the number of its cell, from 0, by attribute.",
         ),
     ] = False,
+    threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -84,13 +89,17 @@ def answer(
     # draw.
     relation = checked_neighbouring(neighbouring)
     budget = budget_from(epsilon, delta, mu)
-    queries = read_workload(workload)
-    queries.check_answerable()
     check_format(source)
+    check_delimiter(delimiter, [source, *workload_files(workload)])
+    queries = read_workload(workload, delimiter)
+    queries.check_answerable()
     check_archive_target(target, force=force)
     saved = [] if strategy is None else [strategy]
     check_distinct(target, [source, *saved, *workload_files(workload)])
-    given = _read_records(source) if records else _read_counts(source, queries)
+    if not records:
+        queries.check_histogram()
+    counted = _read(source, delimiter)
+    given = _checked_records(counted) if records else _checked_counts(counted, queries)
     if strategy is None:
         with search_status() as progress:
             chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
@@ -100,8 +109,9 @@ def answer(
         mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
         expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
     release = mechanism.release_records if records else mechanism.release
-    release(given).save(target, force=force)
-    with reporting_release(statement_path(target)):
+    measured = release(given, threads=threads)
+    with saving_release(statement_path(target)):
+        measured.save(target, force=force)
         _report_release(mechanism, expected, target, as_json=as_json)
 
 
@@ -109,24 +119,24 @@ def _report_release(
     mechanism: MatrixMechanism, expected: float, target: Path, *, as_json: bool
 ) -> None:
     beside = statement_path(target)
-    if as_json:
-        print_json(
-            {
-                "output": str(target),
-                "statement": str(beside),
-                "queries": mechanism.workload.rows,
-                "expected_rmse": expected,
-                **asdict(mechanism.guarantee),
-            }
+    with reporting_release(beside):
+        if as_json:
+            print_json(
+                {
+                    "output": str(target),
+                    "statement": str(beside),
+                    "queries": mechanism.workload.rows,
+                    "expected_rmse": expected,
+                    **asdict(mechanism.guarantee),
+                }
+            )
+            return
+        typer.echo(f"{mechanism.guarantee}", err=True)
+        typer.echo(
+            f"r.m.s. error per query {shown_up(expected)}; wrote {target} and {beside}; write the "
+            f"answers with: matrixdp workload export {target} answers.csv",
+            err=True,
         )
-        return
-    typer.echo(f"{mechanism.guarantee}", err=True)
-    typer.echo(
-        f"r.m.s. error per query {shown_up(expected)}; wrote {target} and {beside}; write the "
-        f"answers with: matrixdp workload export {target} answers.csv",
-        err=True,
-    )
-    typer.echo(SPENDS_AGAIN, err=True)
 
 
 def export(
@@ -134,7 +144,8 @@ def export(
         Path, typer.Argument(metavar="RELEASE", help="What workload answer wrote: a .npz file.")
     ],
     target: Annotated[
-        Path, typer.Argument(metavar="ANSWERS", help="The .csv, .tsv or .npy file for the answers.")
+        Path,
+        typer.Argument(metavar="ANSWERS", help=f"The file for the answers: {', '.join(_EXPORTS)}."),
     ],
     nonnegative: Annotated[
         bool, typer.Option("--non-negative", help="Answers of a histogram without negative counts.")
@@ -147,9 +158,9 @@ def export(
 ) -> None:
     """Prove a saved release again, and write its answers, one in a row, as plain numbers.
 
-    A .csv or .tsv file names each query and states its standard error; answers that were made
-    non-negative or whole have none. The order is that of the workload: parts follow each other, and
-    the last attribute changes fastest. A .npy file holds the answers alone.
+    A table names each query and states its standard error; answers that were made non-negative or
+    whole have none. The order is that of the workload: parts follow each other, and the last
+    attribute changes fastest. A .npy file holds the answers alone.
 
     This spends no budget and can be repeated. The guarantee is stated beside RELEASE alone.
     """
@@ -157,19 +168,26 @@ def export(
     check_target(target, force=force)
     check_distinct(target, [source])
     release = WorkloadRelease.load(source)
-    # Warnings are shown as one line each, like everything else that the program says.
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings():
+        # What was not found exactly is always said.
         warnings.simplefilter("always")
         answers = _processed_answers(release, nonnegative=nonnegative, whole=whole)
     processed = nonnegative or whole
-    if format_of(target) == ".npy":
-        content = _plain(answers)
-    else:
+    # A .npy file has no place for names, nor for columns of another meaning.
+    table = MatrixFile(answers.reshape(-1, 1))
+    if format_of(target) in LABELLED:
         errors = None if processed else release.standard_errors()
-        content = encode_answers(release.workload, answers, errors, format_of(target))
-    write_all([(target, content)], force=force)
-    for warning in caught:
-        typer.echo(f"matrixdp: {warning.message}", err=True)
+        table = answer_table(release.workload, answers, errors)
+    # Late, because progress bars are slow to import.
+    from matrixdp.cli.progress import progress_bar  # noqa: PLC0415
+
+    with hidden_beside(target) as hidden:
+        with (
+            hidden_file(hidden, target) as file,
+            progress_bar(1.0, f"Writing {target}", after=1.0) as advance,
+        ):
+            write_matrix(file, table, format_of(target), advance)
+        write_all([(target, hidden)], force=force)
     if as_json:
         print_json(
             {
@@ -189,12 +207,6 @@ def export(
     )
 
 
-def _plain(answers: "NDArray[Any]") -> bytes:
-    content = io.BytesIO()
-    write_matrix(content, MatrixFile(answers.reshape(-1, 1)), ".npy")
-    return content.getvalue()
-
-
 def _processed_answers(
     release: WorkloadRelease, *, nonnegative: bool, whole: bool
 ) -> "NDArray[Any]":
@@ -205,26 +217,38 @@ def _processed_answers(
         return release.answers
     # Non-negative first: rounding keeps numbers non-negative, but not the other way round.
     estimate = nonnegative_estimate(release) if nonnegative else release.estimate
+    if estimate is None:
+        raise InvalidParameterError(
+            "--whole needs the histogram, which has more cells than fit in memory: leave it out"
+        )
     return release.workload.apply(whole_counts(estimate) if whole else estimate)
 
 
-def _read_counts(source: Path, queries: Workload) -> "NDArray[Any]":
-    queries.check_histogram()
+def _read(source: Path, delimiter: str | None) -> "NDArray[Any]":
     # A count that float64 would round is not the count of the file: the noise covers what one
     # record changes in whole numbers, and nothing else.
-    counts = read_source(str(source), format_of(source), decimals="exact").array
+    return read_source(
+        str(source),
+        format_of(source),
+        decimals="exact",
+        delimiter=delimiter if format_of(source) in TEXT else None,
+        offered=("--delimiter",),
+    ).array
+
+
+def _checked_counts(counts: "NDArray[Any]", queries: Workload) -> "NDArray[Any]":
     counts = counts.ravel() if 1 in counts.shape else counts
     return queries.checked_cells(counts, "IN")
 
 
-def _read_records(source: Path) -> "NDArray[Any]":
-    given = read_source(
-        str(source), format_of(source), decimals="exact", rows_are_records=True
-    ).array
-    numbers = real_array(given, "IN")
+def _checked_records(given: "NDArray[Any]") -> "NDArray[Any]":
+    numbers = real_array(given, "IN", axes=2)
     # Text files hold decimals; whether these are cells is checked where they are counted.
-    if not bool((abs(numbers) <= LARGEST_EXACT_INTEGER).all() and (numbers % 1 == 0).all()):
+    wrong = (abs(numbers) > LARGEST_EXACT_INTEGER) | (numbers % 1 != 0)
+    if bool(wrong.any()):
+        row, column = (int(place) + 1 for place in np.argwhere(wrong)[0])
         raise InvalidParameterError(
-            "IN must hold whole numbers, the cells of a record in a row: number the categories"
+            f"IN, row {row}, column {column}: the number is not a whole number, the number of a "
+            "cell: number the categories"
         )
     return numbers.astype("int64")

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Annotated
 
 from matrixdp.cli.interrupts import interrupted_at_once
-from matrixdp.cli.options import AsJson, MuOption, budget_from, number_option
+from matrixdp.cli.options import AsJson, DelimiterOption, MuOption, budget_from, number_option
 from matrixdp.cli.output import print_json, print_table
 from matrixdp.cli.workload_options import (
     NeighbouringOption,
     SavedStrategyOption,
     WorkloadOption,
+    check_delimiter,
     search_status,
 )
-from matrixdp.cli.workload_text import read_workload
+from matrixdp.cli.workload_text import read_workload, workload_files
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.strategies import load_strategy
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
@@ -62,6 +63,7 @@ def evaluate(
         float | None, number_option("--delta", "Of the budget that the errors are for.")
     ] = None,
     mu: MuOption = None,
+    delimiter: DelimiterOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the errors of strategies on a workload, before anything is spent.
@@ -71,7 +73,8 @@ def evaluate(
     """
     relation = checked_neighbouring(neighbouring)
     budget = _budget(epsilon, delta, mu)
-    queries = read_workload(workload)
+    check_delimiter(delimiter, workload_files(workload))
+    queries = read_workload(workload, delimiter)
     if budget is not None:
         queries.check_answerable()
     with interrupted_at_once():

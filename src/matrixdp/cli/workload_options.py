@@ -11,6 +11,7 @@ from matrixdp.cli.interrupts import interrupted_at_once
 from matrixdp.cli.status import status_line
 from matrixdp.cli.workload_text import WORKLOAD_HELP
 from matrixdp.errors import InvalidParameterError
+from matrixdp.files.formats import TEXT, format_of
 from matrixdp.files.overwriting import check_inputs_survive
 from matrixdp.files.statement import statement_path
 
@@ -18,6 +19,7 @@ __all__ = [
     "NeighbouringOption",
     "SavedStrategyOption",
     "WorkloadOption",
+    "check_delimiter",
     "check_distinct",
     "search_status",
 ]
@@ -29,6 +31,14 @@ NeighbouringOption: TypeAlias = Annotated[
 SavedStrategyOption: TypeAlias = Annotated[
     Path | None, typer.Option("--strategy", help="A strategy saved by workload optimise.")
 ]
+
+
+def check_delimiter(delimiter: str | None, read: list[Path]) -> None:
+    """Raise if a delimiter is given and no file that is read is text."""
+    if delimiter is not None and not any(format_of(path) in TEXT for path in read):
+        raise InvalidParameterError(
+            f"--delimiter is for {', '.join(TEXT)}, and no such file is read: leave it out"
+        )
 
 
 def check_distinct(target: Path, inputs: list[Path]) -> None:

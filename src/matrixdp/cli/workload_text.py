@@ -10,7 +10,7 @@ from pathlib import Path
 
 from matrixdp.cli.streams import read_source
 from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
-from matrixdp.files.formats import FORMATS, format_of
+from matrixdp.files.formats import FORMATS, TEXT, format_of
 from matrixdp.workloads import (
     Dense,
     Factor,
@@ -41,8 +41,8 @@ _KINDS: dict[str, type[Identity | Total | Prefix]] = {
 }
 
 
-def read_workload(text: str) -> Workload:
-    """Return the workload that a text names.
+def read_workload(text: str, delimiter: str | None = None) -> Workload:
+    """Return the workload that a text names; the delimiter is that of its text files.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def read_workload(text: str) -> Workload:
     >>> read_workload("marginals:4x5:1")
     Identity(4) x Total(5) + Total(4) x Identity(5)
     """
-    parts = [_product(part) for part in _names(text)]
+    parts = [_product(part, delimiter) for part in _names(text)]
     return parts[0] if len(parts) == 1 else Union(parts)
 
 
@@ -101,10 +101,10 @@ def _file(name: str) -> Path | None:
     return path
 
 
-def _product(names: list[str]) -> Workload:
+def _product(names: list[str], delimiter: str | None) -> Workload:
     if len(names) == 1 and names[0].startswith(_TABLES):
         return _marginals(names[0])
-    factors = [_factor(name) for name in names]
+    factors = [_factor(name, delimiter) for name in names]
     return factors[0] if len(factors) == 1 else Product(factors)
 
 
@@ -122,10 +122,10 @@ def _marginals(text: str) -> Workload:
     return marginals(sizes, combinations(range(len(sizes)), many))
 
 
-def _factor(text: str) -> Factor:
+def _factor(text: str, delimiter: str | None) -> Factor:
     path = _file(text)
     if path is not None:
-        return _queries(path)
+        return _queries(path, delimiter)
     # Not a file, so a kind and its sizes.
     kind, *numbers = text.split(":")
     try:
@@ -139,10 +139,15 @@ def _factor(text: str) -> Factor:
     raise InvalidParameterError(f"workload {text!r} is not understood: {WORKLOAD_HELP}")
 
 
-def _queries(path: Path) -> Dense:
+def _queries(path: Path, delimiter: str | None) -> Dense:
     """Return the rows of a file as queries."""
     # Queries are public, so rounding their decimals costs no privacy.
-    matrix = read_source(str(path), format_of(path)).array
+    matrix = read_source(
+        str(path),
+        format_of(path),
+        delimiter=delimiter if format_of(path) in TEXT else None,
+        offered=("--delimiter",),
+    ).array
     try:
         return Dense(matrix)
     except (InvalidParameterError, ShapeError) as error:

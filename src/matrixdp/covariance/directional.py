@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from matrixdp.covariance.linear_map import Covariance, FloatArray
-from matrixdp.errors import UnprovenFloorError
+from matrixdp.errors import NotPositiveDefiniteError
 from matrixdp.rounding import float_down
 
 __all__ = ["Directional"]
@@ -39,23 +39,32 @@ class Directional(Covariance):
         return float(np.min(self.eigenbasis_scales))
 
     @property
-    def floor(self) -> float:
+    def floor(self) -> float | None:
         """The scale of i.i.d. noise that the covariance contains, as any machine can prove it.
 
         Every direction has at least this scale, so that the noise is i.i.d. noise of the floor plus
         independent noise. It is below `smallest_singular_value`, the bound proven here, by three
         times what was left unproven: other processors round differently and prove a little less.
+        None if float64 does not resolve the weakest direction.
+        """
+        try:
+            return self.proven_floor()
+        except NotPositiveDefiniteError:
+            return None
+
+    def proven_floor(self) -> float:
+        """Return the `floor`, or raise if there is none.
 
         Raises
         ------
-        UnprovenFloorError
+        NotPositiveDefiniteError
             If float64 does not resolve the weakest direction.
         """
         estimate, proven = self.estimated_floor, self.smallest_singular_value
         # Never negative, or the floor would be above what is proven.
         unproven = max(estimate - proven, 0.0)
         if not unproven <= _LARGEST_UNPROVEN_SHARE * estimate:
-            raise UnprovenFloorError(
+            raise NotPositiveDefiniteError(
                 f"covariance is too ill-conditioned: its weakest direction has a scale of about "
                 f"{estimate:.3g}, of which float64 proves {proven:.3g} only; add variance in that "
                 "direction, or use independent noise"

@@ -4,7 +4,10 @@ Errors give the row and the column, counted from 1, and never a value: it may be
 """
 
 import importlib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, BinaryIO
 
@@ -12,12 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, MissingExtraError
+from matrixdp.files.pandas_index import PandasIndex, pandas_index
+from matrixdp.files.progress import Share, parts_of, silent
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.parameters import LARGEST_EXACT_INTEGER
 
 __all__ = ["arrow_module", "check_names", "read_arrow", "write_arrow"]
 
 _INDEX = "index"  # the name of a column of row labels that has none
+# As many cells take a fraction of a second to read or to write.
+_CELLS_TOGETHER = 1 << 20
+# Fewer rows in a batch cost more for themselves than for their cells.
+_FEWEST_ROWS = 1 << 10
 
 
 def arrow_module(name: str = "pyarrow") -> ModuleType:
@@ -32,19 +41,32 @@ def arrow_module(name: str = "pyarrow") -> ModuleType:
         ) from None
 
 
-def write_arrow(file: BinaryIO, matrix: MatrixFile, suffix: str) -> None:
+def write_arrow(file: BinaryIO, matrix: MatrixFile, suffix: str, advance: Share = silent) -> None:
     """Write a matrix; columns without labels are named by their numbers from 0."""
     arrow = arrow_module()
     check_names(matrix, suffix)
-    columns: list[Any] = [np.ascontiguousarray(column) for column in matrix.array.T]
+    kinds = [arrow.from_numpy_dtype(matrix.array.dtype)] * matrix.array.shape[1]
     if matrix.index is not None:
-        columns.insert(0, arrow.array(list(matrix.index), type=arrow.string()))
-    table = arrow.table([arrow.array(column) for column in columns], names=_names(matrix))
+        kinds.insert(0, arrow.string())
+    schema = arrow.schema(list(zip(_names(matrix), kinds, strict=True)))
     if suffix == ".parquet":
-        arrow_module("pyarrow.parquet").write_table(table, file)
-        return
-    with arrow_module("pyarrow.ipc").new_file(file, table.schema) as writer:
-        writer.write_table(table)
+        made = arrow_module("pyarrow.parquet").ParquetWriter(
+            file,
+            schema,
+            use_dictionary=False,  # noisy numbers hardly repeat
+        )
+    else:
+        made = arrow_module("pyarrow.ipc").new_file(file, schema)
+    with made as writer:
+        # In groups of rows: a single call for all of them could not be interrupted.
+        for part in parts_of(len(matrix.array), matrix.array.shape[1], _CELLS_TOGETHER, advance):
+            columns: list[Any] = [
+                arrow.array(np.ascontiguousarray(column)) for column in matrix.array[part].T
+            ]
+            if matrix.index is not None:
+                labels = list(matrix.index[part.start : part.stop])
+                columns.insert(0, arrow.array(labels, type=arrow.string()))
+            writer.write_table(arrow.Table.from_arrays(columns, schema=schema))
 
 
 def check_names(matrix: MatrixFile, suffix: str) -> None:
@@ -73,6 +95,15 @@ def _names(matrix: MatrixFile) -> list[str]:
     return [corner, *names]
 
 
+@dataclass(frozen=True)
+class _Table:
+    """A file of columns that is read in batches of rows."""
+
+    schema: Any
+    rows: int
+    batches: Callable[[], Iterator[Any]]
+
+
 def read_arrow(
     file: BinaryIO,
     suffix: str,
@@ -81,85 +112,154 @@ def read_arrow(
     header: bool,
     index: bool,
     columns: Sequence[str] | None,
+    offered: Collection[str] = (),
+    advance: Share = silent,
 ) -> MatrixFile:
-    """Read a matrix; see `read_matrix`. The names of the columns are its labels."""
-    table = _table(file, suffix, name)
-    names: list[str] = table.column_names
-    places = _chosen(names, name, index=index, columns=columns)
-    if not places or table.num_rows == 0:
-        raise FileFormatError(f"{name} has no rows or no columns of numbers: add some")
-    numbers = [_numbers(table.column(place), f"{name}, column {place + 1}") for place in places]
-    array = np.column_stack(numbers)
-    _check_finite(array, places, name)
-    labels = None
-    if index:
-        labels = [str(label) for label in table.column(0).to_pylist()]
+    """Read a matrix; see `read_matrix`. The names of the columns are its labels.
+
+    Names that only number the columns from 0 are not labels.
+    """
+    with _damage(suffix, name):
+        table = _opened(file, suffix)
+        names: list[str] = table.schema.names
+        stated = pandas_index(table.schema.metadata, names)
+        counted = _counted_rows(stated, table) if index else None
+        # What pandas states as its index is labels wherever it is, and never numbers.
+        labelled = stated.places or ((0,) if index and counted is None else ())
+        free = [place for place in range(len(names)) if place not in labelled]
+        places = _chosen(names, free, name, columns)
+        if not places or table.rows == 0:
+            raise FileFormatError(f"{name} has no rows or no columns of numbers: add some")
+        if stated.places and not index:
+            way_out = "; --index takes it as labels" if "--index" in offered else ""
+            warnings.warn(
+                f"{name}: the index of its pandas frame is left out{way_out}", stacklevel=2
+            )
+        for place in places:
+            _check_kind(table.schema.field(place).type, f"{name}, column {place + 1}", offered)
+        array, labels = _read(table, name, places, labelled if index else (), advance)
+        labels = labels if counted is None else counted
+    own = [names[place] for place in places]
+    numbered = [names[place] for place in free] == [str(number) for number in range(len(free))]
+    corner = names[0] if labelled == (0,) and not stated.places else stated.name
     return MatrixFile(
         array,
-        columns=[names[place] for place in places] if header else None,
-        index=labels,
-        corner=names[0] if index else "",
+        columns=own if header and not numbered else None,
+        index=labels if index else None,
+        corner=corner if index else "",
     )
 
 
-def _table(file: BinaryIO, suffix: str, name: str) -> Any:
+def _counted_rows(stated: PandasIndex, table: _Table) -> list[str] | None:
+    """Return the numbers of a stated range as labels, if the first column does not hold labels."""
+    if stated.numbers is None or len(stated.numbers) != table.rows:
+        return None
+    types, first = arrow_module("pyarrow.types"), table.schema.field(0).type
+    if types.is_string(first) or types.is_large_string(first):
+        return None
+    return [str(number) for number in stated.numbers]
+
+
+@contextmanager
+def _damage(suffix: str, name: str) -> Iterator[None]:
+    """Turn errors of pyarrow into one that quotes nothing of the file, as its own may do."""
     arrow = arrow_module()
-    part = arrow_module("pyarrow.parquet" if suffix == ".parquet" else "pyarrow.ipc")
     try:
-        if suffix == ".parquet":
-            # From memory and by one thread: at the end of a process, threads of pyarrow that still
-            # hold a Python file may abort it.
-            content = arrow.BufferReader(file.read())
-            return part.ParquetFile(content, pre_buffer=False).read(use_threads=False)
-        return part.open_file(file).read_all()
+        yield
+    except FileFormatError:
+        raise
     except (arrow.ArrowException, OSError):
-        # Not Arrow's own message, which may quote what it could not read.
         kind = "a Parquet file" if suffix == ".parquet" else "an Arrow file"
         raise FileFormatError(f"{name} is not {kind}, or is damaged: save it again") from None
 
 
+def _opened(file: BinaryIO, suffix: str) -> _Table:
+    # From memory and by one thread: at the end of a process, threads of pyarrow that still hold a
+    # Python file may abort it.
+    content = arrow_module().BufferReader(file.read())
+    if suffix != ".parquet":
+        source = arrow_module("pyarrow.ipc").open_file(content)
+        numbers = range(source.num_record_batches)
+        rows = sum(source.get_batch(number).num_rows for number in numbers)
+        return _Table(source.schema, rows, lambda: map(source.get_batch, numbers))
+    source = arrow_module("pyarrow.parquet").ParquetFile(content, pre_buffer=False)
+    together = max(_FEWEST_ROWS, _CELLS_TOGETHER // max(len(source.schema_arrow.names), 1))
+    return _Table(
+        source.schema_arrow,
+        source.metadata.num_rows,
+        lambda: source.iter_batches(batch_size=together, use_threads=False),
+    )
+
+
 def _chosen(
-    names: Sequence[str], name: str, *, index: bool, columns: Sequence[str] | None
+    names: Sequence[str], free: Sequence[int], name: str, columns: Sequence[str] | None
 ) -> list[int]:
-    """Return the places of the columns with numbers; the first column may be labels."""
-    own = list(names[1:] if index else names)
+    """Return the places of the columns with numbers, of those that are not labels."""
     if columns is None:
-        return list(range(int(index), len(names)))
+        return list(free)
+    own = [names[place] for place in free]
     for wanted in columns:
         if own.count(wanted) != 1:
-            raise FileFormatError(f"{name} must have exactly one column {wanted!r} of numbers")
-    return [own.index(wanted) + int(index) for wanted in columns]
+            labels = ", beside its labels" if wanted in names and wanted not in own else ""
+            raise FileFormatError(
+                f"{name} must have exactly one column {wanted!r} of numbers{labels}: name columns "
+                "that it has"
+            )
+    return [free[own.index(wanted)] for wanted in columns]
 
 
-def _numbers(column: Any, place: str) -> NDArray[Any]:
-    """Return the numbers of a column as float32 or float64, without rounding any."""
+def _check_kind(kind: Any, place: str, offered: Collection[str]) -> None:
+    """Raise unless a column is of numbers."""
     types = arrow_module("pyarrow.types")
-    kind = column.type
-    if types.is_string(kind) or types.is_large_string(kind):
-        raise FileFormatError(
-            f"{place}: the column is text, not numbers; if it is the first one and holds labels, "
-            "add --index, and otherwise name the others with --columns, where the command takes "
-            "these; or save the file without it"
-        )
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return
+    if not (types.is_string(kind) or types.is_large_string(kind)):
         raise FileFormatError(f"{place}: the column is of type {kind}: cast it to float64")
+    ways_out = []
+    if "--index" in offered:
+        ways_out.append("if it is the first one and holds labels, add --index")
+    if "--columns" in offered:
+        ways_out.append("name the columns of numbers with --columns")
+    ways_out.append("save the file without it")
+    raise FileFormatError(f"{place}: the column is text, not numbers; {', or '.join(ways_out)}")
+
+
+def _read(
+    table: _Table, name: str, places: Sequence[int], labelled: Sequence[int], advance: Share
+) -> tuple[NDArray[Any], list[str]]:
+    """Return the numbers of some columns, and the labels of others, levels joined."""
+    single = arrow_module().float32()
+    kinds = {table.schema.field(place).type for place in places}
+    array = np.empty((table.rows, len(places)), np.float32 if kinds == {single} else np.float64)
+    labels: list[str] = []
+    start = 0
+    for batch in table.batches():
+        stop = start + batch.num_rows
+        for column, place in enumerate(places):
+            array[start:stop, column] = _numbers(batch.column(place), name, start, place)
+        levels = [batch.column(place).to_pylist() for place in labelled]
+        labels += ["/".join(map(str, level)) for level in zip(*levels, strict=True)]
+        advance((stop - start) / table.rows)
+        start = stop
+    return array, labels
+
+
+def _numbers(column: Any, name: str, start: int, place: int) -> NDArray[Any]:
+    """Return the numbers of a part of a column, if float64 has all of them."""
     if column.null_count:
+        row = start + int(np.argmax(np.asarray(column.is_null())))
         raise FileFormatError(
-            f"{place}: the column has missing values: fill or drop them by a rule that does not "
-            "depend on the data"
+            f"{name}, row {row + 1}, column {place + 1}: the value is missing: fill or drop such "
+            "values by a rule that does not depend on the data"
         )
-    numbers = np.asarray(column.to_numpy())
-    if types.is_integer(kind) and not bool(
-        np.all((numbers <= LARGEST_EXACT_INTEGER) & (numbers >= -LARGEST_EXACT_INTEGER))
-    ):
-        raise FileFormatError(f"{place}: an integer is beyond 2**53, where float64 would round it")
-    return numbers if numbers.dtype == np.float32 else numbers.astype(np.float64)
-
-
-def _check_finite(array: NDArray[Any], places: Sequence[int], name: str) -> None:
-    wrong = np.argwhere(~np.isfinite(array))
-    if len(wrong):
-        row, column = wrong[0]
-        raise FileFormatError(
-            f"{name}, row {row + 1}, column {places[column] + 1}: the number is not finite"
-        )
+    numbers = np.asarray(column.to_numpy(zero_copy_only=False))
+    if numbers.dtype.kind in "iu":
+        # Compared with both ends: the size of the smallest integer is none of its type.
+        wrong = (numbers > LARGEST_EXACT_INTEGER) | (numbers < -LARGEST_EXACT_INTEGER)
+        problem = "the integer is beyond 2**53, where float64 would round it"
+    else:
+        wrong, problem = ~np.isfinite(numbers), "the number is not finite"
+    if wrong.any():
+        row = start + int(np.argmax(wrong))
+        raise FileFormatError(f"{name}, row {row + 1}, column {place + 1}: {problem}")
+    return numbers

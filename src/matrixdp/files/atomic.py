@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from matrixdp.errors import InvalidParameterError, MatrixDPError, StorageError
+from matrixdp.files.held_interrupts import interrupts_held
 
 __all__ = [
     "check_new_file",
     "check_target",
     "hidden_beside",
+    "hidden_file",
     "publish",
     "storage_errors",
     "unfinished_file",
@@ -82,10 +84,12 @@ def write_all(contents: Sequence[tuple[Path, bytes | Path]], *, force: bool = Fa
         If a target exists and is not forced.
     StorageError
         If a file cannot be written. In both cases all targets are as they were before.
+    KeyboardInterrupt
+        All targets are as they were before; or all of them are there, if the interrupt came while
+        they got their names.
     """
     hidden: list[tuple[Path, Path]] = []
-    # The inner stack ends first: after a failure, names are restored before hidden files go.
-    with ExitStack() as always, ExitStack() as on_failure:
+    with ExitStack() as always:
         # All contents are on the disk before the first file gets its name: what is most likely to
         # fail, a full disk, then changes nothing.
         for path, content in contents:
@@ -93,17 +97,11 @@ def write_all(contents: Sequence[tuple[Path, bytes | Path]], *, force: bool = Fa
             always.callback(_remove, fresh)
             hidden.append((fresh, path))
             if isinstance(content, bytes):
-                _write_hidden(fresh, content, path)
-        for fresh, path in hidden[:-1]:
-            former = _set_aside(path)
-            if former is not None:
-                always.callback(_remove, former)
-            _give_name(fresh, path, force=force)
-            on_failure.callback(_take_back, path, former)
-        # Nothing can fail after the last one, so it need not be undone.
-        for fresh, path in hidden[-1:]:
-            _give_name(fresh, path, force=force)
-        on_failure.pop_all()
+                with hidden_file(fresh, path) as file:
+                    file.write(content)
+        # Between two names an interrupt would leave a matrix without its statement.
+        with interrupts_held():
+            _give_names(hidden, always, force=force)
 
 
 @contextmanager
@@ -114,6 +112,28 @@ def hidden_beside(target: Path) -> Iterator[Path]:
         yield hidden
     finally:
         _remove(hidden)
+
+
+@contextmanager
+def hidden_file(hidden: Path, target: Path) -> Iterator[BinaryIO]:
+    """Open a new hidden file for the content of a target, which errors name.
+
+    When the block ends the content is forced to the disk. An exception removes the file.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be opened or written.
+    """
+    try:
+        with unfinished_file(hidden, b"") as file:
+            yield file
+    except MatrixDPError:
+        raise  # a StorageError is an OSError too, and has its own message
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StorageError(f"no space left for {target}: nothing was written") from error
+        raise StorageError(f"{target} could not be written: {_reason(error)}") from error
 
 
 @contextmanager
@@ -228,17 +248,6 @@ def _remove(hidden: Path) -> None:
         hidden.unlink(missing_ok=True)
 
 
-def _write_hidden(fresh: Path, content: bytes, path: Path) -> None:
-    """Write a whole file under its hidden name; errors name the target."""
-    try:
-        with unfinished_file(fresh, b"") as file:
-            file.write(content)
-    except OSError as error:
-        if error.errno in _FULL:
-            raise StorageError(f"no space left for {path}: nothing was written") from error
-        raise StorageError(f"{path} could not be written: {_reason(error)}") from error
-
-
 def _set_aside(path: Path) -> Path | None:
     """Keep an existing file under a second, hidden name; return that name, or None if none exists.
 
@@ -259,6 +268,22 @@ def _set_aside(path: Path) -> Path | None:
         _remove(former)
         raise StorageError(f"{path} could not be set aside: {_reason(error)}") from error
     return former
+
+
+def _give_names(hidden: Sequence[tuple[Path, Path]], always: ExitStack, *, force: bool) -> None:
+    """Give complete hidden files their names, all or none; what is left over goes at the end."""
+    # This stack ends before the other one: names are restored before hidden files go.
+    with ExitStack() as on_failure:
+        for fresh, path in hidden[:-1]:
+            former = _set_aside(path)
+            if former is not None:
+                always.callback(_remove, former)
+            _give_name(fresh, path, force=force)
+            on_failure.callback(_take_back, path, former)
+        # Nothing can fail after the last one, so it need not be undone.
+        for fresh, path in hidden[-1:]:
+            _give_name(fresh, path, force=force)
+        on_failure.pop_all()
 
 
 def _give_name(fresh: Path, path: Path, *, force: bool) -> None:

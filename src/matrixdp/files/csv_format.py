@@ -1,38 +1,67 @@
 """Matrices as CSV text: numbers, with or without a row and a column of labels.
 
 Errors give the row and the column, counted from 1 with labels included, as an editor or a
-spreadsheet shows them. They never contain a cell: it may be private. Where rows are records their
-number may be private, too, and errors give the column alone.
+spreadsheet shows them. They never contain a cell: it may be private.
 """
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import pairwise
 from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError
+from matrixdp.files.csv_guesses import (
+    guessed_delimiter,
+    guessed_labels,
+    guessed_mistake,
+    guessed_tear,
+)
 from matrixdp.files.decimals import READERS, Decimals
+from matrixdp.files.progress import Share, parts_of, silent
 from matrixdp.mechanisms.labelled import MatrixFile
 
-__all__ = ["guessed_delimiter", "read_csv", "write_csv"]
+__all__ = ["not_text", "read_csv", "torn_quotes", "write_csv"]
 
 _Rows = list[list[str]]
-# What may stand between cells, the likeliest first, and how it is called.
-_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+# As many cells take a fraction of a second to read or to write.
+_CELLS_TOGETHER = 1 << 16
+_ROWS_TOGETHER = 1 << 10
+# How files start that are named like text by mistake.
+_SIGNATURES = {
+    b"PK": "a spreadsheet or another archive, not text: save it as CSV",
+    b"PAR1": "a Parquet file, not text: let its name end in .parquet",
+    b"ARROW1": "an Arrow file, not text: let its name end in .arrow",
+    b"\x93NUMPY": "an array of numpy, not text: let its name end in .npy",
+    b"\x1f\x8b": "compressed: let its name end in .csv.gz or .tsv.gz",
+    b"\xff\xfe": "text in UTF-16: save it in UTF-8",
+    b"\xfe\xff": "text in UTF-16: save it in UTF-8",
+}
 
 
-def write_csv(file: BinaryIO, matrix: MatrixFile, delimiter: str) -> None:
+def write_csv(file: BinaryIO, matrix: MatrixFile, delimiter: str, advance: Share = silent) -> None:
     """Write a matrix and its labels; `repr` writes the digits that read back to the same float."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, delimiter=delimiter)
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="")
     if matrix.columns is not None:
         corner = [] if matrix.index is None else [matrix.corner]
         writer.writerow([*corner, *matrix.columns])
-    for number, row in enumerate(matrix.array):
-        label = [] if matrix.index is None else [matrix.index[number]]
-        writer.writerow([*label, *map(repr, row.astype(np.float64).tolist())])
+        text.write("\r\n")
+    rows, width = matrix.array.shape
+    # A row may be longer than what is written in one go.
+    ends = [*range(0, width, _CELLS_TOGETHER), width]
+    for part in parts_of(rows, width, _CELLS_TOGETHER, advance):
+        for number in range(part.start, part.stop):
+            label = [] if matrix.index is None else [matrix.index[number]]
+            for first, last in pairwise(ends):
+                if first:
+                    text.write(delimiter)
+                numbers = matrix.array[number, first:last].astype(np.float64).tolist()
+                writer.writerow([*(() if first else label), *map(repr, numbers)])
+            text.write("\r\n")
     text.flush()
     # Detached, or the wrapper would close a file that is not its own.
     text.detach()
@@ -47,11 +76,12 @@ def read_csv(
     decimals: Decimals,
     delimiter: str,
     columns: Sequence[str] | None,
-    rows_are_records: bool = False,
+    offered: Collection[str] = (),
+    advance: Share = silent,
 ) -> MatrixFile:
     """Read a matrix; see `read_matrix`."""
-    rows = _rows_of(file, name, delimiter)
-    _check_widths(rows, name, delimiter, labels=int(index), number_rows=not rows_are_records)
+    rows = _rows_of(file, name, delimiter, lambda share: advance(share / 2))
+    _check_widths(rows, name, delimiter, offered, labels=int(index))
     titles = rows[0] if header else None
     body = rows[1:] if header else rows
     if not body:
@@ -60,21 +90,21 @@ def read_csv(
     places: Sequence[int] = range(left, len(rows[0]))
     if columns is not None:
         places = _chosen(titles or [], columns, left, name)
-    reader = READERS[decimals]
     # The place of a bad cell is looked for afterwards, so that good files do not pay for it.
     try:
-        array = np.array([[reader(row[place]) for place in places] for row in body])
+        array = _numbers(body, places, READERS[decimals], lambda share: advance(share / 2))
     except ValueError:
-        guess = guessed_delimiter(rows, delimiter)
-        raise _not_a_number(
-            rows,
-            places,
-            name,
-            guess,
-            header=header,
-            index=index,
-            decimals=decimals,
-            number_rows=not rows_are_records,
+        place = _first_unreadable(rows, places, READERS[decimals], start=int(header))
+        if reason := _rounded(rows, place, decimals):
+            raise FileFormatError(f"{_shown(name, place)}: {reason}") from None
+        reason = (
+            guessed_delimiter(rows, delimiter, offered).removeprefix("; ")
+            or guessed_labels(rows, place, offered, header=header, index=index)
+            or guessed_mistake(rows[place[0]][place[1]])
+            or "every cell must be one, with a point for the decimals and nothing else"
+        )
+        raise FileFormatError(
+            f"{_shown(name, place)}: the cell is not a finite number; {reason}"
         ) from None
     return MatrixFile(
         array,
@@ -85,22 +115,41 @@ def read_csv(
 
 
 def _chosen(titles: Sequence[str], columns: Sequence[str], left: int, name: str) -> list[int]:
-    """Return the places of columns by their names."""
+    """Return the places of columns by their names; spaces around names do not count."""
+    names = [title.strip() for title in titles]
     for wanted in columns:
-        if titles[left:].count(wanted) != 1:
+        if names[left:].count(wanted) != 1:
             raise FileFormatError(
                 f"{name} must have exactly one column {wanted!r}: its first row must be names"
             )
-    return [titles.index(wanted, left) for wanted in columns]
+    return [names.index(wanted, left) for wanted in columns]
 
 
-def _rows_of(file: BinaryIO, name: str, delimiter: str) -> _Rows:
+def _numbers(
+    body: _Rows, places: Sequence[int], reader: Callable[[str], float], advance: Share
+) -> NDArray[np.float64]:
+    """Return the numbers of chosen cells; raise ValueError if one is not a number."""
+    array = np.empty((len(body), len(places)))
+    for part in parts_of(len(body), len(places), _CELLS_TOGETHER, advance):
+        array[part] = [[reader(row[place]) for place in places] for row in body[part]]
+    return array
+
+
+def _rows_of(file: BinaryIO, name: str, delimiter: str, advance: Share) -> _Rows:
+    start = file.read(8)
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
     # utf-8-sig: spreadsheets put a byte order mark in front, which is not part of the first cell.
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    rows: _Rows = []
     try:
-        rows = list(csv.reader(text, strict=True, delimiter=delimiter))
-    except (UnicodeDecodeError, csv.Error):
-        raise FileFormatError(f"{name} is not CSV text in UTF-8: save it again as such") from None
+        # Row by row: a single call for all of them could not be interrupted.
+        for row in _told(csv.reader(text, strict=True, delimiter=delimiter), file, size, advance):
+            rows.append(row)
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{name} is {not_text(start)}") from None
+    except csv.Error as error:
+        raise FileFormatError(f"{name}, row {len(rows) + 1}: {torn_quotes(error)}") from None
     finally:
         text.detach()
     # Empty lines at the end are common and mean nothing. In between, one may be a lost record.
@@ -111,99 +160,81 @@ def _rows_of(file: BinaryIO, name: str, delimiter: str) -> _Rows:
     return rows
 
 
+def _told(
+    rows: Iterator[list[str]], file: BinaryIO, size: int, advance: Share
+) -> Iterator[list[str]]:
+    """Yield rows, and tell now and then how much of the file they have taken."""
+    told = 0
+    for number, row in enumerate(rows, start=1):
+        yield row
+        if number % _ROWS_TOGETHER == 0:
+            place = file.tell()
+            advance((place - told) / size)
+            told = place
+    if size:
+        advance((size - told) / size)
+
+
+def not_text(start: bytes) -> str:
+    """Say what a file is that is not text in UTF-8, by its first bytes."""
+    for signature, kind in _SIGNATURES.items():
+        if start.startswith(signature):
+            return kind
+    return "not text in UTF-8: save it again as such"
+
+
+def torn_quotes(error: csv.Error) -> str:
+    """Say what is wrong where Python's reader of CSV fails; it does so for quotation marks only."""
+    if "expected after" in str(error):
+        return (
+            "a quotation mark ends before its cell does: put them around whole cells, and double "
+            "those that belong to a cell"
+        )
+    # Its other errors are the end of the file, or a cell of more than 131,072 characters.
+    return "a quotation mark is opened and not closed: close it, or leave it out"
+
+
 def _check_widths(
-    rows: _Rows, name: str, delimiter: str, *, labels: int, number_rows: bool
+    rows: _Rows, name: str, delimiter: str, offered: Collection[str], *, labels: int
 ) -> None:
     width = len(rows[0])
     for number, row in enumerate(rows, start=1):
         if len(row) != width:
-            if not number_rows:
-                raise FileFormatError(
-                    f"{name} has a row with another number of cells than row 1: rows must have one "
-                    "length"
-                )
+            guess = guessed_tear(row) or guessed_delimiter(rows, delimiter, offered)
             raise FileFormatError(
                 f"{name}, row {number} has {len(row)} cells, but row 1 has {width}: rows must have "
-                f"one length{guessed_delimiter(rows, delimiter)}"
+                f"one length{guess}"
             )
     if width <= labels:
-        raise FileFormatError(
-            f"{name} has no columns of numbers: add some{guessed_delimiter(rows, delimiter)}"
-        )
+        guess = guessed_delimiter(rows, delimiter, offered)
+        raise FileFormatError(f"{name} has no columns of numbers: add some{guess}")
 
 
-def guessed_delimiter(rows: Sequence[Sequence[str]], delimiter: str) -> str:
-    """Return the end of a message where cells seem to be separated by something else, or nothing.
-
-    That is a sign which every row has inside of its cells, equally often.
-    """
-    for sign, word in _DELIMITERS.items():
-        found = {sum(cell.count(sign) for cell in row) for row in rows if row}
-        if sign != delimiter and len(found) == 1 and found != {0}:
-            shown = "tab" if sign == "\t" else f"'{sign}'"
-            own = _DELIMITERS.get(delimiter, repr(delimiter))
-            return (
-                f"; the cells seem to be separated by {word}: pass --delimiter {shown} where the "
-                f"command takes it, or save the file with {own}"
-            )
-    return ""
-
-
-def _not_a_number(
-    rows: _Rows,
-    places: Sequence[int],
-    name: str,
-    guess: str,
-    *,
-    header: bool,
-    index: bool,
-    decimals: Decimals,
-    number_rows: bool,
-) -> FileFormatError:
-    """Return an error for the first cell that cannot be read, with a guess at the reason."""
-    reader = READERS[decimals]
-    row, column = next(
+def _first_unreadable(
+    rows: _Rows, places: Sequence[int], reader: Callable[[str], float], *, start: int
+) -> tuple[int, int]:
+    """Return the row and the column of the first cell that cannot be read."""
+    return next(
         (row, column)
-        for row in range(int(header), len(rows))
+        for row in range(start, len(rows))
         for column in places
         if not _readable(reader, rows[row][column])
     )
-    row_number = f", row {row + 1}" if number_rows else ""
-    place = f"{name}{row_number}, column {column + 1}"
-    # The cell is a number, but rounding it is not allowed.
-    if decimals == "exact" and _readable(READERS["nearest"], rows[row][column]):
-        return FileFormatError(
-            f"{place}: the number is not exactly one of float64, and must be; round it to fewer "
-            "digits, or save the matrix as .npy"
-        )
-    if guess:
-        return FileFormatError(f"{place}: the cell is not a number{guess}")
-    guesses = _guessed_options(rows, header=header, index=index)
-    if guesses:
-        return FileFormatError(
-            f"{place}: the cell is not a number; {' and '.join(guesses)} (labels are for matrixdp "
-            "release alone)"
-        )
-    return FileFormatError(
-        f"{place}: the cell is not a finite number; every cell must be one, with a point for the "
-        "decimals and nothing else"
+
+
+def _rounded(rows: _Rows, place: tuple[int, int], decimals: Decimals) -> str:
+    """Return the reason where a cell is a number, but rounding it is not allowed."""
+    cell = rows[place[0]][place[1]]
+    if decimals != "exact" or not _readable(READERS["nearest"], cell):
+        return ""
+    return (
+        "the number is not exactly one of float64, and must be; round it to fewer digits, or save "
+        "the matrix as .npy"
     )
 
 
-def _guessed_options(rows: _Rows, *, header: bool, index: bool) -> list[str]:
-    """Return advice where the first row or the first column seems to be labels."""
-    left = 1 if index else 0
-    guesses = []
-    if not header and not _any_number(rows[0][left:]):
-        guesses.append("the first row is text: if it is labels, add --header")
-    # Without the first row, whose corner may be empty or a title.
-    if not index and len(rows) > 1 and not _any_number([row[0] for row in rows[1:]]):
-        guesses.append("the first column is text: if it is labels, add --index")
-    return guesses
-
-
-def _any_number(cells: Sequence[str]) -> bool:
-    return any(_readable(READERS["nearest"], cell) for cell in cells)
+def _shown(name: str, place: tuple[int, int]) -> str:
+    return f"{name}, row {place[0] + 1}, column {place[1] + 1}"
 
 
 def _readable(reader: Callable[[str], float], cell: str) -> bool:

@@ -3,7 +3,7 @@
 import gzip
 import io
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -14,28 +14,45 @@ from matrixdp.files.arrow_format import read_arrow, write_arrow
 from matrixdp.files.csv_format import read_csv, write_csv
 from matrixdp.files.decimals import Decimals
 from matrixdp.files.formats import ARROW, FORMATS, TEXT
+from matrixdp.files.progress import Share, parts_of, silent
 from matrixdp.mechanisms.labelled import MatrixFile
 
 __all__ = ["FORMATS", "read_matrix", "write_matrix"]
 
+# So much takes a fraction of a second to write, or to unpack.
+_CELLS_TOGETHER = 1 << 20
+_BYTES_TOGETHER = 1 << 22
 
-def write_matrix(file: BinaryIO, matrix: MatrixFile, suffix: str) -> None:
-    """Write a matrix in the format of a suffix; numbers in text read back to the same floats."""
+
+def write_matrix(file: BinaryIO, matrix: MatrixFile, suffix: str, advance: Share = silent) -> None:
+    """Write a matrix in the format of a suffix; numbers in text read back to the same floats.
+
+    ``advance`` is told the shares of it that are written.
+    """
     match suffix:
         case ".npy":
-            np.save(file, matrix.array, allow_pickle=False)
+            _write_npy(file, matrix.array, advance)
         case ".npz":
             np.savez(file, value=matrix.array)
+            advance(1.0)
         case ".csv.gz" | ".tsv.gz":
             # Without the time, so that the same matrix makes the same file.
             with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                write_csv(cast("BinaryIO", packed), matrix, TEXT[suffix])
+                write_csv(cast("BinaryIO", packed), matrix, TEXT[suffix], advance)
         case ".csv" | ".tsv":
-            write_csv(file, matrix, TEXT[suffix])
+            write_csv(file, matrix, TEXT[suffix], advance)
         case _ if suffix in ARROW:
-            write_arrow(file, matrix, suffix)
+            write_arrow(file, matrix, suffix, advance)
         case _:
             raise _unknown_format(suffix)
+
+
+def _write_npy(file: BinaryIO, array: NDArray[Any], advance: Share) -> None:
+    """Write what `numpy.save` writes, in parts: as a single call it could not be interrupted."""
+    header = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(file, header | {"fortran_order": False})
+    parts = parts_of(len(array), array.shape[1], _CELLS_TOGETHER, advance)
+    file.writelines(np.ascontiguousarray(array[part]).data for part in parts)
 
 
 def read_matrix(
@@ -48,7 +65,8 @@ def read_matrix(
     decimals: Decimals = "nearest",
     delimiter: str | None = None,
     columns: Sequence[str] | None = None,
-    rows_are_records: bool = False,
+    offered: Collection[str] = (),
+    advance: Share = silent,
 ) -> MatrixFile:
     """Read a matrix, or raise an error that says what is wrong with the file.
 
@@ -62,7 +80,9 @@ def read_matrix(
         What to call the file in errors.
     header, index : bool
         Whether the first row and the first column are labels. Columns of Parquet and Arrow files
-        always have names, which ``header`` makes labels. Other formats have none.
+        always have names, which ``header`` makes labels unless they are numbers from 0 on. If
+        pandas wrote the index of a frame to such a file, the labels are that index, and without
+        ``index`` it is left out, with a warning. Other formats have none.
     decimals : {"nearest", "exact", "up"}, optional
         For text: how decimals become float64. ``"nearest"`` adds to the sensitivity (see
         `cover_decimals`); ``"exact"`` raises if a cell would change, which suits
@@ -71,9 +91,10 @@ def read_matrix(
         For text: what stands between cells; by default what the suffix says.
     columns : sequence of str, optional
         Of text with a header, Parquet and Arrow: names of the columns to read, in this order.
-    rows_are_records : bool, optional
-        For CSV: whether errors leave out the number of a row, since how many records there are may
-        be private.
+    offered : collection of str, optional
+        Options of the command line that errors may advise: those that the caller has.
+    advance : callable, optional
+        Told the shares of the file that are read.
 
     Raises
     ------
@@ -103,10 +124,20 @@ def read_matrix(
                 decimals=decimals,
                 delimiter=TEXT[suffix] if delimiter is None else delimiter,
                 columns=columns,
-                rows_are_records=rows_are_records,
+                offered=offered,
+                advance=advance,
             )
         case _ if suffix in ARROW:
-            return read_arrow(file, suffix, name, header=header, index=index, columns=columns)
+            return read_arrow(
+                file,
+                suffix,
+                name,
+                header=header,
+                index=index,
+                columns=columns,
+                offered=offered,
+                advance=advance,
+            )
     raise _unknown_format(suffix)
 
 
@@ -116,7 +147,12 @@ def _unpacked(file: BinaryIO, suffix: str, name: str) -> BinaryIO:
         return file
     try:
         with gzip.GzipFile(fileobj=file) as packed:
-            return io.BytesIO(packed.read())
+            content = io.BytesIO()
+            # In parts: a single call could not be interrupted.
+            while part := packed.read(_BYTES_TOGETHER):
+                content.write(part)
+            content.seek(0)
+            return content
     except (OSError, EOFError, zlib.error):
         raise FileFormatError(
             f"{name} cannot be unpacked: it is cut short, or is not a gzip file; save it again"

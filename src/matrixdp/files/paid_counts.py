@@ -35,15 +35,14 @@ def recorded_count(release: Release) -> CountRecord:
     InvalidParameterError
         If it is not the release of one number that a record changes by at most 1.
     """
-    sensitivity = release.sensitivity
-    if release.shape != (1, 1) or not (
-        isinstance(sensitivity, FrobeniusBall) and sensitivity.bound == 1.0
-    ):
+    sensitivity, scale = release.sensitivity, release.noise_scale
+    counted = isinstance(sensitivity, FrobeniusBall) and sensitivity.bound == 1.0
+    if release.shape != (1, 1) or not counted or scale is None:
         raise InvalidParameterError(
             f"a release of shape {release.shape} and {sensitivity!r} is not a count: pass a matrix "
             "of one entry and FrobeniusBall(1.0, ...)"
         )
-    return CountRecord(float(np.asarray(release.value)[0, 0]), release.noise_scale)
+    return CountRecord(float(np.asarray(release.value)[0, 0]), scale)
 
 
 def count_of(record: CountRecord, guarantee: Guarantee) -> Release:

@@ -4,17 +4,17 @@ import hashlib
 import io
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from matrixdp.covariance import Covariance, Directional
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
-from matrixdp.files.atomic import check_target, write_all
+from matrixdp.files.atomic import check_target, hidden_beside, hidden_file, write_all
 from matrixdp.files.formats import LABELLED, TEXT, format_of
 from matrixdp.files.matrices import read_matrix, write_matrix
 from matrixdp.files.noise_grid import can_be_released
@@ -26,6 +26,7 @@ from matrixdp.files.paid_counts import (
     count_of,
     recorded_count,
 )
+from matrixdp.files.progress import Share, silent
 from matrixdp.files.records import (
     CovarianceRecord,
     DigestRecord,
@@ -113,25 +114,35 @@ def save_release(
     query: str | None = None,
     counts: Mapping[PaidCount, Release] | None = None,
     applied: tuple[StepRecord, ...] = (),
+    advance: Share = silent,
 ) -> None:
     """Write a release and its statement; see `Release.save`.
 
     The statement can name the query that was answered, hold counts of records that the guarantee
-    of the release pays for, too, and record the steps that were applied to the release.
+    of the release pays for, too, and record the steps that were applied to the release. ``advance``
+    is told the shares of the matrix that are written.
     """
     target = _named(path)
     beside = statement_path(target)
-    # Before the work of encoding; `write_all` checks again when it gives the names.
+    paid = _checked_counts(release, counts)
+    # Before the work of writing; `write_all` checks again when it gives the names.
     check_target(target, force=force)
     check_target(beside, force=force)
-    data, statement = encode_release(release, target.name, query, counts, applied)
-    # The statement first: there is never a matrix without a statement of what it guarantees.
-    write_all([(beside, statement.encode()), (target, data)], force=force)
+    matrix, suffix = _as_file(release), format_of(target)
+    with hidden_beside(target) as hidden:
+        # Written once and in parts, so that an interrupt is answered soon and leaves nothing.
+        with hidden_file(hidden, target) as file:
+            write_matrix(file, matrix, suffix, advance)
+        with hidden.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        statement = _stated(release, _facts(target.name, matrix, digest), query, paid, applied)
+        # The statement first: there is never a matrix without a statement of what it guarantees.
+        write_all([(beside, statement), (target, hidden)], force=force)
 
 
-def warn_of_lost_labels(value: Any, path: str | PathLike[str]) -> None:
-    """Warn if a value has labels and the format of a file has no place for them."""
-    named = not isinstance(value, np.ndarray)
+def warn_of_lost_labels(release: Release, path: str | PathLike[str]) -> None:
+    """Warn if a release has labels and the format of a file has no place for them."""
+    named = release.labels is not None or not isinstance(release.value, np.ndarray)
     if named and format_of(Path(path)) not in LABELLED:
         # Of the caller of the method that calls this.
         warnings.warn(
@@ -143,38 +154,62 @@ def warn_of_lost_labels(value: Any, path: str | PathLike[str]) -> None:
 def encode_release(
     release: Release,
     name: str,
+    *,
     query: str | None = None,
     counts: Mapping[PaidCount, Release] | None = None,
-    applied: tuple[StepRecord, ...] = (),
-) -> tuple[bytes, str]:
+    advance: Share = silent,
+) -> tuple[bytes, bytes]:
     """Return the contents of the two files that `save_release` would write under a name."""
+    paid = _checked_counts(release, counts)
+    content, matrix = io.BytesIO(), _as_file(release)
+    write_matrix(content, matrix, format_of(name), advance)
+    data = content.getvalue()
+    facts = _facts(name, matrix, hashlib.sha256(data).hexdigest())
+    return data, _stated(release, facts, query, paid, ())
+
+
+def _checked_counts(
+    release: Release, counts: Mapping[PaidCount, Release] | None
+) -> dict[PaidCount, CountRecord]:
+    """Return the records of counts that the guarantee of a release pays for, too."""
     paid = {} if counts is None else dict(counts)
     check_paid(release.proof.mu, paid, release.guarantee)
-    suffix = format_of(name)
-    # In memory: the statement, which is written first, needs the digest of the whole file.
-    content = io.BytesIO()
-    matrix = _as_file(release.value)
-    write_matrix(content, matrix, suffix)
-    data = content.getvalue()
-    statement = stated_release(
-        mechanism=release.mechanism,
-        sensitivity=release.sensitivity,
-        covariance=release.covariance,
-        guarantee=release.guarantee,
-        floor=release.floor,
-        query=query,
-        counts={kind: recorded_count(count) for kind, count in paid.items()},
-        applied=applied,
-        file=MatrixRecord(
-            name=name,
-            sha256=hashlib.sha256(data).hexdigest(),
-            shape=release.shape,
-            dtype="float32" if matrix.array.dtype == np.float32 else "float64",
-            header=suffix in LABELLED and matrix.columns is not None,
-            index=suffix in LABELLED and matrix.index is not None,
-        ),
+    return {kind: recorded_count(count) for kind, count in paid.items()}
+
+
+def _facts(name: str, matrix: MatrixFile, digest: str) -> MatrixRecord:
+    labelled = format_of(name) in LABELLED
+    return MatrixRecord(
+        name=name,
+        sha256=digest,
+        shape=(matrix.array.shape[0], matrix.array.shape[1]),
+        dtype="float32" if matrix.array.dtype == np.float32 else "float64",
+        header=labelled and matrix.columns is not None,
+        index=labelled and matrix.index is not None,
     )
-    return data, encoded(statement).decode()
+
+
+def _stated(
+    release: Release,
+    facts: MatrixRecord,
+    query: str | None,
+    counts: dict[PaidCount, CountRecord],
+    applied: tuple[StepRecord, ...],
+) -> bytes:
+    """Return the text of the statement of a release that is in memory."""
+    return encoded(
+        stated_release(
+            mechanism=release.mechanism,
+            sensitivity=release.sensitivity,
+            covariance=release.covariance,
+            guarantee=release.guarantee,
+            floor=release.floor,
+            query=query,
+            counts=counts,
+            applied=applied,
+            file=facts,
+        )
+    )
 
 
 def stated_release(
@@ -220,10 +255,10 @@ def load_stated_release(path: str | PathLike[str]) -> StatedRelease:
         matrix = read_matrix(
             file, format_of(source), source.name, header=facts.header, index=facts.index
         )
-    array = matrix.array
     if format_of(source) in TEXT:
-        array = array.astype(facts.dtype)  # text does not say which type its numbers had
-    release, counts = _proven(array, statement, source)
+        # Text does not say which type its numbers had.
+        matrix = replace(matrix, array=matrix.array.astype(facts.dtype))
+    release, counts = _proven(matrix, statement, source)
     return StatedRelease(release, statement.query, counts, statement.applied)
 
 
@@ -236,7 +271,7 @@ def verify_release(path: str | PathLike[str]) -> Guarantee:
     read_layout(source)  # raises unless it is a whole array of floats
     # Mapped, not read: only the check of the numbers touches it, a few rows at a time.
     array = np.load(source, mmap_mode="r", allow_pickle=False)
-    return _proven(array, statement, source)[0].guarantee
+    return _proven(MatrixFile(array), statement, source)[0].guarantee
 
 
 def _named(path: str | PathLike[str]) -> Path:
@@ -263,10 +298,10 @@ def _statement_of(source: Path) -> ReleaseStatement:
 
 
 def _proven(
-    array: NDArray[Any], statement: ReleaseStatement, source: Path
+    matrix: MatrixFile, statement: ReleaseStatement, source: Path
 ) -> tuple[Release, dict[PaidCount, Release]]:
     """Return the release and the counts of a matrix and a statement, if these prove them."""
-    facts, beside = statement.file, statement_path(source).name
+    array, facts, beside = matrix.array, statement.file, statement_path(source).name
     if array.shape != facts.shape or array.dtype.name != facts.dtype:
         raise FileFormatError(f"{source} does not hold the matrix that its statement describes")
     try:
@@ -280,7 +315,7 @@ def _proven(
         # The shape of the array is the one that is stated, which was compared above.
         for part in (sensitivity, covariance):
             part.check_shape(facts.shape)
-        release = Release.from_proof(array, proof, guaranteed, statement.mechanism)
+        release = Release.from_proof(array, proof, guaranteed, statement.mechanism, matrix.labels)
         counts = {kind: count_of(count, guaranteed) for kind, count in statement.counts.items()}
         check_paid(proof.mu, counts, guaranteed)
     except MatrixDPError as error:
@@ -299,10 +334,13 @@ def _proven(
     return release, counts
 
 
-def _as_file(value: Any) -> MatrixFile:
-    """Return a value with the labels that its kind of data frame has."""
+def _as_file(release: Release) -> MatrixFile:
+    """Return the value of a release with its labels, or those of its kind of data frame."""
+    value, labels = release.value, release.labels
     if isinstance(value, MatrixFile):
         return value
+    if labels is not None:
+        return MatrixFile(value, labels.columns, labels.index, labels.corner)
     if isinstance(value, np.ndarray):
         return MatrixFile(value)
     columns = [_label(name) for name in value.columns]

@@ -96,7 +96,7 @@ def save_workload_release(
         guarantee=recorded_guarantee(release.guarantee),
         in_words=str(release.guarantee),
         sensitivity=FrobeniusBallRecord(sensitivity.neighbouring, sensitivity.bound),
-        covariance=IsotropicRecord(release.measurements.noise_scale),
+        covariance=IsotropicRecord(release.noise_scale),
         noise=NOISE_VERSION,
         workload=terms,
         workload_in_words=repr(release.workload),

@@ -95,8 +95,8 @@ def _column(array: NDArray[Any], place: int, size: int) -> IntArray:
     # before unsigned numbers become signed ones.
     if not bool(np.all((column >= 0) & (column < size))):
         raise InvalidParameterError(
-            f"records has a value outside 0 .. {size - 1} in column {place}: give every value a "
-            "cell, by a rule that does not depend on the data"
+            f"records has a value outside 0 .. {size - 1} in column {place + 1}, counted from 1: "
+            "give every value a cell, by a rule that does not depend on the data"
         )
     return column.astype(np.int64)
 

@@ -14,17 +14,41 @@ from numpy.typing import NDArray
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import Limit, check_cells, is_sparse, real_array
 
-__all__ = ["LabelledMatrix", "MatrixFile"]
+__all__ = ["LabelledMatrix", "MatrixFile", "MatrixLabels"]
+
+
+@dataclass(frozen=True)
+class MatrixLabels:
+    """The names of columns and rows that a file has around its matrix.
+
+    Attributes
+    ----------
+    columns, index : sequence of str, or None
+        Of the columns and of the rows; None where they have no names.
+    corner : str
+        What the names of the rows are called.
+    """
+
+    columns: Sequence[str] | None = None
+    index: Sequence[str] | None = None
+    corner: str = ""
 
 
 @dataclass(frozen=True, repr=False)
 class MatrixFile:
-    """A matrix and the labels that a CSV file has around it."""
+    """A matrix and the labels that a file has around it."""
 
     array: NDArray[Any]
     columns: Sequence[str] | None = None
     index: Sequence[str] | None = None
     corner: str = ""
+
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The labels without the matrix, if there are any."""
+        if self.columns is None and self.index is None:
+            return None
+        return MatrixLabels(self.columns, self.index, self.corner)
 
     def __array__(self, *arguments: Any, **options: Any) -> NDArray[Any]:
         """Return the matrix without its labels."""
@@ -123,8 +147,8 @@ def _check_polars(frame: Any) -> None:
         # to_numpy would turn dates and decimals into floats, and 128-bit integers are rounded.
         if not (kind.is_integer() or kind.is_float() or text == "Boolean") or "128" in text:
             raise InvalidParameterError(
-                f"matrix has a column of type {text}: cast it to Float64 (the column numbered "
-                f"{frame.columns.index(name)})"
+                f"matrix has a column of type {text}: cast it to Float64 (column "
+                f"{frame.columns.index(name) + 1}, counted from 1)"
             )
         check_cells(frame[name].to_numpy(), "matrix", bools=True)
 

@@ -79,7 +79,7 @@ class NoiseProof:
     def portable(cls, sensitivity: SensitivitySet, covariance: Covariance) -> "NoiseProof":
         """Return a proof that other machines can repeat: with a floor that leaves a margin."""
         if isinstance(covariance, Directional) and isinstance(sensitivity, FrobeniusBall):
-            return cls(sensitivity, covariance, covariance.floor)
+            return cls(sensitivity, covariance, covariance.proven_floor())
         return cls(sensitivity, covariance)
 
     @property

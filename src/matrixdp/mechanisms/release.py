@@ -10,7 +10,8 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Covariance, Isotropic
-from matrixdp.errors import InvalidParameterError, ShapeError, UndefinedAttributeError
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise import SimulatedValue
 from matrixdp.parameters import proper_fraction
@@ -49,12 +50,16 @@ class Release:
     floor : float or None
         The scale of the exact i.i.d. noise within directional noise that the guarantee rests on;
         None for independent entries.
+    labels : MatrixLabels or None
+        Names of rows and columns that were read from a file; `save` writes them again. None where
+        there were none; a data frame has its own.
     """
 
     value: Any
     proof: NoiseProof
     guarantee: Guarantee
     mechanism: str
+    labels: MatrixLabels | None
 
     def __init__(
         self,
@@ -75,21 +80,34 @@ class Release:
 
     @classmethod
     def from_proof(
-        cls, value: Any, proof: NoiseProof, guarantee: Guarantee, mechanism: str
+        cls,
+        value: Any,
+        proof: NoiseProof,
+        guarantee: Guarantee,
+        mechanism: str,
+        labels: MatrixLabels | None = None,
     ) -> "Release":
         """Return the release of a caller that has proven its noise and checked the shape."""
         _checked_shape(value)
         release = cls.__new__(cls)
-        release._fill(value, proof, guarantee, mechanism)  # noqa: SLF001 - of its own class
+        release._fill(value, proof, guarantee, mechanism, labels)  # noqa: SLF001 - its own class
         return release
 
-    def _fill(self, value: Any, proof: NoiseProof, guarantee: Guarantee, mechanism: str) -> None:
+    def _fill(
+        self,
+        value: Any,
+        proof: NoiseProof,
+        guarantee: Guarantee,
+        mechanism: str,
+        labels: MatrixLabels | None = None,
+    ) -> None:
         # Every release comes through here. Two numbers are compared; the proof is not repeated.
         proof.check_claim(guarantee)
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "proof", proof)
         object.__setattr__(self, "guarantee", guarantee)
         object.__setattr__(self, "mechanism", mechanism)
+        object.__setattr__(self, "labels", labels)
 
     @property
     def sensitivity(self) -> SensitivitySet:
@@ -114,20 +132,12 @@ class Release:
         return (rows, columns)
 
     @property
-    def noise_scale(self) -> float:
+    def noise_scale(self) -> float | None:
         """The standard deviation of every entry, where they all have the same.
 
-        Raises
-        ------
-        UndefinedAttributeError
-            If entries have scales of their own; see `standard_errors`.
+        None if entries have scales of their own; see `standard_errors`.
         """
-        if not isinstance(self.covariance, Isotropic):
-            raise UndefinedAttributeError(
-                f"noise_scale is not one number for {type(self.covariance).__name__} noise: use "
-                "standard_errors()"
-            )
-        return self.covariance.scale
+        return self.covariance.scale if isinstance(self.covariance, Isotropic) else None
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard deviation of every entry's noise, before the number was rounded."""
@@ -171,8 +181,8 @@ class Release:
         ----------
         path : path
             Ending in ``.npy``, ``.npz``, ``.csv``, ``.tsv``, ``.csv.gz`` or ``.tsv.gz``, or with
-            pyarrow in ``.parquet`` or ``.arrow``. The first two have no place for the labels of a
-            data frame, and a warning says so.
+            pyarrow in ``.parquet`` or ``.arrow``. The first two have no place for labels, and a
+            warning says so if there are any.
         force : bool, optional
             Whether to replace existing files; by default they are refused.
 
@@ -187,11 +197,11 @@ class Release:
         from matrixdp.files.releases import save_release, warn_of_lost_labels  # noqa: PLC0415
 
         save_release(self, path, force=force)
-        warn_of_lost_labels(self.value, path)
+        warn_of_lost_labels(self, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Release":
-        """Read a saved release and verify it; the value comes back as an array.
+        """Read a saved release and verify it; the value comes back as an array, beside `labels`.
 
         Raises
         ------

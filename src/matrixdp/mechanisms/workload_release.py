@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Isotropic
-from matrixdp.errors import InvalidParameterError, ShapeError, UndefinedAttributeError
+from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.release import ConfidenceBounds, Release, joint_quantile
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
@@ -104,6 +104,12 @@ class WorkloadRelease:
         return self.measurements.guarantee
 
     @property
+    def noise_scale(self) -> float:
+        """The standard deviation of the noise on every measurement."""
+        # The noise is isotropic, or there would be no release, and this is its scale.
+        return self.measurements.covariance.smallest_singular_value
+
+    @property
     def value(self) -> FloatArray:
         """The answers, as `Release.value` is the matrix."""
         return self.answers
@@ -122,17 +128,16 @@ class WorkloadRelease:
         return np.array(self.answers, dtype=dtype, copy=copy)
 
     @cached_property
-    def estimate(self) -> FloatArray:
+    def estimate(self) -> FloatArray | None:
         """The least-squares estimate of the histogram, one number for each cell.
 
-        Raises `UndefinedAttributeError` if there are more cells than fit in memory; answers and
-        tables need no cells.
+        None if there are more cells than fit in memory; answers and tables need no cells.
         """
         # All noise has one scale, so plain least squares has the least variance (Gauss, Markov).
         try:
             return self.strategy.reconstruct(np.asarray(self.measurements.value))
-        except InvalidParameterError as error:
-            raise UndefinedAttributeError(str(error)) from error
+        except InvalidParameterError:
+            return None
 
     @cached_property
     def answers(self) -> FloatArray:
@@ -145,7 +150,7 @@ class WorkloadRelease:
         With a `StackedStrategy` they are upper bounds.
         """
         variances = self.strategy.query_variances(self.workload)
-        return np.asarray(self.measurements.noise_scale * np.sqrt(variances))
+        return np.asarray(self.noise_scale * np.sqrt(variances))
 
     def confidence_bounds(self, confidence: float = 0.95) -> ConfidenceBounds:
         """Return bounds that hold for all true answers at once.
@@ -205,7 +210,7 @@ class WorkloadRelease:
 
     def _table_deviations(self, workload: Workload) -> FloatArray:
         variances = self.strategy.query_variances(workload)
-        return np.asarray(self.measurements.noise_scale * np.sqrt(variances))
+        return np.asarray(self.noise_scale * np.sqrt(variances))
 
     def _laid_out(
         self, kept: Sequence[int], numbers: Callable[[Workload], FloatArray]

@@ -53,15 +53,19 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
             f"release is of type {type(release).__name__}: pass the result of "
             "MatrixMechanism.release"
         )
-    strategy = release.strategy
+    strategy, estimate = release.strategy, release.estimate
+    if estimate is None:
+        raise InvalidParameterError(
+            "release has no estimate, because its histogram has more cells than fit in memory: use "
+            "its answers or its tables"
+        )
     measurements, cells = strategy.shape
     if cells <= _MOST_CELLS_SOLVED and measurements * cells <= LARGEST_WRITTEN:
-        solved = nearest_nonnegative(strategy.written_out(), release.estimate)
+        solved = nearest_nonnegative(strategy.written_out(), estimate)
         if solved is not None:
             return solved
         # Without full column rank the exchanges may not end; the search copes with that.
-    noise = release.measurements.noise_scale
-    return searched_nonnegative(strategy, release.estimate, noise)
+    return searched_nonnegative(strategy, estimate, release.noise_scale)
 
 
 def whole_counts(estimate: FloatArray) -> NDArray[np.int64]:

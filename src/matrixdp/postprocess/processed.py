@@ -113,7 +113,7 @@ class ProcessedRelease:
         """
         records = tuple(recorded_step(step) for step in self.steps)
         save_release(self.release, path, force=force, applied=records)
-        warn_of_lost_labels(self.value, path)
+        warn_of_lost_labels(self.release, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "ProcessedRelease":

@@ -16,11 +16,12 @@ from matrixdp.files.atomic import check_target, write_all
 from matrixdp.files.formats import format_of, with_word
 from matrixdp.files.matrices import write_matrix
 from matrixdp.files.paid_counts import check_paid
-from matrixdp.files.releases import encode_release, load_stated_release
+from matrixdp.files.releases import encode_release, load_stated_release, warn_of_lost_labels
 from matrixdp.files.statement import statement_path
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.release import Release
+from matrixdp.noise.application.threads import checked_threads
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.filter import Filter
@@ -109,7 +110,8 @@ class PrivateCountMeanRelease:
         force : bool, optional
             Whether to replace existing files; by default they are refused.
         columns : sequence of str, optional
-            Names of the columns, which ``.npy`` and ``.npz`` files do not keep.
+            Names of the columns, which ``.npy`` and ``.npz`` files do not keep; by default those of
+            the file that the means were read from.
         """
         if columns is not None and len(columns) != self.shape[1]:
             raise ShapeError(
@@ -118,13 +120,19 @@ class PrivateCountMeanRelease:
         target, beside = Path(path), sum_path(path)
         for file in (target, beside, statement_path(beside)):
             check_target(file, force=force)
-        names = None if columns is None else list(columns)
+        names = columns
+        # Means that were read from a file have the names of that file.
+        if columns is None and self.total.labels is not None:
+            names = self.total.labels.columns
+            warn_of_lost_labels(self.total, target)
         labelled = MatrixFile(
             np.asarray(self.total.value), columns=names, index=None if names is None else ["sum"]
         )
         # Stated with the guarantee of both, because the statement holds the count, too.
         total = Release.from_proof(labelled, self.total.proof, self.guarantee, self.total.mechanism)
-        data, statement = encode_release(total, beside.name, self.query, {"records": self.count})
+        data, statement = encode_release(
+            total, beside.name, query=self.query, counts={"records": self.count}
+        )
         means = io.BytesIO()
         write_matrix(
             means,
@@ -133,7 +141,7 @@ class PrivateCountMeanRelease:
         )
         write_all(
             [
-                (statement_path(beside), statement.encode()),
+                (statement_path(beside), statement),
                 (beside, data),
                 (target, means.getvalue()),
             ],
@@ -159,9 +167,8 @@ class PrivateCountMeanRelease:
         alone = Guarantee.of_mu(
             saved.release.proof.mu, delta=both.delta, neighbouring=both.neighbouring
         )
-        total = Release.from_proof(
-            saved.release.value, saved.release.proof, alone, saved.release.mechanism
-        )
+        read = saved.release
+        total = Release.from_proof(read.value, read.proof, alone, read.mechanism, read.labels)
         return cls(total, saved.counts["records"], both, saved.query)
 
 
@@ -204,6 +211,7 @@ class PrivateCountMean:
         budget: Budget,
         *,
         filter: Filter | None = None,  # noqa: A002
+        threads: int | None = None,
     ) -> PrivateCountMeanRelease:
         """Return sum and count with exact noise, within one budget.
 
@@ -215,6 +223,8 @@ class PrivateCountMean:
             For both releases together.
         filter : Filter, optional
             Pays for both at once, after all checks and before anything is drawn.
+        threads : int, optional
+            As in `IMGM.release`.
         """
         check_budget(budget)
         if filter is not None and not isinstance(filter, Filter):
@@ -222,6 +232,7 @@ class PrivateCountMean:
                 f"filter is a {type(filter).__name__}: pass Filter(budget, neighbouring=...), or "
                 "nothing"
             )
+        workers = None if threads is None else checked_threads(threads)
         shares = budget.split([math.sqrt(self.bounds.columns), 1.0])
         summed = Sum(self.bounds, "add-remove")
         of_sum = IMGM(summed.sensitivity, shares[0])
@@ -239,7 +250,10 @@ class PrivateCountMean:
         if filter is not None:
             filter.spend(both)
         return PrivateCountMeanRelease(
-            of_sum.release(answers[0]), of_count.release(answers[1]), both, str(self)
+            of_sum.release(answers[0], threads=workers),
+            of_count.release(answers[1], threads=workers),
+            both,
+            str(self),
         )
 
     def __str__(self) -> str:

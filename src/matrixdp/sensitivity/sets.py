@@ -96,7 +96,7 @@ class FrobeniusBall:
         """
         refuse_mirrored(covariance)
         if isinstance(covariance, Directional):
-            weakest = covariance.floor
+            weakest = covariance.proven_floor()
             exact = agree(weakest, covariance.estimated_floor)
             return Radius(quotient_up(self.bound, weakest), exact=exact)
         return Radius(quotient_up(self.bound, covariance.smallest_singular_value), exact=True)
