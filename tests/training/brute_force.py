@@ -22,7 +22,7 @@ def one_loss_per_row(model: nn.Module, inputs: Tensor) -> Tensor:
         states = [state.transpose(0, 1) for state in outputs[1]]
         outputs = torch.cat([part.flatten(1) for part in (outputs[0], *states)], dim=1)
     outputs = outputs.flatten(1)
-    weights = torch.linspace(-1.0, 1.5, outputs.shape[1], dtype=outputs.dtype)
+    weights = torch.linspace(-1.0, 1.5, outputs.shape[1]).to(outputs)
     return (outputs * weights).sum(1) + 0.1 * outputs.square().sum(1)
 
 
@@ -54,7 +54,7 @@ def brute_force(
     names = [name for name, part in model.named_parameters() if part.requires_grad]
     parameters = [part for part in model.parameters() if part.requires_grad]
     sums = {name: torch.zeros_like(part) for name, part in zip(names, parameters, strict=True)}
-    norms = torch.zeros(len(bounds), examples, dtype=torch.float64)
+    norms = torch.zeros(len(bounds), examples, dtype=torch.float64, device=inputs.device)
     for number, rows in enumerate(inputs.chunk(examples)):
         loss = losses(model, rows).mean()
         found: tuple[Tensor | None, ...] = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -69,7 +69,7 @@ def brute_force(
             )
             norms[group, number] = norm
             for name in mine:
-                sums[name] += gradients[name] * min(1.0, bound / float(norm))
+                sums[name] += gradients[name] * min(1.0, bound / max(float(norm), 1e-30))
     return sums, norms
 
 

@@ -99,6 +99,13 @@ def hooked() -> nn.Module:
     return layer
 
 
+def hooked_output() -> nn.Module:
+    layer = Own()
+    layer.register_forward_hook(lambda _, __, output: torch.tanh(0.5 * output))
+    layer.register_full_backward_pre_hook(lambda _, gradients: (gradients[0].clamp(max=0.1),))
+    return nn.Sequential(nn.Linear(3, 3), layer)
+
+
 def patched() -> nn.Module:
     layer = nn.Linear(3, 3)
     plain = layer.forward
@@ -122,6 +129,7 @@ def with_states(layer: nn.Module, inputs: Tensor) -> Tensor:
         (Tied, (3,)),
         (lambda: SquaredWeights(2, 3, 2), (2, 4, 4)),
         (hooked, (3,)),
+        (hooked_output, (3,)),
         (patched, (3,)),
         (lambda: nn.GroupNorm(2, 6), (6,)),
     ],

@@ -22,6 +22,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.rows import check_rows
 from matrixdp.training.layers.table import check_layer, layer_uses
 from matrixdp.training.layers.use import LayerUse, NormBounds
+from matrixdp.training.layers.whole import is_whole
 
 __all__ = ["MeasuredUse", "Recording", "stop_watching", "without_autocast"]
 
@@ -29,9 +30,12 @@ __all__ = ["MeasuredUse", "Recording", "stop_watching", "without_autocast"]
 class LayerRecord:
     """One call of one layer: what went in, and as the backward pass goes on what comes back."""
 
-    def __init__(self, name: str, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def __init__(
+        self, name: str, module: nn.Module, inputs: tuple[Any, ...], *, whole: bool
+    ) -> None:
         self.name = name
         self.module = module
+        self.whole = whole  # with the layers inside it
         self.inputs = _detached(inputs)
         self.versions = _versions(self.inputs)
         self.autocast = _autocast(self.inputs)
@@ -51,7 +55,18 @@ class LayerRecord:
 
 
 def _detached(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(part.detach() if isinstance(part, Tensor) else part for part in inputs)
+    """Return tensors without their past, also those in tuples, such as states."""
+    parts = (_detached(part) if type(part) is tuple else part for part in inputs)
+    return tuple(part.detach() if isinstance(part, Tensor) else part for part in parts)
+
+
+def _tensors(inputs: tuple[Any, ...]) -> Iterator[Tensor]:
+    """Go through all tensors, also those in tuples."""
+    for part in inputs:
+        if isinstance(part, Tensor):
+            yield part
+        elif type(part) is tuple:
+            yield from _tensors(part)
 
 
 def _autocast(inputs: tuple[Any, ...]) -> torch.autocast:
@@ -80,7 +95,7 @@ def without_autocast(parts: Iterable[Tensor]) -> Iterator[None]:
 
 
 def _versions(inputs: tuple[Any, ...]) -> list[int]:
-    return [part._version for part in inputs if isinstance(part, Tensor)]  # noqa: SLF001
+    return [part._version for part in _tensors(inputs)]  # noqa: SLF001
 
 
 class MeasuredUse(NamedTuple):
@@ -143,8 +158,10 @@ class Recording:
         stop_watching(model)
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
+        self._whole = {module for module in model.modules() if is_whole(module)}
         for name, module in model.named_modules():
-            own = tuple(part for part in module.parameters(recurse=False) if part.requires_grad)
+            held = module.parameters(recurse=module in self._whole)
+            own = tuple(part for part in held if part.requires_grad)
             check_layer(module, name)
             if own:
                 self._names[module], self._own[module] = name, own
@@ -266,7 +283,11 @@ class Recording:
             return
         if threading.get_ident() != self._thread:
             return  # Another thread runs the same model, and not for the losses of this batch.
-        record = LayerRecord(self._names[module], module, arguments)
+        if self._waiting and self._waiting[-1].whole:
+            _check_not_again(self._waiting[-1], module)
+            return  # What is inside a layer that is recorded as a whole belongs to its record.
+        whole = module in self._whole
+        record = LayerRecord(self._names[module], module, arguments, whole=whole)
         self._waiting.append(record)
         for parameter in self._own[module]:
             # Not what a layer around this one froze, nor what the user did: that stays as it is.
@@ -302,7 +323,8 @@ class Recording:
             output.register_hook(lambda gradient: self._arrived(record, place, gradient))
             return output
         if type(output) is tuple:
-            return tuple(self._tapped(record, part) for part in output)
+            # None stands for what the layer was not asked for, such as attention weights.
+            return tuple(None if part is None else self._tapped(record, part) for part in output)
         raise InvalidParameterError(
             f"layer {record.name!r} returns a {type(output).__name__}: only tensors and tuples of "
             "tensors can be followed; return those"
@@ -340,6 +362,15 @@ def _check_own_pass(record: LayerRecord) -> None:
         )
 
 
+def _check_not_again(record: LayerRecord, module: nn.Module) -> None:
+    """Raise if a layer that is recorded as a whole calls itself."""
+    if record.module is module:
+        raise InvalidParameterError(
+            f"layer {record.name!r} calls itself, so that its outputs cannot be told apart: use "
+            "mode='exact'"
+        )
+
+
 def _unfreeze(record: LayerRecord) -> None:
     """Let the parameters train again that the call of a layer froze."""
     for parameter in record.frozen:
@@ -349,7 +380,7 @@ def _unfreeze(record: LayerRecord) -> None:
 def _is_input(output: Tensor, record: LayerRecord) -> bool:
     """Return whether a layer returned what it was given, which is not to be marked as changed."""
     place = output.data_ptr()
-    return any(isinstance(part, Tensor) and part.data_ptr() == place for part in record.inputs)
+    return any(part.data_ptr() == place for part in _tensors(record.inputs))
 
 
 def _by_position(
