@@ -12,7 +12,7 @@ from torch.nn.utils import parametrizations, parametrize
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.table import check_layer
-from training.brute_force import check_against_brute_force, clipped
+from training.brute_force import check_against_brute_force, check_every_gradient, clipped
 from training.test_odd_calls import Calls
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
@@ -49,6 +49,28 @@ def normed_attention() -> nn.Module:
     return Calls(layer, lambda layer, rows: layer(rows, rows, rows)[0])
 
 
+class Mixed(nn.Module):
+    """A parametrised weight of its own, beside a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+        self.inner = nn.Linear(4, 4)
+        parametrize.register_parametrization(self, "weight", Symmetric())
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        made: Tensor = self.inner(torch.tanh(inputs @ self.weight))
+        return made
+
+
+class Again(nn.Linear):
+    """A layer that calls itself."""
+
+    def forward(self, inputs: Tensor, depth: int = 1) -> Tensor:
+        made: Tensor = self(inputs, depth - 1) if depth else super().forward(inputs)
+        return made
+
+
 class Twice(nn.Module):
     """One parametrised layer that is called twice."""
 
@@ -70,13 +92,16 @@ class Twice(nn.Module):
         (lambda: parametrizations.orthogonal(nn.Linear(4, 3)), (5, 4)),
         (symmetric, (4,)),
         (Twice, (4,)),
+        (Mixed, (4,)),
         (normed_attention, (3, 4)),
     ],
 )
 def test_models(make: Callable[[], nn.Module], shape: tuple[int, ...], examples: int) -> None:
     torch.manual_seed(1)
     model = nn.Sequential(make(), nn.Flatten())
-    check_against_brute_force(model, torch.randn(6, *shape), examples, bounds=(0.6,))
+    inputs = torch.randn(6, *shape)
+    check_every_gradient(model, inputs, examples)
+    check_against_brute_force(model, inputs, examples, bounds=(0.6,))
 
 
 def test_parts_that_are_frozen() -> None:
@@ -110,6 +135,13 @@ def test_cached_weights() -> None:
 def test_what_is_refused(layer: nn.Module, message: str) -> None:
     with pytest.raises(InvalidParameterError, match=f"'name'.*{message}"):
         check_layer(layer, "name")
+
+
+def test_a_layer_that_calls_itself_is_refused() -> None:
+    layer = Again(4, 4)
+    parametrize.register_parametrization(layer, "weight", Symmetric())
+    with pytest.raises(InvalidParameterError, match="calls itself"):
+        clipped(layer, torch.randn(6, 4), 6)
 
 
 def test_a_random_parametrisation_is_refused() -> None:

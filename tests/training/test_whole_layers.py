@@ -12,11 +12,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.backends import cudnn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.utils import parametrizations
 
 from matrixdp.training.layers import fallback, table
-from training.brute_force import brute_force, check_against_brute_force, clipped
+from training.brute_force import (
+    brute_force,
+    check_against_brute_force,
+    check_every_gradient,
+    clipped,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* has no shortcut"),
@@ -47,10 +53,13 @@ class Attends(nn.Module):
         query, key, value = self.first(inputs), self.keys(inputs), self.values(inputs)
         if self.itself:
             key = value = query
-        options = dict(self.options)
+        options = {
+            name: part.to(inputs) if isinstance(part, Tensor) and part.is_floating_point() else part
+            for name, part in self.options.items()
+        }
         if self.padded:
             # By the row alone, and never all of it.
-            options["key_padding_mask"] = torch.cumsum(inputs[..., 0].abs(), 1) > 2.0
+            options["key_padding_mask"] = inputs[..., 0] > 0.5
             options["key_padding_mask"][:, 0] = False
         if self.three:
             scores = inputs[..., :1] - inputs[..., 0].unsqueeze(1)
@@ -124,6 +133,7 @@ def attentions(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
 @given(attentions(), st.sampled_from([2, 3, 6]))
 def test_attention(drawn: tuple[nn.Module, Tensor], examples: int) -> None:
     model, inputs = drawn
+    check_every_gradient(model, inputs, examples)
     check_against_brute_force(model, inputs, examples, bounds=(0.8,))
 
 
@@ -150,6 +160,7 @@ def memories(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
 @given(memories(), st.sampled_from([2, 3, 6]))
 def test_recurrent_layers(drawn: tuple[nn.Module, Tensor], examples: int) -> None:
     model, inputs = drawn
+    check_every_gradient(model, inputs, examples)
     check_against_brute_force(model, inputs, examples, bounds=(0.8,))
 
 
@@ -198,7 +209,10 @@ def test_models(make: Callable[[], nn.Module], examples: int, device: str) -> No
     model = make()
     width = 3 if isinstance(model, Remembers) else 4
     inputs = torch.randn(6, 5, width).to(device)
-    check_against_brute_force(model.to(device), inputs, examples, bounds=(0.7,))
+    # In float32 throughout, also where a GPU would run recurrent layers in TF32.
+    with cudnn.flags(enabled=True, allow_tf32=False):
+        check_every_gradient(model.to(device), inputs, examples)
+        check_against_brute_force(model, inputs, examples, bounds=(0.7,))
 
 
 def test_a_mask_as_long_as_the_batch_is_shared() -> None:
