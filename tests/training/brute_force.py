@@ -115,11 +115,13 @@ def check_every_gradient(model: nn.Module, inputs: Tensor, examples: int) -> Non
     parameters = [part for part in wide.parameters() if part.requires_grad]
     for number, rows in enumerate(inputs.to(torch.float64).chunk(examples)):
         loss = one_loss_per_row(wide, rows).mean()
-        expected = torch.autograd.grad(loss, parameters, allow_unused=True)
+        expected: tuple[Tensor | None, ...] = torch.autograd.grad(
+            loss, parameters, allow_unused=True
+        )
         size = max(float(part.abs().max()) for part in expected if part is not None)
-        for parameter, part in zip(trained, expected, strict=True):
+        for parameter, wanted in zip(trained, expected, strict=True):
             mine = found[parameter][number].double()
-            right = torch.zeros_like(mine) if part is None else part
+            right = torch.zeros_like(mine) if wanted is None else wanted
             torch.testing.assert_close(mine, right, rtol=1e-5, atol=1e-5 * size)
 
 

@@ -102,7 +102,11 @@ def hooked() -> nn.Module:
 def hooked_output() -> nn.Module:
     layer = Own()
     layer.register_forward_hook(lambda _, __, output: torch.tanh(0.5 * output))
-    layer.register_full_backward_pre_hook(lambda _, gradients: (gradients[0].clamp(max=0.1),))
+
+    def smaller(_: nn.Module, gradients: Any) -> tuple[Tensor]:
+        return (gradients[0].clamp(max=0.1),)
+
+    layer.register_full_backward_pre_hook(smaller)
     return nn.Sequential(nn.Linear(3, 3), layer)
 
 

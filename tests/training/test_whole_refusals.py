@@ -11,10 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.training import PrivateTraining
 from matrixdp.training.layers.table import check_layer
-from training.brute_force import brute_force, clipped
-from training.small_training import RECORDS, sgd, small_plan, weights
+from training.brute_force import clipped
 from training.test_odd_calls import Calls
 
 pytestmark = [
@@ -109,44 +107,3 @@ def test_states_that_change_in_place() -> None:
     layer = nn.LSTM(3, 4, proj_size=2, batch_first=True)
     with pytest.raises(InvalidParameterError, match="changed in place"):
         clipped(Calls(layer, call), torch.randn(4, 5, 3), 4)
-
-
-class Scorer(nn.Module):
-    """From six numbers, as two positions of three, to three scores."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads = nn.GRU(3, 4, batch_first=True)
-        self.looks = nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0, batch_first=True)
-        self.last = nn.Linear(8, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        hidden = self.looks(self.reads(inputs.reshape(-1, 2, 3))[0])
-        made: Tensor = self.last(hidden.flatten(1))
-        return made
-
-
-def squares(model: nn.Module, inputs: Tensor) -> Tensor:
-    made: Tensor = model(inputs)
-    return made.square().sum(1)
-
-
-@pytest.mark.parametrize("views", [1, 2])
-@pytest.mark.parametrize("size", [3, 64])
-def test_a_step_of_a_whole_training(size: int, views: int) -> None:
-    torch.manual_seed(3)
-    model, inputs = Scorer(), torch.randn(RECORDS, 6)
-    sums, _ = brute_force(model, inputs, RECORDS, bounds=(0.5,), losses=squares)
-    before = weights(model)
-    # All records, and hardly any noise.
-    plan = small_plan(lot_size=RECORDS, steps=1, noise_multiplier=0.01, views=views)
-    training = PrivateTraining(model, sgd(model), plan, seed=1)
-    for lot in training.lots(inputs):
-        for rows in lot.batches(size):
-            training.accumulate(squares(model, rows))
-        training.step()
-    expected = torch.cat([part.flatten() for part in sums.values()]) * (-0.1 / RECORDS)
-    assert float(expected.abs().max()) > 2e-3
-    # The noise of each number has a scale of 1.25e-5.
-    torch.testing.assert_close(weights(model) - before, expected, rtol=1e-3, atol=7e-5)
-    assert all(part.requires_grad for part in model.parameters())
