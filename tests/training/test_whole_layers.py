@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.backends import cudnn
@@ -130,6 +130,7 @@ def attentions(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
     return model, torch.randn(6, length, width)
 
 
+@settings(max_examples=50)
 @given(attentions(), st.sampled_from([2, 3, 6]))
 def test_attention(drawn: tuple[nn.Module, Tensor], examples: int) -> None:
     model, inputs = drawn
@@ -157,6 +158,7 @@ def memories(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
     return model, torch.randn(6, draw(st.integers(1, 6)), 3)
 
 
+@settings(max_examples=50)
 @given(memories(), st.sampled_from([2, 3, 6]))
 def test_recurrent_layers(drawn: tuple[nn.Module, Tensor], examples: int) -> None:
     model, inputs = drawn
@@ -175,6 +177,13 @@ def test_recurrent_layers_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def encoder(**options: Any) -> nn.TransformerEncoderLayer:
     return nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0, batch_first=True, **options)
+
+
+def hooked() -> nn.LSTM:
+    """Return a layer without a shortcut, since its input is changed on the way."""
+    layer = nn.LSTM(2, 3, batch_first=True)
+    layer.register_forward_pre_hook(lambda _, given: (2.0 * given[0], *given[1:]))
+    return layer
 
 
 class Decodes(nn.Module):
@@ -200,6 +209,7 @@ class Decodes(nn.Module):
         lambda: nn.TransformerEncoder(encoder(), 2, enable_nested_tensor=False),
         Decodes,
         lambda: Remembers(nn.GRU(2, 3, 2, batch_first=True), started=True, parts=(0, 1)),
+        lambda: Remembers(hooked(), started=True, parts=(0, 2)),
         lambda: Remembers(nn.RNN(2, 3, batch_first=True), started=False, parts=(1,)),
         lambda: Remembers(nn.LSTM(2, 3, batch_first=True, proj_size=2), started=False, parts=(0,)),
     ],
