@@ -1,5 +1,6 @@
 """Clipped sums by brute force: one backward pass for each example."""
 
+import copy
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -22,7 +23,7 @@ def one_loss_per_row(model: nn.Module, inputs: Tensor) -> Tensor:
         states = [state.transpose(0, 1) for state in outputs[1]]
         outputs = torch.cat([part.flatten(1) for part in (outputs[0], *states)], dim=1)
     outputs = outputs.flatten(1)
-    weights = torch.linspace(-1.0, 1.5, outputs.shape[1], dtype=outputs.dtype)
+    weights = torch.linspace(-1.0, 1.5, outputs.shape[1]).to(outputs)
     return (outputs * weights).sum(1) + 0.1 * outputs.square().sum(1)
 
 
@@ -54,7 +55,7 @@ def brute_force(
     names = [name for name, part in model.named_parameters() if part.requires_grad]
     parameters = [part for part in model.parameters() if part.requires_grad]
     sums = {name: torch.zeros_like(part) for name, part in zip(names, parameters, strict=True)}
-    norms = torch.zeros(len(bounds), examples, dtype=torch.float64)
+    norms = torch.zeros(len(bounds), examples, dtype=torch.float64, device=inputs.device)
     for number, rows in enumerate(inputs.chunk(examples)):
         loss = losses(model, rows).mean()
         found: tuple[Tensor | None, ...] = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -69,7 +70,7 @@ def brute_force(
             )
             norms[group, number] = norm
             for name in mine:
-                sums[name] += gradients[name] * min(1.0, bound / float(norm))
+                sums[name] += gradients[name] * min(1.0, bound / max(float(norm), 1e-30))
     return sums, norms
 
 
@@ -92,6 +93,36 @@ def check_against_brute_force(
     size = max(float(total.abs().max()) for total in sums.values())
     for name, total in sums.items():
         torch.testing.assert_close(by_name[name], total, rtol=1e-3, atol=norms_rtol * size / 10)
+
+
+def check_every_gradient(model: nn.Module, inputs: Tensor, examples: int) -> None:
+    """Compare the gradient of every example with that of the same model in float64."""
+    recording = Recording(model)
+    with recording.on():
+        losses = one_loss_per_row(model, inputs).reshape(examples, -1).mean(1)
+        uses = recording.backward(losses, len(inputs), examples)
+        one_each = torch.eye(examples, device=inputs.device)
+        found: dict[nn.Parameter, Tensor] = {}
+        for _, use, measured in uses:
+            # Of what was measured, sums are left: here those of one example each.
+            sums = [] if measured is None else [use.weighted_sum(one) for one in one_each]
+            for parameter, part in (use.gradients() if measured is None else sums[0]).items():
+                each = torch.stack([one[parameter] for one in sums]) if sums else part
+                found[parameter] = found[parameter] + each if parameter in found else each
+    trained = [part for part in model.parameters() if part.requires_grad]
+    assert set(found) == set(trained)
+    wide = copy.deepcopy(model).to(torch.float64)
+    parameters = [part for part in wide.parameters() if part.requires_grad]
+    for number, rows in enumerate(inputs.to(torch.float64).chunk(examples)):
+        loss = one_loss_per_row(wide, rows).mean()
+        expected: tuple[Tensor | None, ...] = torch.autograd.grad(
+            loss, parameters, allow_unused=True
+        )
+        size = max(float(part.abs().max()) for part in expected if part is not None)
+        for parameter, wanted in zip(trained, expected, strict=True):
+            mine = found[parameter][number].double()
+            right = torch.zeros_like(mine) if wanted is None else wanted
+            torch.testing.assert_close(mine, right, rtol=1e-5, atol=1e-5 * size)
 
 
 def seeded(seed: int) -> Generator:

@@ -6,7 +6,6 @@ the model: hooks are global and know the modules, so that its class, its ``state
 pickles stay what they are.
 """
 
-import inspect
 import threading
 import weakref
 from collections import Counter
@@ -19,49 +18,13 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layer_record import LayerRecord
 from matrixdp.training.layers.rows import check_rows
 from matrixdp.training.layers.table import check_layer, layer_uses
 from matrixdp.training.layers.use import LayerUse, NormBounds
+from matrixdp.training.layers.whole import is_whole
 
 __all__ = ["MeasuredUse", "Recording", "stop_watching", "without_autocast"]
-
-
-class LayerRecord:
-    """One call of one layer: what went in, and as the backward pass goes on what comes back."""
-
-    def __init__(self, name: str, module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self.name = name
-        self.module = module
-        self.inputs = _detached(inputs)
-        self.versions = _versions(self.inputs)
-        self.autocast = _autocast(self.inputs)
-        self.frozen: list[nn.Parameter] = []  # by this call
-        self.outputs = 0
-        self.gradients: dict[int, Tensor] = {}
-        self.over = False  # whether the batch that it belongs to is over
-
-    def check_inputs(self) -> None:
-        """Raise if an input was changed in place since the layer was called."""
-        # torch would find this out itself, were the layer's own gradients left to it.
-        if _versions(self.inputs) != self.versions:
-            raise InvalidParameterError(
-                f"an input of layer {self.name!r} was changed in place after the layer used it, so "
-                "that its gradient is lost: change a copy"
-            )
-
-
-def _detached(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(part.detach() if isinstance(part, Tensor) else part for part in inputs)
-
-
-def _autocast(inputs: tuple[Any, ...]) -> torch.autocast:
-    """Return the autocast that is on, so that the layer can be run under it once more."""
-    device = next((part.device.type for part in inputs if isinstance(part, Tensor)), "cpu")
-    on = torch.is_autocast_enabled(device)
-    # Without the cache: it would hold casts of parameters that only the second run knows.
-    return torch.autocast(
-        device, dtype=torch.get_autocast_dtype(device), enabled=on, cache_enabled=False
-    )
 
 
 @contextmanager
@@ -77,10 +40,6 @@ def without_autocast(parts: Iterable[Tensor]) -> Iterator[None]:
             if torch.amp.is_autocast_available(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         yield
-
-
-def _versions(inputs: tuple[Any, ...]) -> list[int]:
-    return [part._version for part in inputs if isinstance(part, Tensor)]  # noqa: SLF001
 
 
 class MeasuredUse(NamedTuple):
@@ -143,9 +102,10 @@ class Recording:
         stop_watching(model)
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
+        self._whole = {module for module in model.modules() if is_whole(module)}
         for name, module in model.named_modules():
             # By every name that it has: a parameter with two of them has two uses in each call.
-            named = module.named_parameters(recurse=False, remove_duplicate=False)
+            named = module.named_parameters(recurse=module in self._whole, remove_duplicate=False)
             own = tuple(part for _, part in named if part.requires_grad)
             check_layer(module, name)
             if own:
@@ -268,8 +228,12 @@ class Recording:
             return
         if threading.get_ident() != self._thread:
             return  # Another thread runs the same model, and not for the losses of this batch.
+        inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
+        if inside is not None and inside.module is not module:
+            return  # What is inside a layer that is recorded as a whole belongs to its record.
         self._check_call(module)
-        record = LayerRecord(self._names[module], module, arguments)
+        whole = module in self._whole
+        record = LayerRecord(self._names[module], module, arguments, whole=whole)
         self._waiting.append(record)
         for parameter in self._own[module]:
             # Not what a layer around this one froze, nor what the user did: that stays as it is.
@@ -285,7 +249,7 @@ class Recording:
                 f"layer {name!r} calls itself, so that its gradients would count twice: call it "
                 "in a loop from outside, or use mode='exact'"
             )
-        present = set(module.parameters(recurse=False))
+        present = set(module.parameters(recurse=module in self._whole))
         if not present.issuperset(self._own[module]):
             raise InvalidParameterError(
                 f"layer {name!r} was called with other tensors in the places of its parameters, as "
@@ -311,8 +275,7 @@ class Recording:
         if output is None:  # the layer raised
             return output
         if any(named):
-            record.inputs = _detached(_by_position(record, arguments, *named))
-            record.versions = _versions(record.inputs)
+            record.take_by_position(arguments, *named)
         self._calls.append(record)
         return self._tapped(record, output)
 
@@ -325,11 +288,12 @@ class Recording:
                 return output  # such as indices, which have no gradient
             if not output.requires_grad:
                 # Nothing before this layer needs a gradient, so autograd would not come here.
-                output = _rooted(output.clone() if _is_input(output, record) else output)
+                output = _rooted(output.clone() if record.was_given(output) else output)
             output.register_hook(lambda gradient: self._arrived(record, place, gradient))
             return output
         if type(output) is tuple:
-            return tuple(self._tapped(record, part) for part in output)
+            # None stands for what the layer was not asked for, such as attention weights.
+            return tuple(None if part is None else self._tapped(record, part) for part in output)
         raise InvalidParameterError(
             f"layer {record.name!r} returns a {type(output).__name__}: only tensors and tuples of "
             "tensors can be followed; return those"
@@ -371,23 +335,3 @@ def _unfreeze(record: LayerRecord) -> None:
     """Let the parameters train again that the call of a layer froze."""
     for parameter in record.frozen:
         parameter.requires_grad_(True)  # noqa: FBT003
-
-
-def _is_input(output: Tensor, record: LayerRecord) -> bool:
-    """Return whether a layer returned what it was given, which is not to be marked as changed."""
-    place = output.data_ptr()
-    return any(isinstance(part, Tensor) and part.data_ptr() == place for part in record.inputs)
-
-
-def _by_position(
-    record: LayerRecord, arguments: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[Any, ...]:
-    """Return all arguments of a call by position; torch hands hooks those by name apart."""
-    bound = inspect.signature(record.module.forward).bind(*arguments, **named)
-    bound.apply_defaults()
-    if bound.kwargs:
-        raise InvalidParameterError(
-            f"layer {record.name!r} takes {', '.join(bound.kwargs)} by name only: let it take them "
-            "by position"
-        )
-    return bound.args

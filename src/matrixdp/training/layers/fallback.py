@@ -1,17 +1,27 @@
 """Any other layer: gradients of every example through ``torch.func``, exact but not cheap."""
 
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vjp, vmap
+from torch.backends import cudnn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils import parametrize
 from torch.utils._pytree import tree_leaves
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training.layers.use import KeptGradients, PerExample
+from matrixdp.training.layers.recurrent import check_recurrent
+from matrixdp.training.layers.rerun import Call, example_gradients
+from matrixdp.training.layers.use import KeptGradients
+from matrixdp.training.layers.whole import (
+    attention_call,
+    check_attention,
+    recurrent_call,
+    runs_plainly,
+)
 
 __all__ = ["fallback_use"]
 
@@ -20,6 +30,7 @@ class Record(Protocol):
     """What was recorded of one call of a layer."""
 
     name: str
+    whole: bool
     inputs: tuple[Any, ...]
     gradients: dict[int, Tensor]
     outputs: int
@@ -30,59 +41,65 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
     """Return the use of a layer that nothing cheaper is known for.
 
     The layer is run once more on every example alone, as a batch of its views, and differentiated
-    with respect to its own parameters (not those of its children, which are recorded themselves).
+    with respect to its own parameters. Those of its children are not among them, as these are
+    recorded themselves, unless the layer was recorded as a whole.
 
     Raises
     ------
     InvalidParameterError
         If that is not possible; the message names the layer.
+    ShapeError
+        If an input has other rows than the batch.
     """
-    rows = len(record.gradients[0]) if 0 in record.gradients else None
-    _check_arguments(record, rows)
+    call = _call(module, record)
     # By every name that a parameter has, as `functional_call` is not to tie anything: a child that
     # shares a parameter counts its own use itself.
     names = {
         name: parameter
-        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+        for name, parameter in module.named_parameters(recurse=record.whole, remove_duplicate=False)
         if parameter.requires_grad
     }
     try:
-        with record.autocast, _only_its_forward_pass(module):
-            found = _gradients(module, names, record, examples)
+        with record.autocast, _plain_kernels(module):
+            found = example_gradients(
+                module, names, call, examples, one_by_one=_is_fused(module, call)
+            )
     except RuntimeError as error:
         raise InvalidParameterError(
             f"layer {record.name!r} has no shortcut, and torch.func cannot differentiate it "
             f"example by example ({error}): split it into known layers, or use mode='exact'"
         ) from error
-    result: PerExample = {}
-    for name, part in found.items():
-        parameter, wide = names[name], part.detach().to(torch.float32)
-        result[parameter] = result[parameter] + wide if parameter in result else wide
-    return KeptGradients(result)
+    return KeptGradients(found)
 
 
-@contextmanager
-def _only_its_forward_pass(module: nn.Module) -> Iterator[None]:
-    """Let a layer run without what comes after its forward pass, and leave nothing in it.
-
-    The recorded gradient is that of what the forward pass returned, before hooks changed it. What
-    the second run keeps in attributes would be tensors of `torch.func`, of no use afterwards.
-    """
-    former = [(part, dict(vars(part))) for part in module.modules()]
-    for hooks in ("_forward_hooks", "_backward_hooks", "_backward_pre_hooks"):
-        vars(module)[hooks] = OrderedDict()
-    try:
-        yield
-    finally:
-        for part, attributes in former:
-            for added in vars(part).keys() - attributes.keys():
-                del vars(part)[added]
-            vars(part).update(attributes)
+def _call(module: nn.Module, record: Record) -> Call:
+    """Return what was recorded, and where the rows are in it."""
+    rows = next(len(part) for part in record.inputs if isinstance(part, Tensor))
+    # Checked again: both kinds may have been changed since training began.
+    if isinstance(module, nn.MultiheadAttention) and runs_plainly(module, nn.MultiheadAttention):
+        check_attention(module, record.name)
+        return attention_call(module, record, rows)
+    if isinstance(module, nn.RNNBase) and runs_plainly(module, nn.RNN, nn.GRU, nn.LSTM):
+        check_recurrent(module, record.name)
+        return recurrent_call(module, record, rows)
+    _check_no_cache(module, record.name)
+    _check_arguments(record, rows)
+    axes = tuple(0 if isinstance(part, Tensor) else None for part in record.inputs)
+    return Call(record.inputs, axes, record.gradients, {0: 0})
 
 
-def _check_arguments(record: Record, rows: int | None) -> None:
+def _check_no_cache(module: nn.Module, name: str) -> None:
+    """Raise if a parametrised weight would be taken from the first run, as if it were constant."""
+    if parametrize._cache_enabled and parametrize.is_parametrized(module):  # noqa: SLF001
+        raise InvalidParameterError(
+            f"layer {name!r} is parametrised, and its gradient cannot be found within "
+            "parametrize.cached(): close that block before losses are accumulated"
+        )
+
+
+def _check_arguments(record: Record, rows: int) -> None:
     """Raise unless a layer takes tensors whose first axis is the rows, and returns one of them."""
-    if rows is None or record.outputs != 1:
+    if record.outputs != 1:
         raise InvalidParameterError(
             f"layer {record.name!r} has no shortcut and returns several tensors: let it return one"
         )
@@ -101,25 +118,24 @@ def _check_arguments(record: Record, rows: int | None) -> None:
             )
 
 
-def _gradients(
-    module: nn.Module, names: Mapping[str, nn.Parameter], record: Record, examples: int
-) -> dict[str, Tensor]:
-    """Return every example's gradient, for each name of a parameter."""
-    detached = {name: parameter.detach() for name, parameter in names.items()}
+def _is_fused(module: nn.Module, call: Call) -> bool:
+    """Return whether a layer runs in kernels that ``vmap`` cannot take apart, even without cuDNN.
 
-    def gradient(rows: tuple[Any, ...], output: Tensor) -> dict[str, Tensor]:
-        def run(values: dict[str, Tensor]) -> Tensor:
-            made: Tensor = functional_call(module, values, rows, tie_weights=False)
-            return made
-
-        return vjp(run, detached)[1](output)[0]
-
-    grouped = tuple(_by_example(record.inputs, examples))
-    axes = tuple(0 if isinstance(part, Tensor) else None for part in grouped)
-    (outputs,) = _by_example((record.gradients[0],), examples)
-    return vmap(gradient, in_dims=(axes, 0), randomness="error")(grouped, outputs)
+    These are the cells of GRU and LSTM on a GPU. They draw nothing, since dropout is refused.
+    """
+    fused = runs_plainly(module, nn.GRU, nn.LSTM)
+    return fused and call.inputs[0].device.type != "cpu"
 
 
-def _by_example(parts: tuple[Any, ...], examples: int) -> Iterator[Any]:
-    for part in parts:
-        yield part.unflatten(0, (examples, -1)) if isinstance(part, Tensor) else part
+@contextmanager
+def _plain_kernels(module: nn.Module) -> Iterator[None]:
+    """Run a layer by operations that ``vmap`` knows; most fused kernels are not among them."""
+    former = cudnn.enabled
+    cudnn.enabled = former and not isinstance(module, nn.RNNBase)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+            # That the layer is slow has been said by its name.
+            warnings.filterwarnings("ignore", "There is a performance drop because we have not")
+            yield
+    finally:
+        cudnn.enabled = former

@@ -40,24 +40,22 @@ class _Direction(NamedTuple):
     hidden_bias: nn.Parameter | None
 
 
-def check_recurrent(module: nn.LSTM, name: str) -> None:
-    """Raise if this kind of layer cannot be differentiated example by example here."""
+def check_recurrent(module: nn.RNNBase, name: str) -> None:
+    """Raise if a recurrent layer of any kind cannot be differentiated example by example."""
+    kind = type(module).__name__
     if not module.batch_first:
         # Given a batch with the rows first, as all other layers want it, it would take the rows for
         # steps in time and mix the examples; no shape tells.
         raise InvalidParameterError(
-            f"layer {name!r} is an LSTM that takes the first axis for time: use batch_first=True"
+            f"layer {name!r} ({kind}) takes the first axis for time: use batch_first=True"
         )
-    if module.proj_size:
-        raise InvalidParameterError(
-            f"layer {name!r} is an LSTM with proj_size={module.proj_size}: use proj_size=0 and a "
-            "Linear layer after it, or mode='exact'"
-        )
-    if module.dropout and module.num_layers > 1:
+    trained = any(part.requires_grad for part in module.parameters())
+    if trained and module.dropout and module.num_layers > 1:
         # What was dropped between its layers is known to the layer alone.
         raise InvalidParameterError(
-            f"layer {name!r} is an LSTM with dropout={module.dropout}: use one LSTM for each layer "
-            "and Dropout between them, or mode='exact'"
+            f"layer {name!r} ({kind}) has dropout={module.dropout} between its layers, which "
+            f"cannot be repeated: use one {kind} for each layer and nn.Dropout between them, or "
+            "mode='exact'"
         )
 
 

@@ -48,7 +48,7 @@ def _axes(module: nn.Module) -> range:
     match module:
         case _ConvNd():
             fewest = most = 2 + len(module.kernel_size)
-        case nn.InstanceNorm1d() | nn.LSTM():
+        case nn.InstanceNorm1d() | nn.RNNBase() | nn.MultiheadAttention():
             fewest = most = 3
         case nn.InstanceNorm2d():
             fewest = most = 4

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.parametrize import is_parametrized
 
 from matrixdp.errors import InvalidParameterError
@@ -18,6 +19,7 @@ from matrixdp.training.layers.linear import LinearUse
 from matrixdp.training.layers.normalisation import normalisation_use
 from matrixdp.training.layers.recurrent import RecurrentRecord, check_recurrent, recurrent_uses
 from matrixdp.training.layers.use import LayerUse
+from matrixdp.training.layers.whole import check_attention
 
 __all__ = ["check_layer", "check_layer_alone", "layer_uses", "runs_as"]
 
@@ -53,6 +55,7 @@ class Record(Protocol):
     """What was recorded of one call of a layer."""
 
     name: str
+    whole: bool
     inputs: tuple[Any, ...]
     gradients: dict[int, Tensor]
     outputs: int
@@ -112,28 +115,36 @@ def check_layer(module: nn.Module, name: str) -> None:
     """
     _check_memory(module, name)
     match module:
-        case nn.RNN() | nn.GRU():
-            raise InvalidParameterError(
-                f"layer {name!r} is a {type(module).__name__}, which has no gradients by example: "
-                "use nn.LSTM, or mode='exact'"
-            )
-        case nn.LSTM():
+        case nn.RNNBase():
             check_recurrent(module, name)
+        case nn.MultiheadAttention():
+            check_attention(module, name)
         case nn.Embedding() | nn.EmbeddingBag() if module.scale_grad_by_freq:
             raise InvalidParameterError(
                 f"layer {name!r} uses scale_grad_by_freq, which depends on the batch as a whole: "
                 "leave it out"
             )
     if is_parametrized(module):
+        _check_parametrisation(module, name)
+
+
+def _check_parametrisation(module: nn.Module, name: str) -> None:
+    """Raise for a parametrisation that cannot be run again as it was."""
+    if isinstance(module, nn.RNNBase):
         raise InvalidParameterError(
-            f"layer {name!r} is parametrized: remove it with torch.nn.utils.parametrize, or use "
-            "mode='exact'"
+            f"layer {name!r} ({type(module).__name__}) is parametrised, but recurrent layers hold "
+            "on to the parameters they were made with: remove it with torch.nn.utils.parametrize"
+        )
+    if any(isinstance(part, _SpectralNorm) for part in module.modules()):
+        raise InvalidParameterError(
+            f"layer {name!r} has spectral_norm, which changes with every call: remove it with "
+            "torch.nn.utils.parametrize, or use mode='exact' and eval()"
         )
 
 
 def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUse]:
     """Return the uses of a layer's parameters in one recorded call."""
-    if not _has_shortcut(module):
+    if record.whole or not _has_shortcut(module):
         _warn_once(module)
         return [fallback_use(module, record, examples)]
     first: Tensor = record.inputs[0]
@@ -166,6 +177,8 @@ def _has_shortcut(module: nn.Module) -> bool:
     """
     if "forward" in vars(module) or module._forward_pre_hooks:  # noqa: SLF001
         return False
+    if isinstance(module, nn.LSTM) and module.proj_size:
+        return False
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     if weight is bias and isinstance(weight, nn.Parameter):
         return False
@@ -187,14 +200,16 @@ def _convolution(kind: type[nn.Module]) -> Callable[..., Any] | None:
     return getattr(kind, "_conv_forward", None)
 
 
-_WARNED: set[type[nn.Module]] = set()
+_WARNED: set[str] = set()
 
 
 def _warn_once(module: nn.Module) -> None:
-    if type(module) not in _WARNED:
-        _WARNED.add(type(module))
+    # By name: every parametrised layer has a class of its own.
+    kind = type(module).__name__
+    if kind not in _WARNED:
+        _WARNED.add(kind)
         warnings.warn(
-            f"{type(module).__name__} has no shortcut: torch.func computes its gradients for every "
+            f"{kind} has no shortcut: torch.func computes its gradients for every "
             "example, which takes more time and memory",
             stacklevel=2,
         )

@@ -50,7 +50,7 @@ def norm_bounds_of(gradients: Tensor) -> NormBounds:
     (Higham 2002, section 3.1), its root by half of that. More than a few thousand are added up in
     parts, and the parts in float64.
     """
-    flat = gradients.flatten(1)
+    flat = _rows(gradients)
     width = flat.shape[1]
     # The norm of 16-bit numbers would be a 16-bit number itself, which may be too small by 2**-8.
     wide = torch.promote_types(flat.dtype, torch.float32)
@@ -79,8 +79,13 @@ def outer_product_bounds(first: Tensor, second: Tensor) -> NormBounds:
 
 def weighted_sum_of(gradients: Tensor, weights: Tensor) -> Tensor:
     """Return ``sum_e weights[e] gradients[e]`` as one matrix-vector product, in float32."""
-    flat = gradients.flatten(1)
+    flat = _rows(gradients)
     return (weights.to(flat.dtype) @ flat).reshape(gradients.shape[1:])
+
+
+def _rows(gradients: Tensor) -> Tensor:
+    """Return every example's gradient as a row, also that of a single number."""
+    return gradients[:, None] if gradients.ndim == 1 else gradients.flatten(1)
 
 
 def trainable(*parameters: nn.Parameter | None) -> tuple[nn.Parameter, ...]:

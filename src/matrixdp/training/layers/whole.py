@@ -1,0 +1,125 @@
+"""Layers that are recorded as a whole, with everything inside them, and run again as a whole.
+
+These use parameters without calling the layers that hold them, as attention does with its output
+projection, or return states whose rows are not on the first axis.
+"""
+
+import inspect
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.training.layers.rerun import Call
+
+__all__ = ["attention_call", "check_attention", "is_whole", "recurrent_call", "runs_plainly"]
+
+
+class Record(Protocol):
+    """What was recorded of one call of a layer."""
+
+    name: str
+    inputs: tuple[Any, ...]
+    gradients: dict[int, Tensor]
+
+
+def is_whole(module: nn.Module) -> bool:
+    """Return whether a layer is recorded as one, with the parameters of all layers inside it."""
+    return runs_plainly(module, nn.MultiheadAttention) or is_parametrized(module)
+
+
+def runs_plainly(module: nn.Module, *kinds: type[nn.Module]) -> bool:
+    """Return whether a layer takes and returns what a kind does, as it has its forward pass."""
+    return "forward" not in vars(module) and any(
+        isinstance(module, kind) and type(module).forward is kind.forward for kind in kinds
+    )
+
+
+def check_attention(module: nn.MultiheadAttention, name: str) -> None:
+    """Raise if attention cannot be differentiated example by example.
+
+    Raises
+    ------
+    InvalidParameterError
+        Which names the layer and what to use instead.
+    """
+    if not module.batch_first:
+        # Given a batch with the rows first, it would attend from one example to the others; no
+        # shape tells.
+        raise InvalidParameterError(
+            f"layer {name!r} is a {type(module).__name__} that takes the first axis for positions: "
+            "use batch_first=True"
+        )
+    if module.dropout and any(part.requires_grad for part in module.parameters()):
+        # What was dropped is known to the layer alone.
+        raise InvalidParameterError(
+            f"layer {name!r} is a {type(module).__name__} with dropout={module.dropout}, which "
+            "cannot be repeated: set its attribute dropout to 0.0 and use nn.Dropout after it, or "
+            "mode='exact'"
+        )
+
+
+def attention_call(module: nn.MultiheadAttention, record: Record, rows: int) -> Call:
+    """Return a recorded call of attention.
+
+    Rows come first in every tensor but a mask of two axes, which all examples share, even if it is
+    as long as the batch. A mask of three axes has consecutive rows for the heads of an example.
+
+    Raises
+    ------
+    ShapeError
+        If a tensor has another number of rows than the batch.
+    """
+    axes: list[int | None] = []
+    # The names that the layer knows them by: only these tell masks apart.
+    for name, part in zip(
+        inspect.signature(module.forward).parameters, record.inputs, strict=False
+    ):
+        if not isinstance(part, Tensor) or (name == "attn_mask" and part.ndim == 2):
+            axes.append(None)
+            continue
+        heads = module.num_heads if name == "attn_mask" else 1
+        _check_length(record.name, name, part, 0, rows * heads)
+        axes.append(0)
+    return Call(record.inputs, tuple(axes), record.gradients, dict.fromkeys(record.gradients, 0))
+
+
+def recurrent_call(module: nn.RNNBase, record: Record, rows: int) -> Call:
+    """Return a recorded call of a recurrent layer, whose states have the rows on their second axis.
+
+    Raises
+    ------
+    ShapeError
+        If a tensor has another number of rows than the batch.
+    """
+    first: Tensor = record.inputs[0]
+    states = record.inputs[1] if len(record.inputs) > 1 else None
+    if states is None:
+        # As the layer would make them itself, but with rows: `vmap` cannot change in place what
+        # all examples share.
+        states = _first_states(module, first)
+    for part in states if isinstance(states, tuple) else (states,):
+        _check_length(record.name, "hx", part, 1, rows)
+    return Call(
+        (first, states),
+        (0, (1, 1) if isinstance(states, tuple) else 1),
+        record.gradients,
+        {place: 0 if place == 0 else 1 for place in record.gradients},
+    )
+
+
+def _first_states(module: nn.RNNBase, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+    number = module.num_layers * (2 if module.bidirectional else 1)
+    hidden = inputs.new_zeros(number, len(inputs), module.proj_size or module.hidden_size)
+    if not isinstance(module, nn.LSTM):
+        return hidden
+    return hidden, inputs.new_zeros(number, len(inputs), module.hidden_size)
+
+
+def _check_length(layer: str, name: str, part: Tensor, axis: int, length: int) -> None:
+    if part.ndim <= axis or part.shape[axis] != length:
+        raise ShapeError(
+            f"layer {layer!r} got {name} of shape {tuple(part.shape)}: its axis {axis} must be "
+            f"{length} long, for the rows of the batch"
+        )

@@ -1,0 +1,81 @@
+"""Whole trainings of a model with attention and a recurrent layer: loops and captured steps."""
+
+import pytest
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.training import PrivateTraining
+from training.brute_force import brute_force
+from training.small_training import RECORDS, sgd, small_plan, weights
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+class Scorer(nn.Module):
+    """From six numbers, as two positions of three, to three scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = nn.GRU(3, 4, batch_first=True)
+        self.looks = nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0, batch_first=True)
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.looks(self.reads(inputs.reshape(-1, 2, 3))[0])
+        made: Tensor = self.last(hidden.flatten(1))
+        return made
+
+
+def squares(model: nn.Module, inputs: Tensor) -> Tensor:
+    made: Tensor = model(inputs)
+    return made.square().sum(1)
+
+
+@pytest.mark.parametrize("views", [1, 2])
+@pytest.mark.parametrize("size", [3, 64])
+def test_a_step_of_a_whole_training(size: int, views: int) -> None:
+    torch.manual_seed(3)
+    model, inputs = Scorer(), torch.randn(RECORDS, 6)
+    sums, _ = brute_force(model, inputs, RECORDS, bounds=(0.5,), losses=squares)
+    before = weights(model)
+    # All records, and hardly any noise.
+    plan = small_plan(lot_size=RECORDS, steps=1, noise_multiplier=0.01, views=views)
+    training = PrivateTraining(model, sgd(model), plan, seed=1)
+    for lot in training.lots(inputs):
+        for rows in lot.batches(size):
+            training.accumulate(squares(model, rows))
+        training.step()
+    expected = torch.cat([part.flatten() for part in sums.values()]) * (-0.1 / RECORDS)
+    assert float(expected.abs().max()) > 2e-3
+    # The noise of each number has a scale of 1.25e-5.
+    torch.testing.assert_close(weights(model) - before, expected, rtol=1e-3, atol=7e-5)
+    assert all(part.requires_grad for part in model.parameters())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_captured_step_is_that_of_the_loop(device: str) -> None:
+    found = []
+    for is_captured in (True, False):
+        torch.manual_seed(4)
+        model, inputs = Scorer().to(device), torch.randn(RECORDS, 6).to(device)
+        plan = small_plan(noise_multiplier=0.1, steps=2)
+        training = PrivateTraining(model, sgd(model), plan, seed=1)
+        if is_captured:
+            step = training.captured_step(
+                (inputs,), lambda rows, model=model: squares(model, rows), batch_size=7
+            )
+            while training.steps_left:
+                step()
+        else:
+            for lot in training.lots(inputs):
+                for rows in lot.batches(8):
+                    training.accumulate(squares(model, rows))
+                training.step()
+        found.append(weights(model))
+    tight = device == "cpu"
+    torch.testing.assert_close(*found, rtol=1e-5 if tight else 1e-3, atol=1e-6 if tight else 1e-4)
