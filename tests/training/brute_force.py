@@ -91,8 +91,10 @@ def check_against_brute_force(
     }
     assert set(by_name) == set(sums)
     size = max(float(total.abs().max()) for total in sums.values())
+    # On a GPU every factor has a margin of 2**-9, for TF32.
+    rtol = 1e-3 if inputs.device.type == "cpu" else 4e-3
     for name, total in sums.items():
-        torch.testing.assert_close(by_name[name], total, rtol=1e-3, atol=norms_rtol * size / 10)
+        torch.testing.assert_close(by_name[name], total, rtol=rtol, atol=norms_rtol * size / 10)
 
 
 def check_every_gradient(model: nn.Module, inputs: Tensor, examples: int) -> None:

@@ -102,7 +102,7 @@ class TestOnAGpu:
 
         def losses(rows: Tensor) -> Tensor:
             dropped = nn.functional.dropout(rows, 0.5)
-            seen.copy_(dropped.sum(1))
+            seen[: len(rows)].copy_(dropped.sum(1))  # a trial has fewer rows
             return model(dropped).square().sum(1)
 
         step = training.captured_step(inputs, losses, batch_size=RECORDS)

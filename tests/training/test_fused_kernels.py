@@ -110,7 +110,7 @@ def test_a_whole_model(
     sums, norms = brute_force(wide, rows.double(), 6, bounds=(0.05,), losses=squares)
     # A GPU may run the model in TF32.
     rtol = 2e-3 if device == "cpu" else 2e-2
-    torch.testing.assert_close(found.norms.cpu(), norms, rtol=rtol, atol=0.0)
+    torch.testing.assert_close(found.norms.cpu(), norms.cpu(), rtol=rtol, atol=0.0)
     for name, parameter in model.named_parameters():
         total = sums[name].float()
         atol = rtol * float(total.abs().max())

@@ -178,7 +178,7 @@ class Recording:
             self._listening, self._going_back, self._measuring = True, False, False
             self._forget()
 
-    def _arrived(self, record: LayerRecord, place: int, gradient: Tensor) -> None:
+    def _arrived(self, record: LayerRecord, place: int, gradient: Tensor | None) -> None:
         if not self._measuring:
             _check_own_pass(record)
             return
@@ -188,6 +188,8 @@ class Recording:
                 "records are not those of this one: run the model on this batch alone, and detach "
                 "what is carried over"
             )
+        if gradient is None:
+            return  # As cuDNN has it for an output that no loss depends on.
         # The smallest numbers of float16 have a single bit: a share of one of them is rounded to
         # nothing or to all of it, and scaled in 16 bits, a gradient could stay as large as it was.
         gradient = gradient.float() if gradient.dtype == torch.float16 else gradient

@@ -241,4 +241,5 @@ def test_private_training_on_a_gpu(views: int) -> None:
     torch.testing.assert_close(found.norms.cpu(), norms, rtol=2e-4, atol=1e-6)
     for name, part in model.named_parameters():
         assert found.sums[part].shape == names[name]
-        torch.testing.assert_close(found.sums[part].cpu(), sums[name], rtol=1e-3, atol=2e-5)
+        # Every factor has a margin of 2**-9, for TF32.
+        torch.testing.assert_close(found.sums[part].cpu(), sums[name], rtol=4e-3, atol=2e-5)

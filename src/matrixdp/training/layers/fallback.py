@@ -51,7 +51,11 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
     ShapeError
         If an input has other rows than the batch.
     """
-    call = _call(module, record)
+    call, autocast = _call(module, record), record.autocast
+    if _is_known(module):
+        # As autocast would have it, types do not match in the backward pass of `torch.func`.
+        call = call.in_type(next(module.parameters()).dtype)
+        autocast = torch.autocast(call.inputs[0].device.type, enabled=False)
     # By every name that a parameter has, as `functional_call` is not to tie anything: a child that
     # shares a parameter counts its own use itself.
     names = {
@@ -60,7 +64,7 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
         if parameter.requires_grad
     }
     try:
-        with record.autocast, _plain_kernels(module):
+        with autocast, _plain_kernels(module):
             found = example_gradients(
                 module, names, call, examples, one_by_one=_is_fused(module, call)
             )
@@ -76,16 +80,21 @@ def _call(module: nn.Module, record: Record) -> Call:
     """Return what was recorded, and where the rows are in it."""
     rows = next(len(part) for part in record.inputs if isinstance(part, Tensor))
     # Checked again: both kinds may have been changed since training began.
-    if isinstance(module, nn.MultiheadAttention) and runs_plainly(module, nn.MultiheadAttention):
+    if isinstance(module, nn.MultiheadAttention) and _is_known(module):
         check_attention(module, record.name)
         return attention_call(module, record, rows)
-    if isinstance(module, nn.RNNBase) and runs_plainly(module, nn.RNN, nn.GRU, nn.LSTM):
+    if isinstance(module, nn.RNNBase) and _is_known(module):
         check_recurrent(module, record.name)
         return recurrent_call(module, record, rows)
     _check_no_cache(module, record.name)
     _check_arguments(record, rows)
     axes = tuple(0 if isinstance(part, Tensor) else None for part in record.inputs)
     return Call(record.inputs, axes, record.gradients, {0: 0})
+
+
+def _is_known(module: nn.Module) -> bool:
+    """Return whether a layer is one of torch's own, which run in any type."""
+    return runs_plainly(module, nn.MultiheadAttention, nn.RNN, nn.GRU, nn.LSTM)
 
 
 def _check_no_cache(module: nn.Module, name: str) -> None:

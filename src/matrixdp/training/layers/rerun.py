@@ -27,6 +27,11 @@ class Call(NamedTuple):
     gradients: Mapping[int, Tensor]  # of the losses, by the number of the output
     gradient_axes: Mapping[int, int]
 
+    def in_type(self, dtype: torch.dtype) -> "Call":
+        """Return the same call with all real numbers in one type."""
+        gradients = {place: part.to(dtype) for place, part in self.gradients.items()}
+        return self._replace(inputs=_in_type(self.inputs, dtype), gradients=gradients)
+
 
 def example_gradients(
     module: nn.Module,
@@ -85,6 +90,14 @@ def example_gradients(
         parameter, wide = names[name], part.detach().to(torch.float32)
         result[parameter] = result[parameter] + wide if parameter in result else wide
     return result
+
+
+def _in_type(part: Any, dtype: torch.dtype) -> Any:
+    if type(part) is tuple:
+        return tuple(_in_type(inner, dtype) for inner in part)
+    if isinstance(part, Tensor) and part.is_floating_point():
+        return part.to(dtype)
+    return part
 
 
 def _grouped(part: Any, axis: Any, examples: int) -> Any:
