@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 
 from matrixdp.noise.kernels.compiling import Loop, compiled
 from matrixdp.noise.specification.coarse_table import (
-    A0_SHIFT,
-    A1_SHIFT,
-    A2_SHIFT,
+    A_SHIFT,
+    C0_SHIFT,
     COARSE_CENTRE,
     COARSE_DECIDED_BELOW,
     COARSE_FIRST_COLUMN,
     COARSE_FRACTION_MASK,
     COARSE_SEGMENT_BITS,
     DOUBLE_FRACTION,
-    QUARTER_BITS,
+    EIGHT_BITS,
+    ROOT_TWO,
 )
 from matrixdp.noise.specification.table import ONE_BITS, UNIFORM_BITS
 
@@ -31,12 +31,12 @@ def coarse_loop(content: bytes, *, one_scale: bool, value_bytes: int) -> Loop:
     # Local names become constants of the compiled code, which the compiler can fold.
     uniform_mask, sign_mask = np.int64((1 << UNIFORM_BITS) - 1), np.int64(-1 << UNIFORM_BITS)
     exponent_mask, inverse_base = np.int64(0x7FF << 52), np.int64(2046 << 52)
-    low_mask, fraction_mask = np.int64(COARSE_FRACTION_MASK), np.int64(DOUBLE_FRACTION)
-    quarter_bits, one_bits = np.int64(QUARTER_BITS), np.int64(ONE_BITS)
+    fraction_mask, double_fraction = np.int64(COARSE_FRACTION_MASK), np.int64(DOUBLE_FRACTION)
+    one_bits, eight_bits = np.int64(ONE_BITS), np.int64(EIGHT_BITS)
     first_column, no_column = np.int64(COARSE_FIRST_COLUMN), np.int64(0)
     segment_shift = np.int64(52 - COARSE_SEGMENT_BITS)
-    a0_shift, a1_shift, a2_shift = (np.int64(n) for n in (A0_SHIFT, A1_SHIFT, A2_SHIFT))
-    centre, decided_below = COARSE_CENTRE, COARSE_DECIDED_BELOW
+    c0_shift, a_shift = np.int64(C0_SHIFT), np.int64(A_SHIFT)
+    centre, root_two, decided_below = COARSE_CENTRE, ROOT_TWO, COARSE_DECIDED_BELOW
     value_kind = np.float32 if value_bytes == 4 else np.float64
 
     # Everything is typed explicitly: numba would turn mixed integers into floats, and lose bits.
@@ -59,17 +59,17 @@ def coarse_loop(content: bytes, *, one_scale: bool, value_bytes: int) -> Loop:
             uniform_bits = np.float64(word & uniform_mask).view(np.int64)
             # Unsigned, so that numba does not test for negative indices.
             k = np.uint64(max((uniform_bits >> segment_shift) - first_column, no_column))
-            t = np.int64((uniform_bits & low_mask) | quarter_bits).view(np.float64) - centre
+            t = np.int64((uniform_bits & fraction_mask) | one_bits).view(np.float64) - centre
             packed = np.int64(table[k])
             # Shifted arithmetically: the sign bit of a sentinel makes a NaN.
-            a0 = np.int64((packed >> a0_shift) | one_bits).view(np.float64) - 1.0
-            a1 = np.int64(((packed << a1_shift) & fraction_mask) | one_bits).view(np.float64) - 1.0
-            a2 = np.int64(((packed << a2_shift) & fraction_mask) | one_bits).view(np.float64) - 1.0
-            quarter = np.float64((a2 * t - a1) * t + a0)
-            signed = np.int64(quarter.view(np.int64) ^ (word & sign_mask)).view(np.float64)
+            c0 = np.int64((packed >> c0_shift) | eight_bits).view(np.float64) - 8.0
+            a = np.int64(((packed << a_shift) & double_fraction) | one_bits).view(np.float64) - 1.0
+            q = a * t
+            normal = np.float64((c0 * q - root_two) * q + c0)
+            signed = np.int64(normal.view(np.int64) ^ (word & sign_mask)).view(np.float64)
             scaled = np.float64(values[i]) * inverse_step
             whole = np.rint(scaled)
-            rest = (scaled - whole) + (4.0 * scale * inverse_step) * signed
+            rest = (scaled - whole) + (scale * inverse_step) * signed
             nearest = np.rint(rest)
             # Negated, so that the NaN of a sentinel column leaves the element undecided.
             open_case = not abs(rest - nearest) < decided_below

@@ -37,8 +37,8 @@ def fine_loop(content: bytes, *, value_bytes: int) -> Loop:
     segment_shift, packed_shift = np.int64(52 - SEGMENT_BITS), np.int64(PACKED_SHIFT)
     centre, decided_below = CENTRE, DECIDED_BELOW
     value_kind = np.float32 if value_bytes == 4 else np.float64
-    together = _MARKS_TOGETHER
-    marks_of_word = 8
+    together, words_together = _MARKS_TOGETHER, _MARKS_TOGETHER // 8
+    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
 
     # Everything is typed explicitly: numba would turn mixed integers into floats, and lose bits.
     def loop(  # noqa: PLR0917 - compiled code takes arrays, not a block
@@ -51,24 +51,27 @@ def fine_loop(content: bytes, *, value_bytes: int) -> Loop:
     ) -> int:
         """Do what NumpyKernel does, for marked elements only; take marks off what is decided."""
         size = undecided.size
-        # Few are marked: most marks are read many at a time, as integers.
+        # Few are marked, so that most marks are read many at a time: as integers.
         marks = undecided[: size - size % together].view(np.int64)
         count = 0
-        for start in range(0, size, together):
-            if start + together <= size:
-                j = start // marks_of_word
-                if marks[j] | marks[j + 1] | marks[j + 2] | marks[j + 3] == 0:
-                    continue
-            for i in range(start, min(start + together, size)):
+        for group in range((size + together - 1) // together):
+            # Unsigned, so that numba does not test for negative indices; here and below.
+            j = np.uint64(words_together * group)
+            if (
+                words_together * group < marks.size
+                and marks[j] | marks[j + one] | marks[j + two] | marks[j + three] == 0
+            ):
+                continue
+            for number in range(together * group, min(together * group + together, size)):
+                i = np.uint64(number)
                 if not undecided[i]:
                     continue
-                scale = np.float64(scales[i if scales.size > 1 else 0])
+                scale = np.float64(scales[i if scales.size > 1 else np.uint64(0)])
                 step_bits = np.int64((scale.view(np.int64) & exponent_mask) - grid_shift)
                 step = step_bits.view(np.float64)
                 inverse_step = np.int64(inverse_base - step_bits).view(np.float64)
                 word = words[i]
                 uniform_bits = np.float64(word & uniform_mask).view(np.int64)
-                # Unsigned, so that numba does not test for negative indices.
                 k = np.uint64(max((uniform_bits >> segment_shift) - first_column, no_column))
                 t = np.int64((uniform_bits & fraction_mask) | one_bits).view(np.float64) - centre
                 both = np.int64(packed[k])

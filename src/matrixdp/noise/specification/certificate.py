@@ -1,13 +1,15 @@
 """Make the polynomial table of the fast path, and prove its error bound (see `proof`)."""
 
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.errors import MatrixDPError
 from matrixdp.noise.specification.balls import PRECISION, arb, ctx
-from matrixdp.noise.specification.proof import proven_error
+from matrixdp.noise.specification.proof import Approximation, Rounded, proven_error
 from matrixdp.noise.specification.segments import Cut, Segment, leading, nearest_double, taylor
 from matrixdp.noise.specification.table import (
     BINADES,
@@ -17,7 +19,7 @@ from matrixdp.noise.specification.table import (
     coefficients,
 )
 
-__all__ = ["FINE_CUT", "make_table", "prove_table"]
+__all__ = ["FINE_CUT", "horner", "make_table", "prove_table"]
 
 FINE_CUT = Cut(BINADES, SEGMENT_BITS)
 """The segments of the table."""
@@ -34,12 +36,38 @@ def make_table() -> NDArray[np.int64]:
     return np.ascontiguousarray(np.array(columns, dtype=np.uint64).T.view(np.int64))
 
 
-def prove_table(table: NDArray[np.int64]) -> float:
+def prove_table(table: NDArray[np.int64], segments: Iterable[Segment] | None = None) -> float:
     """Return a proven bound on the error of ``r``, in grid steps, wherever the table is finite.
 
-    The table is laid out as `load_table` returns it.
+    Parameters
+    ----------
+    table : NDArray[np.int64]
+        Laid out as `load_table` returns it.
+    segments : iterable of Segment, optional
+        Those that the bound holds for; by default all.
+
+    Raises
+    ------
+    MatrixDPError
+        If a sentinel column is not NaN, or if a ball is too wide to prove anything.
     """
-    return proven_error(coefficients(table), FINE_CUT)
+    polynomials = coefficients(table)
+    if not np.isnan(polynomials[0, [0, -1]]).all():
+        raise MatrixDPError("the first and the last column of the table must be NaN")
+    chosen = FINE_CUT.segments() if segments is None else segments
+    return proven_error(
+        (segment, horner([arb(float(c)) for c in polynomials[:, segment.column]]))
+        for segment in chosen
+    )
+
+
+def horner(powers: list[Any]) -> Approximation:
+    """Return the polynomial with these coefficients as kernels compute it, by Horner's rule."""
+    coordinate = Rounded.exactly(FINE_CUT.half_width)
+    computed = Rounded.exactly(powers[-1])
+    for c in reversed(powers[:-1]):
+        computed = computed.times(coordinate).plus(Rounded.exactly(c))
+    return Approximation(powers, computed)
 
 
 def _packed(c2: Any, low_bits: int) -> int:

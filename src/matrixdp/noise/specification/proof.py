@@ -12,25 +12,24 @@ The proof, for one segment. Let ``x`` be the double nearest to the 63-bit intege
    is largest in absolute value at the tail end of the segment. Hence a Taylor polynomial of degree
    ``TAYLOR_DEGREE`` about the centre with Lagrange's remainder. The difference between it and the
    polynomial of the table is bounded by the sum of its absolute Chebyshev coefficients.
-3. *Horner's rule.* Each step multiplies and adds, with two roundings or, where the compiler fuses
+3. *Evaluation.* Each step multiplies and adds, with two roundings or, where the compiler fuses
    them, one; the bound for two covers both.
 4. *Scaling and rounding.* ``r = f + s * z`` with ``|f| <= 1/2`` exact and
    ``s < 2**(GRID_BITS + 1)``: two more roundings (or one), and ``2**-100`` for a value that
    underflowed when it was scaled.
 
-The sum is a bound on the error of r, in grid steps. A kernel that works with ``z / 4`` and ``t / 4``
-rounds in the same way, because powers of two do not change a rounding.
+The sum is a bound on the error of r, in grid steps.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from matrixdp.errors import MatrixDPError
 from matrixdp.noise.specification.balls import PRECISION, arb, ctx, fmpq
 from matrixdp.noise.specification.segments import (
-    Cut,
     Segment,
     inverse_upper,
     remainder,
@@ -41,34 +40,67 @@ from matrixdp.noise.specification.segments import (
 from matrixdp.noise.specification.table import GRID_BITS
 from matrixdp.rounding import UNIT_ROUNDOFF
 
-__all__ = ["horner_error", "proven_error"]
+__all__ = ["Approximation", "Rounded", "proven_error"]
 
 # As an exact rational: balls are not made from floats.
 _UNIT_ROUNDOFF = fmpq(*UNIT_ROUNDOFF.as_integer_ratio())
 
 
-def proven_error(polynomials: NDArray[np.float64], cut: Cut) -> float:
-    """Return a bound on the error of ``r``, in grid steps, for every word, value and scale.
+@dataclass(frozen=True)
+class Rounded:
+    """Bounds on the absolute value of a computed number, and on its distance from the exact one."""
 
-    Parameters
+    magnitude: Any
+    error: Any
+
+    @classmethod
+    def exactly(cls, magnitude: Any) -> "Rounded":
+        """Return the bounds of a number that is computed without rounding."""
+        return cls(abs(arb(magnitude)), arb(0))
+
+    def times(self, other: "Rounded") -> "Rounded":
+        """Return the bounds of the product: those of its factors' errors, and one rounding."""
+        product = self.magnitude * other.magnitude
+        inherited = (
+            self.error * other.magnitude + self.magnitude * other.error + self.error * other.error
+        )
+        return Rounded(product * (1 + _UNIT_ROUNDOFF), inherited + _UNIT_ROUNDOFF * product)
+
+    def plus(self, other: "Rounded") -> "Rounded":
+        """Return the bounds of the sum, or of the difference."""
+        total = self.magnitude + other.magnitude
+        inherited = self.error + other.error
+        return Rounded(total * (1 + _UNIT_ROUNDOFF), inherited + _UNIT_ROUNDOFF * total)
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """The polynomial of a segment.
+
+    Attributes
     ----------
-    polynomials : NDArray[np.float64]
-        Row k holds the coefficients of ``t**k``, a column for each segment; the first and the last
-        column belong to none and are NaN.
-    cut : Cut
-        The segments.
+    powers : list of arb
+        Its coefficients of 1, t, t**2, .., exactly as the table holds them.
+    computed : Rounded
+        Bounds of what the kernel computes with them, for every t of the segment.
+    """
+
+    powers: list[Any]
+    computed: Rounded
+
+
+def proven_error(approximations: Iterable[tuple[Segment, Approximation]]) -> float:
+    """Return a bound on the error of ``r``, in grid steps, for every word, value and scale.
 
     Raises
     ------
     MatrixDPError
-        If one of those two columns is not NaN, or if a ball is too wide to prove anything.
+        If a ball is too wide to prove anything.
     """
     ctx.prec = PRECISION
-    if not np.isnan(polynomials[0, [0, -1]]).all():
-        raise MatrixDPError("the first and the last column of the table must be NaN")
     worst = arb(0)
-    for segment in cut.segments():
-        error = _segment_error(segment, polynomials[:, segment.column])
+    for segment, approximation in approximations:
+        error = _segment_error(segment, approximation)
         if not error.is_finite():
             raise MatrixDPError(f"no finite bound for {segment}")
         worst = arb.max(worst, error).upper()
@@ -85,31 +117,14 @@ def _polynomial_error(segment: Segment, powers: list[Any], tail: Any) -> Any:
     return chebyshev + remainder(segment, tail)
 
 
-def horner_error(powers: list[Any], largest: Any) -> tuple[Any, Any]:
-    """Step 3: bounds on the rounding error of Horner's rule and on its computed result.
-
-    With bounds e on the error and m on the magnitude so far, and ``|t|`` at most ``largest``: the
-    product is off by ``e t + unit (m t)``, the sum by ``unit (m t (1 + unit) + |c|)`` more.
-    """
-    error, magnitude = arb(0), abs(powers[-1])
-    for c in reversed(powers[:-1]):
-        product = magnitude * largest * (1 + _UNIT_ROUNDOFF)
-        total = product + abs(c)
-        rounding = _UNIT_ROUNDOFF * (magnitude * largest + total)
-        error = error * largest + rounding
-        magnitude = total * (1 + _UNIT_ROUNDOFF)
-    return error, magnitude
-
-
-def _segment_error(segment: Segment, column: NDArray[np.float64]) -> Any:
+def _segment_error(segment: Segment, approximation: Approximation) -> Any:
     """Bound on the error of r in grid steps, over one segment and every scale (steps 1 to 4)."""
-    powers = [arb(float(c)) for c in column]
     tail = inverse_upper(segment.tail)
     unread = segment.distance * abs(slope(tail))
-    horner, magnitude = horner_error(powers, segment.cut.half_width)
-    inverse = unread + _polynomial_error(segment, powers, tail) + horner
+    polynomial = _polynomial_error(segment, approximation.powers, tail)
+    inverse = unread + polynomial + approximation.computed.error
     # In grid steps, where an error of z counts most; a scale is below twice its power of two.
     largest_scale = arb(2) ** (GRID_BITS + 1)
-    product = largest_scale * magnitude
+    product = largest_scale * approximation.computed.magnitude
     rounding = _UNIT_ROUNDOFF * (product + product * (1 + _UNIT_ROUNDOFF) + fmpq(1, 2))
     return largest_scale * inverse + rounding + fmpq(1, 2**100)
