@@ -1,14 +1,16 @@
 """The fast path compiled by numba (extra ``fast``): the same bits as every other path."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.noise.kernels.block import Block
 from matrixdp.noise.kernels.coarse_loop import coarse_loop
-from matrixdp.noise.kernels.compiling import Loop
 from matrixdp.noise.kernels.fine_loop import fine_loop
+
+if TYPE_CHECKING:
+    from matrixdp.noise.kernels.compiling import Loop
 
 __all__ = ["NumbaKernel"]
 
