@@ -23,6 +23,7 @@ from matrixdp import (
 )
 from matrixdp.files.streamed_release import release_npy
 from matrixdp.mechanisms.proof import NoiseProof
+from matrixdp.noise import NoiseContext
 from matrixdp.noise.application import add
 from matrixdp.noise.kernels import fastest_kernel
 from matrixdp.parameters import arrays
@@ -114,6 +115,25 @@ def test_large_covariances_are_not_kept_when_their_mechanism_is_gone(
     rows, columns = (np.diag(np.linspace(25.0, 30.0, length)) for length in shape)
     mechanism = IMGM(BALL, BUDGET, Kronecker(rows, columns))
     mechanism.release(np.zeros(shape))
+    proof = weakref.ref(mechanism.proof)
+    del mechanism
+    gc.collect()
+    assert proof() is None
+
+
+def test_independent_noise_on_a_ball_is_prepared_once_for_matrices_of_any_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    contexts = counted(monkeypatch, NoiseContext, "of_scales")
+    mechanism = IMGM(BALL, BUDGET)
+    for _ in range(3):
+        mechanism.release(np.zeros((300, 300)))
+    assert len(contexts) == 1
+
+
+def test_a_number_for_each_entry_is_not_kept_when_the_mechanism_is_gone() -> None:
+    mechanism = IMGM(BALL, BUDGET, Diagonal(np.full((300, 300), 9.0)))
+    mechanism.release(np.zeros((300, 300)))
     proof = weakref.ref(mechanism.proof)
     del mechanism
     gc.collect()

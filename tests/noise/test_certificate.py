@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
@@ -12,15 +13,11 @@ import pytest
 from flint import arb, ctx
 
 from matrixdp.errors import MatrixDPError
-from matrixdp.noise.specification import certificate
+from matrixdp.noise.specification import shipped as shipped_module
 from matrixdp.noise.specification import table as table_module
-from matrixdp.noise.specification.certificate import (
-    Segment,
-    main,
-    make_table,
-    prove_table,
-    segments,
-)
+from matrixdp.noise.specification.certificate import FINE_CUT, horner, make_table, prove_table
+from matrixdp.noise.specification.segments import Segment
+from matrixdp.noise.specification.shipped import SHIPPED, main
 from matrixdp.noise.specification.table import (
     BINADES,
     CENTRE,
@@ -56,30 +53,43 @@ def test_the_bound_is_proved_and_not_wasteful() -> None:
 def test_the_script_writes_what_it_proves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["make", str(tmp_path / "table.bin")])
-    assert hashlib.sha256((tmp_path / "table.bin").read_bytes()).hexdigest() == TABLE_DIGEST
-    assert TABLE_DIGEST in capsys.readouterr().out
+    main(["make", str(tmp_path)])
+    told = capsys.readouterr().out
+    for shipped in SHIPPED:
+        digest = table_digest(shipped.load())
+        assert hashlib.sha256((tmp_path / shipped.file).read_bytes()).hexdigest() == digest
+        assert f"{shipped.file}: SHA-256 {digest}" in told
 
 
-def test_the_script_says_when_nothing_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate, "STEP_ERROR", STEP_ERROR / 2)
-    with pytest.raises(SystemExit, match="NOT PROVEN"):
+@pytest.mark.parametrize("number", range(len(SHIPPED)))
+def test_the_script_says_when_nothing_is_proved(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    unproven = replace(SHIPPED[number], bound=SHIPPED[number].bound / 2)
+    monkeypatch.setattr(shipped_module, "SHIPPED", (unproven,))
+    with pytest.raises(SystemExit, match=f"NOT PROVEN: the bound of {unproven.file}"):
         main([])
 
 
+SOME_SEGMENTS = [Segment(FINE_CUT, -BINADES, 0), Segment(FINE_CUT, -5, 77)]
+SOME_SEGMENTS += [Segment(FINE_CUT, -1, (1 << SEGMENT_BITS) - 1)]
+
+
 @pytest.mark.parametrize("row", [0, 1, 2])
-@pytest.mark.parametrize("segment", [Segment(-BINADES, 0), Segment(-5, 77), Segment(-1, 255)])
+@pytest.mark.parametrize("segment", SOME_SEGMENTS)
 def test_a_wrong_coefficient_is_not_proved(row: int, segment: Segment) -> None:
     wrong = load_table().copy()
+    assert prove_table(wrong, [segment]) <= STEP_ERROR
     # A relative error of about 1e-9 in c0, 1e-6 in c1, 1e-4 in c2: small, but beyond the bound.
     wrong[row, segment.column] += np.int64(1) << (30 if row == 0 else 38 if row == 1 else 46)
-    assert prove_table(wrong) > STEP_ERROR
+    assert prove_table(wrong, [segment]) > STEP_ERROR
 
 
 def test_a_wrong_c3_is_not_proved() -> None:
     wrong = load_table().copy()
-    wrong[2, Segment(-1, 200).column] ^= 1 << 20
-    assert prove_table(wrong) > STEP_ERROR
+    segment = Segment(FINE_CUT, -1, 200)
+    wrong[2, segment.column] ^= 1 << 20
+    assert prove_table(wrong, [segment]) > STEP_ERROR
 
 
 def test_columns_in_the_wrong_order_are_not_proved() -> None:
@@ -107,7 +117,7 @@ def coordinates(rng: np.random.Generator) -> list[float]:
     return [float(np.int64(k | ONE_BITS).view(np.float64)) - CENTRE for k in low_bits]
 
 
-def horner(column: list[float], t: float) -> tuple[Fraction, float, float]:
+def evaluations(column: list[float], t: float) -> tuple[Fraction, float, float]:
     """Evaluate a polynomial exactly, with two roundings a step, and with one (fused)."""
     exact, plain, fused = Fraction(column[-1]), column[-1], column[-1]
     for c in reversed(column[:-1]):
@@ -125,10 +135,11 @@ def worst_rounding(share: Fraction) -> Fraction:
         powers = [float(c) for c in table[:, column]]
         # With more bits than a float has: the lower end of a ball must not be below its bound.
         with ctx.workprec(200):
-            bounds = certificate._horner_error([arb(c) for c in powers])
-            error, magnitude = (Fraction(float(bound.mid())) for bound in bounds)
+            bounds = horner([arb(c) for c in powers]).computed
+            error = Fraction(float(bounds.error.mid()))
+            magnitude = Fraction(float(bounds.magnitude.mid()))
         for t in coordinates(rng):
-            exact, plain, fused = horner(powers, t)
+            exact, plain, fused = evaluations(powers, t)
             assert max(abs(plain), abs(fused)) <= magnitude
             found = max(abs(Fraction(plain) - exact), abs(Fraction(fused) - exact))
             worst = max(worst, found / (error * share))
@@ -149,7 +160,7 @@ def test_the_distance_of_a_segment_is_reached_at_ties(exponent: int) -> None:
         uniforms = [left + k * spacing + spacing // 2 for k in (0, 1, 2, 1001)]
         conversion = max(abs(Fraction(u) - Fraction(float(u))) for u in uniforms)
         assert conversion == (Fraction(spacing, 2) if spacing > 1 else 0)
-        distance = Segment(exponent, index).distance
+        distance = Segment(FINE_CUT, exponent, index).distance
         reached = (conversion + Fraction(1, 2)) / 2**UNIFORM_BITS
         assert Fraction(int(distance.p), int(distance.q)) == reached
 
@@ -182,7 +193,7 @@ def test_the_bound_holds_against_ball_arithmetic() -> None:
     # Independent of the proof: the polynomial at the edges and the centre of segments from
     # everywhere, against w at both ends of the interval that the 63 bits leave open.
     rng = np.random.default_rng(4)
-    chosen = [s for s in segments() if s.index in {0, 255} or rng.random() < 0.02]
+    chosen = [s for s in FINE_CUT.segments() if s.index in {0, 255} or rng.random() < 0.02]
     worst = 0.0
     for segment in chosen:
         width = 1 << (UNIFORM_BITS + segment.exponent - SEGMENT_BITS)

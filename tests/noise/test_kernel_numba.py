@@ -1,64 +1,105 @@
 """What is particular to the compiled kernel: its cache."""
 
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-import matrixdp.noise.kernels.numba_kernel as module
-from matrixdp.noise.kernels import PreparedKernels
+from matrixdp.noise.kernels import PreparedKernels, coarse_loop, fine_loop
+from matrixdp.noise.kernels.block import Block
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
+from matrixdp.noise.specification.coarse_table import COARSE_DECIDED_BELOW, load_coarse_table
 from matrixdp.noise.specification.table import DECIDED_BELOW, GRID_BITS, load_table
 from reference.noise import empty_block
 
 numba: Any = pytest.importorskip("numba")
+# V = 1/2, and a V that the coarse table leaves to the other one, for noise of scale 1 on 0.
+MIDDLE, OPEN_CASE = 1 << 62, (1 << 62) + 1_472_838_238_208
 
 
-def noisy(kernel: NumbaKernel) -> float:
+def forget_compiled() -> None:
+    """Leave the cache on disk as the only one."""
+    coarse_loop.coarse_loop.cache_clear()
+    fine_loop.fine_loop.cache_clear()
+
+
+def shipped_kernel() -> NumbaKernel:
+    return NumbaKernel(load_table(), load_coarse_table())
+
+
+def one_element(word: int) -> Block:
     block = empty_block(1)
-    block.values[:], block.words[:], block.scales[:] = 0.0, 1 << 62, 1.0
+    block.values[:], block.words[:], block.scales[:] = 0.0, word, 1.0
+    return block
+
+
+def noisy(kernel: NumbaKernel, word: int = MIDDLE) -> float:
+    block = one_element(word)
     kernel(block, GRID_BITS)
     return float(block.noisy[0])
 
 
 def test_another_table_is_never_served_by_cached_code() -> None:
     # Both from the cache on disk, if they were compiled before: it is keyed on the table's content.
-    module._compile.cache_clear()
+    forget_compiled()
     table = load_table()
     other = table.copy()
     other[0, :] = (other[0, :].view(np.float64) + 1.0).view(np.int64)
-    assert noisy(NumbaKernel(table)) == pytest.approx(0.67449, abs=1e-5)
-    assert noisy(NumbaKernel(other)) == pytest.approx(1.67449, abs=1e-5)
-    module._compile.cache_clear()
-    assert noisy(NumbaKernel(other)) == pytest.approx(1.67449, abs=1e-5)
-    assert noisy(NumbaKernel(table)) == pytest.approx(0.67449, abs=1e-5)
+    for _ in range(2):
+        for given, expected in [(table, 0.67449), (other, 1.67449)]:
+            kernel = NumbaKernel(given, load_coarse_table())
+            assert noisy(kernel, OPEN_CASE) == pytest.approx(expected, abs=1e-5)
+        forget_compiled()
 
 
+def test_another_coarse_table_is_never_served_by_cached_code() -> None:
+    forget_compiled()
+    table = load_coarse_table()
+    other = table + (np.int64(1) << 60)  # c0 larger by 1
+    other[[0, -1]] = -1
+    for _ in range(2):
+        for given, expected in [(table, 0.67449), (other, 1.67449)]:
+            assert noisy(NumbaKernel(load_table(), given)) == pytest.approx(expected, abs=1e-5)
+        forget_compiled()
+
+
+BOUNDS = {
+    "coarse": (coarse_loop, "COARSE_DECIDED_BELOW", COARSE_DECIDED_BELOW, MIDDLE),
+    "fine": (fine_loop, "DECIDED_BELOW", DECIDED_BELOW, OPEN_CASE),
+}
+
+
+@pytest.mark.parametrize(("module", "name", "proven", "word"), BOUNDS.values(), ids=BOUNDS)
 def test_another_error_bound_is_never_served_by_cached_code(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, proven: float, word: int
 ) -> None:
-    block = empty_block(1)
-    block.values[:], block.words[:], block.scales[:] = 0.0, 1 << 62, 1.0
-    for bound, undecided in [(DECIDED_BELOW, 0), (0.0, 1), (DECIDED_BELOW, 0)]:
-        module._compile.cache_clear()
-        monkeypatch.setattr(module, "DECIDED_BELOW", bound)
-        assert NumbaKernel(load_table())(block, GRID_BITS) == undecided
-    module._compile.cache_clear()
+    # With nothing decided by one table and, for the first, a second one that decides nothing.
+    other = load_table().copy()
+    other[0] = np.array(np.nan).view(np.int64)
+    table = other if module is coarse_loop else load_table()
+    for bound, undecided in [(proven, 0), (0.0, 1), (proven, 0)]:
+        forget_compiled()
+        monkeypatch.setattr(module, name, bound)
+        kernel = NumbaKernel(table, load_coarse_table())
+        assert kernel(one_element(word), GRID_BITS) == undecided
+    forget_compiled()
 
 
 def test_code_for_one_scale_is_never_served_for_a_scale_each() -> None:
-    block = empty_block(2)
-    block.values[:], block.words[:], block.scales[:] = 0.0, 1 << 62, [1.0, 2.0]
-    one = replace(block, scales=np.array([2.0]))
-    for first, second in [(block, one), (one, block)]:
-        module._compile.cache_clear()
-        found = {}
-        for given in (first, second):
-            NumbaKernel(load_table())(given, GRID_BITS)
-            found[given.scales.size] = given.noisy.copy()
-        assert found[2] == pytest.approx([0.67449, 1.34898], abs=1e-5)
-        assert found[1] == pytest.approx([1.34898, 1.34898], abs=1e-5)
+    for word in (MIDDLE, OPEN_CASE):
+        block = empty_block(2)
+        block.values[:], block.words[:], block.scales[:] = 0.0, word, [1.0, 2.0]
+        one = replace(block, scales=np.array([2.0]))
+        for first, second in [(block, one), (one, block)]:
+            forget_compiled()
+            found = {}
+            for given in (first, second):
+                shipped_kernel()(given, GRID_BITS)
+                found[given.scales.size] = given.noisy.copy()
+            assert found[2] == pytest.approx([0.67449, 1.34898], abs=1e-5)
+            assert found[1] == pytest.approx([1.34898, 1.34898], abs=1e-5)
 
 
 def test_a_machine_without_a_cache_folder_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,15 +110,15 @@ def test_a_machine_without_a_cache_folder_is_served(monkeypatch: pytest.MonkeyPa
             raise RuntimeError("cannot cache function: no locator available")
         return real(*arguments, **options)
 
-    module._compile.cache_clear()
+    forget_compiled()
     monkeypatch.setattr(numba, "njit", without_cache)
-    assert noisy(NumbaKernel(load_table())) == pytest.approx(0.67449, abs=1e-5)
-    module._compile.cache_clear()
+    assert noisy(shipped_kernel()) == pytest.approx(0.67449, abs=1e-5)
+    forget_compiled()
 
 
 def test_kernels_of_further_threads_take_float32_too() -> None:
     # Two releases that begin at once make a kernel each, and their threads may get the other one.
-    made = PreparedKernels(lambda: NumbaKernel(load_table()), 4)
+    made = PreparedKernels(shipped_kernel, 4)
     block = empty_block(1)
     block.words[:], block.scales[:] = 1 << 62, 1.0
     single = replace(block, values=np.zeros(1, np.float32), noisy=np.zeros(1, np.float32))

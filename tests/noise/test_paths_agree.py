@@ -15,7 +15,7 @@ from matrixdp.noise.kernels import KernelFactory, available_kernels
 from matrixdp.noise.kernels import numpy_kernel as kernel_numpy_module
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
 from matrixdp.noise.specification import exact as exact_module
-from matrixdp.noise.specification.certificate import segments
+from matrixdp.noise.specification.certificate import FINE_CUT
 from matrixdp.noise.specification.exact import exact_element, grid_exponent, grid_index
 from matrixdp.noise.specification.normal_tail import tail_bounds
 from matrixdp.noise.specification.table import (
@@ -101,7 +101,7 @@ def test_no_result_depends_on_the_guess(
 
 def edge_uniforms() -> Iterator[int]:
     """Yield the uniforms at the edges of every segment, where the rounding of u matters too."""
-    for segment in segments():
+    for segment in FINE_CUT.segments():
         width = 1 << (UNIFORM_BITS + segment.exponent - SEGMENT_BITS)
         left = width * ((1 << SEGMENT_BITS) + segment.index)
         half_spacing = max(1, 1 << max(0, UNIFORM_BITS + segment.exponent - 53))
@@ -304,16 +304,14 @@ def test_a_missing_error_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> Non
         assert_agreement(values, 1.0, words, KERNELS["numpy"])
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_a_wrong_table_is_caught(name: str) -> None:
+def test_a_wrong_table_is_caught() -> None:
     wrong = load_table().copy()
     wrong[0, 5000] += np.int64(1) << 33  # about 1e-6 of one coefficient of one segment in 5888
-    kind: Any = type(KERNELS[name]())
     words = np.fromiter(edge_uniforms(), dtype=np.uint64)
     values = np.zeros(words.size)
-    assert_agreement(values, 1.75, words, KERNELS[name])
+    assert_agreement(values, 1.75, words, KERNELS["numpy"])
     with pytest.raises(AssertionError):
-        assert_agreement(values, 1.75, words, lambda: kind(wrong))
+        assert_agreement(values, 1.75, words, lambda: NumpyKernel(wrong))
 
 
 def test_the_fast_path_decides_nearly_everything() -> None:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from matrixdp.noise import ExactNoise, NoiseContext, add_noise
 from matrixdp.noise.kernels import available_kernels
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
-from matrixdp.noise.specification.certificate import Segment
+from matrixdp.noise.specification.certificate import FINE_CUT
+from matrixdp.noise.specification.segments import Segment
 from matrixdp.noise.specification.table import load_table
 from reference.noise import test_key
 from reference.normality import Normality
@@ -59,7 +60,7 @@ def test_float32_noise() -> None:
 
 def wrong_table_noise() -> NDArray[np.float64]:
     table = load_table().copy()
-    centre = table[0, Segment(-1, 128).column :][:1].view(np.float64)
+    centre = table[0, Segment(FINE_CUT, -1, 128).column :][:1].view(np.float64)
     centre += 0.004
     context = NoiseContext.describe(shape=(CHUNK,), dtype="float64", scale=1.0)
     noise = ExactNoise(test_key(45).bind(context), 1.0, make_kernel=lambda: NumpyKernel(table))

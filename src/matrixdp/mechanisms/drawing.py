@@ -13,21 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.covariance import Diagonal, Directional, SymmetricIsotropic
+from matrixdp.covariance import Diagonal, Directional, Isotropic, SymmetricIsotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise import ReleaseKey
 from matrixdp.noise.application.add import PreparedNoise
 from matrixdp.noise.specification.scales import value_limit
 from matrixdp.parameters import Limit
+from matrixdp.sensitivity.sets import FrobeniusBall
 
 __all__ = ["Drawing", "drawing_for"]
 
 # With these, noise overflows with a probability below 2**-1000.
 _LARGEST_SCALE = {"float64": 2.0**900, "float32": 2.0**100}
-# Larger matrices take so long that preparing anew does not show, and would be kept in memory. So
-# would the covariances of directional noise, which are square matrices.
-_MOST_ENTRIES_KEPT = 1 << 14
+# Sets and covariances with a number for each entry would stay in memory, and so would those of
+# directional noise, which are square matrices. Noise on large ones takes so long that preparing
+# anew does not show.
+_MOST_NUMBERS_KEPT = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,14 +160,23 @@ class Drawing:
 
 
 def drawing_for(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[Any]) -> Drawing:
-    """Return the drawing for a shape and type; that of small matrices is made once and kept.
+    """Return the drawing for a shape and type; one that takes little memory is made once and kept.
 
-    What is kept outlives its mechanism, and holds the covariance.
+    What is kept outlives its mechanism, and holds the set and the covariance.
     """
-    directional = isinstance(proof.covariance, Directional)
-    entries = max(shape) ** 2 if directional else prod(shape)
-    make = _kept_drawing if entries <= _MOST_ENTRIES_KEPT else Drawing
+    make = _kept_drawing if _numbers_held(proof, shape) <= _MOST_NUMBERS_KEPT else Drawing
     return make(proof, shape, dtype)
+
+
+def _numbers_held(proof: NoiseProof, shape: tuple[int, int]) -> int:
+    """Return about how many numbers a drawing refers to, at most."""
+    match proof.sensitivity, proof.covariance:
+        case FrobeniusBall(), Isotropic():
+            return 2
+        case _, Directional():
+            return max(shape) ** 2
+        case _:
+            return prod(shape)
 
 
 _kept_drawing = lru_cache(maxsize=32)(Drawing)

@@ -1,8 +1,8 @@
-"""``python -m matrixdp.noise``: prove the noise table; with ``make FILE``, make it anew first."""
+"""``python -m matrixdp.noise``: prove the noise tables; with ``make FOLDER``, make them first."""
 
 import sys
 
-from matrixdp.noise.specification.certificate import main
+from matrixdp.noise.specification.shipped import main
 
 __all__ = ["main"]
 

@@ -166,12 +166,12 @@ class _Worker:
     def _decide(self, block: Block, first: int) -> None:
         """Send the undecided elements of a block to the exact path."""
         # One element in a million, so that Python integers are fast enough.
-        scales = np.broadcast_to(block.scales, block.values.shape)
-        for i in np.flatnonzero(block.undecided):
+        one_scale = block.scales.size == 1
+        for i in block.undecided.nonzero()[0].tolist():
             block.noisy[i] = exact_element(
                 float(block.values[i]),
-                float(scales[i]),
+                float(block.scales[0 if one_scale else i]),
                 int(block.words[i]),
-                self._stream.further_words(first + int(i)),
+                self._stream.further_words(first + i),
                 self._stream.context.grid_bits,
             )

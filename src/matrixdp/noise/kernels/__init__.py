@@ -8,6 +8,7 @@ from functools import lru_cache
 from matrixdp.noise.kernels.block import Kernel
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
+from matrixdp.noise.specification.coarse_table import load_coarse_table
 from matrixdp.noise.specification.table import load_table
 
 __all__ = [
@@ -30,7 +31,7 @@ def _numpy_kernel() -> Kernel:
 @lru_cache(maxsize=1)
 def _numba_kernel() -> Kernel:
     # It has no work space, so that all threads can share one.
-    return NumbaKernel(load_table())
+    return NumbaKernel(load_table(), load_coarse_table())
 
 
 @lru_cache(maxsize=1)

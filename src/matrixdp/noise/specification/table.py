@@ -43,6 +43,7 @@ __all__ = [
     "UNIFORM_BITS",
     "coefficients",
     "load_table",
+    "proven_words",
     "table_digest",
 ]
 
@@ -115,15 +116,20 @@ def load_table() -> NDArray[np.int64]:
     >>> load_table().shape
     (3, 5890)
     """
+    return proven_words("table.bin", TABLE_DIGEST).reshape(_SHAPE)
+
+
+def proven_words(file: str, digest: str) -> NDArray[np.int64]:
+    """Return the words of a shipped table; raise MatrixDPError unless it is the proven one."""
     # Read as a resource, because a package may be installed as a zip file.
-    content = files("matrixdp.noise.specification").joinpath("table.bin").read_bytes()
-    if hashlib.sha256(content).hexdigest() != TABLE_DIGEST:
+    content = files("matrixdp.noise.specification").joinpath(file).read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
         # The error bound is proved for exactly these bytes: with others, noise could be wrong.
         raise MatrixDPError(
-            "the noise table of this installation is not the proven one (its SHA-256 differs from "
-            "TABLE_DIGEST); reinstall matrixdp"
+            f"the noise table {file} of this installation is not the proven one (its SHA-256 "
+            "differs); reinstall matrixdp"
         )
-    return np.frombuffer(content, dtype="<i8").reshape(_SHAPE)
+    return np.frombuffer(content, dtype="<i8")
 
 
 def coefficients(table: NDArray[np.int64]) -> NDArray[np.float64]:
