@@ -33,7 +33,7 @@ def candidates_reached(dataset: str) -> tuple[list[float], list[float], list[flo
 
 
 def _reference_multiplier(dataset: str) -> float | None:
-    """Return the recorded multiplier of ``imgm-pld`` at epsilon 1, with the records for choosing."""
+    """Return the recorded multiplier of ``imgm-pld`` at epsilon 1 of runs that choose."""
     promise = promise_of(SETTINGS[dataset], "choosing", "imgm-pld", REFERENCE_EPSILON)
     # Read and not asked from an `AccountBook`, which writes what it does not find.
     accounts = read_json(_FOLDER / "accounts.json", list[Account])
