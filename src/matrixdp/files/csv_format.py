@@ -202,6 +202,12 @@ def torn_quotes(error: csv.Error) -> str:
             "a quotation mark ends before its cell does: put them around whole cells, and double "
             "those that belong to a cell"
         )
+    if "larger than" in str(error):
+        # The whole file from a quotation mark on, or a long row whose cells were not told apart.
+        return (
+            f"a cell has more than {csv.field_size_limit():,} characters: a quotation mark is "
+            "opened and not closed, or the cells are separated by another sign"
+        )
     # Its other error is the end of the file.
     return "a quotation mark is opened and not closed: close it, or leave it out"
 
