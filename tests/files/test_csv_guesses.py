@@ -59,7 +59,7 @@ def refusal(content: str | bytes, suffix: str = ".csv", **options: Any) -> str:
         (
             '"' + 200_000 * "x",
             {},
-            "row 1: a cell has more than 131,072 characters: a quotation mark",
+            "row 1: a cell has more than 131,072 characters: a quotation",
         ),
         (100_000 * "1\t" + "1\n", {}, "not closed, or the cells are separated by another sign"),
         # Cells that are not there, or not finite.
