@@ -168,17 +168,12 @@ def export(
     check_format(target, _EXPORTS)
     check_target(target, force=force)
     check_distinct(target, [source])
-    release = WorkloadRelease.load(source)
-    with warnings.catch_warnings():
-        # What was not found exactly is always said.
-        warnings.simplefilter("always")
-        answers = _processed_answers(release, nonnegative=nonnegative, whole=whole)
-    processed = nonnegative or whole
-    # A .npy file has no place for names, nor for columns of another meaning.
-    table = MatrixFile(answers.reshape(-1, 1))
-    if format_of(target) in LABELLED:
-        errors = None if processed else release.standard_errors()
-        table = answer_table(release.workload, answers, errors)
+    # Decompositions take long for many cells, and nothing is written before they are done.
+    with interrupted_at_once():
+        release = WorkloadRelease.load(source)
+        table = _exported(
+            release, nonnegative=nonnegative, whole=whole, named=format_of(target) in LABELLED
+        )
     # Late, because progress bars are slow to import.
     from matrixdp.cli.progress import progress_bar  # noqa: PLC0415
 
@@ -206,6 +201,21 @@ def export(
         f"{statement_path(source)}, which prove the guarantee: {release.guarantee}",
         err=True,
     )
+
+
+def _exported(
+    release: WorkloadRelease, *, nonnegative: bool, whole: bool, named: bool
+) -> MatrixFile:
+    """Return the answers, with the names of the queries and with errors if the format has them."""
+    with warnings.catch_warnings():
+        # What was not found exactly is always said.
+        warnings.simplefilter("always")
+        answers = _processed_answers(release, nonnegative=nonnegative, whole=whole)
+    # A .npy file has no place for names, nor for columns of another meaning.
+    if not named:
+        return MatrixFile(answers.reshape(-1, 1))
+    errors = None if nonnegative or whole else release.standard_errors()
+    return answer_table(release.workload, answers, errors)
 
 
 def _processed_answers(
