@@ -123,6 +123,7 @@ def read_csv(
         columns=None if titles is None else [titles[place] for place in places],
         index=[row[0] for row in body] if index else None,
         corner=titles[0] if titles and index else "",
+        places=None if columns is None else places,
     )
 
 
