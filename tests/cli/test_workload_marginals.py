@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from matrixdp import WorkloadRelease
 from matrixdp.cli.main import main
@@ -152,7 +153,7 @@ def test_records_of_another_type_are_refused(kind: str, capsys: pytest.CaptureFi
 )
 def test_what_cannot_be_counted_is_refused_before_the_search(
     name: str,
-    values: list[object],
+    values: ArrayLike,
     options: list[str],
     message: str,
     monkeypatch: pytest.MonkeyPatch,
