@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,19 +18,28 @@ CODE = """
 import signal, sys, matrixdp.cli.main as program
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import matrixdp.cli.workload as optimising, matrixdp.cli.workload_evaluate as evaluating
+import matrixdp.cli.workload_answer as exporting
 def slow(*_, **__):
     print("ready", flush=True)
     sum(range(10**12))
 optimising.optimal_strategy = evaluating.optimal_strategy = slow
+exporting.WorkloadRelease.load = slow
 sys.exit(program.main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("command", ["optimise", "evaluate"])
-def test_an_interrupt_of_a_search(command: str) -> None:
-    options = ["--workload", "prefix:8", "--neighbouring", "replace"]
+QUERIES = ["--workload", "prefix:8", "--neighbouring", "replace"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["optimise", *QUERIES], ["evaluate", *QUERIES], ["export", "no.npz", "nothing.npy"]],
+    ids=["optimise", "evaluate", "export"],
+)
+def test_an_interrupt_of_long_work(arguments: list[str], tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", CODE, "workload", command, *options],
+        [sys.executable, "-c", CODE, "workload", *arguments],
+        cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

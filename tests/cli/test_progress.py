@@ -1,5 +1,7 @@
 """The progress bar of commands: on a terminal, where it takes long, and nowhere else."""
 
+import io
+import sys
 import threading
 from pathlib import Path
 
@@ -92,3 +94,34 @@ def test_what_is_not_installed_is_not_said_to_be_inapplicable(
     output = capfd.readouterr()
     assert "not installed" in output.err
     assert "does not apply" not in output.out + output.err
+
+
+class _ClosedTerminal(io.StringIO):
+    """Standard error whose terminal was closed after some writes."""
+
+    left = 1
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(5, "Input/output error")
+        return len(text)
+
+
+# The bar's own thread may be the first to find the terminal closed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.usefixtures("_terminal")
+@pytest.mark.parametrize("writes", range(4))
+def test_a_closed_terminal_does_not_hide_a_release(
+    writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = _ClosedTerminal()
+    terminal.left = writes
+    monkeypatch.setattr(sys, "stderr", terminal)
+    # Not 2, which says that nothing was released.
+    assert main(["release", "in.npy", "out.npy", *OPTIONS]) == 4
+    assert Path("out.npy").is_file()
+    assert Path("out.npy.json").is_file()

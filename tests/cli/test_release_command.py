@@ -1,6 +1,7 @@
 """``matrixdp release``, driven as a user would."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -205,3 +206,14 @@ def test_bad_input_writes_nothing(
     assert "pickle" not in output.err
     assert output.out == ""
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such names")
+@pytest.mark.parametrize("ending", [".csv", ".npy"])
+def test_a_name_that_no_statement_can_hold_is_refused(
+    ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path.name for path in Path().iterdir()}
+    assert main(["release", "in.npy", os.fsdecode(b"out\xff") + ending, *BALL]) == 2
+    assert "not a valid file name" in capsys.readouterr().err
+    assert {path.name for path in Path().iterdir()} == before

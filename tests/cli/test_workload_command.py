@@ -297,7 +297,7 @@ def test_answers_of_a_search_without_end_come_with_a_warning(
         (["optimise", *PREFIX, "--output", "taken.npz"], "taken.npz.json exists"),
         (["evaluate", "--workload", "total:4", "--neighbouring", "replace"], "subtract"),
         (["answer", "counts.csv", "out.npz", *PREFIX, *BUDGET], "16 cells"),
-        (["answer", "halves.npy", "out.npz", *PREFIX, *BUDGET], "whole numbers"),
+        (["answer", "halves.npy", "out.npz", *PREFIX, *BUDGET], "a whole number of at least 0"),
         (["answer", "counts.npy", "out.npz", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
         (["answer", "counts.npy", "out.npz", *PREFIX, "--delta", "1e-5"], "--epsilon"),
         (["answer", "counts.npy", "out.npz", *PREFIX, "--epsilon", "1"], "--delta"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from matrixdp import WorkloadRelease
 from matrixdp.cli.main import main
@@ -132,3 +133,39 @@ def test_records_of_another_type_are_refused(kind: str, capsys: pytest.CaptureFi
     error = capsys.readouterr().err
     assert "IN h" in error
     assert "4711" not in error
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "options", "message"),
+    [
+        (
+            "bad.csv",
+            [[3, 0, 1], [4, -77, 2]],
+            [],
+            "IN, row 2, column 2: the number is not a cou",
+        ),
+        ("bad.csv", [[3, 0.5, 1, 4, 5, 2]], [], "IN, row 1, column 2: the number is not a cou"),
+        ("bad.npy", [3, 0, 1, 4, -77, 2], [], "IN, entry 5: the number is not a count"),
+        ("bad.npy", [3, 0, 1, 4, 77, 2**30], [], "at most 1073741824 records in all"),
+        ("bad.npy", [[0, 1], [77, 1]], ["--records"], "in column 1, counted from 1"),
+        ("bad.npy", [[0, 1, 1]], ["--records"], "2 columns"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused_before_the_search(
+    name: str,
+    values: ArrayLike,
+    options: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if name.endswith(".npy"):
+        np.save(name, values)
+    else:
+        np.savetxt(name, values, delimiter=",", fmt="%g")
+    monkeypatch.delattr("matrixdp.cli.workload_answer.optimal_strategy")
+    asked = ["--workload", "prefix:2*prefix:3", "--neighbouring", "replace", *BUDGET]
+    assert main(["workload", "answer", name, "out.npz", *asked, *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "77" not in error

@@ -55,7 +55,13 @@ def refusal(content: str | bytes, suffix: str = ".csv", **options: Any) -> str:
         ('1,2\n"3\n4",6\n', {}, "row 2, column 1: the cell is not a finite number; it goes over s"),
         ('1,2\n"3"x,4\n', {}, "in.csv, row 2: a quotation mark ends before its cell does"),
         ('1, "2"\n', {}, "there is a space before its quotation mark"),
-        ('"' + 200_000 * "x", {}, "row 1: a quotation mark is opened and not closed"),
+        # A cell that does not end, for one of two reasons.
+        (
+            '"' + 200_000 * "x",
+            {},
+            "row 1: a cell has more than 131,072 characters: a quotation",
+        ),
+        (100_000 * "1\t" + "1\n", {}, "not closed, or the cells are separated by another sign"),
         # Cells that are not there, or not finite.
         ("1,\n2,3\n", {}, "row 1, column 2: the cell is not a finite number; it is empty"),
         ("NA,NA\n1,2\n", {}, "it is a word for a missing value"),

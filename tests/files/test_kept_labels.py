@@ -53,6 +53,26 @@ def test_some_labels_or_none(
     assert (labels and labels.index) == index
 
 
+@pytest.mark.parametrize("suffix", LABELLED)
+def test_any_text_is_a_label(suffix: str, tmp_path: Path) -> None:
+    needed(suffix)
+    odd = ["a\nb", "c\rd", 'e"f', '"', "g,h", "i\tj", " k ", "", "\r\n"]
+    index = [f"{each}!" for each in odd]
+    release = MECHANISM.release(MatrixFile(np.eye(len(odd)), odd, index, "cor\nner"))
+    release.save(tmp_path / f"a{suffix}")
+    loaded = Release.load(tmp_path / f"a{suffix}")
+    assert loaded.labels == MatrixLabels(odd, index, "cor\nner")
+    np.testing.assert_array_equal(loaded.value, np.asarray(release.value))
+
+
+@pytest.mark.parametrize("suffix", LABELLED)
+@pytest.mark.parametrize("label", ["", "\n", " "])
+def test_a_single_label(suffix: str, label: str, tmp_path: Path) -> None:
+    needed(suffix)
+    MECHANISM.release(MatrixFile(np.eye(1), [label])).save(tmp_path / f"a{suffix}")
+    assert Release.load(tmp_path / f"a{suffix}").labels == MatrixLabels([label])
+
+
 @pytest.mark.parametrize("suffix", [each for each in FORMATS if each not in LABELLED])
 def test_a_format_without_a_place_for_labels_warns(suffix: str, tmp_path: Path) -> None:
     MECHANISM.release(LABELLED_MATRIX).save(tmp_path / "a.csv")

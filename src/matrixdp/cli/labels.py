@@ -97,8 +97,10 @@ def check_labels(
             _check_names(matrix.columns, _COLUMN_NAMES)
         else:
             # The corner names the index; many programs leave it empty.
-            corner = [] if matrix.index is None else [matrix.corner.strip() or "corner"]
-            _check_names([*corner, *matrix.columns], _FIRST_ROW)
+            if matrix.index is not None and matrix.corner.strip():
+                _check_names([matrix.corner], _FIRST_ROW)
+            places = [matrix.column_in_file(column) for column in range(len(matrix.columns))]
+            _check_names(matrix.columns, _FIRST_ROW, places)
     if index is Labels.NAMES and matrix.index is not None:
         # An editor counts the header as row 1.
         above = ["header"] if text and matrix.columns is not None else []
@@ -115,9 +117,12 @@ def warn_of_lost_labels(suffix: str) -> None:
         )
 
 
-def _check_names(labels: Sequence[str], words: tuple[str, str, str]) -> None:
+def _check_names(
+    labels: Sequence[str], words: tuple[str, str, str], places: Sequence[int] | None = None
+) -> None:
+    """Raise if a label could be data; its place is counted from 1 unless places are given."""
     published, place, way_out = words
-    for number, label in enumerate(labels, start=1):
+    for number, label in zip(places or range(1, len(labels) + 1), labels, strict=True):
         if not is_name(label):
             raise InvalidParameterError(
                 f"{published} as it is, but {place.format(number)} could be data, not a name: "

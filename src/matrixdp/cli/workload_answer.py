@@ -38,6 +38,7 @@ from matrixdp.files.formats import FORMATS, LABELLED, TEXT, check_format, format
 from matrixdp.files.matrices import write_matrix
 from matrixdp.files.statement import statement_path
 from matrixdp.files.strategies import load_strategy
+from matrixdp.mechanisms.counting import check_records, checked_counts
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.mechanisms.workload_release import WorkloadRelease
@@ -99,7 +100,7 @@ def answer(
     if not records:
         queries.check_histogram()
     counted = _read(source, delimiter)
-    given = _checked_records(counted) if records else _checked_counts(counted, queries)
+    given = _checked_records(counted, queries) if records else _checked_histogram(counted, queries)
     if strategy is None:
         with search_status() as progress:
             chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
@@ -167,17 +168,12 @@ def export(
     check_format(target, _EXPORTS)
     check_target(target, force=force)
     check_distinct(target, [source])
-    release = WorkloadRelease.load(source)
-    with warnings.catch_warnings():
-        # What was not found exactly is always said.
-        warnings.simplefilter("always")
-        answers = _processed_answers(release, nonnegative=nonnegative, whole=whole)
-    processed = nonnegative or whole
-    # A .npy file has no place for names, nor for columns of another meaning.
-    table = MatrixFile(answers.reshape(-1, 1))
-    if format_of(target) in LABELLED:
-        errors = None if processed else release.standard_errors()
-        table = answer_table(release.workload, answers, errors)
+    # Decompositions take long for many cells, and nothing is written before they are done.
+    with interrupted_at_once():
+        release = WorkloadRelease.load(source)
+        table = _exported(
+            release, nonnegative=nonnegative, whole=whole, named=format_of(target) in LABELLED
+        )
     # Late, because progress bars are slow to import.
     from matrixdp.cli.progress import progress_bar  # noqa: PLC0415
 
@@ -205,6 +201,21 @@ def export(
         f"{statement_path(source)}, which prove the guarantee: {release.guarantee}",
         err=True,
     )
+
+
+def _exported(
+    release: WorkloadRelease, *, nonnegative: bool, whole: bool, named: bool
+) -> MatrixFile:
+    """Return the answers, with the names of the queries and with errors if the format has them."""
+    with warnings.catch_warnings():
+        # What was not found exactly is always said.
+        warnings.simplefilter("always")
+        answers = _processed_answers(release, nonnegative=nonnegative, whole=whole)
+    # A .npy file has no place for names, nor for columns of another meaning.
+    if not named:
+        return MatrixFile(answers.reshape(-1, 1))
+    errors = None if nonnegative or whole else release.standard_errors()
+    return answer_table(release.workload, answers, errors)
 
 
 def _processed_answers(
@@ -236,19 +247,35 @@ def _read(source: Path, delimiter: str | None) -> "NDArray[Any]":
     ).array
 
 
-def _checked_counts(counts: "NDArray[Any]", queries: Workload) -> "NDArray[Any]":
-    counts = counts.ravel() if 1 in counts.shape else counts
-    return queries.checked_cells(counts, "IN")
+def _checked_histogram(given: "NDArray[Any]", queries: Workload) -> "NDArray[Any]":
+    counts = queries.checked_cells(given.ravel() if 1 in given.shape else given, "IN")
+    wrong = (counts < 0) | (counts % 1 != 0)
+    if bool(wrong.any()):
+        place = _first(wrong.reshape(given.shape))
+        raise InvalidParameterError(
+            f"IN, {place}: the number is not a count of records, a whole number of at least 0: "
+            "count the records of each cell"
+        )
+    return checked_counts(counts, queries)
 
 
-def _checked_records(given: "NDArray[Any]") -> "NDArray[Any]":
+def _checked_records(given: "NDArray[Any]", queries: Workload) -> "NDArray[Any]":
     numbers = real_array(given, "IN", axes=2)
-    # Text files hold decimals; whether these are cells is checked where they are counted.
+    # Text files hold decimals, which may be whole numbers.
     wrong = (abs(numbers) > LARGEST_EXACT_INTEGER) | (numbers % 1 != 0)
     if bool(wrong.any()):
-        row, column = (int(place) + 1 for place in np.argwhere(wrong)[0])
         raise InvalidParameterError(
-            f"IN, row {row}, column {column}: the number is not a whole number, the number of a "
-            "cell: number the categories"
+            f"IN, {_first(wrong)}: the number is not a whole number, the number of a cell: number "
+            "the categories"
         )
-    return numbers.astype("int64")
+    cells = numbers.astype("int64")
+    check_records(cells, queries.dimensions)
+    return cells
+
+
+def _first(wrong: "NDArray[np.bool_]") -> str:
+    """Return the place of the first entry that is true, in words; places count from 1."""
+    place = [int(number) + 1 for number in np.argwhere(wrong)[0]]
+    if len(place) == 2:
+        return f"row {place[0]}, column {place[1]}"
+    return f"entry {', '.join(map(str, place))}"

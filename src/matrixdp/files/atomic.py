@@ -42,6 +42,7 @@ def check_target(path: Path, *, force: bool) -> None:
     InvalidParameterError
         If the target exists and is not forced, is not a file, or if its folder does not exist.
     """
+    _check_name(path)
     if path.is_file():
         if force:
             return  # its folder exists, and it is replaced only when everything is written
@@ -226,8 +227,12 @@ def storage_errors(target: Path) -> Iterator[None]:
 
 
 def _check_name(target: Path) -> None:
-    """Raise if a name holds a zero byte or characters that no encoding has."""
+    """Raise if a name holds a zero byte, or is not text in UTF-8, which statements are written in.
+
+    Before anything is drawn: a system may allow such a name, but the statement could not hold it.
+    """
     try:
+        target.name.encode()
         valid = b"\0" not in os.fsencode(target)
     except UnicodeEncodeError:
         valid = False

@@ -30,6 +30,7 @@ _Rows = list[list[str]]
 # As many cells take a fraction of a second to read or to write.
 _CELLS_TOGETHER = 1 << 16
 _ROWS_TOGETHER = 1 << 10
+_END_OF_ROW = "\r\n"
 # How files start that are named like text by mistake.
 _SIGNATURES = {
     b"PK": "a spreadsheet or another archive, not text: save it as CSV",
@@ -45,26 +46,37 @@ _SIGNATURES = {
 def write_csv(file: BinaryIO, matrix: MatrixFile, delimiter: str, advance: Share = silent) -> None:
     """Write a matrix and its labels; `repr` writes the digits that read back to the same float."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, delimiter=delimiter, lineterminator="")
     if matrix.columns is not None:
         corner = [] if matrix.index is None else [matrix.corner]
+        writer = csv.writer(text, delimiter=delimiter, lineterminator=_END_OF_ROW)
         writer.writerow([*corner, *matrix.columns])
-        text.write("\r\n")
     rows, width = matrix.array.shape
     # A row may be longer than what is written in one go.
     ends = [*range(0, width, _CELLS_TOGETHER), width]
     for part in parts_of(rows, width, _CELLS_TOGETHER, advance):
         for number in range(part.start, part.stop):
-            label = [] if matrix.index is None else [matrix.index[number]]
+            if matrix.index is not None:
+                text.write(f"{_quoted(matrix.index[number], delimiter)}{delimiter}")
             for first, last in pairwise(ends):
                 if first:
                     text.write(delimiter)
                 numbers = matrix.array[number, first:last].astype(np.float64).tolist()
-                writer.writerow([*(() if first else label), *map(repr, numbers)])
-            text.write("\r\n")
+                text.write(delimiter.join(map(repr, numbers)))
+            text.write(_END_OF_ROW)
     text.flush()
     # Detached, or the wrapper would close a file that is not its own.
     text.detach()
+
+
+def _quoted(label: str, delimiter: str) -> str:
+    """Return a label as a cell, in quotation marks if its signs would end a cell or a row.
+
+    As Python's writer does it for whole rows. Where its own end of a row is empty, some versions
+    (3.11.7) leave ends of lines in a cell without them, and the file cannot be read.
+    """
+    if any(sign in label for sign in (delimiter, '"', "\r", "\n")):
+        return '"' + label.replace('"', '""') + '"'
+    return label
 
 
 def read_csv(
@@ -111,6 +123,7 @@ def read_csv(
         columns=None if titles is None else [titles[place] for place in places],
         index=[row[0] for row in body] if index else None,
         corner=titles[0] if titles and index else "",
+        places=None if columns is None else places,
     )
 
 
@@ -184,13 +197,19 @@ def not_text(start: bytes) -> str:
 
 
 def torn_quotes(error: csv.Error) -> str:
-    """Say what is wrong where Python's reader of CSV fails; it does so for quotation marks only."""
+    """Say what is wrong where Python's reader of CSV fails: quotation marks, or too long a cell."""
     if "expected after" in str(error):
         return (
             "a quotation mark ends before its cell does: put them around whole cells, and double "
             "those that belong to a cell"
         )
-    # Its other errors are the end of the file, or a cell of more than 131,072 characters.
+    if "larger than" in str(error):
+        # The whole file from a quotation mark on, or a long row whose cells were not told apart.
+        return (
+            f"a cell has more than {csv.field_size_limit():,} characters: a quotation mark is "
+            "opened and not closed, or the cells are separated by another sign"
+        )
+    # Its other error is the end of the file.
     return "a quotation mark is opened and not closed: close it, or leave it out"
 
 

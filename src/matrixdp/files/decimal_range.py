@@ -94,9 +94,9 @@ class DecimalCover:
         limit = float(np.broadcast_to(self.limits, matrix.array.shape)[row, column])
         # Places count from 1, labels included, as an editor shows them.
         row += 1 if matrix.columns is None else 2
-        column += 1 if matrix.index is None else 2
+        place = matrix.column_in_file(column)
         raise InvalidParameterError(
-            f"{name}, row {row}, column {column}: the number is outside the range of {limit!r} "
+            f"{name}, row {row}, column {place}: the number is outside the range of {limit!r} "
             "either way, in which the noise covers the rounding of decimals; pass a larger "
             "--range, chosen without looking at the data"
         )

@@ -1,23 +1,52 @@
-"""From records to tables of counts, block by block; the cells of all attributes are not written."""
+"""Counts of records: checked, or counted block by block without writing out all cells."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import whole_numbers
+from matrixdp.workloads import Workload
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
-__all__ = ["counted_tables"]
+__all__ = ["check_records", "checked_counts", "counted_tables"]
 
 Attributes = tuple[int, ...]
 IntArray = NDArray[np.int64]
 
 # Records that are counted together: the numbers of their cells take 8 megabytes.
 _TOGETHER = 2**20
+
+
+def checked_counts(histogram: ArrayLike, workload: Workload) -> NDArray[np.float64]:
+    """Return a histogram of whole counts, laid out as a workload is, or raise if it is not one.
+
+    Raises
+    ------
+    InvalidParameterError, ShapeError
+        Messages never show a count.
+    """
+    workload.check_histogram()  # larger ones are released from their records
+    counts: Any = workload.checked_cells(histogram, "histogram")
+    # The bound on rounding holds for whole counts of at most 2**30 records, whose sum is exact.
+    whole = bool(np.all((counts >= 0.0) & (counts == np.rint(counts))))
+    if not whole or not float(np.sum(counts)) <= LARGEST_TOTAL:
+        raise InvalidParameterError(
+            "histogram must hold counts of records: whole numbers of at least 0, and at most "
+            f"{LARGEST_TOTAL} records in all; count the records of each cell"
+        )
+    return np.asarray(counts)
+
+
+def check_records(records: Any, dimensions: Sequence[int]) -> None:
+    """Raise if records cannot be counted, for callers that work long before they count them.
+
+    The parameters and the errors are those of `counted_tables`.
+    """
+    counted_tables(records, dimensions, [])
 
 
 def counted_tables(

@@ -4,14 +4,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
-from matrixdp.mechanisms.counting import counted_tables
+from matrixdp.mechanisms.counting import checked_counts, counted_tables
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.workload_release import WorkloadRelease, measured_sensitivity
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
@@ -20,7 +19,6 @@ from matrixdp.privacy.filter import Filter
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import ResidualStrategy, Strategy, Workload, optimal_strategy
-from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
 
@@ -200,7 +198,7 @@ class MatrixMechanism:
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
         # `measure`, not `apply`: its products are compensated, which the sensitivity counts on.
-        exact = self.strategy.measure(self._checked(histogram))
+        exact = self.strategy.measure(checked_counts(histogram, self.workload))
         return self._released(exact, key, filter, threads)
 
     def release_records(
@@ -266,23 +264,11 @@ class MatrixMechanism:
 
         Nothing simulated can become a release.
         """
-        exact = self.strategy.measure(self._checked(histogram))
+        exact = self.strategy.measure(checked_counts(histogram, self.workload))
         # Float noise, which protects nothing; hence not a WorkloadRelease but a SimulatedValue.
         noisy = simulate_noise(exact.reshape(-1, 1), self.covariance.scale, generator).array
         answers = self.strategy.answers(self.workload, noisy)
         return SimulatedValue(array=answers, scale=self.standard_errors())
-
-    def _checked(self, histogram: ArrayLike) -> FloatArray:
-        self.workload.check_histogram()  # larger ones are released from their records
-        counts: Any = self.workload.checked_cells(histogram, "histogram")
-        # The bound on rounding holds for whole counts of at most 2**30 records, whose sum is exact.
-        whole = bool(np.all((counts >= 0.0) & (counts == np.rint(counts))))
-        if not whole or not float(np.sum(counts)) <= LARGEST_TOTAL:
-            raise InvalidParameterError(
-                "histogram must hold counts of records: whole numbers of at least 0, and at most "
-                f"{LARGEST_TOTAL} records in all; count the records of each cell"
-            )
-        return np.asarray(counts)
 
     def __repr__(self) -> str:
         """Show the queries and the promise."""
