@@ -104,6 +104,28 @@ def hooked() -> nn.Module:
     return layer
 
 
+def hooked_by_position() -> nn.Module:
+    layer = Own()
+    layer.register_forward_pre_hook(lambda _, arguments: (torch.tanh(2.0 * arguments[0]),))
+    return layer
+
+
+def hooked_by_name() -> nn.Module:
+    layer = Own()
+    layer.register_forward_pre_hook(
+        lambda _, arguments, named: (arguments, named | {"scale": 3.0 * named["scale"]}),
+        with_kwargs=True,
+    )
+    return layer
+
+
+class ByNameOnly(Own):
+    """A layer with an argument that has no place."""
+
+    def forward(self, inputs: Tensor, *, scale: float = 1.0) -> Tensor:  # type: ignore[override]
+        return super().forward(inputs, scale=scale)
+
+
 def hooked_on_both_sides() -> nn.Module:
     layer = hooked()
     layer.register_forward_hook(lambda _, __, outputs: 3.0 * outputs)
@@ -175,6 +197,10 @@ def with_states(layer: nn.Module, inputs: Tensor) -> Tensor:
         (lambda: Calls(nn.Linear(3, 2), lambda layer, rows: layer(input=rows)), (3,)),
         (lambda: Calls(Own(), lambda layer, rows: layer(rows, scale=3.0)), (3,)),
         (lambda: Calls(Own(), lambda layer, rows: layer(rows, other=rows.square())), (3,)),
+        (lambda: Calls(hooked_by_position(), lambda layer, x: layer(x, scale=3.0)), (3,)),
+        (lambda: Calls(hooked_by_position(), lambda layer, x: layer(x, other=x.square())), (3,)),
+        (lambda: Calls(ByNameOnly(), lambda layer, x: layer(x, scale=3.0)), (3,)),
+        (lambda: Calls(ByNameOnly(), lambda layer, x: layer(scale=3.0, inputs=x)), (3,)),
         (Tied, (3,)),
         (tied_directions, (5, 3)),
         (tied_scale_and_shift, (4, 3)),
@@ -232,6 +258,7 @@ def in_place(layer: nn.Module, inputs: Tensor) -> Tensor:
         (CallsItself(), "calls itself"),
         (Calls(nn.Linear(3, 3), with_older_weights), "in the places of its parameters"),
         (masked(), "hook for its gradient"),
+        (Calls(hooked_by_name(), lambda layer, x: layer(x, scale=2.0)), "hook that may change"),
     ],
 )
 def test_calls_that_cannot_be_followed(model: nn.Module, message: str) -> None:

@@ -265,7 +265,7 @@ class Recording:
                 "mode='exact', which calls it before clipping"
             )
 
-    def _after(self, module: nn.Module, arguments: tuple[Any, ...], *rest: Any) -> Any:
+    def _after(self, module: nn.Module, _arguments: tuple[Any, ...], *rest: Any) -> Any:
         # Arguments by name, and the output. If the layer raised, torch leaves out the former.
         *named, output = rest
         if not self._waiting or self._waiting[-1].module is not module:
@@ -277,7 +277,7 @@ class Recording:
         if output is None:  # the layer raised
             return output
         if any(named):
-            record.take_by_position(arguments, *named)
+            record.take_by_name(*named)
         self._calls.append(record)
         return self._tapped(record, output)
 

@@ -32,6 +32,7 @@ class Record(Protocol):
     name: str
     whole: bool
     inputs: tuple[Any, ...]
+    by_name: tuple[str, ...]
     gradients: dict[int, Tensor]
     outputs: int
     autocast: torch.autocast
@@ -89,7 +90,7 @@ def _call(module: nn.Module, record: Record) -> Call:
     _check_no_cache(module, record.name)
     _check_arguments(record, rows)
     axes = tuple(0 if isinstance(part, Tensor) else None for part in record.inputs)
-    return Call(record.inputs, axes, record.gradients, {0: 0})
+    return Call(record.inputs, axes, record.gradients, {0: 0}, record.by_name)
 
 
 def _is_known(module: nn.Module) -> bool:
