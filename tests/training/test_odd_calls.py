@@ -126,6 +126,18 @@ class ByNameOnly(Own):
         return super().forward(inputs, scale=scale)
 
 
+class Learned(nn.Module):
+    """What all records share and the model learns: a view of a parameter, for each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 3))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        # With one row, the parameter itself.
+        return self.token if len(inputs) == 1 else self.token.expand(len(inputs), -1)
+
+
 def hooked_on_both_sides() -> nn.Module:
     layer = hooked()
     layer.register_forward_hook(lambda _, __, outputs: 3.0 * outputs)
@@ -201,6 +213,8 @@ def with_states(layer: nn.Module, inputs: Tensor) -> Tensor:
         (lambda: Calls(hooked_by_position(), lambda layer, x: layer(x, other=x.square())), (3,)),
         (lambda: Calls(ByNameOnly(), lambda layer, x: layer(x, scale=3.0)), (3,)),
         (lambda: Calls(ByNameOnly(), lambda layer, x: layer(scale=3.0, inputs=x)), (3,)),
+        (lambda: Calls(Learned(), lambda layer, x: x * layer(x)), (3,)),
+        (lambda: nn.Sequential(Learned(), nn.Linear(3, 2)), (3,)),
         (Tied, (3,)),
         (tied_directions, (5, 3)),
         (tied_scale_and_shift, (4, 3)),
@@ -216,6 +230,13 @@ def with_states(layer: nn.Module, inputs: Tensor) -> Tensor:
 def test_unusual_calls(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
     torch.manual_seed(1)
     check_against_brute_force(make(), torch.randn(8, *shape), 4, bounds=(0.7,))
+
+
+def test_a_parameter_that_is_returned() -> None:
+    torch.manual_seed(2)
+    model = Calls(Learned(), lambda layer, x: x * layer(x))
+    check_against_brute_force(model, torch.randn(1, 3), 1, bounds=(0.7,))
+    assert model.get_parameter("layer.token").is_leaf
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,13 @@ class LayerRecord:
         self.versions += _versions(added)
         self.autocast = _autocast(self.inputs)
 
-    def was_given(self, output: Tensor) -> bool:
-        """Return whether an output is what went in, which is not to be marked as changed."""
+    def shares(self, output: Tensor) -> bool:
+        """Return whether an output is also something else, and is not to be marked as changed.
+
+        That is an input, a parameter, or what the output is a view of.
+        """
+        if output._is_view() or isinstance(output, nn.Parameter):  # noqa: SLF001
+            return True
         place = output.data_ptr()
         return any(isinstance(part, Tensor) and part.data_ptr() == place for part in self.inputs)
 
