@@ -104,6 +104,40 @@ def hooked() -> nn.Module:
     return layer
 
 
+def hooked_by_position() -> nn.Module:
+    layer = Own()
+    layer.register_forward_pre_hook(lambda _, arguments: (torch.tanh(2.0 * arguments[0]),))
+    return layer
+
+
+def hooked_by_name() -> nn.Module:
+    layer = Own()
+    layer.register_forward_pre_hook(
+        lambda _, arguments, named: (arguments, named | {"scale": 3.0 * named["scale"]}),
+        with_kwargs=True,
+    )
+    return layer
+
+
+class ByNameOnly(Own):
+    """A layer with an argument that has no place."""
+
+    def forward(self, inputs: Tensor, *, scale: float = 1.0) -> Tensor:  # type: ignore[override]
+        return super().forward(inputs, scale=scale)
+
+
+class Learned(nn.Module):
+    """What all records share and the model learns: a view of a parameter, for each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 3))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        # With one row, the parameter itself.
+        return self.token if len(inputs) == 1 else self.token.expand(len(inputs), -1)
+
+
 def hooked_on_both_sides() -> nn.Module:
     layer = hooked()
     layer.register_forward_hook(lambda _, __, outputs: 3.0 * outputs)
@@ -175,6 +209,12 @@ def with_states(layer: nn.Module, inputs: Tensor) -> Tensor:
         (lambda: Calls(nn.Linear(3, 2), lambda layer, rows: layer(input=rows)), (3,)),
         (lambda: Calls(Own(), lambda layer, rows: layer(rows, scale=3.0)), (3,)),
         (lambda: Calls(Own(), lambda layer, rows: layer(rows, other=rows.square())), (3,)),
+        (lambda: Calls(hooked_by_position(), lambda layer, x: layer(x, scale=3.0)), (3,)),
+        (lambda: Calls(hooked_by_position(), lambda layer, x: layer(x, other=x.square())), (3,)),
+        (lambda: Calls(ByNameOnly(), lambda layer, x: layer(x, scale=3.0)), (3,)),
+        (lambda: Calls(ByNameOnly(), lambda layer, x: layer(scale=3.0, inputs=x)), (3,)),
+        (lambda: Calls(Learned(), lambda layer, x: x * layer(x)), (3,)),
+        (lambda: nn.Sequential(Learned(), nn.Linear(3, 2)), (3,)),
         (Tied, (3,)),
         (tied_directions, (5, 3)),
         (tied_scale_and_shift, (4, 3)),
@@ -190,6 +230,13 @@ def with_states(layer: nn.Module, inputs: Tensor) -> Tensor:
 def test_unusual_calls(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
     torch.manual_seed(1)
     check_against_brute_force(make(), torch.randn(8, *shape), 4, bounds=(0.7,))
+
+
+def test_a_parameter_that_is_returned() -> None:
+    torch.manual_seed(2)
+    model = Calls(Learned(), lambda layer, x: x * layer(x))
+    check_against_brute_force(model, torch.randn(1, 3), 1, bounds=(0.7,))
+    assert model.get_parameter("layer.token").is_leaf
 
 
 @pytest.mark.parametrize(
@@ -232,6 +279,7 @@ def in_place(layer: nn.Module, inputs: Tensor) -> Tensor:
         (CallsItself(), "calls itself"),
         (Calls(nn.Linear(3, 3), with_older_weights), "in the places of its parameters"),
         (masked(), "hook for its gradient"),
+        (Calls(hooked_by_name(), lambda layer, x: layer(x, scale=2.0)), "hook that may change"),
     ],
 )
 def test_calls_that_cannot_be_followed(model: nn.Module, message: str) -> None:

@@ -125,6 +125,15 @@ def test_cached_weights() -> None:
         clipped(model, torch.randn(6, 4), 6)
 
 
+@pytest.mark.parametrize(("part", "name"), [("", "in_proj_weight"), ("out_proj", "weight")])
+def test_cached_weights_of_attention(part: str, name: str) -> None:
+    layer = nn.MultiheadAttention(4, 2, batch_first=True)
+    parametrizations.weight_norm(layer.get_submodule(part), name)
+    model = Calls(layer, lambda layer, rows: layer(rows, rows, rows)[0])
+    with parametrize.cached(), pytest.raises(InvalidParameterError, match="close that block"):
+        clipped(model, torch.randn(6, 3, 4), 6)
+
+
 @pytest.mark.parametrize(
     ("layer", "message"),
     [

@@ -23,6 +23,7 @@ from training.brute_force import (
     check_every_gradient,
     clipped,
 )
+from training.test_odd_calls import Calls
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* has no shortcut"),
@@ -241,6 +242,34 @@ def test_frozen_parameters_inside(trained: str, *, train: bool) -> None:
     for name, part in model.named_parameters():
         part.requires_grad_("self_attn" not in name or trained in name)
     check_against_brute_force(model, torch.randn(6, 3, 4), 3, bounds=(0.5,))
+
+
+def doubled(layer: nn.Module, number: int) -> nn.Module:
+    """Double the first of the inputs by position, and leave out others that the call had not."""
+    layer.register_forward_pre_hook(lambda _, given: (2.0 * given[0], *given[1:number]))
+    return layer
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Calls(doubled(nn.GRU(4, 4, batch_first=True), 1), lambda layer, x: layer(x)[0]),
+        Calls(
+            doubled(nn.RNN(4, 4, batch_first=True), 1),
+            lambda layer, x: layer(x, hx=torch.tanh(x[:, 0])[None])[0],
+        ),
+        Calls(
+            doubled(nn.MultiheadAttention(4, 2, batch_first=True), 3),
+            lambda layer, x: layer(x, x, x, key_padding_mask=x[..., 0] > 1.5, need_weights=False)[
+                0
+            ],
+        ),
+    ],
+    ids=lambda model: type(model.layer).__name__,
+)
+def test_hooks_that_change_inputs_by_position(model: nn.Module) -> None:
+    torch.manual_seed(8)
+    check_every_gradient(model, torch.randn(6, 5, 4), 3)
 
 
 def test_a_weight_that_is_shared_with_the_inside() -> None:

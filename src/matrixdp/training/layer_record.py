@@ -1,7 +1,7 @@
 """What is kept of one call of a layer until its gradients are formed."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ class LayerRecord:
         self.module = module
         self.whole = whole  # with the layers inside it
         self.inputs = _detached(inputs)
+        self.by_name: tuple[str, ...] = ()  # of the last inputs
         self.versions = _versions(self.inputs)
         self.autocast = _autocast(self.inputs)
         self.frozen: list[nn.Parameter] = []  # by this call
@@ -38,26 +39,37 @@ class LayerRecord:
                 "that its gradient is lost: change a copy"
             )
 
-    def take_by_position(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Hold all arguments of the call by position; torch hands hooks those by name apart.
+    def take_by_name(self, named: Mapping[str, Any]) -> None:
+        """Hold also the arguments by name, in the order of the layer's own; torch tells them late.
+
+        What was held by position is what the layer got before its own hooks, which run again when
+        the layer does. They leave arguments by name as they are, unless they take them as well.
 
         Raises
         ------
         InvalidParameterError
-            If the layer takes some of them by name only.
+            If a hook may have changed these arguments already.
         """
-        bound = inspect.signature(self.module.forward).bind(*arguments, **named)
-        bound.apply_defaults()
-        if bound.kwargs:
+        if self.module._forward_pre_hooks_with_kwargs:  # noqa: SLF001
             raise InvalidParameterError(
-                f"layer {self.name!r} takes {', '.join(bound.kwargs)} by name only: let it take "
-                "them by position"
+                f"layer {self.name!r} takes {', '.join(named)} by name, and has a hook that may "
+                "change them (with_kwargs=True): pass them by position, or remove the hook"
             )
-        self.inputs = _detached(bound.args)
-        self.versions = _versions(self.inputs)
+        order = list(inspect.signature(self.module.forward).parameters)
+        known = [name for name in order if name in named]
+        self.by_name = (*known, *(name for name in named if name not in known))
+        added = _detached(tuple(named[name] for name in self.by_name))
+        self.inputs += added
+        self.versions += _versions(added)
+        self.autocast = _autocast(self.inputs)
 
-    def was_given(self, output: Tensor) -> bool:
-        """Return whether an output is what went in, which is not to be marked as changed."""
+    def shares(self, output: Tensor) -> bool:
+        """Return whether an output is also something else, and is not to be marked as changed.
+
+        That is an input, a parameter, or what the output is a view of.
+        """
+        if output._is_view() or isinstance(output, nn.Parameter):  # noqa: SLF001
+            return True
         place = output.data_ptr()
         return any(isinstance(part, Tensor) and part.data_ptr() == place for part in self.inputs)
 

@@ -265,7 +265,7 @@ class Recording:
                 "mode='exact', which calls it before clipping"
             )
 
-    def _after(self, module: nn.Module, arguments: tuple[Any, ...], *rest: Any) -> Any:
+    def _after(self, module: nn.Module, _arguments: tuple[Any, ...], *rest: Any) -> Any:
         # Arguments by name, and the output. If the layer raised, torch leaves out the former.
         *named, output = rest
         if not self._waiting or self._waiting[-1].module is not module:
@@ -273,13 +273,17 @@ class Recording:
         if threading.get_ident() != self._thread:
             return output
         record = self._waiting.pop()
-        _unfreeze(record)
-        if output is None:  # the layer raised
-            return output
-        if any(named):
-            record.take_by_position(arguments, *named)
-        self._calls.append(record)
-        return self._tapped(record, output)
+        try:
+            if output is None:  # the layer raised
+                return output
+            if any(named):
+                record.take_by_name(*named)
+            self._calls.append(record)
+            # Before its parameters train again: a view of one would then seem to need a gradient,
+            # and autograd would pass it by.
+            return self._tapped(record, output)
+        finally:
+            _unfreeze(record)
 
     def _tapped(self, record: LayerRecord, output: Any) -> Any:
         """Return a layer's output with every tensor in it tapped, numbered in their order."""
@@ -290,7 +294,7 @@ class Recording:
                 return output  # such as indices, which have no gradient
             if not output.requires_grad:
                 # Nothing before this layer needs a gradient, so autograd would not come here.
-                output = _rooted(output.clone() if record.was_given(output) else output)
+                output = _rooted(output.clone() if record.shares(output) else output)
             output.register_hook(lambda gradient: self._arrived(record, place, gradient))
             return output
         if type(output) is tuple:

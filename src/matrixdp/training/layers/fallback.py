@@ -32,6 +32,7 @@ class Record(Protocol):
     name: str
     whole: bool
     inputs: tuple[Any, ...]
+    by_name: tuple[str, ...]
     gradients: dict[int, Tensor]
     outputs: int
     autocast: torch.autocast
@@ -79,6 +80,7 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
 def _call(module: nn.Module, record: Record) -> Call:
     """Return what was recorded, and where the rows are in it."""
     rows = next(len(part) for part in record.inputs if isinstance(part, Tensor))
+    _check_no_cache(module, record)
     # Checked again: both kinds may have been changed since training began.
     if isinstance(module, nn.MultiheadAttention) and _is_known(module):
         check_attention(module, record.name)
@@ -86,10 +88,9 @@ def _call(module: nn.Module, record: Record) -> Call:
     if isinstance(module, nn.RNNBase) and _is_known(module):
         check_recurrent(module, record.name)
         return recurrent_call(module, record, rows)
-    _check_no_cache(module, record.name)
     _check_arguments(record, rows)
     axes = tuple(0 if isinstance(part, Tensor) else None for part in record.inputs)
-    return Call(record.inputs, axes, record.gradients, {0: 0})
+    return Call(record.inputs, axes, record.gradients, {0: 0}, record.by_name)
 
 
 def _is_known(module: nn.Module) -> bool:
@@ -97,11 +98,12 @@ def _is_known(module: nn.Module) -> bool:
     return runs_plainly(module, nn.MultiheadAttention, nn.RNN, nn.GRU, nn.LSTM)
 
 
-def _check_no_cache(module: nn.Module, name: str) -> None:
+def _check_no_cache(module: nn.Module, record: Record) -> None:
     """Raise if a parametrised weight would be taken from the first run, as if it were constant."""
-    if parametrize._cache_enabled and parametrize.is_parametrized(module):  # noqa: SLF001
+    parts = module.modules() if record.whole else [module]
+    if parametrize._cache_enabled and any(map(parametrize.is_parametrized, parts)):  # noqa: SLF001
         raise InvalidParameterError(
-            f"layer {name!r} is parametrised, and its gradient cannot be found within "
+            f"layer {record.name!r} is parametrised, and its gradient cannot be found within "
             "parametrize.cached(): close that block before losses are accumulated"
         )
 

@@ -26,6 +26,7 @@ class Call(NamedTuple):
     input_axes: tuple[Any, ...]
     gradients: Mapping[int, Tensor]  # of the losses, by the number of the output
     gradient_axes: Mapping[int, int]
+    by_name: tuple[str, ...] = ()  # the names of the last inputs, of those that were passed by name
 
     def in_type(self, dtype: torch.dtype) -> "Call":
         """Return the same call with all real numbers in one type."""
@@ -62,7 +63,9 @@ def example_gradients(
 
     def gradient(rows: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         def run(values: dict[str, Tensor]) -> tuple[Tensor, ...]:
-            made = functional_call(module, values, rows, tie_weights=False)
+            first = len(rows) - len(call.by_name)
+            named = dict(zip(call.by_name, rows[first:], strict=True))
+            made = functional_call(module, values, rows[:first], named, tie_weights=False)
             tensors = [part for part in tree_leaves(made) if isinstance(part, Tensor)]
             return tuple(tensors[place] for place in places)
 

@@ -57,6 +57,7 @@ class Record(Protocol):
     name: str
     whole: bool
     inputs: tuple[Any, ...]
+    by_name: tuple[str, ...]
     gradients: dict[int, Tensor]
     outputs: int
     autocast: torch.autocast

@@ -21,6 +21,7 @@ class Record(Protocol):
 
     name: str
     inputs: tuple[Any, ...]
+    by_name: tuple[str, ...]
     gradients: dict[int, Tensor]
 
 
@@ -73,16 +74,20 @@ def attention_call(module: nn.MultiheadAttention, record: Record, rows: int) -> 
     """
     axes: list[int | None] = []
     # The names that the layer knows them by: only these tell masks apart.
-    for name, part in zip(
-        inspect.signature(module.forward).parameters, record.inputs, strict=False
-    ):
+    for name, part in _named(module, record).items():
         if not isinstance(part, Tensor) or (name == "attn_mask" and part.ndim == 2):
             axes.append(None)
             continue
         heads = module.num_heads if name == "attn_mask" else 1
         _check_length(record.name, name, part, 0, rows * heads)
         axes.append(0)
-    return Call(record.inputs, tuple(axes), record.gradients, dict.fromkeys(record.gradients, 0))
+    return Call(
+        record.inputs,
+        tuple(axes),
+        record.gradients,
+        dict.fromkeys(record.gradients, 0),
+        record.by_name,
+    )
 
 
 def recurrent_call(module: nn.RNNBase, record: Record, rows: int) -> Call:
@@ -93,8 +98,10 @@ def recurrent_call(module: nn.RNNBase, record: Record, rows: int) -> Call:
     ShapeError
         If a tensor has another number of rows than the batch.
     """
-    first: Tensor = record.inputs[0]
-    states = record.inputs[1] if len(record.inputs) > 1 else None
+    named = _named(module, record)
+    first, states = named["input"], named.get("hx")
+    # What is added here is not to be seen by the layer's own hooks, nor what they did not see.
+    by_name = tuple(name for name in ("input", "hx") if name in record.by_name or name not in named)
     if states is None:
         # As the layer would make them itself, but with rows: `vmap` cannot change in place what
         # all examples share.
@@ -106,7 +113,15 @@ def recurrent_call(module: nn.RNNBase, record: Record, rows: int) -> Call:
         (0, (1, 1) if isinstance(states, tuple) else 1),
         record.gradients,
         {place: 0 if place == 0 else 1 for place in record.gradients},
+        by_name,
     )
+
+
+def _named(module: nn.Module, record: Record) -> dict[str, Any]:
+    """Return all inputs by the names that the layer has for them."""
+    order = inspect.signature(module.forward).parameters
+    by_position = len(record.inputs) - len(record.by_name)
+    return dict(zip((*list(order)[:by_position], *record.by_name), record.inputs, strict=True))
 
 
 def _first_states(module: nn.RNNBase, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
