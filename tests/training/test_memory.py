@@ -135,7 +135,7 @@ def peak_of_a_step(*, private: bool, examples: int = 1024) -> int:
 def test_the_peak_of_a_large_model(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = peak_of_a_step(private=False)
     # Shapes alone have no place in memory and no autocast.
-    monkeypatch.setattr(LayerRecord, "was_given", lambda *_: False)
+    monkeypatch.setattr(LayerRecord, "shares", lambda *_: False)
     monkeypatch.setattr(layer_record, "_autocast", lambda _: torch.autocast("cpu", enabled=False))
     monkeypatch.setattr(shifted_gram, "_patches", lambda pixels, *_: pixels)  # one kernel on a GPU
     assert peak_of_a_step(private=True) < 1.42 * plain
