@@ -350,6 +350,14 @@ def test_experiments_of_type_two() -> None:
         # Both are rounded up to six digits.
         if row.protocol == "exact" and row.true_epsilon:
             assert float(row.true_epsilon) <= float(row.epsilon) * (1 + 1e-5)
+        # In the figure of a false protocol as well; MVG has one bound for all claims.
+        if row.protocol == "paper" and row.mechanism != "mvg" and row.true_epsilon:
+            assert f">{shown_up(float(row.true_epsilon), 3)}<" in drawn
+    claims: dict[str, list[float]] = {row.dataset: [] for row in rows}
+    for row in rows:
+        if (row.protocol, row.mechanism) == ("paper", "mvg"):
+            claims[row.dataset].append(float(row.true_epsilon))
+    assert all(f"of MVG is at most {shown_up(max(one), 3)})" in drawn for one in claims.values())
 
 
 @pytest.mark.parametrize("name", FEATURE_DATASETS)

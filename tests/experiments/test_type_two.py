@@ -147,7 +147,7 @@ def test_claimed_and_true_epsilon_in_the_table(finished: Path, tmp_path: Path) -
     assert page.count("features are covered, and labels are in clear") == 2  # once a protocol
     assert "labels by private moments only" in drawn
     assert ">13.2<" in drawn
-    assert "claimed epsilon, and below the true one of IMGM" in drawn
+    assert "of IMGM, and of the classic Gaussian" in drawn
     assert "Not run: MNIST, CIFAR-10, SVHN, IMDB." in page
 
 

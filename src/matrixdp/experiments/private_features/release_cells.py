@@ -139,7 +139,7 @@ def selected_cells(wanted: Selection) -> list[FeatureCell]:
         that is asked for.
     """
     for seed in wanted.seeds or ():
-        stream_seed("network", seed)  # here, so that a wrong one is told before any run
+        stream_seed("network", seed)  # raises before any run if the seed is out of range
     for epsilon in wanted.epsilons or ():
         Budget(epsilon, DELTA)  # the claim itself, before a protocol divides it
     networks = _known(wanted.networks, NETWORKS, "network")

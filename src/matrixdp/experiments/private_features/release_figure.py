@@ -14,7 +14,7 @@ from matrixdp.rounding import shown_up
 
 __all__ = ["draw_features"]
 
-_PANEL_WIDTH, _PANEL_HEIGHT, _LEGEND_HEIGHT = 3.6, 2.7, 1.4  # inches
+_PANEL_WIDTH, _PANEL_HEIGHT, _LEGEND_HEIGHT = 3.6, 2.8, 1.4  # inches
 _LEAST_WIDTH = 9.0  # inches: what the legend needs
 _LEGEND_COLUMNS = 3
 # A row of panels each. The protocols never share one.
@@ -62,7 +62,7 @@ _PLAIN, _PUBLIC, _COMMONEST = "no noise", "public part alone", "always the most 
 def draw_features(rows: Sequence[FeatureRow], file_format: str) -> bytes:
     """Draw the mean over seeds with bars from the least to the largest accuracy.
 
-    Each protocol has panels of its own, and those of ``paper`` name the true epsilon below every
+    Each protocol has panels of its own, and those of ``paper`` name the true epsilons below every
     claimed one. Data sets without a finished run have no column.
     """
     # Late, because matplotlib takes a second to load; not pyplot, which may want a display.
@@ -156,16 +156,31 @@ def _draw_levels(axes: Any, rows: Sequence[FeatureRow], network: str) -> dict[st
 
 
 def _draw_epsilons(axes: Any, rows: Sequence[FeatureRow], protocol: str) -> None:
-    """Draw the axis of claims; where they are false with the true epsilon of i.i.d. noise."""
-    true = {row.epsilon: row.true_epsilon for row in rows if row.mechanism == "imgm"}
-    ticks = sorted(true, key=float)
-    labels = ticks
+    """Draw the axis of claims, under ``paper`` with the true epsilons of every mechanism."""
+    # The analytic Gaussian is the same run as IMGM.
+    true = {
+        name: {row.epsilon: row.true_epsilon for row in rows if row.mechanism == name}
+        for name in ("imgm", "classic", "mvg")
+    }
+    ticks = sorted(true["imgm"], key=float)
+    labels, name = ticks, "epsilon"
     if protocol == "paper":
-        labels = [f"{one}\n{shown_up(float(true[one]), 3)}" for one in ticks]
+        labels = [
+            f"{one}\n{_shown(true['imgm'].get(one))}\n{_shown(true['classic'].get(one))}"
+            for one in ticks
+        ]
+        name = "claimed epsilon; below it the true one\nof IMGM, and of the classic Gaussian"
+        mvg = [float(epsilon) for epsilon in true["mvg"].values() if epsilon]
+        # Small numbers with long digits: one for all claims fits.
+        name += f"\n(that of MVG is at most {shown_up(max(mvg), 3)})" if mvg else ""
     axes.set_xscale("log")
     axes.set_xticks([float(one) for one in ticks], labels, fontsize=8)
     axes.minorticks_off()
     if ticks:
         axes.set_xlim(float(ticks[0]) * 0.75, float(ticks[-1]) / 0.75)
-    name = "epsilon" if protocol == "exact" else "claimed epsilon, and below the true one of IMGM"
     axes.set_xlabel(name, fontsize=8)
+
+
+def _shown(epsilon: str | None) -> str:
+    """Return an epsilon rounded up, or a dash where the mechanism does not apply."""
+    return shown_up(float(epsilon), 3) if epsilon else "–"
