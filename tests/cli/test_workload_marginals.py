@@ -110,7 +110,7 @@ def test_other_input_writes_nothing(
         ("0,inf,0", "row 3, column 2"),
         ("0,0.1,0", "row 3, column 2"),
         ("0,0.5,0", "row 3, column 2"),
-        # A number that can be read is data, and its place is not told.
+        # A number that can be read is data, and its place is not shown.
         ("0,77,0", "in column 2, counted from 1"),
     ],
 )

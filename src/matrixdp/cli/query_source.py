@@ -2,7 +2,7 @@
 
 Errors name the column, and the row where a cell cannot be read: nothing is released of such a file.
 They never show a cell. How many records there are is private; what a record holds is checked by the
-query, whose errors tell no row.
+query, whose errors name no row.
 """
 
 import csv
@@ -25,6 +25,7 @@ from matrixdp.files.csv_format import not_text, torn_quotes
 from matrixdp.files.csv_guesses import guessed_header_delimiter, guessed_mistake
 from matrixdp.files.decimals import nearest_float
 from matrixdp.files.formats import ARROW, TEXT, check_format, format_of
+from matrixdp.files.progress import read_with_progress
 from matrixdp.queries.sources import arrow_batches, arrow_blocks
 
 __all__ = ["RecordFile"]
@@ -135,12 +136,8 @@ class RecordFile:
     def _csv_blocks(self, readers: Sequence[Callable[[str], T]]) -> Iterator[list[list[T]]]:
         try:
             with self.path.open("rb") as file, self._progress() as advance:
-                size, told = max(os.fstat(file.fileno()).st_size, 1), 0
-                for block in self._parsed(file, readers):
-                    yield block
-                    place = file.tell()
-                    advance((place - told) / size)
-                    told = place
+                size = os.fstat(file.fileno()).st_size
+                yield from read_with_progress(self._parsed(file, readers), file, size, advance)
         except FileNotFoundError:
             raise FileFormatError(f"{self.path} does not exist: name a file to read") from None
         except IsADirectoryError:

@@ -139,7 +139,7 @@ def saving_release(statement: Path) -> Iterator[None]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one of the same name; None if there is none."""
+    """Return what identifies a file beyond its name, or None if it does not exist."""
     try:
         found = path.stat()
     except OSError:

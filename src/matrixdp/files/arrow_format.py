@@ -254,7 +254,7 @@ def _numbers(column: Any, name: str, start: int, place: int) -> NDArray[Any]:
         )
     numbers = np.asarray(column.to_numpy(zero_copy_only=False))
     if numbers.dtype.kind in "iu":
-        # Compared with both ends: the size of the smallest integer is none of its type.
+        # Compared with both ends: the absolute value of the smallest integer does not fit its type.
         wrong = (numbers > LARGEST_EXACT_INTEGER) | (numbers < -LARGEST_EXACT_INTEGER)
         problem = "the integer is beyond 2**53, where float64 would round it"
     else:

@@ -6,7 +6,7 @@ spreadsheet shows them. They never contain a cell: it may be private.
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import BinaryIO
 
@@ -21,7 +21,7 @@ from matrixdp.files.csv_guesses import (
     guessed_tear,
 )
 from matrixdp.files.decimals import READERS, Decimals
-from matrixdp.files.progress import Share, parts_of, silent
+from matrixdp.files.progress import Share, parts_of, read_with_progress, silent
 from matrixdp.mechanisms.labelled import MatrixFile
 
 __all__ = ["not_text", "read_csv", "torn_quotes", "write_csv"]
@@ -157,7 +157,8 @@ def _rows_of(file: BinaryIO, name: str, delimiter: str, advance: Share) -> _Rows
     rows: _Rows = []
     try:
         # Row by row: a single call for all of them could not be interrupted.
-        for row in _told(csv.reader(text, strict=True, delimiter=delimiter), file, size, advance):
+        reader = csv.reader(text, strict=True, delimiter=delimiter)
+        for row in read_with_progress(reader, file, size, advance, together=_ROWS_TOGETHER):
             rows.append(row)
     except UnicodeDecodeError:
         raise FileFormatError(f"{name} is {not_text(start)}") from None
@@ -171,21 +172,6 @@ def _rows_of(file: BinaryIO, name: str, delimiter: str, advance: Share) -> _Rows
     if not rows:
         raise FileFormatError(f"{name} is empty: it must hold rows of numbers")
     return rows
-
-
-def _told(
-    rows: Iterator[list[str]], file: BinaryIO, size: int, advance: Share
-) -> Iterator[list[str]]:
-    """Yield rows, and tell now and then how much of the file they have taken."""
-    told = 0
-    for number, row in enumerate(rows, start=1):
-        yield row
-        if number % _ROWS_TOGETHER == 0:
-            place = file.tell()
-            advance((place - told) / size)
-            told = place
-    if size:
-        advance((size - told) / size)
 
 
 def not_text(start: bytes) -> str:

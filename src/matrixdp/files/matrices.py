@@ -27,7 +27,7 @@ _BYTES_TOGETHER = 1 << 22
 def write_matrix(file: BinaryIO, matrix: MatrixFile, suffix: str, advance: Share = silent) -> None:
     """Write a matrix in the format of a suffix; numbers in text read back to the same floats.
 
-    ``advance`` is told the shares of it that are written.
+    ``advance`` is called with each further share of it that is written.
     """
     match suffix:
         case ".npy":
@@ -94,7 +94,7 @@ def read_matrix(
     offered : collection of str, optional
         Options of the command line that errors may advise: those that the caller has.
     advance : callable, optional
-        Told the shares of the file that are read.
+        Called with each further share of the file that is read.
 
     Raises
     ------

@@ -120,7 +120,7 @@ def save_release(
 
     The statement can name the query that was answered, hold counts of records that the guarantee
     of the release pays for, too, and record the steps that were applied to the release. ``advance``
-    is told the shares of the matrix that are written.
+    is called with each further share of the matrix that is written.
     """
     target = _named(path)
     beside = statement_path(target)

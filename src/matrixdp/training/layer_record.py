@@ -40,7 +40,7 @@ class LayerRecord:
             )
 
     def take_by_name(self, named: Mapping[str, Any]) -> None:
-        """Hold also the arguments by name, in the order of the layer's own; torch tells them late.
+        """Hold the arguments by name, too, in the layer's own order; torch passes them on later.
 
         What was held by position is what the layer got before its own hooks, which run again when
         the layer does. They leave arguments by name as they are, unless they take them as well.
