@@ -13,11 +13,13 @@ from matrixdp.baselines.classic import classic_noise_scale
 from matrixdp.errors import CalibrationError
 from matrixdp.privacy.amplification import Sampling, amplified, before_amplification
 from matrixdp.privacy.claims import (
+    Claim,
     best_equal_claims,
     composed_delta,
     composed_epsilon,
     equal_claims,
     sampled_gaussian_epsilon,
+    unequal_claims_epsilon,
 )
 
 losses = st.floats(-8, 2.5).map(lambda power: 10.0**power)
@@ -235,3 +237,53 @@ def test_the_linear_rule_is_not_the_inverse() -> None:
 def test_bad_parameters(call: Callable[[], object], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         call()
+
+
+def true_unequal(claims: list[tuple[Claim, int]], delta: float) -> arb:
+    """Return the least of the three terms of Theorem 3.5, as printed, at the slack that is left."""
+    kept = arb(1)
+    for one, count in claims:
+        kept *= (1 - arb(one.delta)) ** count
+    slack = 1 - (1 - arb(delta)) / kept
+    plain = drift = squares = arb(0)
+    for one, count in claims:
+        loss = arb(one.epsilon)
+        plain += count * loss
+        drift += count * loss * (loss.exp() - 1) / (loss.exp() + 1)
+        squares += count * loss**2
+    first = (2 * squares * (arb(1).exp() + squares.sqrt() / slack).log()).sqrt()
+    second = (2 * squares * (1 / slack).log()).sqrt()
+    return plain.min((drift + first).min(drift + second))
+
+
+@given(
+    st.lists(st.tuples(losses, st.floats(1e-6, 1.0), counts), min_size=1, max_size=4),
+    st.floats(-12, -1).map(lambda power: 10.0**power),
+    st.floats(1e-3, 0.999),
+)
+def test_unequal_claims_are_rounded_up(
+    parts: list[tuple[float, float, int]], delta: float, share: float
+) -> None:
+    # Deltas that take a share of the total, in unequal parts.
+    whole = sum(weight for _, weight, _ in parts)
+    claims = [
+        (Claim(loss, share * delta * weight / whole / count), count)
+        for loss, weight, count in parts
+    ]
+    found = unequal_claims_epsilon(claims, delta)
+    true = true_unequal(claims, delta)
+    assert at_least(found, true)
+    assert bool(arb(found) <= true * (1 + arb(1e-9)))
+
+
+def test_unequal_claims_that_are_equal() -> None:
+    each = equal_claims(1.0, 1e-5, 100, slack_share=0.3)
+    found = unequal_claims_epsilon([(each, 60), (each, 40)], 1e-5)
+    assert found == pytest.approx(composed_epsilon(each.epsilon, 100, each.slack), rel=1e-9)
+    # Without anything left for the slack, epsilons add up.
+    assert unequal_claims_epsilon([(Claim(0.25, 0.125), 2), (Claim(0.5, 0.25), 1)], 0.5) <= 1.0
+
+
+def test_unequal_claims_whose_deltas_are_too_large() -> None:
+    with pytest.raises(CalibrationError, match="3 releases exceed delta=1e-05"):
+        unequal_claims_epsilon([(Claim(0.1, 4e-6), 3)], 1e-5)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from typing import NamedTuple
 
 from matrixdp.baselines.classic import classic_noise_scale
 from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
@@ -20,13 +21,13 @@ from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_numbe
 from matrixdp.privacy.accountants import Accountant, plan_epsilon
 from matrixdp.privacy.amplification import before_amplification, checked_sampling_rate
 from matrixdp.privacy.bound import privacy_bound
-from matrixdp.privacy.claims import best_equal_claims
+from matrixdp.privacy.claims import Claim, best_equal_claims
 from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.multiplier import noise_multiplier_for
 from matrixdp.privacy.planner import ErrorMeasure
 from matrixdp.rounding import product_up, quotient_up, sqrt_up
 
-__all__ = ["Comparison", "Contender", "claimed_noise", "compare"]
+__all__ = ["ClaimedNoise", "Comparison", "Contender", "claimed_noise", "compare"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +131,15 @@ def compare(setting: Comparison) -> list[Contender]:
     ]
 
 
-def claimed_noise(setting: Comparison, mechanism: str) -> float | None:
-    """Return the noise scale of a mechanism whose steps compose by their claims alone.
+class ClaimedNoise(NamedTuple):
+    """The noise scale of a mechanism, and the claim of each step after sampling."""
+
+    scale: float
+    claim: Claim
+
+
+def claimed_noise(setting: Comparison, mechanism: str) -> ClaimedNoise | None:
+    """Return the noise of a mechanism whose steps compose by their claims alone.
 
     Each step is calibrated to the claim that, amplified by sampling and composed by Theorem 3.4 at
     the best split of delta, gives what is promised. None where the mechanism refuses such a claim.
@@ -142,17 +150,23 @@ def claimed_noise(setting: Comparison, mechanism: str) -> float | None:
             f"mechanism={mechanism!r} is not known: use one of {', '.join(_FORMULAS)}"
         )
     try:
-        multiplier = _claimed(setting, formula)
+        multiplier, each = _claimed(setting, formula)
     except CalibrationError:
         return None
-    return _scaled(setting, multiplier)
+    return ClaimedNoise(_scaled(setting, multiplier), each)
 
 
 _Formula = Callable[[Comparison, float, float], float]
 
 
-def _claimed(setting: Comparison, formula: _Formula) -> float:
-    """Return the multiplier by claims alone, or raise a CalibrationError that says why not."""
+def _claimed(setting: Comparison, formula: _Formula) -> tuple[float, Claim]:
+    """Return the multiplier by claims alone, and the claim of each step.
+
+    Raises
+    ------
+    CalibrationError
+        Which says why there is none.
+    """
     refusals: list[str] = []
 
     def noise(epsilon: float, delta: float) -> float:
@@ -175,7 +189,11 @@ def _claimed(setting: Comparison, formula: _Formula) -> float:
     multiplier = noise(each.epsilon, each.delta)
     if not multiplier < math.inf:
         raise CalibrationError(refusals[-1])
-    return multiplier
+    return multiplier, each
+
+
+def _claimed_multiplier(setting: Comparison, formula: _Formula) -> float:
+    return _claimed(setting, formula)[0]
 
 
 def _analytic(_: Comparison, epsilon: float, delta: float) -> float:
@@ -228,7 +246,7 @@ def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, Callable[[], f
     yield "analytic", "moments", partial(_accounted, setting, Accountant.MOMENTS)
     for mechanism, formula in _FORMULAS.items():
         if rule != "one release" or mechanism != "analytic":  # yielded above already
-            yield mechanism, rule, partial(_claimed, setting, formula)
+            yield mechanism, rule, partial(_claimed_multiplier, setting, formula)
 
 
 def _exact(setting: Comparison) -> float:

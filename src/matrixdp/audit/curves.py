@@ -101,7 +101,8 @@ def _curve(
     rows = []
     for point in points:
         setting = setting_at(point)
-        scales = [claimed_noise(setting, mechanism) for mechanism in mechanisms]
+        found = [claimed_noise(setting, mechanism) for mechanism in mechanisms]
+        scales = [None if one is None else one.scale for one in found]
         # IMGM first: for one release its noise is that of the analytic Gaussian.
         rows.append((point, scales[0], *scales))
     return Curve(name, axis, _BASE, ("IMGM", *mechanisms), tuple(rows))

@@ -8,6 +8,7 @@ from .claims import (
     composed_delta,
     composed_epsilon,
     equal_claims,
+    unequal_claims_epsilon,
 )
 from .composition import composed_mu, group_mu
 from .events import GaussianRelease, SampledPlan
@@ -50,4 +51,5 @@ __all__ = [
     "renyi_divergence",
     "renyi_epsilon",
     "renyi_to_epsilon",
+    "unequal_claims_epsilon",
 ]

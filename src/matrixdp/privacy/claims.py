@@ -8,13 +8,15 @@ every slack in [0, 1), with eps the least of
     T epsilon tanh(epsilon/2) + epsilon sqrt(2 T log(e + sqrt(T epsilon^2)/slack)),
     T epsilon tanh(epsilon/2) + epsilon sqrt(2 T log(1/slack)),
 
-where ``tanh(epsilon/2) = (e^epsilon - 1)/(e^epsilon + 1)`` and a slack of 0 leaves the first. For
-Gaussian releases `composed_mu` is exact and needs far less noise; this is the price of not knowing
-that they are.
+where ``tanh(epsilon/2) = (e^epsilon - 1)/(e^epsilon + 1)`` and a slack of 0 leaves the first.
+Theorem 3.5 is the same for unequal claims: ``T epsilon``, ``T epsilon tanh(epsilon/2)``,
+``T epsilon^2`` and ``(1 - delta)^T`` become sums and a product over the releases. For Gaussian
+releases `composed_mu` is exact and needs far less noise; this is the price of not knowing that they
+are.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -42,6 +44,7 @@ __all__ = [
     "composed_epsilon",
     "equal_claims",
     "sampled_gaussian_epsilon",
+    "unequal_claims_epsilon",
 ]
 
 # Each formula is some ten float operations; this rounds their result to the private side. What is
@@ -184,6 +187,54 @@ def best_equal_claims(
     return equal_claims(epsilon, delta, steps, share)
 
 
+def unequal_claims_epsilon(claims: Sequence[tuple[Claim, int]], delta: float) -> float:
+    """Return the epsilon of releases with unequal claims by Theorem 3.5, rounded up.
+
+    Parameters
+    ----------
+    claims : sequence of (Claim, int)
+        What each release claims, and how many make that claim. Their slacks are not used: there is
+        one for all, which is what their deltas leave of the total.
+    delta : float
+        Of all releases together.
+
+    Raises
+    ------
+    CalibrationError
+        If the deltas of the releases exceed the total.
+
+    Notes
+    -----
+    *Guarantee:* releases that keep these claims, adaptively chosen, are together DP with this
+    epsilon and delta, under the relation of the claims.
+
+    Examples
+    --------
+    >>> from matrixdp.privacy import Claim, unequal_claims_epsilon
+    >>> claims = [(Claim(0.02, 1e-8), 100), (Claim(0.01, 5e-8), 100)]
+    >>> round(unequal_claims_epsilon(claims, 1e-5), 4)
+    1.0705
+    """
+    total = DELTA.number(delta)
+    parts = [
+        (EPSILON.number(one.epsilon), DELTA.number(one.delta), positive_integer(count, "count"))
+        for one, count in claims
+    ]
+    spent = math.fsum(count * -math.log1p(-each) for _, each, count in parts)
+    # Every logarithm is off by a share of at most 1e-15, and so is the sum.
+    left = -math.log1p(-total) * (1.0 - 1e-15) - spent * (1.0 + 2e-15)
+    slack = max(0.0, -math.expm1(-left) * (1.0 - 1e-15))
+    if slack == 0.0 and sum(Fraction(each) * count for _, each, count in parts) > Fraction(total):
+        raise CalibrationError(
+            f"the deltas of {sum(count for *_, count in parts)} releases exceed delta={total!r}: "
+            "claim smaller ones, or use a larger delta"
+        )
+    plain = float_up(sum((Fraction(loss) * count for loss, _, count in parts), Fraction(0)))
+    drift = math.fsum(count * loss * math.tanh(loss / 2.0) for loss, _, count in parts)
+    spread = math.hypot(*(math.sqrt(count) * loss for loss, _, count in parts))
+    return _least_of_three(plain, drift, spread, slack)
+
+
 def sampled_gaussian_epsilon(
     noise_multiplier: float, delta: float, *, steps: int, sampling_rate: float
 ) -> float:
@@ -270,11 +321,14 @@ def _below_one(value: float, name: str) -> float:
 
 
 def _composed_epsilon(loss: float, count: int, slack: float) -> float:
-    plain = product_up(count, loss)
+    drift = count * loss * math.tanh(loss / 2.0)
+    return _least_of_three(product_up(count, loss), drift, math.sqrt(count) * loss, slack)
+
+
+def _least_of_three(plain: float, drift: float, spread: float, slack: float) -> float:
+    """Return the least of the three terms, given the sums in them, rounded up."""
     if slack == 0.0:
         return plain
-    drift = count * loss * math.tanh(loss / 2.0)
-    spread = math.sqrt(count) * loss
     # log(e + x/slack) without overflow where the slack is tiny.
     ratio = spread / slack
     first = math.log(math.e + ratio) if ratio < 1e300 else math.log(spread) - math.log(slack)
