@@ -3,12 +3,15 @@
 import math
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pytest
 from scipy import optimize, stats
 
 from matrixdp import IMGM, Budget, FrobeniusBall
-from matrixdp.experiments.accounts import VECTORS, Promise, account
+from matrixdp.audit.comparison import Comparison, claimed_noise
+from matrixdp.experiments.accounts import Promise, account
+from matrixdp.experiments.matrices import VECTORS
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.workloads import Identity
 
@@ -145,6 +148,32 @@ def test_mvg_by_its_theorem() -> None:
             scales.append(math.sqrt(math.sqrt(rows * columns) / allowed))
         assert found.layers[name] == pytest.approx(min(scales), rel=1e-3)
     assert found.noise_multiplier == min(found.layers.values())
+
+
+def test_mvg_keeps_its_promise_although_its_matrices_claim_different_things() -> None:
+    # Each at its own best split these would be 0.01013 together, by Theorem 3.5.
+    shapes = {"a": (1, 2), "b": (5000, 5000), "c": (3, 3), "d": (2000, 3000)}
+    asked = Promise(
+        epsilon=0.01, delta=1e-5, sampling_rate=0.1, steps=3, lot_size=100, matrices=shapes
+    )
+    found = account("mvg", asked)
+    for name, (rows, columns) in shapes.items():
+        alone = claimed_noise(
+            Comparison(
+                rows=rows, columns=columns, epsilon=0.01, delta=1e-5, norm_bound=100.0, steps=12
+            ),
+            "MVG sharp",
+        )
+        assert alone is not None
+        assert 1.0 < found.layers[name] / alone.scale < 1.03
+    # Where that is no more than the promise, no noise is added.
+    equal = msgspec.structs.replace(asked, matrices={"a": (9, 9), "b": (9, 9)})
+    alone = claimed_noise(
+        Comparison(rows=9, columns=9, epsilon=0.01, delta=1e-5, norm_bound=100.0, steps=6),
+        "MVG sharp",
+    )
+    assert alone is not None
+    assert account("mvg", equal).noise_multiplier == alone.scale
 
 
 def test_mvg_gives_no_matrix_less_than_the_vectors() -> None:

@@ -15,13 +15,11 @@ from torch import Tensor, nn  # noqa: E402
 
 from matrixdp.errors import InvalidParameterError  # noqa: E402
 from matrixdp.experiments import tasks  # noqa: E402
-from matrixdp.experiments.accounts import VECTORS  # noqa: E402
 from matrixdp.experiments.cells import Run, run_key  # noqa: E402
 from matrixdp.experiments.tasks import (  # noqa: E402
     RecordsTask,
     Task,
     load_task,
-    matrix_shapes,
 )
 from matrixdp.experiments.training_loops import (  # noqa: E402
     _flipped_and_shifted,
@@ -144,11 +142,10 @@ def test_the_plain_rate_rises_and_falls() -> None:
 
 def test_layers_have_noise_of_their_own() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
-    facts = run(clip_norm=0.5, noise_multiplier=3.0, layers={"0": 3.0, "1": 1e4})
+    facts = run(clip_norm=0.5, noise_multiplier=3.0, layers={"0": 3.0, "1": 1e4}, sum_norm=2.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     training = _private_training(model, optimizer, facts)
     assert training.guarantee.shaped_layers == ("0", "1")
-    # What MVG's theorem takes for granted: no sum is above the expected lot times the clip norm.
     assert training.plan.sum_norm == 2.0
     before = [part.detach().clone() for part in model.parameters()]
     for lot in training.lots((torch.zeros(10, 3), torch.zeros(10, dtype=torch.int64))):
@@ -171,18 +168,6 @@ def test_independent_noise_needs_no_bound_of_the_sum() -> None:
     facts = run(clip_norm=0.5, noise_multiplier=3.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     assert _private_training(model, optimizer, facts).plan.sum_norm is None
-
-
-def test_shapes_as_mvg_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.Conv2d(8, 4, 1, bias=False), nn.Linear(4, 5)
-    )
-    matrix_shapes.cache_clear()
-    monkeypatch.setattr(tasks, "_model_for", lambda _: model)
-    assert matrix_shapes("toy") == {"0": (8, 28), "2": (4, 8), "3": (5, 5), VECTORS: (8, 2)}
-    monkeypatch.setattr(tasks, "_model_for", lambda _: nn.LSTM(3, 4))
-    with pytest.raises(InvalidParameterError, match="MVG has no matrix"):
-        matrix_shapes("other")
 
 
 def test_the_data_must_be_what_was_accounted_for() -> None:

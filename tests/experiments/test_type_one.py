@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("torch", reason="private training needs the extra `train`")
@@ -136,6 +137,17 @@ def test_the_learning_rate_falls_as_noise_grows(folder: Path) -> None:
         rate = choices.chosen("digits", family).learning_rate
         assert noise >= reference
         assert run.learning_rate * noise == pytest.approx(rate * reference, rel=1e-12)
+
+
+def test_mvg_alone_bounds_the_norm_of_the_sum(folder: Path) -> None:
+    # What its theorem takes for granted: no sum is above the expected lot times the clip norm.
+    book, choices = AccountBook(folder / "type_one"), Choices(folder / "type_one")
+    cells = grid(["digits"], ["imgm-pld", "mvg"], [1.0], [0])
+    isotropic, mvg = planned_runs(cells, book, choices).values()
+    assert isotropic is not None
+    assert isotropic.sum_norm is msgspec.UNSET
+    assert mvg is not None
+    assert mvg.sum_norm == mvg.lot_size * (mvg.clip_norm or 0.0)
 
 
 def test_accounts_are_kept_and_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from matrixdp.errors import CalibrationError
 from matrixdp.experiments.accounts import MECHANISMS, Account, Promise, account
 from matrixdp.experiments.json_files import read_json, write_json
+from matrixdp.experiments.matrices import matrix_shapes
 from matrixdp.experiments.settings import DELTA, REFERENCE_EPSILON, Setting, Split
 
 __all__ = ["AccountBook", "promise_of"]
@@ -57,16 +58,9 @@ def promise_of(setting: Setting, split: Split, mechanism: str, epsilon: float) -
         sampling_rate=setting.rate_of(split),
         steps=setting.steps_of(split),
         lot_size=setting.lot_size,
-        # Only where they matter: the accounts of the others then need no model, and no PyTorch.
-        matrices=_matrices(setting.name) if MECHANISMS[mechanism].family == "mvg" else {},
+        # Only where they matter: the accounts of the others then stay when a model changes.
+        matrices=matrix_shapes(setting.name) if MECHANISMS[mechanism].family == "mvg" else {},
     )
-
-
-def _matrices(dataset: str) -> dict[str, tuple[int, int]]:
-    import matrixdp.training  # noqa: F401, PLC0415 (says what to install without PyTorch)
-    from matrixdp.experiments.tasks import matrix_shapes  # noqa: PLC0415 (it imports torch)
-
-    return matrix_shapes(dataset)
 
 
 def _key(mechanism: str, promise: Promise) -> bytes:

@@ -11,13 +11,19 @@ from typing import Literal
 
 import msgspec
 
-from matrixdp.audit.comparison import Comparison, claimed_noise
+from matrixdp.audit.comparison import ClaimedNoise, Comparison, claimed_noise
 from matrixdp.errors import CalibrationError, InvalidParameterError
-from matrixdp.privacy import Accountant, SampledPlan, noise_multiplier_for, plan_epsilon
+from matrixdp.experiments.matrices import VECTORS
+from matrixdp.privacy import (
+    Accountant,
+    SampledPlan,
+    noise_multiplier_for,
+    plan_epsilon,
+    unequal_claims_epsilon,
+)
 
 __all__ = [
     "MECHANISMS",
-    "VECTORS",
     "Account",
     "Family",
     "Mechanism",
@@ -28,9 +34,6 @@ __all__ = [
 
 Family = Literal["plain", "isotropic", "mvg"]
 """Mechanisms that share their hyper-parameters: no noise, i.i.d. noise, and MVG."""
-
-VECTORS = "vectors"
-"""The name of the matrix that holds all parameters outside of weight matrices; see `Promise`."""
 
 
 class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -97,17 +100,17 @@ def _claimed(promise: Promise, mechanism: str, *, sampling_rate: float) -> Noise
         steps=promise.steps,
         sampling_rate=sampling_rate,
     )
-    return Noise(_claimed_scale(setting, mechanism))
+    return Noise(_claimed_noise(setting, mechanism).scale)
 
 
-def _claimed_scale(setting: Comparison, mechanism: str) -> float:
-    scale = claimed_noise(setting, mechanism)
-    if scale is None:
+def _claimed_noise(setting: Comparison, mechanism: str) -> ClaimedNoise:
+    found = claimed_noise(setting, mechanism)
+    if found is None:
         raise CalibrationError(
             f"no split of delta gives a step a claim that the {mechanism} formula is proven for "
             "(the classic one needs an epsilon of at most 1)"
         )
-    return scale
+    return found
 
 
 def _mvg(promise: Promise) -> Noise:
@@ -115,15 +118,37 @@ def _mvg(promise: Promise) -> Noise:
 
     Clipping is joint, so one record may move any single matrix by the whole clip norm. Sampling is
     not credited: the matrices of a step share one lot, so they are not amplified independently.
+
+    The best split of delta depends on the shape, so the matrices make different claims, each as if
+    all T W releases made the same. What covers them together is Theorem 3.5. If by that they exceed
+    the promise, all aim at a smaller epsilon.
     """
     if not promise.matrices:
         raise InvalidParameterError("matrices is empty: MVG needs the shapes of the weights")
-    needed = {
-        name: _claimed_scale(
+    target = promise.epsilon
+    while True:
+        found = _mvg_noise(promise, target)
+        claims = [(one.claim, promise.steps) for one in found.values()]
+        together = unequal_claims_epsilon(claims, promise.delta)
+        if together <= promise.epsilon:
+            break
+        # A little less than in proportion, so that this ends; mostly after one or two turns.
+        target *= 0.9999 * promise.epsilon / together
+    needed = {name: one.scale for name, one in found.items()}
+    # The engine gives parameters outside of matrices the least noise there is. A matrix that needs
+    # less than they do gets as much, which never claims too much.
+    least = needed.pop(VECTORS, min(needed.values()))
+    return Noise(least, {name: max(scale, least) for name, scale in sorted(needed.items())})
+
+
+def _mvg_noise(promise: Promise, epsilon: float) -> dict[str, ClaimedNoise]:
+    """Return the noise of each matrix at its own best split of delta, and its claim."""
+    return {
+        name: _claimed_noise(
             Comparison(
                 rows=rows,
                 columns=columns,
-                epsilon=promise.epsilon,
+                epsilon=epsilon,
                 delta=promise.delta,
                 # In units of the clip norm, which is the sensitivity of each matrix.
                 norm_bound=float(promise.lot_size),
@@ -133,10 +158,6 @@ def _mvg(promise: Promise) -> Noise:
         )
         for name, (rows, columns) in promise.matrices.items()
     }
-    # The engine gives parameters outside of matrices the least noise there is. A matrix that needs
-    # less than they do gets as much, which never claims too much.
-    least = needed.pop(VECTORS, min(needed.values()))
-    return Noise(least, {name: max(scale, least) for name, scale in sorted(needed.items())})
 
 
 @dataclass(frozen=True, slots=True)

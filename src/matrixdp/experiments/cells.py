@@ -51,7 +51,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Everything that the outcome of one training depends on, besides the program.
 
     ``noise_multiplier`` is missing where no noise is added; ``layers`` has the multipliers of
-    layers with noise of their own; ``half`` is there where numbers of 16 bits are multiplied.
+    layers with noise of their own; ``half`` is there where numbers of 16 bits are multiplied, and
+    ``sum_norm``, a bound of the norm of a step's sum, where the mechanism needs one.
     """
 
     experiment: str = "type-one"
@@ -68,8 +69,10 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     clip_norm: float | None = None
     noise_multiplier: float | None = None
     layers: dict[str, float] = {}
-    # Left out rather than false, so that runs keep the names they had before it was there.
+    # Left out rather than false or null, so that runs keep the names they had before these were
+    # there.
     half: Literal[True] | msgspec.UnsetType = msgspec.UNSET
+    sum_norm: float | msgspec.UnsetType = msgspec.UNSET
 
 
 def run_key(run: object) -> str:
@@ -158,4 +161,7 @@ def private_run(
         noise_multiplier=account.noise_multiplier,
         layers=account.layers,
         half=setting.half or msgspec.UNSET,
+        # MVG alone has noise of its own for each layer, and its theorem needs a bound of the sum.
+        # Only lots above the expected size can exceed this one.
+        sum_norm=setting.lot_size * chosen.clip_norm if account.layers else msgspec.UNSET,
     )

@@ -3,22 +3,19 @@
 import abc
 from collections.abc import Iterator
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from matrixdp.errors import InvalidParameterError
-from matrixdp.experiments.accounts import VECTORS
 from matrixdp.experiments.datasets import load_dataset
 from matrixdp.experiments.digits import digits_model, load_digit_records
 from matrixdp.experiments.models import model_for
 from matrixdp.experiments.settings import Split
 from matrixdp.training import Neighbourhoods
 
-__all__ = ["RecordsTask", "Task", "load_task", "matrix_shapes", "this_device"]
+__all__ = ["RecordsTask", "Task", "load_task", "this_device"]
 
 _TESTED_AT_ONCE = 2048  # records; it limits memory and changes nothing
 
@@ -170,31 +167,3 @@ def _moved(array: Any, device: torch.device) -> Tensor:
 
 def _on_device(records: Any, device: torch.device) -> tuple[Tensor, Tensor]:
     return _moved(records.inputs, device), _moved(records.targets, device)
-
-
-@lru_cache
-def matrix_shapes(dataset: str) -> dict[str, tuple[int, int]]:
-    """Return the shapes of a model's weight matrices as MVG sees them; see `Promise`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is neither in a weight matrix nor one of the scales and shifts of a layer.
-    """
-    with torch.device("meta"):  # shapes without weights
-        model = _model_for(dataset)
-    shapes: dict[str, tuple[int, int]] = {}
-    for name, layer in model.named_modules():
-        weight, bias = getattr(layer, "weight", None), getattr(layer, "bias", None)
-        if isinstance(weight, nn.Parameter) and weight.ndim > 1:
-            shapes[name] = (len(weight), prod(weight.shape[1:]) + (bias is not None))
-    left = sum(map(nn.Parameter.numel, model.parameters())) - sum(map(prod, shapes.values()))
-    # What is left must be vectors in pairs; anything else would go without its share of noise.
-    vectors = sum(part.numel() for part in model.parameters() if part.ndim == 1)
-    if not 0 <= left <= vectors or left % 2:
-        raise InvalidParameterError(
-            f"the model of dataset={dataset!r} has parameters outside of weights, biases, and "
-            "pairs of scale and shift: MVG has no matrix for them"
-        )
-    # A scale and a shift for each channel: two columns.
-    return shapes | ({VECTORS: (left // 2, 2)} if left else {})

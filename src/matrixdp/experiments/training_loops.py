@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+import msgspec
 import torch
 from torch import Tensor, nn, optim
 
@@ -75,9 +76,7 @@ def _private_training(model: nn.Module, optimizer: optim.Optimizer, run: Run) ->
         clip_norm=run.clip_norm,
         delta=DELTA,
         noise_multiplier=run.noise_multiplier,
-        # MVG alone has noise of its own for each layer, and its theorem needs a bound of the sum.
-        # Only lots above the expected size can exceed this one.
-        sum_norm=run.lot_size * run.clip_norm if run.layers else None,
+        sum_norm=None if run.sum_norm is msgspec.UNSET else run.sum_norm,
     )
     # The plan's scale may be rounded up, and no layer may have less than that.
     noise = {
