@@ -251,9 +251,8 @@ def mvg() -> list[str]:
             f"{shown('svhn', 'mvg', '1')} on SVHN"
         ),
         f"at least {int(least)} times L·C",
-        "What it claims as ε = 1 is so much less in truth",
-        f"shown as 0, and on Cora {true('cora', 'mvg', '1')}",
-        "At ε = 0.01 it is above all other rules that ignore sampling on MNIST, Adult and Cora",
+        f"What it claims as ε = 1 is in truth 0, and on Cora {true('cora', 'mvg', '1')}",
+        "above all other rules that ignore sampling on MNIST, Adult and Cora at ε = 0.01",
         "on SVHN it is below all rules at every epsilon",
         f"every seed is below it, on Adult from {min(spread):.1f} to {max(spread):.1f}",
     ]
