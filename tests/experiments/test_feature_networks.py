@@ -74,11 +74,11 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[AnyRun]:
 def test_weights_are_needed_by_unfinished_heads_alone(
     tmp_path: Path, trained: list[AnyRun]
 ) -> None:
-    assert run_grid(HEADS, work_in(tmp_path)) == 0
+    assert run_grid(HEADS, work_in(tmp_path)).failed == 0
     weights = weights_path(tmp_path, NETWORK)
     weights.unlink()
     before = len(trained)
-    assert run_grid(HEADS, work_in(tmp_path)) == 0
+    assert run_grid(HEADS, work_in(tmp_path)).failed == 0
     assert len(trained) == before
     assert not weights.exists()
 
@@ -87,7 +87,7 @@ def test_weights_are_needed_by_unfinished_heads_alone(
 def test_a_network_is_not_trained_again_below_finished_heads(
     lost: str, tmp_path: Path, trained: list[AnyRun]
 ) -> None:
-    assert run_grid(HEADS, work_in(tmp_path)) == 0
+    assert run_grid(HEADS, work_in(tmp_path)).failed == 0
     outcome = outcome_path(tmp_path / "networks", NETWORK)
     (weights_path(tmp_path, NETWORK) if lost == "weights" else outcome).unlink()
     before = len(trained)
@@ -98,7 +98,7 @@ def test_a_network_is_not_trained_again_below_finished_heads(
     for path in (tmp_path / "runs").glob("*.json"):
         if run_key(NETWORK) in path.read_text():
             path.unlink()
-    assert run_grid([*HEADS, *MORE], work_in(tmp_path)) == 0
+    assert run_grid([*HEADS, *MORE], work_in(tmp_path)).failed == 0
     assert trained[before] == NETWORK
     assert len(trained) == before + 1 + 5 + 4
 
@@ -110,7 +110,7 @@ def test_a_network_without_an_outcome_is_trained_before_its_heads(
     path = weights_path(tmp_path, NETWORK)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"of the run that was killed")
-    assert run_grid(HEADS, work_in(tmp_path)) == 0
+    assert run_grid(HEADS, work_in(tmp_path)).failed == 0
     assert trained[0] == NETWORK
     assert "head.weight" in torch.load(path, weights_only=True)
 
@@ -156,7 +156,7 @@ def test_features_are_those_of_the_latest_weights(tmp_path: Path) -> None:
 
 def test_two_files_of_one_run_are_refused(tmp_path: Path, trained: list[AnyRun]) -> None:
     """As after a change of what names a run: the report would show either of them."""
-    assert run_grid(HEADS, work_in(tmp_path)) == 0
+    assert run_grid(HEADS, work_in(tmp_path)).failed == 0
     assert len(trained) == 6
     path = outcome_path(tmp_path, a_head())
     path.with_name("digits-0000000000000000.json").write_bytes(path.read_bytes())

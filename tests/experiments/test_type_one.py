@@ -36,7 +36,6 @@ from matrixdp.experiments.type_one import choose, run_grid
 from matrixdp.experiments.work import Work
 from matrixdp.privacy import (
     Accountant,
-    SampledPlan,
     noise_multiplier_for,
     plan_epsilon,
 )
@@ -75,7 +74,7 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "plan_epsilon",
             lambda plan, delta, _: plan_epsilon(plan, delta, Accountant.RDP),
         )
-        assert choose(["digits"], work_in(folder)) == 0
+        assert choose(["digits"], work_in(folder)).failed == 0
         # The choosing runs are not what these tests count.
         for path in (folder / "type_one/runs").iterdir():
             path.unlink()
@@ -83,10 +82,6 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if cell.epsilon is not None:
                 account_of(cell, AccountBook(folder / "type_one"))
     return folder
-
-
-def renyi_epsilon(plan: SampledPlan, delta: float, _: Accountant) -> float:
-    return plan_epsilon(plan, delta, Accountant.RDP)
 
 
 def with_renyi(find: Callable[..., float]) -> Callable[..., float]:
@@ -168,12 +163,12 @@ def test_accounts_are_kept_and_shown(folder: Path, capsys: pytest.CaptureFixture
 def test_equal_cells_are_one_run_and_nothing_is_made_twice(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run_grid(CELLS, work_in(folder)) == 0
+    assert run_grid(CELLS, work_in(folder)).failed == 0
     made = times(folder)
     # Two seeds of four: the Matrix Mechanism has the analytic Gaussian's noise.
     assert len(made) == 8
     monkeypatch.setattr(type_one, "train_and_test", lambda _run: pytest.fail("made twice"))
-    assert run_grid(CELLS, work_in(folder)) == 0
+    assert run_grid(CELLS, work_in(folder)).failed == 0
     assert times(folder) == made
 
 
@@ -214,7 +209,7 @@ def test_an_interrupted_grid_goes_on(folder: Path, monkeypatch: pytest.MonkeyPat
         run_grid(CELLS, work_in(folder))
     before = times(folder)
     assert len(before) == 3
-    assert run_grid(CELLS, work_in(folder)) == 0
+    assert run_grid(CELLS, work_in(folder)).failed == 0
     after = times(folder)
     assert len(after) == 8
     assert before.items() <= after.items()
@@ -232,11 +227,13 @@ def test_a_failed_run_stops_no_other_and_is_tried_again(
     monkeypatch.setattr(type_one, "train_and_test", failing)
     assert main(["experiment", *ARGUMENTS, str(folder), "--json"]) == 2
     shown = capsys.readouterr()
-    assert json.loads(shown.out) == {"made": 7, "failed": 1}
+    assert json.loads(shown.out) == {"made": 7, "failed": 1, "finished": 0, "inapplicable": 0}
     assert "a run on digits failed: RuntimeError: out of memory" in shown.err
     monkeypatch.setattr(type_one, "train_and_test", lambda _run: 0.5)
     assert main(["experiment", *ARGUMENTS, str(folder)]) == 0
-    assert "1 runs made, 0 failed" in capsys.readouterr().out
+    # Nine cells of seven runs: that of the Matrix Mechanism is the analytic Gaussian's.
+    said = "1 runs made, 0 failed; 9 cells were finished already, 0 do not apply\n"
+    assert capsys.readouterr().out == said
 
 
 @pytest.mark.usefixtures("pretended")

@@ -104,3 +104,15 @@ def test_targets_that_no_multiplier_meets() -> None:
             neighbouring="add-remove",
             accountant=Accountant.MOMENTS,
         )
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 5e-324])
+def test_tiny_epsilons(epsilon: float) -> None:
+    # So far below what noise resolves that only an epsilon of 0 is within them.
+    found = noise_multiplier_for(
+        epsilon, 1e-3, sampling_rate=0.2, steps=1, neighbouring="add-remove"
+    )
+    assert plan_epsilon(sampled(found, 0.2, 1), 1e-3) <= epsilon
+    assert plan_epsilon(sampled(found * (1 - 1e-4), 0.2, 1), 1e-3) > epsilon
+    # At an epsilon of 0, delta is the rate times the total variation of the two Gaussians.
+    assert found == pytest.approx(1.0 / privacy_bound(0.0, 1e-3 / 0.2), rel=1e-3)

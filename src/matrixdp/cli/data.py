@@ -8,6 +8,7 @@ import typer
 from matrixdp.cli.groups import command_group
 from matrixdp.cli.options import AsJson
 from matrixdp.cli.output import print_json, print_table
+from matrixdp.errors import InvalidParameterError
 
 __all__ = ["app", "fetch", "status"]
 
@@ -25,11 +26,10 @@ def status(folder: FolderOption = None, as_json: AsJson = False) -> None:
     # Late, as everything that a command alone needs: other commands should not wait for it.
     from matrixdp.experiments.datasets import (  # noqa: PLC0415
         DATASETS,
-        data_folder,
         missing_files,
     )
 
-    place = data_folder(folder)
+    place = _place(folder)
     missing = {name: [path.name for path in missing_files(name, place)] for name in DATASETS}
     if as_json:
         states = {name: {"present": not files, "missing": files} for name, files in missing.items()}
@@ -52,12 +52,12 @@ def fetch(
     as_json: AsJson = False,
 ) -> None:
     """Fetch data sets from their official sources; those that are there are left alone."""
-    from matrixdp.experiments.datasets import data_folder, fetch_dataset  # noqa: PLC0415
+    from matrixdp.experiments.datasets import fetch_dataset  # noqa: PLC0415
     from matrixdp.experiments.datasets.folder import checked_name  # noqa: PLC0415
 
     for name in names:
         checked_name(name)  # all of them before the first download, which may take minutes
-    place = data_folder(folder)
+    place = _place(folder)
     fetched = {}
     for name in names:
         fetched[name] = fetch_dataset(
@@ -67,3 +67,18 @@ def fetch(
             typer.echo(f"{name}: {'fetched' if fetched[name] else 'already there'}")
     if as_json:
         print_json({"folder": str(place), "fetched": fetched})
+
+
+def _place(folder: Path | None) -> Path:
+    """Return the folder that the option or the environment names."""
+    from matrixdp.experiments.datasets.folder import (  # noqa: PLC0415
+        VARIABLE,
+        folder_of_environment,
+    )
+
+    found = folder_of_environment() if folder is None else folder
+    if found is None:
+        raise InvalidParameterError(
+            f"no folder of data sets is named: pass --folder, or set {VARIABLE} to one"
+        )
+    return found

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matrixdp.experiments.accounts import Account
     from matrixdp.experiments.outcomes import AnyRun
     from matrixdp.experiments.runner import Tell
+    from matrixdp.experiments.tally import Tally
 
 __all__ = ["app"]
 
@@ -53,13 +54,15 @@ def accounts(
         account_book,
         cells,
         options,
+        places,
         planning,
         settings,
     )
 
     options.check_experiment(experiment, ["type-one"])
-    datasets = options.listed(dataset) or list(settings.PAPER_DATASETS)
+    datasets = options.listed(dataset, "dataset") or list(settings.PAPER_DATASETS)
     wanted = [cell for cell in cells.grid(datasets, seeds=[0]) if cell.epsilon is not None]
+    places.check_results(results / "type_one")
     book = account_book.AccountBook(results / "type_one")
     # Those of the choice as well: the machine that chooses may have no accountant.
     for name in datasets:
@@ -102,11 +105,9 @@ def choose(
     from matrixdp.experiments.work import Work  # noqa: PLC0415
 
     options.check_experiment(experiment, ["type-one"])
-    datasets = options.listed(dataset) or list(settings.PAPER_DATASETS)
-    counts = _Counts()
-    work = Work(folder=results / type_one.FOLDER, parallel=parallel, progress=counts.progress)
-    type_one.choose(datasets, work)
-    counts.report(as_json=as_json)
+    datasets = options.listed(dataset, "dataset") or list(settings.PAPER_DATASETS)
+    work = Work(folder=results / type_one.FOLDER, parallel=parallel, progress=_progress)
+    _report(type_one.choose(datasets, work), as_json=as_json)
 
 
 @app.command()
@@ -115,7 +116,7 @@ def run(
     dataset: DatasetOption = None,
     mechanism: Annotated[ListOption, typer.Option(help="Names as on the page.")] = None,
     epsilon: Annotated[ListOption, typer.Option(help="Claimed epsilons.")] = None,
-    seeds: Annotated[ListOption, typer.Option(help="Whole numbers.")] = None,
+    seeds: Annotated[ListOption, typer.Option(help="Whole numbers from 0.")] = None,
     network: Annotated[ListOption, typer.Option(help="type-two: public, random.")] = None,
     protocol: Annotated[ListOption, typer.Option(help="type-two: exact, paper.")] = None,
     clip: Annotated[ListOption, typer.Option(help="type-two: tanh, public.")] = None,
@@ -126,11 +127,11 @@ def run(
 ) -> None:
     """Run the cells of a grid that are not finished yet; the page is docs/experiments.md.
 
-    Lists are repeated or joined by commas. What is left out is run as the page describes it.
+    Lists are repeated or joined by commas. What is left out is run as the page describes it. The
+    data sets are in the folder that MATRIXDP_DATA names.
     """
     from matrixdp.experiments.asked import Asked, run_experiment  # noqa: PLC0415 (torch is slow)
 
-    counts = _Counts()
     asked = Asked(
         dataset=dataset,
         mechanism=mechanism,
@@ -141,15 +142,15 @@ def run(
         clip=clip,
         method=method,
     )
-    run_experiment(
+    tally = run_experiment(
         experiment,
         asked,
         results,
         parallel=parallel,
-        progress=counts.progress,
+        progress=_progress,
         warn=lambda sentence: typer.echo(f"matrixdp: warning: {sentence}", err=True),
     )
-    counts.report(as_json=as_json)
+    _report(tally, as_json=as_json)
 
 
 @app.command()
@@ -177,34 +178,27 @@ def report(
         typer.echo(f"wrote {name}")
 
 
-class _Counts:
-    """Shows a progress bar, and counts the runs that were made and those that failed."""
+@contextmanager
+def _progress(runs: Sequence["AnyRun"]) -> "Iterator[Tell]":
+    """Show a bar whose length is the steps of all runs, so that long runs count for more."""
+    with progress_bar(sum(run.steps for run in runs), f"{len(runs)} runs") as advance:
 
-    def __init__(self) -> None:
-        self.made = 0
-        self.failed = 0
+        def tell(run: "AnyRun", failure: str | None) -> None:
+            # When a run ends: a worker's steps are not seen from here.
+            advance(run.steps)
+            if failure is not None:
+                typer.echo(f"matrixdp: a run on {run.dataset} failed: {failure}", err=True)
 
-    @contextmanager
-    def progress(self, runs: Sequence["AnyRun"]) -> "Iterator[Tell]":
-        """Show a bar whose length is the steps of all runs, so that long runs count for more."""
-        with progress_bar(sum(run.steps for run in runs), f"{len(runs)} runs") as advance:
+        yield tell
 
-            def tell(run: "AnyRun", failure: str | None) -> None:
-                # When a run ends: a worker's steps are not seen from here.
-                advance(run.steps)
-                self.made += failure is None
-                self.failed += failure is not None
-                if failure is not None:
-                    typer.echo(f"matrixdp: a run on {run.dataset} failed: {failure}", err=True)
 
-            yield tell
-
-    def report(self, *, as_json: bool) -> None:
-        """Print the counts; exit with an error code if a run failed."""
-        if as_json:
-            print_json({"made": self.made, "failed": self.failed})
-        else:
-            typer.echo(f"{self.made} runs made, {self.failed} failed")
-        # After the counts, which are worth knowing in any case.
-        if self.failed:
-            raise typer.Exit(_A_RUN_FAILED)
+def _report(tally: "Tally", *, as_json: bool) -> None:
+    """Print what was made; exit with an error code if a run failed."""
+    if as_json:
+        names = ("made", "failed", "finished", "inapplicable")
+        print_json({name: getattr(tally, name) for name in names})
+    else:
+        typer.echo(str(tally))
+    # After the counts, which are worth knowing in any case.
+    if tally.failed:
+        raise typer.Exit(_A_RUN_FAILED)

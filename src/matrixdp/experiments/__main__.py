@@ -18,6 +18,7 @@ from matrixdp.experiments.options import RESULTS, check_experiment, listed
 from matrixdp.experiments.outcomes import AnyRun
 from matrixdp.experiments.runner import Tell
 from matrixdp.experiments.settings import PAPER_DATASETS
+from matrixdp.experiments.tally import Tally
 from matrixdp.experiments.work import Work
 
 __all__ = ["main"]
@@ -30,19 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # argparse itself exits with 2 on wrong options, which is the code for wrong input here, too.
     given = _parser().parse_args(arguments)
     try:
-        failed = _failed(given)
+        tally = _made(given)
     except (MatrixDPError, OSError) as error:
         _say(f"matrixdp.experiments: {error}")
         return _NOT_DONE
-    return _NOT_DONE if failed else 0
+    _say(str(tally))
+    return _NOT_DONE if tally.failed else 0
 
 
-def _failed(given: argparse.Namespace) -> int:
+def _made(given: argparse.Namespace) -> Tally:
     if given.command == "choose":
         check_experiment(given.experiment, ["type-one"])
         folder = given.results / type_one.FOLDER
         work = Work(folder=folder, parallel=given.parallel, progress=_lines)
-        return type_one.choose(listed(given.dataset) or list(PAPER_DATASETS), work)
+        return type_one.choose(listed(given.dataset, "dataset") or list(PAPER_DATASETS), work)
     return run_experiment(
         given.experiment,
         Asked(**{name: getattr(given, name) for name in OPTIONS}),

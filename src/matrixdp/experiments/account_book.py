@@ -10,7 +10,7 @@ import msgspec
 
 from matrixdp.errors import CalibrationError
 from matrixdp.experiments.accounts import MECHANISMS, Account, Promise, account
-from matrixdp.experiments.json_files import read_json, write_json
+from matrixdp.experiments.json_files import alone_with, read_json, write_json
 from matrixdp.experiments.matrices import matrix_shapes
 from matrixdp.experiments.settings import DELTA, REFERENCE_EPSILON, Setting, Split
 
@@ -30,17 +30,27 @@ class AccountBook:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "accounts.json"
-        found = read_json(self._path, list[Account]) if self._path.exists() else []
-        self._accounts = {_key(one.mechanism, one.promise): one for one in found}
+        self._accounts = self._read()
 
     def account(self, mechanism: str, promise: Promise) -> Account:
         """Return an account, from the file if it is there."""
         key = _key(mechanism, promise)
         if key not in self._accounts:
-            self._accounts[key] = account(mechanism, promise)
             # At once: an account may take seconds, and the next one may be interrupted.
-            write_json(self._path, list(self._accounts.values()))
+            self._keep(key, account(mechanism, promise))
         return self._accounts[key]
+
+    def promised(self, mechanism: str, setting: Setting) -> list[float]:
+        """Return the epsilons that accounts of a mechanism are kept for, for its final runs."""
+        epsilons = {
+            one.promise.epsilon for one in self._accounts.values() if one.mechanism == mechanism
+        }
+        # By the whole promise, as it does not say which data set it was for.
+        return sorted(
+            epsilon
+            for epsilon in epsilons
+            if _key(mechanism, promise_of(setting, "test", mechanism, epsilon)) in self._accounts
+        )
 
     def reference_multiplier(self, setting: Setting, split: Split) -> float:
         """Return the multiplier that hyper-parameters are chosen at: IMGM, PLD, epsilon 1."""
@@ -48,6 +58,17 @@ class AccountBook:
         if found.noise_multiplier is None:
             raise CalibrationError(f"the reference cell has no noise multiplier: {found.refusal}")
         return found.noise_multiplier
+
+    def _keep(self, key: bytes, found: Account) -> None:
+        with alone_with(self._path):
+            # Read again: what another process kept meanwhile stays, so that all train with it.
+            self._accounts = self._read()
+            self._accounts.setdefault(key, found)
+            write_json(self._path, list(self._accounts.values()))
+
+    def _read(self) -> dict[bytes, Account]:
+        found = read_json(self._path, list[Account]) if self._path.exists() else []
+        return {_key(one.mechanism, one.promise): one for one in found}
 
 
 def promise_of(setting: Setting, split: Split, mechanism: str, epsilon: float) -> Promise:

@@ -9,8 +9,8 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.experiments import type_one, type_two
 from matrixdp.experiments.accounts import MECHANISMS
 from matrixdp.experiments.cells import Cell, grid
-from matrixdp.experiments.options import check_experiment, listed, numbers, whole_numbers
-from matrixdp.experiments.private_features.claims import false_claims
+from matrixdp.experiments.options import check_experiment, listed, numbers, seeds, whole_numbers
+from matrixdp.experiments.private_features.claims import false_claims, unreported_claims
 from matrixdp.experiments.private_features.release_cells import (
     FeatureCell,
     Selection,
@@ -18,6 +18,7 @@ from matrixdp.experiments.private_features.release_cells import (
 )
 from matrixdp.experiments.private_features.settings import PAPER_DATASETS as FEATURE_DATASETS
 from matrixdp.experiments.settings import EPSILONS, PAPER_DATASETS
+from matrixdp.experiments.tally import Tally
 from matrixdp.experiments.work import Progress, Work
 
 __all__ = ["OPTIONS", "Asked", "run_experiment"]
@@ -52,13 +53,13 @@ def run_experiment(
     parallel: int,
     progress: Progress,
     warn: Callable[[str], None],
-) -> int:
-    """Make the runs that are asked for and not finished; return how many failed.
+) -> Tally:
+    """Make the runs that are asked for and not finished; return what was made.
 
     Raises
     ------
     InvalidParameterError
-        If there is no such experiment, or an option is wrong.
+        If there is no such experiment, an option is wrong, or nothing is planned for the options.
     """
     check_experiment(experiment)
 
@@ -66,35 +67,49 @@ def run_experiment(
         return Work(folder=results / folder, parallel=parallel, progress=progress)
 
     if experiment == "type-one":
-        return type_one.run_grid(_cells_of_type_one(asked), work(type_one.FOLDER))
-    cells = _cells_of_type_two(asked)
-    # Before anything is run: nobody should find a false claim only in a table.
-    for sentence in false_claims(cells):
+        tally = type_one.run_grid(_cells_of_type_one(asked), work(type_one.FOLDER))
+    else:
+        features = _cells_of_type_two(asked)
+        # Before anything is run: nobody should find a false claim only in a table, or none at all.
+        for sentence in (*false_claims(features), *unreported_claims(features)):
+            warn(sentence)
+        tally = type_two.run_grid(features, work(type_two.FOLDER))
+    for sentence in tally.refusals:
         warn(sentence)
-    return type_two.run_grid(cells, work(type_two.FOLDER))
+    return tally
 
 
 def _cells_of_type_one(asked: Asked) -> list[Cell]:
     for name in _OF_TYPE_TWO:
         if getattr(asked, name) is not None:
             raise InvalidParameterError(f"type-one has no option --{name}: leave it out")
-    return grid(
-        listed(asked.dataset) or list(PAPER_DATASETS),
-        listed(asked.mechanism) or list(MECHANISMS),
+    datasets = listed(asked.dataset, "dataset")
+    cells = grid(
+        datasets or list(PAPER_DATASETS),
+        listed(asked.mechanism, "mechanism") or list(MECHANISMS),
         numbers(asked.epsilon, "epsilon") or EPSILONS,
-        whole_numbers(asked.seeds, "seeds"),
+        seeds(asked.seeds),
     )
+    # The Matrix Mechanism is planned for some data sets only; no others may be named for it.
+    planned = {cell.dataset for cell in cells}
+    for name in datasets or ():
+        if name not in planned:
+            raise InvalidParameterError(
+                f"dataset={name!r} has no cells with these mechanisms: leave it out, or choose "
+                "others from the grid in docs/experiments.md"
+            )
+    return cells
 
 
 def _cells_of_type_two(asked: Asked) -> list[FeatureCell]:
     return selected_cells(
         Selection(
-            datasets=listed(asked.dataset) or list(FEATURE_DATASETS),
-            networks=listed(asked.network),
-            protocols=listed(asked.protocol),
-            clips=listed(asked.clip),
-            methods=listed(asked.method),
-            mechanisms=listed(asked.mechanism),
+            datasets=listed(asked.dataset, "dataset") or list(FEATURE_DATASETS),
+            networks=listed(asked.network, "network"),
+            protocols=listed(asked.protocol, "protocol"),
+            clips=listed(asked.clip, "clip"),
+            methods=listed(asked.method, "method"),
+            mechanisms=listed(asked.mechanism, "mechanism"),
             epsilons=numbers(asked.epsilon, "epsilon"),
             seeds=whole_numbers(asked.seeds, "seeds"),
         )

@@ -14,7 +14,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.experiments.account_book import AccountBook
 from matrixdp.experiments.accounts import Family
 from matrixdp.experiments.cells import Cell, Hyperparameters, Run, plain_run, private_run
-from matrixdp.experiments.json_files import read_json, write_json
+from matrixdp.experiments.json_files import alone_with, read_json, write_json
 from matrixdp.experiments.settings import REFERENCE_EPSILON, setting_of
 
 __all__ = ["REFERENCES", "Choice", "Choices", "Tried", "best_of", "candidate_runs"]
@@ -45,13 +45,14 @@ class Choices:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "choices.json"
-        found = read_json(self._path, list[Choice]) if self._path.exists() else []
-        self._choices = {(one.dataset, one.family): one for one in found}
+        self._choices = self._read()
 
     def add(self, choices: Sequence[Choice]) -> None:
         """Keep new choices, in the place of earlier ones for the same family and data set."""
-        self._choices |= {(one.dataset, one.family): one for one in choices}
-        write_json(self._path, list(self._choices.values()))
+        with alone_with(self._path):
+            # Read again: other processes may have chosen for other data sets meanwhile.
+            self._choices = self._read() | _by_family(choices)
+            write_json(self._path, list(self._choices.values()))
 
     def chosen(self, dataset: str, family: Family) -> Hyperparameters:
         """Return what was chosen, or raise if nothing was."""
@@ -61,6 +62,13 @@ class Choices:
                 f"--dataset {dataset}` first"
             )
         return self._choices[dataset, family].chosen
+
+    def _read(self) -> dict[tuple[str, Family], Choice]:
+        return _by_family(read_json(self._path, list[Choice]) if self._path.exists() else [])
+
+
+def _by_family(choices: Sequence[Choice]) -> dict[tuple[str, Family], Choice]:
+    return {(one.dataset, one.family): one for one in choices}
 
 
 def candidate_runs(

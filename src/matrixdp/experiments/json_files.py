@@ -1,5 +1,7 @@
 """Small typed JSON files of results: read with their types checked, written whole or not at all."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -7,8 +9,9 @@ import msgspec
 
 from matrixdp.errors import FileFormatError
 from matrixdp.files.atomic import write_all
+from matrixdp.files.locks import lock
 
-__all__ = ["read_json", "write_json"]
+__all__ = ["alone_with", "read_json", "write_json"]
 
 Value = TypeVar("Value")
 
@@ -30,3 +33,13 @@ def write_json(path: Path, value: Any) -> None:
     # Indented, since results are kept under version control and are read in differences.
     content = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
     write_all([(path, content)], force=True)
+
+
+@contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """Keep other processes out of their blocks for the same file, to read it and write it again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not the file itself: whoever waits for it would hold the one that was replaced meanwhile.
+    with path.with_name(f".{path.name}.lock").open("ab") as file:
+        lock(file)
+        yield

@@ -12,12 +12,14 @@ __all__ = [
     "check_experiment",
     "listed",
     "numbers",
+    "seeds",
     "whole_numbers",
 ]
 
 EXPERIMENTS = ("type-one", "type-two")
 RESULTS = Path("results")
 Value = TypeVar("Value")
+_MOST_SEED = 2**63 - 1  # of the generators of PyTorch
 
 
 def check_experiment(name: str, known: Sequence[str] = EXPERIMENTS) -> None:
@@ -28,9 +30,16 @@ def check_experiment(name: str, known: Sequence[str] = EXPERIMENTS) -> None:
         )
 
 
-def listed(given: Iterable[str] | None) -> list[str] | None:
-    """Return the parts of options that may be repeated, or separated by commas; None if none."""
-    parts = [part for text in given or () for part in text.split(",") if part]
+def listed(given: Iterable[str] | None, name: str) -> list[str] | None:
+    """Return the parts of an option that may be repeated, or separated by commas; None if none."""
+    if given is None:
+        return None
+    parts = [part for text in given for part in text.split(",")]
+    # Most likely a shell's variable that is not set; it must not mean "all of them".
+    if not all(part.strip() for part in parts):
+        raise InvalidParameterError(
+            f"{name} has an empty value: name what you want, or leave --{name} out for all of them"
+        )
     # Naming something twice is no reason to do it twice.
     return list(dict.fromkeys(parts)) or None
 
@@ -45,11 +54,20 @@ def whole_numbers(given: Iterable[str] | None, name: str) -> list[int] | None:
     return _converted(given, name, int, "a whole number")
 
 
+def seeds(given: Iterable[str] | None) -> list[int] | None:
+    """Return the same as seeds that every generator takes."""
+    found = whole_numbers(given, "seeds")
+    for seed in found or ():
+        if not 0 <= seed <= _MOST_SEED:
+            raise InvalidParameterError(f"seeds={seed} is not between 0 and {_MOST_SEED:,}")
+    return found
+
+
 def _converted(
     given: Iterable[str] | None, name: str, kind: Callable[[str], Value], words: str
 ) -> list[Value] | None:
     found = []
-    for part in listed(given) or ():
+    for part in listed(given, name) or ():
         try:
             found.append(kind(part))
         except ValueError:

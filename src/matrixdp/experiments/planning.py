@@ -8,8 +8,9 @@ from matrixdp.experiments.accounts import MECHANISMS, Account
 from matrixdp.experiments.cells import Cell, Run, plain_run, private_run
 from matrixdp.experiments.choosing import REFERENCES, Choices
 from matrixdp.experiments.settings import REFERENCE_EPSILON, setting_of
+from matrixdp.rounding import shown_up
 
-__all__ = ["account_of", "planned_runs", "reference_accounts"]
+__all__ = ["account_of", "planned_runs", "reference_accounts", "refusal_of"]
 
 
 def account_of(cell: Cell, book: AccountBook) -> Account:
@@ -18,6 +19,20 @@ def account_of(cell: Cell, book: AccountBook) -> Account:
         raise InvalidParameterError(f"mechanism={cell.mechanism!r} adds no noise to account for")
     promise = promise_of(setting_of(cell.dataset), "test", cell.mechanism, cell.epsilon)
     return book.account(cell.mechanism, promise)
+
+
+def refusal_of(cell: Cell, book: AccountBook) -> str | None:
+    """Return why a cell cannot be trained; None if it can."""
+    account = account_of(cell, book)
+    if account.noise_multiplier is None:
+        return account.refusal
+    if account.true_epsilon is None:
+        # Training states its true epsilon, so it needs the accountant that refused.
+        return (
+            f"its noise multiplier would be {shown_up(account.noise_multiplier, 3)}, which the "
+            "accountant of the training has no epsilon for: ask for another epsilon"
+        )
+    return None
 
 
 def reference_accounts(dataset: str, book: AccountBook) -> list[Account]:
@@ -42,4 +57,6 @@ def _planned(cell: Cell, book: AccountBook, choices: Choices) -> Run | None:
     # Only plain training has no epsilon.
     if cell.epsilon is None:
         return plain_run(setting, "test", cell.seed, chosen.learning_rate)
+    if refusal_of(cell, book) is not None:
+        return None
     return private_run(setting, "test", cell, chosen, book)

@@ -67,7 +67,9 @@ def _cell(rows: Iterable[Row], mechanism: str, epsilon: str) -> list[Row]:
 
 def _shown_noise(rows: Sequence[Row]) -> str:
     """Return the multiplier, of MVG the least and the largest, and in brackets the true epsilon."""
-    if not rows or not rows[0].noise_multiplier:
+    if not rows:
+        return "–"  # an epsilon off the grid, at which other mechanisms were run
+    if not rows[0].noise_multiplier:
         return "does not apply"
     row = rows[0]  # the noise does not depend on the seed
     least, largest = readable(row.noise_multiplier), readable(row.largest_multiplier)

@@ -14,8 +14,8 @@ from matrixdp.experiments.cell_rows import rows_of_cells
 from matrixdp.experiments.cells import Cell, Run, grid, run_key
 from matrixdp.experiments.choosing import Choices
 from matrixdp.experiments.outcomes import Outcome, read_outcomes
-from matrixdp.experiments.planning import account_of, planned_runs
-from matrixdp.experiments.settings import DELTA, SETTINGS
+from matrixdp.experiments.planning import account_of, planned_runs, refusal_of
+from matrixdp.experiments.settings import DELTA, EPSILONS, SETTINGS
 from matrixdp.rounding import shown_exactly, shown_up
 
 __all__ = ["Row", "gathered_rows"]
@@ -48,7 +48,7 @@ class Row:
 
 
 def gathered_rows(folder: Path, kept: Sequence[Row] = ()) -> list[Row]:
-    """Return a row for each finished cell, and one for each cell that no seed was run for.
+    """Return a row for each finished cell, and one for each of the grid that no seed was run for.
 
     Parameters
     ----------
@@ -74,17 +74,34 @@ def _rows_of(
 ) -> list[Row]:
     final = [one.run for one in outcomes.values() if one.run.split == "test"]
     seeds = sorted({run.seed for run in final if run.dataset == dataset})
-    cells = grid([dataset], seeds=seeds)
+    planned = planned_runs(grid([dataset], seeds=seeds), book, choices)
+    others = planned_runs(_cells_off_the_grid(dataset, seeds, book), book, choices)
+    found = {cell: run for cell, run in others.items() if _outcome(run, outcomes) is not None}
     # One mechanism after another in the table, whereas runs are made one seed after another.
-    order = list(MECHANISMS)
-    cells.sort(key=lambda one: (order.index(one.mechanism), one.epsilon or 0.0, one.seed))
-    runs = planned_runs(cells, book, choices)
+    runs = dict(sorted((planned | found).items(), key=lambda pair: _place(pair[0])))
     return rows_of_cells(
         {cell: _outcome(run, outcomes) for cell, run in runs.items()},
         apart_from_seed=lambda cell: (cell.mechanism, cell.epsilon),
         finished=lambda cell, outcome: _finished_row(cell, outcome, book),
         missing=lambda cell: _missing_row(cell, runs[cell], book),
     )
+
+
+def _cells_off_the_grid(dataset: str, seeds: Sequence[int], book: AccountBook) -> list[Cell]:
+    """Return the cells of other epsilons that noise was ever found for, run or not.
+
+    A run does not say for which epsilon it was made, but the accounts know all that were asked.
+    """
+    cells = []
+    for mechanism in [name for name, one in MECHANISMS.items() if one.find is not None]:
+        promised = book.promised(mechanism, SETTINGS[dataset])
+        others = [epsilon for epsilon in promised if epsilon not in EPSILONS]
+        cells += grid([dataset], [mechanism], others, seeds)
+    return cells
+
+
+def _place(cell: Cell) -> tuple[int, float, int]:
+    return list(MECHANISMS).index(cell.mechanism), cell.epsilon or 0.0, cell.seed
 
 
 def _outcome(run: Run | None, outcomes: dict[str, Outcome[Run]]) -> Outcome[Run] | None:
@@ -110,7 +127,7 @@ def _finished_row(cell: Cell, outcome: Outcome[Run], book: AccountBook) -> Row:
 def _missing_row(cell: Cell, run: Run | None, book: AccountBook) -> Row:
     # Also for cells that were not run: how much noise they need is known without a run.
     columns = _noise_columns(cell, book)
-    reason = "not run" if run is not None else f"does not apply: {columns['note']}"
+    reason = "not run" if run is not None else f"does not apply: {refusal_of(cell, book)}"
     return Row(**(columns | {"note": reason}))
 
 

@@ -6,9 +6,11 @@ import matrixdp.training  # noqa: F401 (first: it says what to install where PyT
 from matrixdp.experiments.account_book import AccountBook
 from matrixdp.experiments.cells import Cell, Run, run_key
 from matrixdp.experiments.choosing import Choices, Tried, best_of, candidate_runs
-from matrixdp.experiments.outcomes import read_outcomes
-from matrixdp.experiments.planning import planned_runs
+from matrixdp.experiments.outcomes import read_outcomes, unfinished
+from matrixdp.experiments.places import check_data, check_results
+from matrixdp.experiments.planning import planned_runs, refusal_of
 from matrixdp.experiments.settings import setting_of
+from matrixdp.experiments.tally import Tally, tally_of
 from matrixdp.experiments.training_loops import train_and_test
 from matrixdp.experiments.work import Work
 
@@ -18,24 +20,22 @@ FOLDER = "type_one"
 """Within the folder of results."""
 
 
-def choose(datasets: Sequence[str], work: Work) -> int:
-    """Choose hyper-parameters for data sets and keep them; return how many runs failed.
+def choose(datasets: Sequence[str], work: Work) -> Tally:
+    """Choose hyper-parameters for data sets and keep them; return what was made.
 
     A family with a failed run keeps what it had.
     """
     for dataset in datasets:
         setting_of(dataset)  # a name that is not known is an error before any work
+    check_results(work.folder)
+    check_data(datasets)
     book, choices = AccountBook(work.folder), Choices(work.folder)
     candidates = {dataset: candidate_runs(dataset, book) for dataset in datasets}
-    failed = work.perform(
-        [
-            run
-            for families in candidates.values()
-            for pairs in families.values()
-            for _, run in pairs
-        ],
-        train_and_test,
-    )
+    runs = [
+        run for families in candidates.values() for pairs in families.values() for _, run in pairs
+    ]
+    left = unfinished(runs, work.folder)
+    failed = work.perform(left, train_and_test)
     # From the files: most of these runs may have been made by an earlier process.
     outcomes = read_outcomes(work.folder, Run)
     for dataset, families in candidates.items():
@@ -48,11 +48,21 @@ def choose(datasets: Sequence[str], work: Work) -> int:
                     for (candidate, _), key in zip(pairs, keys, strict=True)
                 ]
                 choices.add([best_of(dataset, family, tried)])
-    return failed
+    return tally_of(runs, left, failed)
 
 
-def run_grid(cells: Sequence[Cell], work: Work) -> int:
-    """Make the runs that cells need and that are not finished; return how many failed."""
-    runs = planned_runs(cells, AccountBook(work.folder), Choices(work.folder))
-    # Cells whose rule does not apply have nothing to run; the report says why.
-    return work.perform([run for run in runs.values() if run is not None], train_and_test)
+def run_grid(cells: Sequence[Cell], work: Work) -> Tally:
+    """Make the runs that cells need and that are not finished; return what was made."""
+    check_results(work.folder)
+    book = AccountBook(work.folder)
+    runs = planned_runs(cells, book, Choices(work.folder))
+    left = unfinished([run for run in runs.values() if run is not None], work.folder)
+    check_data(run.dataset for run in left)
+    failed = work.perform(left, train_and_test)
+    refusals = [_refusal(cell, book) for cell, run in runs.items() if run is None]
+    return tally_of(runs.values(), left, failed, refusals)
+
+
+def _refusal(cell: Cell, book: AccountBook) -> str:
+    reason = refusal_of(cell, book)
+    return f"{cell.dataset}, {cell.mechanism}, epsilon {cell.epsilon:g} does not apply: {reason}"

@@ -10,15 +10,18 @@ import matrixdp.training  # noqa: F401 (first: it says what to install where PyT
 from matrixdp.errors import FileFormatError
 from matrixdp.experiments.cells import Run, run_key
 from matrixdp.experiments.outcomes import outcome_path, read_outcomes, unfinished
+from matrixdp.experiments.places import check_data, check_results
 from matrixdp.experiments.private_features.heads import train_head
 from matrixdp.experiments.private_features.networks import train_network, weights_path
 from matrixdp.experiments.private_features.release_cells import (
     FeatureCell,
     FeatureRun,
+    account_of,
     feature_run,
     network_run,
 )
 from matrixdp.experiments.private_features.settings import feature_setting_of
+from matrixdp.experiments.tally import Tally, tally_of
 from matrixdp.experiments.work import Work
 
 __all__ = ["FOLDER", "run_grid"]
@@ -27,8 +30,8 @@ FOLDER = "type_two"
 """Within the folder of results."""
 
 
-def run_grid(cells: Sequence[FeatureCell], work: Work) -> int:
-    """Make the runs that cells need and that are not finished; return how many failed.
+def run_grid(cells: Sequence[FeatureCell], work: Work) -> Tally:
+    """Make the runs that cells need and that are not finished; return what was made.
 
     The networks come first, because heads are trained on what they compute.
 
@@ -37,14 +40,27 @@ def run_grid(cells: Sequence[FeatureCell], work: Work) -> int:
     FileFormatError
         If a network has to be trained anew, and there are heads of the earlier one.
     """
-    runs = [feature_run(cell) for cell in cells if cell.mechanism != "public"]
-    # Cells whose mechanism does not apply have nothing to run; the report says why.
-    left = unfinished([run for run in runs if run is not None], work.folder)
+    check_results(work.folder)
+    heads = {cell: feature_run(cell) for cell in cells if cell.mechanism != "public"}
+    left = unfinished([run for run in heads.values() if run is not None], work.folder)
     missing = _missing_networks(cells, left, work.folder)
     _check_heads(missing, work.folder)
+    check_data([*(run.dataset for run in missing), *(run.dataset for run in left)])
     networks = replace(work, folder=work.folder / "networks")
-    failed = networks.perform_all(missing, partial(train_network, work.folder))
-    return failed + work.perform(left, partial(train_head, work.folder))
+    failed = networks.perform(missing, partial(train_network, work.folder))
+    failed += work.perform(left, partial(train_head, work.folder))
+    public = [_network_of(cell) for cell in cells if cell.mechanism == "public"]
+    refusals = [_refusal(cell) for cell, run in heads.items() if run is None]
+    return tally_of([*heads.values(), *public], [*missing, *left], failed, refusals)
+
+
+def _network_of(cell: FeatureCell) -> Run:
+    return network_run(feature_setting_of(cell.dataset), cell.seed)
+
+
+def _refusal(cell: FeatureCell) -> str:
+    reason = account_of(cell).refusal
+    return f"{cell.dataset}, {cell.mechanism}, epsilon {cell.epsilon:g} does not apply: {reason}"
 
 
 def _missing_networks(

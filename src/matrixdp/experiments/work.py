@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from matrixdp.experiments.outcomes import AnyRun, unfinished
+from matrixdp.experiments.outcomes import AnyRun
 from matrixdp.experiments.runner import Tell, perform
+from matrixdp.parameters import positive_integer
 
 __all__ = ["Progress", "Work"]
 
@@ -18,17 +19,23 @@ Progress = Callable[[Sequence[AnyRun]], AbstractContextManager[Tell]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The folder of an experiment's results, and how its runs are made."""
+    """The folder of an experiment's results, and how its runs are made.
+
+    Raises
+    ------
+    InvalidParameterError
+        If no run is to be made at a time.
+    """
 
     folder: Path
     parallel: int
     progress: Progress
 
-    def perform(self, runs: Sequence[R], make: Callable[[R], float]) -> int:
-        """Make the runs that are not finished yet; return how many failed."""
-        return self.perform_all(unfinished(runs, self.folder), make)
+    def __post_init__(self) -> None:
+        """Check the number of runs at a time."""
+        positive_integer(self.parallel, "parallel")
 
-    def perform_all(self, runs: Sequence[R], make: Callable[[R], float]) -> int:
+    def perform(self, runs: Sequence[R], make: Callable[[R], float]) -> int:
         """Make runs, whether they are finished or not; return how many failed."""
         with self.progress(runs) as tell:
             return perform(runs, make, self.folder, parallel=self.parallel, tell=tell)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from matrixdp.errors import InvalidParameterError
 from matrixdp.experiments.figure import draw_accuracies
 from matrixdp.experiments.private_features.release_figure import draw_features
 from matrixdp.experiments.private_features.release_report import with_feature_tables
@@ -26,7 +27,16 @@ def report_contents(
         Whose tables are replaced.
     figures : Path
         The folder for the figures.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such page.
     """
+    if not page.is_file():
+        raise InvalidParameterError(
+            f"page={str(page)!r} is not a file: name the page whose tables are replaced by --page"
+        )
     one, two = results / "type_one.csv", results / "type_two.csv"
     # Where the files of single runs were not kept, the table has what they said.
     gradients = gathered_rows(results / "type_one", kept=read_table(one, Row))

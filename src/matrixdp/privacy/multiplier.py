@@ -26,6 +26,9 @@ _FINE_TOLERANCE = 2e-5
 _MOST_CHANGE = 1.5  # of a multiplier, in one step along the slope
 _MOST_SLOPE_STEPS = 8
 _STRIDE = 1.05  # of a search for an end of the interval, relatively
+# Shares of the target that an epsilon is taken for at least and at most: far enough from it, and
+# steps along the slope stay finite also where the target is tiny.
+_LEAST_SHARE, _LARGEST_SHARE = 1e-3, 1e100
 
 
 def noise_multiplier_for(
@@ -60,7 +63,8 @@ def noise_multiplier_for(
     Raises
     ------
     CalibrationError
-        If the multiplier would be below 0.05 or above 1e12.
+        If the multiplier would be below 0.05 or above 1e12. At a rate of 1 the PLD needs no search
+        and has no such limits.
 
     Examples
     --------
@@ -113,8 +117,7 @@ def _least_by_losses(plan: SampledPlan, target: float, delta: float) -> float:
                 found = plan_epsilon(changed, delta)
         except TooLittleNoiseError:
             found = EPSILON.largest
-        # An epsilon of 0 is far enough below the target.
-        return math.log(max(found, 1e-3 * target) / target)
+        return math.log(min(max(found / target, _LEAST_SHARE), _LARGEST_SHARE))
 
     found = _root(lambda s: log_excess(s, rough=True), plan, 0.1 * _ROUGH_WIDTH)
     # How epsilon falls with the noise, on logarithmic scales; at least in some proportion.

@@ -19,11 +19,7 @@ import msgspec
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
 from matrixdp.files.atomic import write_all
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - Windows has no such locks
-    fcntl = None  # type: ignore[assignment]
+from matrixdp.files.locks import lock
 
 __all__ = ["SpendingRecord"]
 
@@ -121,8 +117,7 @@ class SpendingRecord:
             with self._path.open("r+b") as file:
                 # Held for one step, not for the run: a notebook may make a training again while
                 # the old one still exists. The size tells when the other one wrote.
-                if fcntl is not None:
-                    fcntl.flock(file, fcntl.LOCK_EX)
+                lock(file)
                 yield file
         except OSError as error:
             if isinstance(error, StorageError):

@@ -30,7 +30,7 @@ def test_no_folder(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     monkeypatch.delenv("MATRIXDP_DATA", raising=False)
     for command in (["status"], ["fetch", "mnist"]):
         assert main(["data", *command]) == 2
-        assert "MATRIXDP_DATA" in capsys.readouterr().err
+        assert "pass --folder, or set MATRIXDP_DATA" in capsys.readouterr().err
 
 
 def test_unknown_names(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -135,6 +135,16 @@ def test_a_file_that_is_not_there(mnist: Server, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_folders_that_were_made_for_nothing_go_again(mnist: Server, tmp_path: Path) -> None:
+    mnist.files.clear()
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for folder in (tmp_path / "new" / "folder", kept, kept / "new"):
+        with pytest.raises(StorageError, match="nothing was written"):
+            fetch_dataset("mnist", folder)
+    assert list(tmp_path.rglob("*")) == [kept]
+
+
 def test_no_server(mnist: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = SOURCES["mnist"]
     # Nothing listens on this port, which only an administrator could open.

@@ -2,7 +2,8 @@
 
 import importlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def fetch_dataset(
 
     Notes
     -----
-    Whatever happens, also an interrupt, each file of the data set exists complete or not at all.
+    Whatever happens, also an interrupt, each file of the data set exists complete or not at all,
+    and folders that were made for nothing are removed.
     """
     source = SOURCES[checked_name(name)]
     target = data_folder(folder)
@@ -54,15 +56,31 @@ def fetch_dataset(
         return False
     pooch = _pooch()
     try:
-        target.mkdir(parents=True, exist_ok=True)
         # Inside the target, so that giving the files their names moves nothing between disks.
-        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=target) as hidden:
+        with (
+            _made(target),
+            tempfile.TemporaryDirectory(prefix=f".{name}.", dir=target) as hidden,
+        ):
             _fetch(pooch, source, Path(hidden), missing, report or _say_nothing)
     except OSError as error:
         if isinstance(error, StorageError):
             raise
         raise StorageError(f"{target} could not be written to: {error.strerror}") from error
     return True
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make a folder and its parents; those that are new go again if nothing was put there."""
+    fresh = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    finally:
+        # Only empty folders can be removed like this: what somebody else put there stays.
+        with suppress(OSError):
+            for one in fresh:
+                one.rmdir()
 
 
 def _fetch(

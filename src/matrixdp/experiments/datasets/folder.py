@@ -5,7 +5,15 @@ from pathlib import Path
 
 from matrixdp.errors import FileFormatError, InvalidParameterError
 
-__all__ = ["DATASETS", "VARIABLE", "checked_name", "data_folder", "files_of", "missing_files"]
+__all__ = [
+    "DATASETS",
+    "VARIABLE",
+    "checked_name",
+    "data_folder",
+    "files_of",
+    "folder_of_environment",
+    "missing_files",
+]
 
 VARIABLE = "MATRIXDP_DATA"
 """The environment variable that names the folder."""
@@ -43,6 +51,13 @@ def checked_name(name: str) -> str:
     return name
 
 
+def folder_of_environment() -> Path | None:
+    """Return the folder that the environment variable ``MATRIXDP_DATA`` names; None if none."""
+    # An empty value means "not set", as in a shell; it would be the current folder otherwise.
+    named = os.environ.get(VARIABLE, "")
+    return Path(named) if named else None
+
+
 def data_folder(folder: Path | None = None) -> Path:
     """Return the folder of the data sets: the one that is given, or the one in the environment.
 
@@ -56,16 +71,13 @@ def data_folder(folder: Path | None = None) -> Path:
     InvalidParameterError
         If neither names a folder. Whether it exists is not checked.
     """
-    if folder is not None:
-        return folder
-    # An empty value means "not set", as in a shell; it would be the current folder otherwise.
-    named = os.environ.get(VARIABLE, "")
-    if not named:
+    found = folder_of_environment() if folder is None else folder
+    if found is None:
         raise InvalidParameterError(
-            f"no folder of data sets is named: set {VARIABLE} to one, or pass folder (--folder on "
-            "the command line); `matrixdp data fetch NAME` puts a data set there"
+            f"no folder of data sets is named: set {VARIABLE} to one, or pass folder; `matrixdp "
+            "data fetch NAME` puts a data set there"
         )
-    return Path(named)
+    return found
 
 
 def missing_files(name: str, folder: Path) -> list[Path]:

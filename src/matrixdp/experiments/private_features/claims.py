@@ -1,12 +1,13 @@
-"""What is said when false claims are about to be run."""
+"""What is said when false claims are about to be run, or claims that no report shows."""
 
 from collections.abc import Sequence
 
 from matrixdp.experiments.private_features.release_cells import FeatureCell, account_of
+from matrixdp.experiments.private_features.settings import EPSILONS
 from matrixdp.experiments.settings import DELTA
 from matrixdp.rounding import shown_exactly, shown_up
 
-__all__ = ["false_claims"]
+__all__ = ["false_claims", "unreported_claims"]
 
 
 def false_claims(cells: Sequence[FeatureCell]) -> list[str]:
@@ -24,3 +25,20 @@ def false_claims(cells: Sequence[FeatureCell]) -> list[str]:
                 f"delta {shown_exactly(DELTA)}"
             )
     return list(found.values())
+
+
+def unreported_claims(cells: Sequence[FeatureCell]) -> list[str]:
+    """Return a sentence for each epsilon off the grid of its protocol.
+
+    A run knows its noise alone, so that a report finds the runs of the epsilons it knows.
+    """
+    others = dict.fromkeys(
+        (cell.protocol, cell.epsilon)
+        for cell in cells
+        if cell.epsilon is not None and cell.epsilon not in EPSILONS[cell.protocol]
+    )
+    return [
+        f"protocol {protocol} has no epsilon of {shown_exactly(epsilon)} on its grid: its runs are "
+        "made and kept, but no report shows them"
+        for protocol, epsilon in others
+    ]

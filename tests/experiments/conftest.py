@@ -1,0 +1,43 @@
+"""A folder of results in which Type I can be run on the toy data set, without any accountant."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrixdp.experiments import accounts
+from matrixdp.experiments.cells import Hyperparameters
+from matrixdp.experiments.choosing import Choice, Choices
+from matrixdp.privacy import Accountant, noise_multiplier_for, plan_epsilon
+
+
+@pytest.fixture
+def toy_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with choices for digits; accounts take milliseconds, and so do runs."""
+    pytest.importorskip("torch", reason="private training needs the extra `train`")
+    from matrixdp.experiments import type_one  # noqa: PLC0415 (it imports torch)
+
+    def quick_noise(epsilon: float, delta: float, **given: Any) -> float:
+        if given["sampling_rate"] == 1.0 or given["accountant"] is not Accountant.PLD:
+            return noise_multiplier_for(epsilon, delta, **given)
+        # In place of the tight accountant, which is tested elsewhere: a little less than RDP.
+        return 0.9 * noise_multiplier_for(epsilon, delta, **given | {"accountant": Accountant.RDP})
+
+    monkeypatch.setattr(accounts, "noise_multiplier_for", quick_noise)
+    monkeypatch.setattr(
+        accounts, "plan_epsilon", lambda plan, delta, _: plan_epsilon(plan, delta, Accountant.RDP)
+    )
+    monkeypatch.setattr(type_one, "train_and_test", lambda run: 0.5 + 0.01 * (run.seed % 10))
+    found = tmp_path / "results"
+    Choices(found / "type_one").add(
+        [
+            Choice(
+                dataset="digits",
+                family=family,
+                chosen=Hyperparameters(0.5, None if family == "plain" else 1.0),
+                tried=[],
+            )
+            for family in ("plain", "isotropic", "mvg")
+        ]
+    )
+    return found
