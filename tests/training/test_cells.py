@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 CELLS: list[type[nn.RNNCellBase]] = [nn.RNNCell, nn.GRUCell, nn.LSTMCell]
-STARTS = ["none", "position", "name"]
+STARTS = ["none", "position", "name", "list"]
 
 
 class Steps(nn.Module):
@@ -47,15 +47,17 @@ class Steps(nn.Module):
         rows = self.first(inputs)
         one = torch.tanh(inputs.sum((1, 2)))[:, None].expand(-1, self.cell.hidden_size)
         state: Any = (one, 2.0 * one) if isinstance(self.cell, nn.LSTMCell) else one
-        found = []
+        found: list[Tensor] = []
         for step in range(inputs.shape[1]):
             if step == 0 and self.start == "none":
                 state = self.cell(rows[:, step])
             elif self.start == "name":
                 state = self.cell(hx=state, input=rows[:, step])
+            elif self.start == "list" and isinstance(state, tuple):
+                state = self.cell(rows[:, step], list(state))
             else:
                 state = self.cell(rows[:, step], state)
-            found += state if isinstance(state, tuple) else [state]
+            found += tensors_in(state)
         return torch.stack(found, 1)
 
 

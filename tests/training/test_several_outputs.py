@@ -73,18 +73,24 @@ class Uses(nn.Module):
     """A layer between others, whose outputs have gradients from all sides."""
 
     def __init__(
-        self, make: Make, number: int = 2, *, first: bool = True, calls: int = 1, half: bool = False
+        self,
+        make: Make,
+        number: int = 2,
+        *,
+        first: bool = True,
+        calls: int = 1,
+        coarse: bool = False,
     ) -> None:
         super().__init__()
         # Without a layer before it, its inputs need no gradient.
         self.first = nn.Linear(WIDTH, WIDTH) if first else nn.Identity()
         self.layer = Returns(make)
         self.last = nn.Linear(calls * number + 1, 2)
-        self.number, self.calls, self.half = number, calls, half
+        self.number, self.calls, self.coarse = number, calls, coarse
         self.change: Callable[[list[Tensor]], None] | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.half):
+        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.coarse):
             hidden = self.first(inputs)
             found = [hidden.square().sum(1)]
             for call in range(self.calls):
@@ -174,7 +180,8 @@ def test_outputs_that_depend_on_each_other(make: Make, device: str, *, first: bo
         check_against_brute_force(model, inputs, examples, bounds=(0.8,))
 
 
-class Program(NamedTuple):
+@dataclass(frozen=True)
+class Program:
     """How outputs are made of the input, of the weight and of each other."""
 
     steps: tuple[tuple[str, int, int], ...]
@@ -268,7 +275,7 @@ def test_frozen_parameters(trained: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_autocast(device: str) -> None:
     torch.manual_seed(5)
-    model = Uses(an_output_of_another, calls=2, half=True).to(device)
+    model = Uses(an_output_of_another, calls=2, coarse=True).to(device)
     inputs = torch.randn(6, WIDTH, device=device)
     found = clipped(model, inputs, 3)
     _, norms = brute_force(model, inputs, 3)

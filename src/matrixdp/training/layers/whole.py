@@ -13,6 +13,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.layers.rerun import Call
+from matrixdp.training.layers.trees import tensors_in
 
 __all__ = [
     "attention_call",
@@ -138,12 +139,12 @@ def recurrent_call(module: nn.RNNBase | nn.RNNCellBase, record: Record, rows: in
         # all examples share.
         states = _first_states(module, first)
     axis = 1 if isinstance(module, nn.RNNBase) else 0
-    number = len(states) if isinstance(states, tuple) else 1
-    for part in states if isinstance(states, tuple) else (states,):
+    parts = tensors_in(states)
+    for part in parts:
         _check_length(record.name, "hx", part, axis, rows)
     return Call(
         (first, states),
-        (0, *([axis] * number)),
+        (0, *(axis for _ in parts)),
         record.gradients,
         {place: axis if place else 0 for place in record.gradients},
         record.outputs,
