@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.layers import rerun
 from matrixdp.training.layers.trees import tensors_in
+from matrixdp.training.recording import Recording
 from training.brute_force import (
     brute_force,
     check_against_brute_force,
@@ -100,6 +101,14 @@ def test_cells_are_run_at_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.undo()
     monkeypatch.delattr(rerun, "_in_a_loop")
     clipped(model, inputs, 3)
+
+
+def test_the_gradients_of_all_steps_are_held_once() -> None:
+    model, inputs = Steps(nn.LSTMCell(2, 3)), torch.randn(6, 4, 2)
+    recording = Recording(model)
+    with recording.on():
+        uses = recording.backward(model(inputs).flatten(1).sum(1), 6, 6)
+    assert [use.name for use in uses if use.name == "cell"] == ["cell"]
 
 
 @pytest.mark.parametrize("trained", ["weight_ih", "weight_hh", "bias"])

@@ -22,7 +22,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layer_record import LayerRecord
 from matrixdp.training.layers.rows import check_rows
 from matrixdp.training.layers.table import check_layer, layer_uses
-from matrixdp.training.layers.use import LayerUse, NormBounds
+from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
 from matrixdp.training.layers.whole import check_no_cache, is_whole
 from matrixdp.training.tapping import tapped
 
@@ -189,9 +189,23 @@ class Recording:
         check_rows(record.module, record.name, record.inputs, record.gradients, self._rows)
         for use in self._uses(record):
             shared = not self._shared.isdisjoint(use.parameters)
+            if shared and isinstance(use, KeptGradients) and self._joined(record.name, use):
+                continue
             bounds = None if shared else use.norm_bounds()
             self._measured.append(MeasuredUse(record.name, use, bounds))
         record.inputs, record.copies, record.gradients = (), [], {}
+
+    def _joined(self, name: str, use: KeptGradients) -> bool:
+        """Add gradients to those of another call of the same layer, if there are any.
+
+        A cell is called once for each step in time, and gradients of each would fill the memory.
+        """
+        for other in self._measured:
+            joins = other.name == name and other.norm_bounds is None
+            if joins and isinstance(other.use, KeptGradients):
+                other.use.add(use)
+                return True
+        return False
 
     def _uses(self, record: LayerRecord) -> list[LayerUse]:
         # A layer without a shortcut is run again, which is not activation checkpointing.

@@ -145,6 +145,12 @@ class KeptGradients(LayerUse):
         """Return what was kept."""
         return self._gradients
 
+    def add(self, other: "KeptGradients") -> None:
+        """Add what another use has kept."""
+        for parameter, part in other.gradients().items():
+            known = self._gradients.get(parameter)
+            self._gradients[parameter] = part if known is None else known + part
+
     def forget(self) -> None:
         """Let go of the gradients."""
         self._gradients = {}
