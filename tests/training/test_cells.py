@@ -180,8 +180,8 @@ def _parts(tree: Any) -> list[Tensor]:
         lambda layer, x: layer((x, x.square())),
         lambda layer, x: layer([x, None, 3.0], {"a": x.square(), "b": "text"}),
         lambda layer, x: layer(OrderedDict(a=(x,), b=[{"c": x.exp()}]), Pair(x, 1)),
-        lambda layer, x: layer(other=[x.square()], first=x),
-        lambda layer, x: layer(x, second={"a": (x.square(), x)}, scale=3),
+        lambda layer, x: layer(other=(x.square(),), first=x),
+        lambda layer, x: layer(x, second=(x.square(), Pair(x, 1)), scale=3),
         lambda layer, x: layer(layer([x]), [layer((x,))]),
     ],
 )
@@ -209,7 +209,10 @@ def packed(layer: nn.Module, inputs: Tensor) -> Tensor:
     ("call", "message"),
     [
         (lambda layer, x: layer([x, torch.ones(1, 3)]), "beside 6 rows: make it a buffer"),
-        (lambda layer, x: layer(x, b={"a": torch.ones(3)}), "beside 6 rows: make it a buffer"),
+        (lambda layer, x: layer(x, b=(torch.ones(3),)), "beside 6 rows: make it a buffer"),
+        (lambda layer, x: layer(x, b={"a": x}), "takes a dict of tensors by name, b"),
+        (lambda layer, x: layer(x, {"a": x}.values()), "takes a dict_values that holds tensors"),
+        (lambda layer, x: layer(x, iter([x])), "takes a list_iterator that holds tensors, or may"),
         (lambda layer, x: layer(x, Unknown([x])), "takes a Unknown that holds tensors"),
         (packed, "takes a PackedSequence"),
         (in_place, "changed in place"),

@@ -34,6 +34,7 @@ class Around(nn.Module):
         self.inner = nn.Linear(3, 3) if inner is None else inner
         self.body = body
         self.calls = 0
+        self.seen: list[Tensor] = []
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.scale.abs() * self.body(self, self.scale * inputs)
@@ -162,9 +163,36 @@ def test_nothing_goes_from_one_example_to_the_next() -> None:
 
     torch.manual_seed(4)
     model = Around(counts)
-    norms = clipped(model, torch.randn(1, 3).expand(6, -1), 6).norms
-    torch.testing.assert_close(norms, norms[:, :1].expand(-1, 6))
+    with pytest.raises(InvalidParameterError, match="returns something else for an example alone"):
+        clipped(model, torch.randn(6, 3), 6)
     assert model.calls == 1
+
+
+class Clears(nn.Module):
+    """Lets a layer keep something during its call alone."""
+
+    def __init__(self, inner: Around, seen: list[Tensor]) -> None:
+        super().__init__()
+        self.inner = inner
+        self.seen = seen
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.seen.clear()
+        made: Tensor = self.inner(inputs)
+        self.seen.clear()
+        return made
+
+
+def test_lists_are_as_they_were_for_every_example() -> None:
+    def keeps(model: Around, rows: Tensor) -> Tensor:
+        model.seen.append(reads(model, rows))
+        return torch.stack(model.seen).sum(0)
+
+    torch.manual_seed(4)
+    around = Around(keeps)
+    model = Clears(around, around.seen)
+    check_every_gradient(model, torch.randn(6, 3), 3)
+    assert not around.seen
 
 
 def drops(model: Around, rows: Tensor) -> Tensor:

@@ -24,6 +24,9 @@ class LayerRecord:
         self.module = module
         self.whole = whole  # with the layers inside it
         self.inputs: tuple[Any, ...] = detached(inputs)
+        # Lists and dicts, which the layer may change, and what is in them.
+        self.lent = [part for part in inputs if not isinstance(part, Tensor)]
+        self.held = tensors_in(self.lent)
         self.by_name: tuple[str, ...] = ()  # of the last inputs
         self.versions = _versions(self.inputs)
         self.autocast = _autocast(self.inputs)
@@ -32,7 +35,9 @@ class LayerRecord:
         self.outputs = 0  # how many tensors it returned
         self.tapped = 0  # how many of them can have a gradient
         self.copies: list[Tensor] = []  # of outputs that share their memory
+        self.returned: dict[int, Tensor] = {}  # copies, where the layer will be run again
         self.gradients: dict[int, Tensor] = {}
+        self.gradient_versions: dict[int, int] = {}
         self.over = False  # whether the batch that it belongs to is over
 
     def freeze(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -62,10 +67,43 @@ class LayerRecord:
                 f"an input of layer {self.name!r} was changed in place after the layer used it, so "
                 "that its gradient is lost: change a copy"
             )
+        if any(
+            part._version != self.gradient_versions[place]  # noqa: SLF001
+            for place, part in self.gradients.items()
+        ):
+            raise InvalidParameterError(
+                f"a gradient of layer {self.name!r} was changed in place by a backward function: "
+                "let it return a new tensor"
+            )
         if any(_versions(self.copies)):
             raise InvalidParameterError(
                 f"an output of layer {self.name!r} was changed in place, and shares its memory "
                 "with another output, an input or a parameter: return a copy of it, by clone()"
+            )
+
+    def take_gradient(self, place: int, gradient: Tensor) -> None:
+        """Hold the gradient of an output."""
+        self.gradients[place] = gradient
+        self.gradient_versions[place] = gradient._version  # noqa: SLF001
+
+    def forget(self) -> None:
+        """Let go of everything that is as large as the batch."""
+        self.inputs, self.copies, self.gradients, self.returned = (), [], {}, {}
+
+    def check_arguments(self) -> None:
+        """Raise if the layer put something into a list or a dict that it was given.
+
+        Raises
+        ------
+        InvalidParameterError
+            Which names the layer: what it did not return cannot be followed.
+        """
+        before, after = ([*map(id, parts)] for parts in (self.held, tensors_in(self.lent)))
+        self.lent, self.held = [], []
+        if before != after:
+            raise InvalidParameterError(
+                f"layer {self.name!r} changes a list or a dict that it is given, and what it does "
+                "not return cannot be followed: let it return all that it makes"
             )
 
     def take_by_name(self, named: Mapping[str, Any]) -> None:
@@ -84,6 +122,13 @@ class LayerRecord:
                 f"layer {self.name!r} takes {', '.join(named)} by name, and has a hook that may "
                 "change them (with_kwargs=True): pass them by position, or remove the hook"
             )
+        for name, part in named.items():
+            if isinstance(part, list | dict) and tensors_in(part):
+                # Before the call nobody could look, so what the layer has put there is not known.
+                raise InvalidParameterError(
+                    f"layer {self.name!r} takes a {type(part).__name__} of tensors by name, "
+                    f"{name}: pass it by position, or as a tuple"
+                )
         order = list(inspect.signature(self.module.forward).parameters)
         known = [name for name in order if name in named]
         self.by_name = (*known, *(name for name in named if name not in known))

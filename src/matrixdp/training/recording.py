@@ -21,7 +21,8 @@ from torch.nn.modules import module as torch_module
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layer_record import LayerRecord
 from matrixdp.training.layers.rows import check_rows
-from matrixdp.training.layers.table import check_layer, layer_uses
+from matrixdp.training.layers.same_run import copied_outputs
+from matrixdp.training.layers.table import check_layer, layer_uses, runs_again
 from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
 from matrixdp.training.layers.whole import check_no_cache, is_whole
 from matrixdp.training.tapping import tapped
@@ -176,7 +177,7 @@ class Recording:
         # The smallest numbers of float16 have a single bit: a share of one of them is rounded to
         # nothing or to all of it, and scaled in 16 bits, a gradient could stay as large as it was.
         gradient = gradient.float() if gradient.dtype == torch.float16 else gradient
-        record.gradients[place] = gradient
+        record.take_gradient(place, gradient)
         self.half = self.half or gradient.element_size() < 4
         if record.tapped == 1:
             self._measure(record)
@@ -193,7 +194,7 @@ class Recording:
                 continue
             bounds = None if shared else use.norm_bounds()
             self._measured.append(MeasuredUse(record.name, use, bounds))
-        record.inputs, record.copies, record.gradients = (), [], {}
+        record.forget()
 
     def _joined(self, name: str, use: KeptGradients) -> bool:
         """Add gradients to those of another call of the same layer, if there are any.
@@ -270,9 +271,12 @@ class Recording:
         try:
             if output is None:  # the layer raised
                 return output
+            record.check_arguments()
             if any(named):
                 record.take_by_name(*named)
             self._calls.append(record)
+            if runs_again(module, whole=record.whole):
+                record.returned = copied_outputs(output)
             # Before its parameters train again: a view of one would then seem to need a gradient,
             # and autograd would pass it by.
             return tapped(record, output, partial(self._arrived, record))

@@ -71,6 +71,12 @@ def tapped(record: LayerRecord, output: Any, arrived: Arrived) -> Any:
     InvalidParameterError
         If there are tensors in other objects.
     """
+    if type(output) is Tensor and _is_smooth(output):
+        # As nearly every layer returns: a short way, as this is done at every call.
+        record.outputs = record.tapped = 1
+        tap = _alone(record, output)
+        tap.register_hook(_at(0, arrived))
+        return tap
     check_followed(record.name, "returns", output)
     parts, structure = tree_flatten(output)
     places = [place for place, part in enumerate(parts) if isinstance(part, Tensor)]
@@ -102,10 +108,15 @@ def _root() -> Tensor:
 def _alone(record: LayerRecord, output: Tensor) -> Tensor:
     """Return the only output of a layer, on the way of autograd."""
     if output.requires_grad:
-        return output
+        # A change in place of a view would pass its hooks by.
+        return _apart(output) if output._is_view() else output  # noqa: SLF001
     # Nothing before this layer needs a gradient, so autograd would not come here.
     output = output.clone() if record.shares(output) else output
     return cast("Tensor", _Rooted.apply(output, _root()))  # type: ignore[no-untyped-call]
+
+
+def _apart(output: Tensor) -> Tensor:
+    return cast("Tensor", _Apart.apply(output, _root()))  # type: ignore[no-untyped-call]
 
 
 def _several(record: LayerRecord, outputs: list[Tensor]) -> list[Tensor]:
@@ -116,8 +127,7 @@ def _several(record: LayerRecord, outputs: list[Tensor]) -> list[Tensor]:
     taps = []
     for output in outputs:
         shared = memory[_memory(output)] > 1
-        source = output.clone() if shared else output
-        tap = cast("Tensor", _Apart.apply(source, _root()))  # type: ignore[no-untyped-call]
+        tap = _apart(output.clone() if shared else output)
         if shared:
             # Were it changed in place, plain torch would change what shares its memory, too.
             record.copies.append(tap.detach())

@@ -15,6 +15,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.randomness import RandomRunError
 from matrixdp.training.layers.recurrent import check_recurrent
 from matrixdp.training.layers.rerun import Call, example_gradients
+from matrixdp.training.layers.same_run import OtherRunError
 from matrixdp.training.layers.trees import check_followed, tensors_in
 from matrixdp.training.layers.use import KeptGradients
 from matrixdp.training.layers.whole import (
@@ -25,7 +26,7 @@ from matrixdp.training.layers.whole import (
     runs_plainly,
 )
 
-__all__ = ["fallback_use"]
+__all__ = ["fallback_use", "is_known"]
 
 
 class Record(Protocol):
@@ -37,6 +38,7 @@ class Record(Protocol):
     by_name: tuple[str, ...]
     gradients: dict[int, Tensor]
     outputs: int
+    returned: dict[int, Tensor]
     autocast: torch.autocast
 
 
@@ -55,7 +57,7 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
         If an input has other rows than the batch.
     """
     call, autocast = _call(module, record), record.autocast
-    if _is_known(module):
+    if is_known(module):
         # As autocast would have it, types do not match in the backward pass of `torch.func`.
         call = call.in_type(next(module.parameters()).dtype)
         autocast = torch.autocast(call.inputs[0].device.type, enabled=False)
@@ -77,6 +79,13 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
             "dropout, which a second run cannot repeat: give each parameter that it holds itself "
             "to a small module of its own, or use mode='exact'"
         ) from error
+    except OtherRunError as error:
+        raise InvalidParameterError(
+            f"layer {record.name!r} returns something else for an example alone than for the same "
+            "example in the batch, so that examples may mix: let it treat every row by itself, "
+            "without means or decisions over the batch, random numbers, and numbers that it keeps "
+            "from call to call, or use mode='exact'"
+        ) from error
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
@@ -92,24 +101,32 @@ def _call(module: nn.Module, record: Record) -> Call:
     rows = len(tensors_in(record.inputs)[0])
     check_no_cache(module, record.name, whole=record.whole)
     # Checked again: both kinds may have been changed since training began.
-    if isinstance(module, nn.MultiheadAttention) and _is_known(module):
+    if isinstance(module, nn.MultiheadAttention) and is_known(module):
         check_attention(module, record.name)
         return attention_call(module, record, rows)
-    if isinstance(module, nn.RNNBase) and _is_known(module):
+    if isinstance(module, nn.RNNBase) and is_known(module):
         check_recurrent(module, record.name)
         return recurrent_call(module, record, rows)
-    if isinstance(module, nn.RNNCellBase) and _is_known(module):
+    if isinstance(module, nn.RNNCellBase) and is_known(module):
         return recurrent_call(module, record, rows)
     _check_arguments(record, rows)
     axes = tuple(0 if isinstance(part, Tensor) else None for part in tree_leaves(record.inputs))
     firsts = dict.fromkeys(record.gradients, 0)
-    return Call(record.inputs, axes, record.gradients, firsts, record.outputs, record.by_name)
+    return Call(
+        record.inputs,
+        axes,
+        record.gradients,
+        firsts,
+        record.outputs,
+        record.by_name,
+        record.returned,
+    )
 
 
 _CELLS = nn.RNNCell, nn.GRUCell, nn.LSTMCell
 
 
-def _is_known(module: nn.Module) -> bool:
+def is_known(module: nn.Module) -> bool:
     """Return whether a layer is one of torch's own, which run in any type."""
     return runs_plainly(module, nn.MultiheadAttention, nn.RNN, nn.GRU, nn.LSTM, *_CELLS)
 

@@ -1,16 +1,19 @@
 """Running a layer once more on every example alone, to differentiate it by its parameters."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.func import functional_call, vjp, vmap
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from matrixdp.training.layers.randomness import nothing_drawn
+from matrixdp.training.layers.same_run import check_same_run
 from matrixdp.training.layers.trees import tensors_in
 from matrixdp.training.layers.use import PerExample
 
@@ -32,6 +35,7 @@ class Call(NamedTuple):
     gradient_axes: Mapping[int, int]
     outputs: int  # how many tensors the layer returned
     by_name: tuple[str, ...] = ()  # the names of the last inputs, of those that were passed by name
+    returned: Mapping[int, Tensor] = {}  # the outputs, where they are to be compared
 
     def in_type(self, dtype: torch.dtype) -> "Call":
         """Return the same call with all real numbers in one type."""
@@ -58,6 +62,7 @@ class _Rows(NamedTuple):
 
 
 _Run = Callable[[Values, list[Any]], list[Tensor]]
+_Made = tuple[Values, list[Tensor]]  # gradients, and the outputs that they belong to
 
 
 def example_gradients(
@@ -90,12 +95,15 @@ def example_gradients(
     ------
     RandomRunError
         If the layer draws random numbers.
+    OtherRunError
+        If the layer returns something else for an example alone than in the batch.
     """
     values = {name: parameter.detach() for name, parameter in names.items()}
     places = sorted(call.gradients)
     leaves, structure = tree_flatten(call.inputs)
     axes = _Rows(list(call.input_axes), [call.gradient_axes[place] for place in places])
-    batch = _Rows(leaves, [call.gradients[place] for place in places])
+    # Copies, as a backward function of the user's own may change what it is given.
+    batch = _Rows(leaves, [call.gradients[place].clone() for place in places])
     # The axis of rows becomes that of examples, and of the rows of each.
     rows = batch.changed(lambda part, axis: part.unflatten(axis, (examples, -1)), axes)
 
@@ -103,9 +111,15 @@ def example_gradients(
         made = _run(module, values, tree_unflatten(inputs, structure), call)
         return [made[place] for place in places]
 
-    found = None if one_by_one else _at_once(module, run, values, rows, axes)
-    if found is None:
-        found = _in_a_loop(module, run, values, rows, axes)
+    made = None if one_by_one else _at_once(module, run, values, rows, axes)
+    if made is None:
+        made = _in_a_loop(module, run, values, rows, axes)
+    found, outputs = made
+    for place, output in zip(places, outputs, strict=True):
+        if place in call.returned:
+            axis = call.gradient_axes[place]
+            parts = call.returned[place].unflatten(axis, (examples, -1))
+            check_same_run(parts.movedim(axis, 0), output.detach())
     result: PerExample = {}
     for name, part in found.items():
         parameter, wide = names[name], part.detach().to(torch.float32)
@@ -127,46 +141,51 @@ def _run(module: nn.Module, values: Values, inputs: tuple[Any, ...], call: Call)
 
 def _at_once(
     module: nn.Module, run: _Run, values: Values, rows: _Rows, axes: _Rows
-) -> Values | None:
-    """Return the gradients of all examples, or None if ``vmap`` cannot take the layer."""
+) -> _Made | None:
+    """Return gradients and outputs of all examples, or None if ``vmap`` cannot take the layer."""
 
-    def gradient(inputs: list[Any], gradients: list[Tensor]) -> Values:
-        found: Values = vjp(lambda values: run(values, inputs), values)[1](gradients)[0]
-        return found
+    def gradient(inputs: list[Any], gradients: list[Tensor]) -> _Made:
+        outputs, pull_back, *_ = vjp(lambda values: run(values, inputs), values)
+        return pull_back(gradients)[0], outputs
 
     try:
         with _only_its_forward_pass(module):
-            found: Values = vmap(gradient, in_dims=tuple(axes), randomness="error")(*rows)
+            made: _Made = vmap(gradient, in_dims=tuple(axes), randomness="error")(*rows)
     except torch.OutOfMemoryError:
         raise
     except Exception:  # noqa: BLE001 - what is not the fault of vmap is raised in the loop, too
         return None
-    return found
+    return made
 
 
-def _in_a_loop(module: nn.Module, run: _Run, values: Values, rows: _Rows, axes: _Rows) -> Values:
-    """Return the gradients of all examples, from plain autograd on one after another."""
+def _in_a_loop(module: nn.Module, run: _Run, values: Values, rows: _Rows, axes: _Rows) -> _Made:
+    """Return gradients and outputs of all examples, by plain autograd on one after another."""
     each = []
-    with nothing_drawn({part.device for part in rows.gradients}):
+    # Activation checkpointing would save other tensors in its own second run, where parameters are
+    # not frozen, and put them in each other's places.
+    without = disable_saved_tensors_hooks("it saves tensors as activation checkpointing does")
+    with without, nothing_drawn({part.device for part in rows.gradients}):
         for number in range(rows.gradients[0].shape[axes.gradients[0]]):
             mine = rows.changed(lambda part, axis: part.select(axis, number), axes)  # noqa: B023
             # For each alone: nothing that the layer keeps may go from one example to the next.
             with _only_its_forward_pass(module):
                 each.append(_gradient(run, values, mine))
-    return {name: torch.stack([part[name] for part in each]) for name in values}
+    found = {name: torch.stack([part[name] for part, _ in each]) for name in values}
+    return found, [torch.stack(parts) for parts in zip(*(made for _, made in each), strict=True)]
 
 
-def _gradient(run: _Run, values: Values, rows: _Rows) -> Values:
+def _gradient(run: _Run, values: Values, rows: _Rows) -> _Made:
     with torch.enable_grad():
         own = {name: part.detach().requires_grad_() for name, part in values.items()}
         made = run(own, rows.inputs)
     # An output may not depend on any of the parameters, for this example or for all.
     pairs = [pair for pair in zip(made, rows.gradients, strict=True) if pair[0].requires_grad]
+    returned = [part.detach() for part in made]
     if not pairs:
-        return {name: torch.zeros_like(part) for name, part in values.items()}
+        return {name: torch.zeros_like(part) for name, part in values.items()}, returned
     outputs, gradients = zip(*pairs, strict=True)
     found = torch.autograd.grad(outputs, list(own.values()), gradients, materialize_grads=True)
-    return dict(zip(own, found, strict=True))
+    return dict(zip(own, found, strict=True)), returned
 
 
 @contextmanager
@@ -177,6 +196,7 @@ def _only_its_forward_pass(module: nn.Module) -> Iterator[None]:
     the second run keeps in attributes would be tensors of `torch.func`, of no use afterwards.
     """
     former = [(part, dict(vars(part))) for part in module.modules()]
+    held = [(one, copy(one)) for _, attributes in former for one in _own_containers(attributes)]
     for hooks in ("_forward_hooks", "_backward_hooks", "_backward_pre_hooks"):
         vars(module)[hooks] = OrderedDict()
     try:
@@ -186,3 +206,18 @@ def _only_its_forward_pass(module: nn.Module) -> Iterator[None]:
             for added in vars(part).keys() - attributes.keys():
                 del vars(part)[added]
             vars(part).update(attributes)
+        for container, content in held:
+            container.clear()
+            (container.extend if isinstance(container, list | deque) else container.update)(content)
+
+
+_ATTRIBUTES_OF_TORCH = frozenset(vars(nn.Module()))
+
+
+def _own_containers(attributes: Mapping[str, Any]) -> list[Any]:
+    """Return the lists, dicts and sets that a layer keeps, apart from torch's own."""
+    return [
+        value
+        for name, value in attributes.items()
+        if isinstance(value, list | dict | set | deque) and name not in _ATTRIBUTES_OF_TORCH
+    ]

@@ -5,7 +5,9 @@ classes among them. A tensor in any other object cannot be found, nor put back i
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, ValuesView
+from functools import partial
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from torch import Tensor, nn
@@ -19,11 +21,16 @@ __all__ = ["check_followed", "detached", "tensors_in"]
 
 def tensors_in(tree: Any) -> list[Tensor]:
     """Return all tensors, in the order in which torch goes through containers."""
+    # Nearly every layer takes tensors alone: a short way, as this is done at every call.
+    if type(tree) is tuple and all(type(part) is Tensor for part in tree):
+        return list(tree)
     return [part for part in tree_leaves(tree) if isinstance(part, Tensor)]
 
 
 def detached(tree: Any) -> Any:
     """Return the same containers with all tensors without their past."""
+    if type(tree) is tuple and all(type(part) is Tensor for part in tree):
+        return tuple(part.detach() for part in tree)
     return tree_map_only(Tensor, Tensor.detach, tree)
 
 
@@ -50,10 +57,10 @@ def check_followed(layer: str, does: str, tree: Any) -> None:
                 f"layer {layer!r} {does} a PackedSequence, whose rows are mixed with time: use "
                 "padded sequences and each record's output at its own last step, or mode='exact'"
             )
-        if not isinstance(part, Tensor) and _holds_tensors(part, set()):
+        if not isinstance(part, Tensor) and _may_hold_tensors(part):
             raise InvalidParameterError(
-                f"layer {layer!r} {does} a {type(part).__name__} that holds tensors, which cannot "
-                "be followed: use a tuple, a list or a dict of them, or mode='exact'"
+                f"layer {layer!r} {does} a {type(part).__name__} that holds tensors, or may, which "
+                "cannot be followed: use a tuple, a list or a dict of them, or mode='exact'"
             )
 
 
@@ -62,22 +69,33 @@ def _is_packed(part: Any) -> bool:
     return isinstance(part, PackedSequence)
 
 
-def _holds_tensors(part: Any, seen: set[int]) -> bool:
-    """Return whether there is a tensor in an object, or in what it holds."""
-    if isinstance(part, Tensor):
-        return True
-    # What a module holds is not of a batch; anything seen before is in hand already.
-    if isinstance(part, nn.Module | type | str | bytes) or id(part) in seen:
-        return False
-    seen.add(id(part))
-    return any(_holds_tensors(inner, seen) for inner in _held(part))
+def _may_hold_tensors(part: Any) -> bool:
+    """Return whether a tensor is in an object or in what it holds, or cannot be ruled out."""
+    waiting, seen = [part], set()
+    while waiting:
+        one = waiting.pop()
+        # An iterator shows what it holds only by being used up.
+        if isinstance(one, Tensor | Iterator):
+            return True
+        # What a module holds is not of a batch; anything seen before is in hand already.
+        if isinstance(one, nn.Module | type | str | bytes) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        waiting += _held(one)
+    return False
 
 
-def _held(part: Any) -> Iterator[Any]:
+def _held(part: Any) -> Iterable[Any]:
     if isinstance(part, Mapping):
         yield from part.values()
-    elif isinstance(part, list | tuple | set | frozenset | deque):
+    elif isinstance(part, list | tuple | set | frozenset | deque | ValuesView):
         yield from part
+    elif isinstance(part, partial):
+        yield from (part.func, part.args, part.keywords)
+    elif isinstance(part, MethodType):
+        yield part.__self__
+    elif isinstance(part, FunctionType):
+        yield from (cell.cell_contents for cell in part.__closure__ or () if cell != CellType())
     yield from getattr(part, "__dict__", {}).values()
     for kind in type(part).__mro__:
         slots = vars(kind).get("__slots__", ())
