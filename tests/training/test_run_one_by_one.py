@@ -163,8 +163,8 @@ def test_nothing_goes_from_one_example_to_the_next() -> None:
 
     torch.manual_seed(4)
     model = Around(counts)
-    with pytest.raises(InvalidParameterError, match="returns something else for an example alone"):
-        clipped(model, torch.randn(6, 3), 6)
+    norms = clipped(model, torch.randn(6, 3), 6).norms
+    assert norms.isnan().all()  # no step can be taken with them; see test_same_run.py
     assert model.calls == 1
 
 
@@ -251,7 +251,7 @@ def test_errors_of_the_layer_keep_their_message(kind: type[Exception]) -> None:
 
 def test_numbers_that_are_not_finite() -> None:
     def infinite(model: Around, rows: Tensor) -> Tensor:
-        return reads(model, rows).log()
+        return (-1.0 - reads(model, rows).square()).log()
 
     norms = clipped(Around(infinite), -torch.ones(4, 3), 4).norms
     assert not norms.isfinite().any()

@@ -15,7 +15,6 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.randomness import RandomRunError
 from matrixdp.training.layers.recurrent import check_recurrent
 from matrixdp.training.layers.rerun import Call, example_gradients
-from matrixdp.training.layers.same_run import OtherRunError
 from matrixdp.training.layers.trees import check_followed, tensors_in
 from matrixdp.training.layers.use import KeptGradients
 from matrixdp.training.layers.whole import (
@@ -70,7 +69,7 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
     }
     try:
         with autocast, _plain_kernels(module):
-            found = example_gradients(
+            found, mixed = example_gradients(
                 module, names, call, examples, one_by_one=_is_fused(module, call)
             )
     except RandomRunError as error:
@@ -79,13 +78,6 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
             "dropout, which a second run cannot repeat: give each parameter that it holds itself "
             "to a small module of its own, or use mode='exact'"
         ) from error
-    except OtherRunError as error:
-        raise InvalidParameterError(
-            f"layer {record.name!r} returns something else for an example alone than for the same "
-            "example in the batch, so that examples may mix: let it treat every row by itself, "
-            "without means or decisions over the batch, random numbers, and numbers that it keeps "
-            "from call to call, or use mode='exact'"
-        ) from error
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
@@ -93,7 +85,7 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
             f"layer {record.name!r} has no shortcut, and cannot be run again on one example alone "
             f"({error}): split it into known layers, or use mode='exact'"
         ) from error
-    return KeptGradients(found)
+    return KeptGradients(found, mixed)
 
 
 def _call(module: nn.Module, record: Record) -> Call:

@@ -13,7 +13,7 @@ from torch.func import functional_call, vjp, vmap
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from matrixdp.training.layers.randomness import nothing_drawn
-from matrixdp.training.layers.same_run import check_same_run
+from matrixdp.training.layers.same_run import differing
 from matrixdp.training.layers.trees import tensors_in
 from matrixdp.training.layers.use import PerExample
 
@@ -72,8 +72,11 @@ def example_gradients(
     examples: int,
     *,
     one_by_one: bool = False,
-) -> PerExample:
+) -> tuple[PerExample, Tensor | None]:
     """Return the gradient of every example with respect to some parameters of a layer.
+
+    With it comes for every example whether the layer returned something else for it than in the
+    batch, if that is to be known.
 
     Examples are run at once by ``vmap``. It cannot take every layer, for instance none that decides
     by the numbers that it gets; then examples are run in a loop.
@@ -95,8 +98,6 @@ def example_gradients(
     ------
     RandomRunError
         If the layer draws random numbers.
-    OtherRunError
-        If the layer returns something else for an example alone than in the batch.
     """
     values = {name: parameter.detach() for name, parameter in names.items()}
     places = sorted(call.gradients)
@@ -115,16 +116,21 @@ def example_gradients(
     if made is None:
         made = _in_a_loop(module, run, values, rows, axes)
     found, outputs = made
-    for place, output in zip(places, outputs, strict=True):
-        if place in call.returned:
-            axis = call.gradient_axes[place]
-            parts = call.returned[place].unflatten(axis, (examples, -1))
-            check_same_run(parts.movedim(axis, 0), output.detach())
     result: PerExample = {}
     for name, part in found.items():
         parameter, wide = names[name], part.detach().to(torch.float32)
         result[parameter] = result[parameter] + wide if parameter in result else wide
-    return result
+    if not call.returned:
+        return result, None
+    other = [
+        differing(_by_example(call.returned[place], axis, examples), output.detach())
+        for place, axis, output in zip(places, axes.gradients, outputs, strict=True)
+    ]
+    return result, torch.stack(other).any(0)
+
+
+def _by_example(part: Tensor, axis: int, examples: int) -> Tensor:
+    return part.unflatten(axis, (examples, -1)).movedim(axis, 0)
 
 
 def _run(module: nn.Module, values: Values, inputs: tuple[Any, ...], call: Call) -> list[Tensor]:

@@ -12,16 +12,12 @@ from torch import Tensor
 
 from matrixdp.training.layers.trees import tensors_in
 
-__all__ = ["OtherRunError", "check_same_run", "copied_outputs"]
+__all__ = ["copied_outputs", "differing"]
 
 # Shares of a norm. Kernels for one example round in another way than those for a batch, but far
 # less than this, in TF32 and in 16 bits as well.
 _ROUNDING = 0.1
 _ROUNDING_OF_16_BITS = 0.5
-
-
-class OtherRunError(RuntimeError):
-    """A layer returned something else for an example alone than for the same one in a batch."""
 
 
 def copied_outputs(output: Any) -> dict[int, Tensor]:
@@ -30,33 +26,33 @@ def copied_outputs(output: Any) -> dict[int, Tensor]:
     return {place: part.detach().clone() for place, part in enumerate(tensors_in(output))}
 
 
-def check_same_run(in_batch: Tensor, alone: Tensor) -> None:
-    """Raise if an output of some example is another one when it is run alone.
+def differing(in_batch: Tensor, alone: Tensor) -> Tensor:
+    """Return for every example whether its output is another one when it is run alone.
+
+    It is if the difference is not small against the output, or against that of the median example.
+    Nothing waits for the device.
 
     Parameters
     ----------
     in_batch, alone : Tensor
-        Of the same shape, with the examples on the first axis.
+        The outputs, with the examples on the first axis.
 
     Raises
     ------
-    OtherRunError
-        If the difference of an example's outputs is not small against them, or against those of the
-        median example.
+    RuntimeError
+        If the outputs do not even have the same shape.
     """
-    # A graph that is being captured cannot be asked. The same work has run before, and was looked
-    # at then.
-    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-        return
     if in_batch.shape != alone.shape:
-        raise OtherRunError
+        raise RuntimeError(
+            f"its output for one example has the shape {tuple(alone.shape[1:])}, and in the batch "
+            f"{tuple(in_batch.shape[1:])}"
+        )
     half = in_batch.element_size() < 4 or alone.element_size() < 4
     first, second = (_wide(part).flatten(1) for part in (in_batch, alone))
     size, change = (torch.linalg.vector_norm(part, dim=1) for part in (first, first - second))
-    least = torch.maximum(size, size.median()) * (_ROUNDING_OF_16_BITS if half else _ROUNDING)
-    # What is not finite has an error of its own.
-    if bool((change > least).any()):
-        raise OtherRunError
+    # What is not finite is not larger than anything, and has an error of its own.
+    share = _ROUNDING_OF_16_BITS if half else _ROUNDING
+    return change > share * torch.maximum(size, size.median())
 
 
 def _wide(part: Tensor) -> Tensor:
