@@ -1,6 +1,7 @@
 """Parametrised layers: gradients of what their weights are computed from, against brute force."""
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from torch.nn.utils import parametrizations, parametrize
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.table import check_layer
+from matrixdp.training.recording import Recording
 from training.brute_force import check_against_brute_force, check_every_gradient, clipped
 from training.test_odd_calls import Calls
 
@@ -111,18 +113,28 @@ def test_parts_that_are_frozen() -> None:
     check_against_brute_force(layer, torch.randn(6, 4), 3, bounds=(0.6,))
 
 
+def twice_outside(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Use a weight in its layer, and once more without it, from the cache."""
+    layer: nn.Module = model.get_submodule("layer")
+    with parametrize.cached():
+        made: Tensor = layer(inputs) @ cast("Tensor", layer.weight)
+    return made.sum(1)
+
+
 def test_cached_weights() -> None:
-    torch.manual_seed(3)
+    inputs = torch.randn(6, 4)
+    with pytest.raises(InvalidParameterError, match=r"'layer' is parametrised.*leave that block"):
+        clipped(Twice(), inputs, 6, losses=twice_outside)
+    # Not in the first run, but where the layer is run again.
     model = Twice()
-
-    def losses(model: nn.Module, inputs: Tensor) -> Tensor:
-        with parametrize.cached():
-            made: Tensor = model(inputs)
-        return made.sum(1)
-
-    check_against_brute_force(model, torch.randn(6, 4), bounds=(0.6,), losses=losses)
-    with parametrize.cached(), pytest.raises(InvalidParameterError, match="close that block"):
-        clipped(model, torch.randn(6, 4), 6)
+    recording = Recording(model)
+    with recording.on():
+        losses = model(inputs).sum(1)
+        with parametrize.cached(), pytest.raises(InvalidParameterError, match="leave that block"):
+            recording.backward(losses, 6, 6)
+    # Without gradients nothing is lost.
+    with parametrize.cached(), recording.on(), torch.no_grad():
+        model(inputs)
 
 
 @pytest.mark.parametrize(("part", "name"), [("", "in_proj_weight"), ("out_proj", "weight")])
@@ -130,7 +142,7 @@ def test_cached_weights_of_attention(part: str, name: str) -> None:
     layer = nn.MultiheadAttention(4, 2, batch_first=True)
     parametrizations.weight_norm(layer.get_submodule(part), name)
     model = Calls(layer, lambda layer, rows: layer(rows, rows, rows)[0])
-    with parametrize.cached(), pytest.raises(InvalidParameterError, match="close that block"):
+    with parametrize.cached(), pytest.raises(InvalidParameterError, match="leave that block"):
         clipped(model, torch.randn(6, 3, 4), 6)
 
 
@@ -156,5 +168,5 @@ def test_a_layer_that_calls_itself_is_refused() -> None:
 def test_a_random_parametrisation_is_refused() -> None:
     layer = nn.Linear(4, 4)
     parametrize.register_parametrization(layer, "weight", Dropping())
-    with pytest.raises(InvalidParameterError, match="cannot differentiate it example by example"):
+    with pytest.raises(InvalidParameterError, match="draws random numbers"):
         clipped(layer, torch.randn(6, 4), 6)

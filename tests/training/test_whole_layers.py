@@ -12,11 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.backends import cudnn
+from torch.backends import cudnn, mha
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.utils import parametrizations
 
 from matrixdp.training.layers import fallback, table
+from matrixdp.training.recording import Recording
 from training.brute_force import (
     brute_force,
     check_against_brute_force,
@@ -242,6 +243,33 @@ def test_frozen_parameters_inside(trained: str, *, train: bool) -> None:
     for name, part in model.named_parameters():
         part.requires_grad_("self_attn" not in name or trained in name)
     check_against_brute_force(model, torch.randn(6, 3, 4), 3, bounds=(0.5,))
+
+
+def masked(layer: nn.Module, rows: Tensor) -> Tensor:
+    # The last record of two has nothing to attend to.
+    mask = (rows[:, :, 0] > 0.5) | (torch.arange(len(rows), device=rows.device) % 2 == 1)[:, None]
+    mask[::2, 0] = False
+    made: Tensor = layer(rows, rows, rows, key_padding_mask=mask, need_weights=False)[0]
+    return made
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("first", [True, False])
+def test_attention_to_nothing(device: str, *, first: bool) -> None:
+    torch.manual_seed(9)
+    attends = Calls(nn.MultiheadAttention(4, 2, batch_first=True), masked)
+    before: list[nn.Module] = [nn.Linear(4, 4)] if first else []
+    # In eval(), while parameters are frozen, torch would take a path with other numbers.
+    model = nn.Sequential(*before, attends, nn.Tanh()).eval().to(device)
+    inputs = torch.randn(6, 3, 4, device=device)
+    with Recording(model).on():
+        recorded = model(inputs)
+    torch.testing.assert_close(recorded, model(inputs), rtol=1e-5, atol=1e-6)
+    assert mha.get_fastpath_enabled()
+    # Two rows for each record, as the mask depends on where a row is.
+    check_every_gradient(model, inputs, 3)
+    check_against_brute_force(model, inputs, 3, bounds=(0.7,))
+    assert mha.get_fastpath_enabled()
 
 
 def doubled(layer: nn.Module, number: int) -> nn.Module:

@@ -1,4 +1,7 @@
-"""Whole trainings of a model with attention and a recurrent layer: loops and captured steps."""
+"""Whole trainings of models with layers that are run again: loops and captured steps."""
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -31,6 +34,27 @@ class Scorer(nn.Module):
         return made
 
 
+class Stepper(nn.Module):
+    """The same with a parameter of its own, around a GRU and a cell that returns two tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([1.0, 0.5, -1.5]))
+        self.reads = nn.GRU(3, 4, batch_first=True)
+        self.cell = nn.LSTMCell(4, 4)
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        state: Any = None
+        for step in self.reads(inputs.reshape(-1, 2, 3) * self.scale)[0].unbind(1):
+            state = self.cell(step, state)
+        made: Tensor = self.last(torch.cat(state, dim=1)) * self.scale
+        return made
+
+
+MODELS: list[Callable[[], nn.Module]] = [Scorer, Stepper]
+
+
 def squares(model: nn.Module, inputs: Tensor) -> Tensor:
     made: Tensor = model(inputs)
     return made.square().sum(1)
@@ -38,9 +62,10 @@ def squares(model: nn.Module, inputs: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("views", [1, 2])
 @pytest.mark.parametrize("size", [3, 64])
-def test_a_step_of_a_whole_training(size: int, views: int) -> None:
+@pytest.mark.parametrize("make", MODELS)
+def test_a_step_of_a_whole_training(make: Callable[[], nn.Module], size: int, views: int) -> None:
     torch.manual_seed(3)
-    model, inputs = Scorer(), torch.randn(RECORDS, 6)
+    model, inputs = make(), torch.randn(RECORDS, 6)
     sums, _ = brute_force(model, inputs, RECORDS, bounds=(0.5,), losses=squares)
     before = weights(model)
     # All records, and hardly any noise.
@@ -58,11 +83,12 @@ def test_a_step_of_a_whole_training(size: int, views: int) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_captured_step_is_that_of_the_loop(device: str) -> None:
+@pytest.mark.parametrize("make", MODELS)
+def test_a_captured_step_is_that_of_the_loop(make: Callable[[], nn.Module], device: str) -> None:
     found = []
     for is_captured in (True, False):
         torch.manual_seed(4)
-        model, inputs = Scorer().to(device), torch.randn(RECORDS, 6).to(device)
+        model, inputs = make().to(device), torch.randn(RECORDS, 6).to(device)
         plan = small_plan(noise_multiplier=0.1, steps=2)
         training = PrivateTraining(model, sgd(model), plan, seed=1)
         if is_captured:

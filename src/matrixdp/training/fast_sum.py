@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.clipping import clipped_sum
-from matrixdp.training.layers.use import NormBounds
+from matrixdp.training.layers.use import KeptGradients, NormBounds
 from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.recording import MeasuredUse, Recording
 from matrixdp.training.trainable import Trainable
@@ -23,6 +23,7 @@ class _Evidence(NamedTuple):
     losses: Tensor
     norms: Tensor
     layers: Sequence[tuple[str, Mapping[nn.Parameter, NormBounds] | None]]
+    mixed: Sequence[tuple[str, Tensor]]
 
 
 class FastLotSum(LotSum):
@@ -76,7 +77,12 @@ class FastLotSum(LotSum):
                 self._sums[parameter] = total.to(torch.float32)
         # Only names and norms are kept: the uses hold the activations of the batch.
         layers = [(use.name, use.norm_bounds) for use in uses]
-        self._evidence.append(_Evidence(losses, clipped.norms, layers))
+        mixed = [
+            (one.name, one.use.mixed)
+            for one in uses
+            if isinstance(one.use, KeptGradients) and one.use.mixed is not None
+        ]
+        self._evidence.append(_Evidence(losses, clipped.norms, layers, mixed))
 
     def finite(self, matrices: Sequence[Tensor]) -> Tensor:
         """Return whether all losses, norms and sums are finite."""
@@ -85,11 +91,24 @@ class FastLotSum(LotSum):
     def check_finite(self, finite: Tensor) -> None:
         """Raise if a loss, a norm or a sum is not finite, and name the layer."""
         if not bool(finite):
+            self._check_mixed()
             raise InvalidParameterError(
                 f"the step was refused: {self._first_not_finite()} not finite. Its budget is "
                 "spent, and the model was not changed. Look for a division by zero, a logarithm "
                 "of zero or a learning rate that is too large"
             )
+
+    def _check_mixed(self) -> None:
+        """Raise if a layer that was run again did something else then."""
+        for name, mixed in (one for batch in self._evidence for one in batch.mixed):
+            if bool(mixed.any()):
+                raise InvalidParameterError(
+                    f"the step was refused: layer {name!r} returns something else for an example "
+                    "alone than for the same example in the batch, so that examples may mix. Its "
+                    "budget is spent, and the model was not changed. Let the layer treat every row "
+                    "by itself, without means or decisions over the batch, random numbers, and "
+                    "what it keeps from call to call, or use mode='exact'"
+                )
 
     def _first_not_finite(self) -> str:
         """Name the layer: the first one on the way back from the losses."""

@@ -11,7 +11,8 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +21,11 @@ from torch.nn.modules import module as torch_module
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layer_record import LayerRecord
 from matrixdp.training.layers.rows import check_rows
-from matrixdp.training.layers.table import check_layer, layer_uses
-from matrixdp.training.layers.use import LayerUse, NormBounds
-from matrixdp.training.layers.whole import is_whole
+from matrixdp.training.layers.same_run import copied_outputs
+from matrixdp.training.layers.table import check_layer, layer_uses, runs_again
+from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
+from matrixdp.training.layers.whole import check_no_cache, is_whole
+from matrixdp.training.tapping import tapped
 
 __all__ = ["MeasuredUse", "Recording", "stop_watching", "without_autocast"]
 
@@ -51,25 +54,6 @@ class MeasuredUse(NamedTuple):
     name: str
     use: LayerUse
     norm_bounds: dict[nn.Parameter, NormBounds] | None
-
-
-class _Rooted(torch.autograd.Function):
-    """The identity, on a tensor that autograd would otherwise take for a constant."""
-
-    @staticmethod
-    def forward(ctx: Any, output: Tensor, _root: Tensor) -> Tensor:
-        # Marked as changed in place: a following layer may then change it in place as well.
-        ctx.mark_dirty(output)
-        return output
-
-    @staticmethod
-    def backward(_ctx: Any, *_gradients: Tensor) -> tuple[None, None]:
-        return None, None
-
-
-def _rooted(output: Tensor) -> Tensor:
-    root = torch.ones((), requires_grad=True)
-    return cast("Tensor", _Rooted.apply(output, root))  # type: ignore[no-untyped-call]
 
 
 # Recordings that are on. An exception within a layer leaves one on as long as somebody holds the
@@ -193,22 +177,36 @@ class Recording:
         # The smallest numbers of float16 have a single bit: a share of one of them is rounded to
         # nothing or to all of it, and scaled in 16 bits, a gradient could stay as large as it was.
         gradient = gradient.float() if gradient.dtype == torch.float16 else gradient
-        record.gradients[place] = gradient
+        record.take_gradient(place, gradient)
         self.half = self.half or gradient.element_size() < 4
-        if record.outputs == 1:
+        if record.tapped == 1:
             self._measure(record)
 
     def _measure(self, record: LayerRecord) -> None:
         """Turn a record into uses, once; a record without gradients does not matter."""
         if not record.gradients:
             return
-        record.check_inputs()
+        record.check_unchanged()
         check_rows(record.module, record.name, record.inputs, record.gradients, self._rows)
         for use in self._uses(record):
             shared = not self._shared.isdisjoint(use.parameters)
+            if shared and isinstance(use, KeptGradients) and self._joined(record.name, use):
+                continue
             bounds = None if shared else use.norm_bounds()
             self._measured.append(MeasuredUse(record.name, use, bounds))
-        record.inputs, record.gradients = (), {}
+        record.forget()
+
+    def _joined(self, name: str, use: KeptGradients) -> bool:
+        """Add gradients to those of another call of the same layer, if there are any.
+
+        A cell is called once for each step in time, and gradients of each would fill the memory.
+        """
+        for other in self._measured:
+            joins = other.name == name and other.norm_bounds is None
+            if joins and isinstance(other.use, KeptGradients):
+                other.use.add(use)
+                return True
+        return False
 
     def _uses(self, record: LayerRecord) -> list[LayerUse]:
         # A layer without a shortcut is run again, which is not activation checkpointing.
@@ -237,11 +235,7 @@ class Recording:
         whole = module in self._whole
         record = LayerRecord(self._names[module], module, arguments, whole=whole)
         self._waiting.append(record)
-        for parameter in self._own[module]:
-            # Not what a layer around this one froze, nor what the user did: that stays as it is.
-            if parameter.requires_grad:
-                parameter.requires_grad_(False)  # noqa: FBT003
-                record.frozen.append(parameter)
+        record.freeze(self._own[module])
 
     def _check_call(self, module: nn.Module) -> None:
         """Raise if the gradients of this call are not what its parameters would get from torch."""
@@ -251,6 +245,7 @@ class Recording:
                 f"layer {name!r} calls itself, so that its gradients would count twice: call it "
                 "in a loop from outside, or use mode='exact'"
             )
+        check_no_cache(module, name, whole=module in self._whole)
         present = set(module.parameters(recurse=module in self._whole))
         if not present.issuperset(self._own[module]):
             raise InvalidParameterError(
@@ -276,39 +271,22 @@ class Recording:
         try:
             if output is None:  # the layer raised
                 return output
+            record.check_arguments()
             if any(named):
                 record.take_by_name(*named)
             self._calls.append(record)
+            if runs_again(module, whole=record.whole):
+                record.returned = copied_outputs(output)
             # Before its parameters train again: a view of one would then seem to need a gradient,
             # and autograd would pass it by.
-            return self._tapped(record, output)
+            return tapped(record, output, partial(self._arrived, record))
         finally:
-            _unfreeze(record)
-
-    def _tapped(self, record: LayerRecord, output: Any) -> Any:
-        """Return a layer's output with every tensor in it tapped, numbered in their order."""
-        if isinstance(output, Tensor):
-            place = record.outputs
-            record.outputs += 1
-            if not (output.is_floating_point() or output.is_complex()):
-                return output  # such as indices, which have no gradient
-            if not output.requires_grad:
-                # Nothing before this layer needs a gradient, so autograd would not come here.
-                output = _rooted(output.clone() if record.shares(output) else output)
-            output.register_hook(lambda gradient: self._arrived(record, place, gradient))
-            return output
-        if type(output) is tuple:
-            # None stands for what the layer was not asked for, such as attention weights.
-            return tuple(None if part is None else self._tapped(record, part) for part in output)
-        raise InvalidParameterError(
-            f"layer {record.name!r} returns a {type(output).__name__}: only tensors and tuples of "
-            "tensors can be followed; return those"
-        )
+            record.unfreeze()
 
     def _release(self) -> None:
         """Let everything train again, also after an exception within a layer."""
         while self._waiting:
-            _unfreeze(self._waiting.pop())
+            self._waiting.pop().unfreeze()
         self._forget()
 
     def _forget(self) -> None:
@@ -335,9 +313,3 @@ def _check_own_pass(record: LayerRecord) -> None:
             "losses that are made of gradients cannot be followed: leave create_graph out, or use "
             "mode='exact'"
         )
-
-
-def _unfreeze(record: LayerRecord) -> None:
-    """Let the parameters train again that the call of a layer froze."""
-    for parameter in record.frozen:
-        parameter.requires_grad_(True)  # noqa: FBT003

@@ -7,23 +7,25 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.backends import cudnn
+from torch.backends import cudnn, mha
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.utils import parametrize
 from torch.utils._pytree import tree_leaves
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.randomness import RandomRunError
 from matrixdp.training.layers.recurrent import check_recurrent
 from matrixdp.training.layers.rerun import Call, example_gradients
+from matrixdp.training.layers.trees import check_followed, tensors_in
 from matrixdp.training.layers.use import KeptGradients
 from matrixdp.training.layers.whole import (
     attention_call,
     check_attention,
+    check_no_cache,
     recurrent_call,
     runs_plainly,
 )
 
-__all__ = ["fallback_use"]
+__all__ = ["fallback_use", "is_known"]
 
 
 class Record(Protocol):
@@ -35,6 +37,7 @@ class Record(Protocol):
     by_name: tuple[str, ...]
     gradients: dict[int, Tensor]
     outputs: int
+    returned: dict[int, Tensor]
     autocast: torch.autocast
 
 
@@ -53,7 +56,7 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
         If an input has other rows than the batch.
     """
     call, autocast = _call(module, record), record.autocast
-    if _is_known(module):
+    if is_known(module):
         # As autocast would have it, types do not match in the backward pass of `torch.func`.
         call = call.in_type(next(module.parameters()).dtype)
         autocast = torch.autocast(call.inputs[0].device.type, enabled=False)
@@ -66,62 +69,65 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
     }
     try:
         with autocast, _plain_kernels(module):
-            found = example_gradients(
+            found, mixed = example_gradients(
                 module, names, call, examples, one_by_one=_is_fused(module, call)
             )
+    except RandomRunError as error:
+        raise InvalidParameterError(
+            f"layer {record.name!r} has no shortcut, and draws random numbers, for instance for "
+            "dropout, which a second run cannot repeat: give each parameter that it holds itself "
+            "to a small module of its own, or use mode='exact'"
+        ) from error
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise InvalidParameterError(
-            f"layer {record.name!r} has no shortcut, and torch.func cannot differentiate it "
-            f"example by example ({error}): split it into known layers, or use mode='exact'"
+            f"layer {record.name!r} has no shortcut, and cannot be run again on one example alone "
+            f"({error}): split it into known layers, or use mode='exact'"
         ) from error
-    return KeptGradients(found)
+    return KeptGradients(found, mixed)
 
 
 def _call(module: nn.Module, record: Record) -> Call:
     """Return what was recorded, and where the rows are in it."""
-    rows = next(len(part) for part in record.inputs if isinstance(part, Tensor))
-    _check_no_cache(module, record)
+    rows = len(tensors_in(record.inputs)[0])
+    check_no_cache(module, record.name, whole=record.whole)
     # Checked again: both kinds may have been changed since training began.
-    if isinstance(module, nn.MultiheadAttention) and _is_known(module):
+    if isinstance(module, nn.MultiheadAttention) and is_known(module):
         check_attention(module, record.name)
         return attention_call(module, record, rows)
-    if isinstance(module, nn.RNNBase) and _is_known(module):
+    if isinstance(module, nn.RNNBase) and is_known(module):
         check_recurrent(module, record.name)
         return recurrent_call(module, record, rows)
+    if isinstance(module, nn.RNNCellBase) and is_known(module):
+        return recurrent_call(module, record, rows)
     _check_arguments(record, rows)
-    axes = tuple(0 if isinstance(part, Tensor) else None for part in record.inputs)
-    return Call(record.inputs, axes, record.gradients, {0: 0}, record.by_name)
+    axes = tuple(0 if isinstance(part, Tensor) else None for part in tree_leaves(record.inputs))
+    firsts = dict.fromkeys(record.gradients, 0)
+    return Call(
+        record.inputs,
+        axes,
+        record.gradients,
+        firsts,
+        record.outputs,
+        record.by_name,
+        record.returned,
+    )
 
 
-def _is_known(module: nn.Module) -> bool:
+_CELLS = nn.RNNCell, nn.GRUCell, nn.LSTMCell
+
+
+def is_known(module: nn.Module) -> bool:
     """Return whether a layer is one of torch's own, which run in any type."""
-    return runs_plainly(module, nn.MultiheadAttention, nn.RNN, nn.GRU, nn.LSTM)
-
-
-def _check_no_cache(module: nn.Module, record: Record) -> None:
-    """Raise if a parametrised weight would be taken from the first run, as if it were constant."""
-    parts = module.modules() if record.whole else [module]
-    if parametrize._cache_enabled and any(map(parametrize.is_parametrized, parts)):  # noqa: SLF001
-        raise InvalidParameterError(
-            f"layer {record.name!r} is parametrised, and its gradient cannot be found within "
-            "parametrize.cached(): close that block before losses are accumulated"
-        )
+    return runs_plainly(module, nn.MultiheadAttention, nn.RNN, nn.GRU, nn.LSTM, *_CELLS)
 
 
 def _check_arguments(record: Record, rows: int) -> None:
-    """Raise unless a layer takes tensors whose first axis is the rows, and returns one of them."""
-    if record.outputs != 1:
-        raise InvalidParameterError(
-            f"layer {record.name!r} has no shortcut and returns several tensors: let it return one"
-        )
-    for part in record.inputs:
-        leaves = [leaf for leaf in tree_leaves(part) if isinstance(leaf, Tensor)]
-        if not isinstance(part, Tensor) and leaves:
-            raise InvalidParameterError(
-                f"layer {record.name!r} has no shortcut and takes a {type(part).__name__} of "
-                "tensors: pass each tensor by itself"
-            )
-        if leaves and (part.ndim == 0 or len(part) != rows):
+    """Raise unless the first axis of all tensors that a layer takes is the rows."""
+    check_followed(record.name, "takes", record.inputs)
+    for part in tensors_in(record.inputs):
+        if part.ndim == 0 or len(part) != rows:
             raise InvalidParameterError(
                 f"layer {record.name!r} has no shortcut and takes a tensor of shape "
                 f"{tuple(part.shape)} beside {rows} rows: make it a buffer of the layer, or expand "
@@ -132,9 +138,9 @@ def _check_arguments(record: Record, rows: int) -> None:
 def _is_fused(module: nn.Module, call: Call) -> bool:
     """Return whether a layer runs in kernels that ``vmap`` cannot take apart, even without cuDNN.
 
-    These are the cells of GRU and LSTM on a GPU. They draw nothing, since dropout is refused.
+    These are the cells of GRU and LSTM on a GPU.
     """
-    fused = runs_plainly(module, nn.GRU, nn.LSTM)
+    fused = runs_plainly(module, nn.GRU, nn.LSTM, nn.GRUCell, nn.LSTMCell)
     return fused and call.inputs[0].device.type != "cpu"
 
 
@@ -143,6 +149,8 @@ def _plain_kernels(module: nn.Module) -> Iterator[None]:
     """Run a layer by operations that ``vmap`` knows; most fused kernels are not among them."""
     former = cudnn.enabled
     cudnn.enabled = former and not isinstance(module, nn.RNNBase)
+    fast = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
     try:
         with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
             # That the layer is slow has been said by its name.
@@ -150,3 +158,4 @@ def _plain_kernels(module: nn.Module) -> Iterator[None]:
             yield
     finally:
         cudnn.enabled = former
+        mha.set_fastpath_enabled(fast)

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from matrixdp.errors import ShapeError
+from matrixdp.training.layers.trees import tensors_in
+from matrixdp.training.layers.whole import runs_plainly
 
 __all__ = ["check_rows"]
 
@@ -18,7 +20,9 @@ def check_rows(
     gradients: Mapping[int, Tensor],
     rows: int,
 ) -> None:
-    """Raise unless the first axis of a layer's input and output is the rows of the batch.
+    """Raise unless the first axis of a layer's input and outputs is the rows of the batch.
+
+    The states that torch's recurrent layers return have the rows on their second axis.
 
     torch takes an input that lacks an axis for a single example. Of a batch it would then take the
     rows for channels or for steps in time, and mix the examples.
@@ -28,18 +32,21 @@ def check_rows(
     ShapeError
         Which names the layer and the shape.
     """
-    tensors = [part for part in inputs if isinstance(part, Tensor)]
+    tensors = tensors_in(inputs)
     shape = tuple(tensors[0].shape) if tensors else None
     if shape is None or len(shape) not in _axes(module) or shape[0] != rows:
         raise ShapeError(
             f"layer {name!r} got an input of shape {shape}, but the batch has {rows} rows: keep "
             "the batch as the first axis of every layer's input, before those of a single example"
         )
-    if 0 in gradients and (gradients[0].ndim == 0 or len(gradients[0]) != rows):
-        raise ShapeError(
-            f"layer {name!r} made an output of shape {tuple(gradients[0].shape)} of {rows} rows: "
-            "keep the batch as the first axis of every layer's output"
-        )
+    states = 1 if runs_plainly(module, nn.RNN, nn.GRU, nn.LSTM) else 0
+    for place, gradient in gradients.items():
+        axis = states if place else 0
+        if gradient.ndim <= axis or gradient.shape[axis] != rows:
+            raise ShapeError(
+                f"layer {name!r} made an output of shape {tuple(gradient.shape)} of {rows} rows: "
+                "keep the batch as the first axis of every layer's output"
+            )
 
 
 def _axes(module: nn.Module) -> range:
@@ -56,7 +63,7 @@ def _axes(module: nn.Module) -> range:
             fewest = most = 5
         case nn.LayerNorm() | nn.RMSNorm():
             fewest, most = 1 + len(module.normalized_shape), many
-        case nn.Linear() | nn.Bilinear():
+        case nn.Linear() | nn.Bilinear() | nn.RNNCellBase():
             fewest, most = 2, many
         case _:
             fewest, most = 1, many

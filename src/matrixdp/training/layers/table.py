@@ -14,14 +14,14 @@ from torch.nn.utils.parametrize import is_parametrized
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.convolution import ConvolutionUse
 from matrixdp.training.layers.embedding import EmbeddingUse
-from matrixdp.training.layers.fallback import fallback_use
+from matrixdp.training.layers.fallback import fallback_use, is_known
 from matrixdp.training.layers.linear import LinearUse
 from matrixdp.training.layers.normalisation import normalisation_use
 from matrixdp.training.layers.recurrent import RecurrentRecord, check_recurrent, recurrent_uses
 from matrixdp.training.layers.use import LayerUse
 from matrixdp.training.layers.whole import check_attention
 
-__all__ = ["check_layer", "check_layer_alone", "layer_uses", "runs_as"]
+__all__ = ["check_layer", "check_layer_alone", "layer_uses", "runs_again", "runs_as"]
 
 _SHORTCUTS: tuple[type[nn.Module], ...] = (
     *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LSTM),
@@ -60,6 +60,7 @@ class Record(Protocol):
     by_name: tuple[str, ...]
     gradients: dict[int, Tensor]
     outputs: int
+    returned: dict[int, Tensor]
     autocast: torch.autocast
 
 
@@ -141,6 +142,15 @@ def _check_parametrisation(module: nn.Module, name: str) -> None:
             f"layer {name!r} has spectral_norm, which changes with every call: remove it with "
             "torch.nn.utils.parametrize, or use mode='exact' and eval()"
         )
+
+
+def runs_again(module: nn.Module, *, whole: bool) -> bool:
+    """Return whether a layer of the user's own is run again, so that its outputs can be compared.
+
+    Layers of torch that are run again are known to treat every row by itself, and may be run in
+    another type.
+    """
+    return (whole or not _has_shortcut(module)) and not is_known(module)
 
 
 def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUse]:

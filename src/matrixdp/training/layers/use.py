@@ -88,6 +88,11 @@ def _rows(gradients: Tensor) -> Tensor:
     return gradients[:, None] if gradients.ndim == 1 else gradients.flatten(1)
 
 
+def _along(examples: Tensor, gradients: Tensor) -> Tensor:
+    """Return one number for each example, with as many axes as its gradient."""
+    return examples.reshape(-1, *[1] * (gradients.ndim - 1))
+
+
 def trainable(*parameters: nn.Parameter | None) -> tuple[nn.Parameter, ...]:
     """Return those parameters that exist and are to be trained."""
     return tuple(part for part in parameters if part is not None and part.requires_grad)
@@ -131,9 +136,24 @@ class LayerUse(abc.ABC):
 
 
 class KeptGradients(LayerUse):
-    """A layer whose gradients are small enough to be kept: norms and sums are read off them."""
+    """A layer whose gradients are small enough to be kept: norms and sums are read off them.
 
-    def __init__(self, gradients: PerExample) -> None:
+    Parameters
+    ----------
+    gradients : mapping of Parameter to Tensor
+        Of every example.
+    mixed : Tensor, optional
+        For every example whether its gradient may depend on others. It is then no number, so that
+        no step is taken with it; who looks for the reason finds it here.
+    """
+
+    def __init__(self, gradients: PerExample, mixed: Tensor | None = None) -> None:
+        self.mixed = mixed
+        if mixed is not None:
+            gradients = {
+                parameter: part.masked_fill(_along(mixed, part), math.nan)
+                for parameter, part in gradients.items()
+            }
         self._gradients = gradients
 
     @property
@@ -144,6 +164,14 @@ class KeptGradients(LayerUse):
     def gradients(self) -> PerExample:
         """Return what was kept."""
         return self._gradients
+
+    def add(self, other: "KeptGradients") -> None:
+        """Add what another use has kept."""
+        for parameter, part in other.gradients().items():
+            known = self._gradients.get(parameter)
+            self._gradients[parameter] = part if known is None else known + part
+        if self.mixed is not None and other.mixed is not None:
+            self.mixed = self.mixed | other.mixed
 
     def forget(self) -> None:
         """Let go of the gradients."""

@@ -8,12 +8,21 @@ import inspect
 from typing import Any, Protocol
 
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.nn.utils.parametrize import is_parametrized
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.layers.rerun import Call
+from matrixdp.training.layers.trees import tensors_in
 
-__all__ = ["attention_call", "check_attention", "is_whole", "recurrent_call", "runs_plainly"]
+__all__ = [
+    "attention_call",
+    "check_attention",
+    "check_no_cache",
+    "is_whole",
+    "recurrent_call",
+    "runs_plainly",
+]
 
 
 class Record(Protocol):
@@ -23,6 +32,7 @@ class Record(Protocol):
     inputs: tuple[Any, ...]
     by_name: tuple[str, ...]
     gradients: dict[int, Tensor]
+    outputs: int
 
 
 def is_whole(module: nn.Module) -> bool:
@@ -35,6 +45,25 @@ def runs_plainly(module: nn.Module, *kinds: type[nn.Module]) -> bool:
     return "forward" not in vars(module) and any(
         isinstance(module, kind) and type(module).forward is kind.forward for kind in kinds
     )
+
+
+def check_no_cache(module: nn.Module, name: str, *, whole: bool) -> None:
+    """Raise if a parametrised weight comes from a cache.
+
+    In the first run the cache would keep it for uses outside of the layer, whose gradients would be
+    lost, as parameters are frozen then. In another run it would be taken for a constant.
+
+    Raises
+    ------
+    InvalidParameterError
+        Which names the layer.
+    """
+    parts = module.modules() if whole else [module]
+    if parametrize._cache_enabled and any(map(is_parametrized, parts)):  # noqa: SLF001
+        raise InvalidParameterError(
+            f"layer {name!r} is parametrised, and its gradient cannot be found within "
+            "parametrize.cached(): leave that block out"
+        )
 
 
 def check_attention(module: nn.MultiheadAttention, name: str) -> None:
@@ -86,12 +115,15 @@ def attention_call(module: nn.MultiheadAttention, record: Record, rows: int) -> 
         tuple(axes),
         record.gradients,
         dict.fromkeys(record.gradients, 0),
+        record.outputs,
         record.by_name,
     )
 
 
-def recurrent_call(module: nn.RNNBase, record: Record, rows: int) -> Call:
-    """Return a recorded call of a recurrent layer, whose states have the rows on their second axis.
+def recurrent_call(module: nn.RNNBase | nn.RNNCellBase, record: Record, rows: int) -> Call:
+    """Return a recorded call of a recurrent layer or of the cell of one.
+
+    The states of a layer have the rows on their second axis, those of a cell on the first one.
 
     Raises
     ------
@@ -106,13 +138,16 @@ def recurrent_call(module: nn.RNNBase, record: Record, rows: int) -> Call:
         # As the layer would make them itself, but with rows: `vmap` cannot change in place what
         # all examples share.
         states = _first_states(module, first)
-    for part in states if isinstance(states, tuple) else (states,):
-        _check_length(record.name, "hx", part, 1, rows)
+    axis = 1 if isinstance(module, nn.RNNBase) else 0
+    parts = tensors_in(states)
+    for part in parts:
+        _check_length(record.name, "hx", part, axis, rows)
     return Call(
         (first, states),
-        (0, (1, 1) if isinstance(states, tuple) else 1),
+        (0, *(axis for _ in parts)),
         record.gradients,
-        {place: 0 if place == 0 else 1 for place in record.gradients},
+        {place: axis if place else 0 for place in record.gradients},
+        record.outputs,
         by_name,
     )
 
@@ -124,12 +159,18 @@ def _named(module: nn.Module, record: Record) -> dict[str, Any]:
     return dict(zip((*list(order)[:by_position], *record.by_name), record.inputs, strict=True))
 
 
-def _first_states(module: nn.RNNBase, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-    number = module.num_layers * (2 if module.bidirectional else 1)
-    hidden = inputs.new_zeros(number, len(inputs), module.proj_size or module.hidden_size)
-    if not isinstance(module, nn.LSTM):
+def _first_states(
+    module: nn.RNNBase | nn.RNNCellBase, inputs: Tensor
+) -> Tensor | tuple[Tensor, Tensor]:
+    rows: tuple[int, ...] = (len(inputs),)
+    width = module.hidden_size
+    if isinstance(module, nn.RNNBase):
+        rows = (module.num_layers * (2 if module.bidirectional else 1), *rows)
+        width = module.proj_size or width
+    hidden = inputs.new_zeros(*rows, width)
+    if not isinstance(module, nn.LSTM | nn.LSTMCell):
         return hidden
-    return hidden, inputs.new_zeros(number, len(inputs), module.hidden_size)
+    return hidden, inputs.new_zeros(*rows, module.hidden_size)
 
 
 def _check_length(layer: str, name: str, part: Tensor, axis: int, length: int) -> None:
