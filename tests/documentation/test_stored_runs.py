@@ -34,9 +34,10 @@ def test_a_report_without_pytorch_is_the_one_that_is_stored(tmp_path: Path) -> N
     shutil.copy(ROOT / "docs" / "experiments.md", tmp_path)
     # Nothing of it may come from the table that is replaced.
     (tmp_path / "type_one.csv").unlink()
-    command = ["experiment", "report", "--results", tmp_path, "--page", tmp_path / "experiments.md"]
+    page, here = str(tmp_path / "experiments.md"), str(tmp_path)
+    command = ["experiment", "report", "--results", here, "--page", page, "--figures", here]
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_PYTORCH, *command, "--figures", tmp_path],
+        [sys.executable, "-c", WITHOUT_PYTORCH, *command],
         capture_output=True,
         text=True,
         check=False,

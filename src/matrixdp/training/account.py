@@ -24,14 +24,17 @@ class StepAccount:
         The plan.
     seed : int or None
         Of an experiment; None is a release.
+    mode : str
+        How gradients are added up: the guarantee is for one mode in all steps.
     path : Path or None
         The spending record, if there is one.
     """
 
-    def __init__(self, plan: TrainingPlan, seed: int | None, path: Path | None) -> None:
+    def __init__(self, plan: TrainingPlan, seed: int | None, mode: str, path: Path | None) -> None:
         self._plan = plan
         self._seed = seed
-        self._record = None if path is None else _opened_record(path, plan, seed)
+        self._mode = mode
+        self._record = None if path is None else _opened_record(path, plan, seed, mode)
         self._process = current_process()
         self._unrecorded = 0  # steps spent, where there is no record to count them
         self._run = secrets.token_hex(16) if self._record is None else self._record.run
@@ -52,17 +55,27 @@ class StepAccount:
         Raises
         ------
         InvalidParameterError
-            In a forked child of a release: the parent does not see what is spent there.
+            In a forked child of a release.
+        """
+        self.check_process()
+        if self._record is None:
+            self._unrecorded += 1
+        else:
+            self._record.spend()
+
+    def check_process(self) -> None:
+        """Raise in a forked child of a release: the parent does not see what is done there.
+
+        Raises
+        ------
+        InvalidParameterError
+            Which says where to make the training.
         """
         if self._seed is None and self._process != current_process():
             raise InvalidParameterError(
                 "this training was made in another process, which may take the same steps: make "
                 "PrivateTraining in the process that trains"
             )
-        if self._record is None:
-            self._unrecorded += 1
-        else:
-            self._record.spend()
 
     def check_left(self) -> None:
         """Raise if no step is left."""
@@ -77,6 +90,7 @@ class StepAccount:
         """What a checkpoint has to remember."""
         return {
             "plan": self._plan.digest,
+            "mode": self._mode,
             "run": self._run,
             "seed": self._seed,
             "steps_spent": self.spent,
@@ -88,13 +102,14 @@ class StepAccount:
         Raises
         ------
         InvalidParameterError
-            If it belongs to another plan, seed or run, or there is no record.
+            If it belongs to another plan, mode, seed or run, or there is no record.
         """
         own = self.state
-        if set(state) != set(own) or any(state[key] != own[key] for key in ("plan", "seed")):
+        same = ("plan", "mode", "seed")
+        if set(state) != set(own) or any(state[key] != own[key] for key in same):
             raise InvalidParameterError(
-                "the checkpoint belongs to another plan or seed: resume with the plan that it was "
-                "made with"
+                "the checkpoint belongs to another plan, mode or seed: resume with those that it "
+                "was made with"
             )
         if self._record is None:
             # An experiment repeats the very same steps; a release would draw others in their place.
@@ -111,7 +126,7 @@ class StepAccount:
             )
 
 
-def _opened_record(path: Path, plan: TrainingPlan, seed: int | None) -> SpendingRecord:
+def _opened_record(path: Path, plan: TrainingPlan, seed: int | None, mode: str) -> SpendingRecord:
     # A record of an experiment does not pass for that of a release, nor the other way round.
     randomness = "secure" if seed is None else f"seed {seed}"
-    return SpendingRecord(path, plan=plan.digest, randomness=randomness)
+    return SpendingRecord(path, plan=plan.digest, mode=mode, randomness=randomness)

@@ -20,7 +20,7 @@ from torch.nn.modules import module as torch_module
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layer_record import LayerRecord
-from matrixdp.training.layers.rows import check_rows
+from matrixdp.training.layers.rows import check_axes, check_rows, may_lack_rows
 from matrixdp.training.layers.same_run import copied_outputs
 from matrixdp.training.layers.table import check_layer, layer_uses, runs_again
 from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
@@ -86,6 +86,7 @@ class Recording:
         stop_watching(model)
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
+        self._untrained: dict[nn.Module, str] = {}
         self._whole = {module for module in model.modules() if is_whole(module)}
         for name, module in model.named_modules():
             # By every name that it has: a parameter with two of them has two uses in each call.
@@ -94,6 +95,8 @@ class Recording:
             check_layer(module, name)
             if own:
                 self._names[module], self._own[module] = name, own
+            elif may_lack_rows(module):
+                self._untrained[module] = name
         self._listening = False
         self._thread = 0  # the one that the model is watched in
         self._measuring = False  # whether `backward` is running
@@ -224,9 +227,11 @@ class Recording:
                 f"layer {self._names[module]!r} is called during the backward pass, which "
                 "activation checkpointing does: leave it out, and use smaller batches"
             )
+        if self._listening and module in self._untrained and self._is_own_thread():
+            check_axes(module, self._untrained[module], arguments)
         if not (self._listening and module in self._names and torch.is_grad_enabled()):
             return
-        if threading.get_ident() != self._thread:
+        if not self._is_own_thread():
             return  # Another thread runs the same model, and not for the losses of this batch.
         inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
         if inside is not None and inside.module is not module:
@@ -236,6 +241,9 @@ class Recording:
         record = LayerRecord(self._names[module], module, arguments, whole=whole)
         self._waiting.append(record)
         record.freeze(self._own[module])
+
+    def _is_own_thread(self) -> bool:
+        return threading.get_ident() == self._thread
 
     def _check_call(self, module: nn.Module) -> None:
         """Raise if the gradients of this call are not what its parameters would get from torch."""
@@ -265,7 +273,7 @@ class Recording:
         *named, output = rest
         if not self._waiting or self._waiting[-1].module is not module:
             return output
-        if threading.get_ident() != self._thread:
+        if not self._is_own_thread():
             return output
         record = self._waiting.pop()
         try:

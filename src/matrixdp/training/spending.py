@@ -1,8 +1,8 @@
 """The spending record: a file that knows how many steps were spent, whatever happens to the run.
 
-A line is added and forced to the disk *before* a step draws its noise. A process that is killed at
-any moment has therefore never released a step that the record does not count. It may count one step
-that was never released: that is the private side.
+A line is added and forced to the disk *before* a step draws its lot and its noise. A process that
+is killed at any moment has therefore never drawn anything that the record does not count. It may
+count one step that was never released: that is the private side.
 
 The first line says which plan the record is for. Line k after it is ``{"step": k}``, so that what
 is missing at the end of a torn line is known, and anything else is recognised as not written here.
@@ -27,8 +27,9 @@ __all__ = ["SpendingRecord"]
 class _Header(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The first line: which run of which plan this is."""
 
-    format: Literal["matrixdp-spending-1"]
+    format: Literal["matrixdp-spending-2"]
     plan: str
+    mode: str
     randomness: str
     run: str
 
@@ -46,6 +47,8 @@ class SpendingRecord:
         An existing record of the same plan is continued; otherwise a new one is made.
     plan : str
         The digest of the plan.
+    mode : str
+        How gradients are added up, which is a part of the guarantee for all steps.
     randomness : str
         Where lots and noise come from: a record of an experiment is not continued by a release.
 
@@ -54,7 +57,7 @@ class SpendingRecord:
     FileFormatError
         If the file is not a spending record, or was changed.
     InvalidParameterError
-        If it belongs to another plan.
+        If it belongs to another plan, mode or seed.
     StorageError
         If it cannot be read or written.
 
@@ -66,18 +69,19 @@ class SpendingRecord:
         How many steps were spent, by this process and by those before it.
     """
 
-    def __init__(self, path: Path, *, plan: str, randomness: str) -> None:
+    def __init__(self, path: Path, *, plan: str, mode: str, randomness: str) -> None:
         self._path = path
+        wanted = (plan, mode, randomness)
         if not path.exists():
-            header = _Header("matrixdp-spending-1", plan, randomness, secrets.token_hex(16))
+            header = _Header("matrixdp-spending-2", *wanted, secrets.token_hex(16))
             # All at once: a header is never torn, and never replaces another one.
             write_all([(path, msgspec.json.encode(header) + b"\n")])
         with self._opened() as file:
             header, self.spent, torn = _read(file.read(), path)
-            if header.plan != plan or header.randomness != randomness:
+            if (header.plan, header.mode, header.randomness) != wanted:
                 raise InvalidParameterError(
-                    f"record={str(path)!r} belongs to another plan, or to another seed: it is only "
-                    "continued by the plan and the seed that it was made with; choose another file"
+                    f"record={str(path)!r} belongs to another plan, mode or seed: it is only "
+                    "continued by those that it was made with; choose another file"
                 )
             if torn:
                 # The step was about to be drawn: it counts, and its line is completed. Nothing is

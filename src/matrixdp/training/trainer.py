@@ -62,7 +62,7 @@ class PrivateTraining:
         For experiments: lots and noise come from this seed, on the model's device, and protect
         nothing. Without it lots come from the operating system's randomness and noise is exact.
     record : path, optional
-        A file that counts the steps before they are drawn. Needed to resume a release from a
+        A file that counts each step before its lot is drawn. Needed to resume a release from a
         checkpoint; see `load_state_dict`.
     mode : {"fast", "exact"}, optional
         How gradients are added up. ``fast``, the default, runs whole batches; its guarantee states
@@ -134,8 +134,9 @@ class PrivateTraining:
         self._noise = StepNoise(model, self._trainable, plan, noise or {}, seed)
         self._coins: Coins = SecureCoins() if seed is None else SeededCoins(seed)
         self._open: LotSum | None = None
+        self._number = 0  # of the step that is open
         # Last, as it may make a file.
-        self._account = StepAccount(plan, seed, None if record is None else Path(record))
+        self._account = StepAccount(plan, seed, mode, None if record is None else Path(record))
 
     @property
     def plan(self) -> TrainingPlan:
@@ -185,6 +186,8 @@ class PrivateTraining:
             If the data makes its own batches, or has another number of records than the plan.
         BudgetExceededError
             If no step is left.
+        StorageError
+            When a lot is asked for, if the spending record cannot be written; nothing is drawn.
         """
         source = record_source(data, self._plan.records, workers)
         self._account.check_left()
@@ -194,7 +197,7 @@ class PrivateTraining:
         self._give_up()
         uneven = True
         while self.steps_left:
-            numbers = self._drawn(self.steps_spent)
+            numbers = self._next_lot()
             total = self._empty_sum(len(numbers))
             self._open = total
             yield Lot(source, numbers, total, self._plan.views, uneven=uneven)
@@ -209,15 +212,20 @@ class PrivateTraining:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Spend a lot that was drawn and never came to its step, for instance by an exception."""
+        """Let go of a lot that was drawn and never came to its step; it stays spent."""
         if self._open is not None:
             # Somebody may still hold its batches: the model is not to be watched for both.
             self._open.end()
-            # Whether it was given up may depend on its records, so it counts.
-            self._spend()
+            self._open = None
 
-    def _drawn(self, step: int) -> NDArray[np.int64]:
-        return drawn_records(self._coins, self._plan.records, self._plan.exact_rate, step)
+    def _next_lot(self) -> NDArray[np.int64]:
+        """Spend a step, and draw its lot."""
+        number = self.steps_spent
+        # Before the lot is drawn: whatever happens from here on depends on its records, also
+        # whether it is given up, or the process dies.
+        self._account.spend()
+        self._number = number
+        return drawn_records(self._coins, self._plan.records, self._plan.exact_rate, number)
 
     def _empty_sum(self, examples: int) -> LotSum:
         views = self._plan.views
@@ -249,33 +257,32 @@ class PrivateTraining:
         self._open.add(losses)
 
     def step(self) -> None:
-        """Spend a step, add noise to the sum, divide by the expected lot size, and optimise.
+        """Add noise to the sum, divide by the expected lot size, and optimise.
+
+        The step was spent when its lot was drawn.
 
         Raises
         ------
         InvalidParameterError
-            If a batch is missing or the model was changed; nothing is spent then. If losses or
-            gradients are not finite, the step is spent and the model stays as it was.
+            If a batch is missing or the model was changed; the call can be made again then. If
+            losses or gradients are not finite, the model stays as it was.
         BudgetExceededError
             If no step is left.
-        StorageError
-            If the spending record cannot be written; nothing is drawn then.
         """
-        self._account.check_left()
         total = self._open
         if total is None:
+            self._account.check_left()
             raise InvalidParameterError(
                 "no lot is open: call training.step() once for each lot of training.lots(dataset)"
             )
         total.check_complete()
         self._trainable.check_unchanged()
-        number = self.steps_spent
-        # All that was checked so far is the loop's doing. What happens from here on depends on the
-        # records, also whether it fails: so the step counts before anything is looked at.
-        self._spend()
-        self._update(total, number)
+        self._account.check_process()
+        # Before anything else: no lot may come to two steps.
+        self._open = None
+        self._update(total)
 
-    def _update(self, total: _Summed, number: int) -> None:
+    def _update(self, total: _Summed) -> None:
         """Add the noise of a step that is spent to its sum, and let the optimiser follow it."""
         matrices = self._noise.gathered(total.sums)
         finite = total.finite(matrices)
@@ -284,7 +291,7 @@ class PrivateTraining:
             total.check_finite(finite)
         # The expected size is public; dividing by the drawn one would reveal that.
         divisor = self._plan.lot_size
-        means = list(self._noise.noisy_means(matrices, number, divisor))
+        means = list(self._noise.noisy_means(matrices, self._number, divisor))
         # Simulated noise was drawn while the device still ran the model. This waits for it.
         total.check_finite(finite)
         for parameter, mean in means:
@@ -358,15 +365,8 @@ class PrivateTraining:
         self._account.check_left()
         self._trainable.check_unchanged()
         total.check_unchanged()
-        number = self.steps_spent
-        # Before the lot is drawn: whatever happens from here on depends on its records.
-        self._spend()
-        total.add_lot(self._drawn(number))
-        self._update(total, number)
-
-    def _spend(self) -> None:
-        self._account.spend()
-        self._open = None
+        total.add_lot(self._next_lot())
+        self._update(total)
 
     def state_dict(self) -> State:
         """Return what a checkpoint has to remember besides the model and the optimiser."""
@@ -387,7 +387,7 @@ class PrivateTraining:
         Raises
         ------
         InvalidParameterError
-            If it belongs to another plan, seed or run, or there is no record.
+            If it belongs to another plan, mode, seed or run, or there is no record.
         """
         # First: an experiment then goes back to the count of the checkpoint.
         self._give_up()

@@ -5,12 +5,13 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from matrixdp.errors import ShapeError
 from matrixdp.training.layers.trees import tensors_in
 from matrixdp.training.layers.whole import runs_plainly
 
-__all__ = ["check_rows"]
+__all__ = ["check_axes", "check_rows", "may_lack_rows"]
 
 
 def check_rows(
@@ -47,6 +48,32 @@ def check_rows(
                 f"layer {name!r} made an output of shape {tuple(gradient.shape)} of {rows} rows: "
                 "keep the batch as the first axis of every layer's output"
             )
+
+
+def may_lack_rows(module: nn.Module) -> bool:
+    """Return whether torch takes an input of this layer that lacks an axis for a single example."""
+    kinds = (_ConvNd, _InstanceNorm, nn.RNNBase, nn.MultiheadAttention, nn.Linear, nn.Bilinear)
+    return isinstance(module, kinds)
+
+
+def check_axes(module: nn.Module, name: str, inputs: Sequence[Any]) -> None:
+    """Raise if a layer that is not trained would take the rows of a batch for something else.
+
+    Its gradients are not formed, so nothing else looks at its rows. But it would mix the examples
+    before they come to layers that are trained.
+
+    Raises
+    ------
+    ShapeError
+        Which names the layer and the shape.
+    """
+    shapes = [tuple(part.shape) for part in inputs if isinstance(part, Tensor)]
+    if shapes and len(shapes[0]) not in _axes(module):
+        raise ShapeError(
+            f"layer {name!r} got an input of shape {shapes[0]}, which it takes for a single "
+            "example, so that the rows of a batch would mix: keep the batch as the first axis of "
+            "every layer's input, before those of a single example"
+        )
 
 
 def _axes(module: nn.Module) -> range:
