@@ -18,7 +18,10 @@ __all__ = ["TrainingPlan"]
 
 Bounds = tuple[tuple[str, float], ...]
 
-_LEAST_BOUND = 1e-30  # clipped gradients and noise are float32 numbers
+# Clipped gradients and noise are float32 numbers. Gradients 2**49 times longer than their bound add
+# nothing, and at the least bound those are longer than 56,000.
+_LEAST_BOUND = 1e-10
+_LARGEST_BOUND = 1e30
 
 
 @dataclass(frozen=True, init=False)
@@ -39,7 +42,7 @@ class TrainingPlan:
     steps : int
         How many steps are taken.
     clip_norm : float or mapping of str to float
-        The largest norm of one record's gradient, from 1e-30 to 1e30. A mapping gives groups of
+        The largest norm of one record's gradient, from 1e-10 to 1e30. A mapping gives groups of
         parameters a bound each: its keys are names of parameters or of modules that hold them
         (``"features"`` is everything below it, ``""`` all the rest). The squares of the bounds add
         up.
@@ -248,9 +251,9 @@ def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | 
 def _checked_bound(clip_norm: float, name: str) -> float:
     """Return a clip norm by which float32 gradients can be scaled, and its noise be held."""
     bound = positive_number(clip_norm, name)
-    if not _LEAST_BOUND <= bound <= 1.0 / _LEAST_BOUND:
+    if not _LEAST_BOUND <= bound <= _LARGEST_BOUND:
         raise InvalidParameterError(
             f"{name}={bound!r} is outside its domain: use a norm from {_LEAST_BOUND} to "
-            f"{1.0 / _LEAST_BOUND}, of the size of a gradient"
+            f"{_LARGEST_BOUND}, of the size of a gradient"
         )
     return bound
