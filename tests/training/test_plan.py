@@ -102,6 +102,13 @@ def test_more_steps_need_a_new_account() -> None:
     assert replace(plan, steps=3).epsilon == plan.epsilon
 
 
+def test_a_plan_that_proves_zero_can_be_copied() -> None:
+    plan = small_plan(noise_multiplier=1e8)
+    assert plan.epsilon == 0.0
+    assert replace(plan) == plan
+    assert replace(plan, steps=3).epsilon == 0.0
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -117,10 +124,13 @@ def test_more_steps_need_a_new_account() -> None:
         ({"clip_norm": {"a": -1.0}}, r"clip_norm\['a'\]=-1.0"),
         ({"clip_norm": {}}, "clip_norm must map"),
         ({"clip_norm": {1: 1.0}}, "clip_norm must map"),
+        ({"clip_norm": (("a", 1.0), ("a", 2.0))}, "gives a name twice"),
         ({"delta": 0.0}, "delta=0.0"),
         ({"noise_multiplier": math.nan}, "noise_multiplier=nan"),
         ({"noise_multiplier": None}, "both missing"),
-        ({"epsilon": 0.0}, "epsilon=0.0"),
+        ({"epsilon": 0.0}, "epsilon=0.0 is not guaranteed"),
+        ({"epsilon": -0.1}, "epsilon=-0.1 is outside its domain"),
+        ({"epsilon": 0.0, "noise_multiplier": None}, "epsilon=0.0 is outside its domain"),
         ({"epsilon": 0.01}, "claim at least"),
         ({"accountant": "gdp"}, "accountant='gdp'"),
     ],

@@ -49,7 +49,7 @@ class TrainingPlan:
     delta : float
         Well below one over the number of records.
     epsilon : float, optional
-        What is to be guaranteed, above 0.
+        What is to be guaranteed, above 0; with a noise multiplier it may be 0, if that proves it.
     noise_multiplier : float, optional
         The scale of the noise over the sensitivity of the sum of clipped gradients, under adding
         or removing one record.
@@ -131,7 +131,7 @@ class TrainingPlan:
     def _settle(self, epsilon: float | None, noise_multiplier: float | None) -> None:
         """Find whichever of the noise and the epsilon is missing, or check one by the other."""
         if epsilon is not None:
-            epsilon = positive_number(EPSILON.number(epsilon), "epsilon")
+            epsilon = EPSILON.number(epsilon)
         # With both, as after dataclasses.replace, the claim is proven again rather than believed.
         if noise_multiplier is not None:
             proven = self._epsilon_of(noise_multiplier)
@@ -144,7 +144,8 @@ class TrainingPlan:
             self._set("epsilon", proven if epsilon is None else epsilon)
             self._set("noise_multiplier", float(noise_multiplier))
         elif epsilon is not None:
-            self._set("epsilon", epsilon)
+            # Only beside a noise multiplier may it be 0, to which so much noise is rounded.
+            self._set("epsilon", positive_number(epsilon, "epsilon"))
             self._set("noise_multiplier", self._multiplier_for(epsilon))
         else:
             raise InvalidParameterError(
@@ -241,6 +242,10 @@ def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | 
         raise InvalidParameterError(
             "clip_norm must map at least one name of a module or parameter to its bound: pass for "
             "instance {'features': 1.0, '': 0.5}, or one number"
+        )
+    if len(groups) < len(clip_norm):
+        raise InvalidParameterError(
+            f"clip_norm={clip_norm!r} gives a name twice: give every name one bound"
         )
     # Sorted, so that the same bounds in another order are the same plan and have the same digest.
     return tuple(
