@@ -70,8 +70,13 @@ class SpendingRecord:
         self._path = path
         if not path.exists():
             header = _Header("matrixdp-spending-1", plan, randomness, secrets.token_hex(16))
-            # All at once: a header is never torn, and never replaces another one.
-            write_all([(path, msgspec.json.encode(header) + b"\n")])
+            try:
+                # All at once: a header is never torn, and never replaces another one.
+                write_all([(path, msgspec.json.encode(header) + b"\n")])
+            except InvalidParameterError:
+                # Another process made the record meanwhile: as if it had been there before.
+                if not path.exists():
+                    raise
         with self._opened() as file:
             header, self.spent, torn = _read(file.read(), path)
             if header.plan != plan or header.randomness != randomness:
