@@ -11,7 +11,11 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
-from training.brute_force import check_against_brute_force, seeded  # noqa: E402
+from training.brute_force import (  # noqa: E402
+    check_against_brute_force,
+    check_every_gradient,
+    seeded,
+)
 
 
 class SharedTwice(nn.Module):
@@ -159,6 +163,46 @@ def test_convolutions_by_gram_matrices(options: dict[str, Any]) -> None:
         check_against_brute_force(
             layer, torch.randn(4, 48, 5, 6), examples, norms_rtol=1e-3, bounds=(0.7,)
         )
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize("kind", [nn.Conv1d, nn.Conv2d])
+@pytest.mark.parametrize(
+    ("made", "changed"),
+    [
+        ({}, {"padding": (1,)}),
+        ({}, {"padding": 1}),
+        ({}, {"padding": [1]}),
+        ({"padding": 1}, {"padding": (0,)}),
+        ({"padding": 1}, {"padding": "valid"}),
+        ({"padding": 1}, {"padding": (2,), "dilation": (2,)}),
+        ({"padding": 1, "stride": 2}, {"padding": 2, "dilation": 2, "stride": 1}),
+        ({}, {"stride": 2}),
+        ({"stride": 2}, {"padding": (1,)}),
+        ({}, {"padding": "same"}),
+        ({"kernel_size": 4}, {"padding": "same", "dilation": 3}),
+        ({"padding": "same"}, {"padding": 0}),
+        ({"padding": "same"}, {"dilation": (2,)}),
+        ({"padding": 1, "padding_mode": "circular"}, {"padding": (0,)}),
+        ({"padding": 1}, {"padding_mode": "reflect", "padding": 0}),
+        ({"padding": 1, "padding_mode": "circular"}, {"padding_mode": "zeros", "padding": 2}),
+        ({}, {"kernel_size": (5,)}),
+    ],
+    ids=str,
+)
+def test_convolutions_that_were_changed(
+    kind: type[nn.Module], made: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    seeded(6)
+    axes = 1 if kind is nn.Conv1d else 2
+    # With many channels and few positions the norms come from Gram matrices.
+    for channels, length in ((3, 9), (48, 5)):
+        layer = kind(channels, channels, **({"kernel_size": 3} | made))
+        for name, value in changed.items():
+            setattr(layer, name, value * axes if isinstance(value, tuple) else value)
+        inputs = torch.randn(4, channels, *[length] * (axes - 1), length + 1)
+        check_every_gradient(layer, inputs, 4)
+        check_against_brute_force(layer, inputs, norms_rtol=1e-3, bounds=(0.7,))
 
 
 @given(convolutions())

@@ -161,9 +161,15 @@ def nan_in_the_first_layer(model: nn.Module, inputs: Tensor, _targets: Tensor) -
     return torch.sqrt(0.0 * first.sum(1)) + second.sum(1)
 
 
+def too_long(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """Finite gradients, whose squares float32 cannot hold."""
+    return 1e25 * cross_entropy(model, inputs, targets)
+
+
 @pytest.mark.parametrize(
     ("losses", "message"),
     [
+        (too_long, r"layer '2' are not finite.*above about 1e19 cannot be formed in float32"),
         (infinite, "losses and gradients of layer '2' are not finite"),
         (nan_in_the_first_layer, "refused: gradients of layer '0' are not finite"),
     ],
@@ -322,6 +328,8 @@ def test_models_that_cannot_be_trained() -> None:
         training_of(frozen)
     with pytest.raises(InvalidParameterError, match=r"BatchNorm1d.*nn\.GroupNorm"):
         training_of(mixing)
+    with pytest.raises(InvalidParameterError, match=r"'1\.weight' has no shape.*run the model"):
+        training_of(nn.Sequential(nn.Linear(6, 6), nn.LazyLinear(3)))
 
 
 def test_a_loader_is_not_poisson() -> None:

@@ -14,7 +14,7 @@ from matrixdp.training.clipping import clipped_sum
 from matrixdp.training.layers import convolution
 from matrixdp.training.layers.gram import gram
 from matrixdp.training.layers.precision import factor_rounding, multiplies_coarsely
-from matrixdp.training.layers.use import KeptGradients, norm_bounds_of
+from matrixdp.training.layers.use import KeptGradients, NormBounds, norm_bounds_of
 from matrixdp.training.recording import MeasuredUse, Recording
 
 
@@ -94,6 +94,64 @@ def test_a_convolution_whose_squares_underflow() -> None:
     inputs = torch.full((1, 64, 5, 5), 1e17)
     gradient = torch.full((1, 64, 3, 3), 1.9e-23)
     assert contribution(layer, inputs, gradient, 1e-5) <= 1e-5
+
+
+@pytest.mark.parametrize("bound", [1e-10, 1e-6, 1e-3, 1.0])
+def test_factors_that_would_underflow(bound: float) -> None:
+    # In float32 the smallest factors are rounded by up to a half of themselves.
+    layer = nn.Linear(4, 4, bias=False)
+    for seed in range(50):
+        torch.manual_seed(seed)
+        inputs, gradient = 9e18 * torch.rand(2, 1, 4).clamp(min=0.1)
+        assert contribution(layer, inputs, gradient, bound) <= bound
+
+
+def test_factors_that_would_underflow_for_an_embedding() -> None:
+    table = nn.Embedding(3, 1)
+    gradient = torch.full((1, 1, 1), 1.5e19)
+    for bound in (1e-20, 1.4e-26, 3e-26):
+        assert contribution(table, torch.tensor([[1]]), gradient, bound) <= bound
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize("positions", [1, 2])
+def test_scaled_gradients_that_underflow(positions: int, *, flush: bool) -> None:
+    # The factor is as small as it may be, and what it scales is not a normal number any more.
+    layer = nn.Linear(4, 4, bias=False)
+    added = []
+    if flush and not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush subnormal numbers to zero")
+    try:
+        for seed in range(100):
+            torch.manual_seed(seed)
+            inputs = 8e18 * torch.rand(1, positions, 4).clamp(min=0.1)
+            gradient = 2.0**-90 * torch.rand(1, positions, 4)
+            norm = float((gradient[0].double().T @ inputs[0].double()).norm())
+            bounds = [norm * 2.0**-power for power in range(0, 51, 5)]
+            added += [(contribution(layer, inputs, gradient, part), part) for part in bounds]
+    finally:
+        torch.set_flush_denormal(False)
+    assert all(size <= bound for size, bound in added)
+
+
+@pytest.mark.parametrize(("length", "added"), [(2.0**48, 1.0), (2.0**51, 0.0)])
+def test_examples_far_longer_than_their_bound_add_nothing(length: float, added: float) -> None:
+    weight = nn.Parameter(torch.zeros(1))
+    use = KeptGradients({weight: torch.full((1, 1), length)})
+    measured = [MeasuredUse("layer", use, use.norm_bounds())]
+    total = float(clipped_sum(measured, {weight: 0}, (1.0,)).sums[weight])
+    assert total == pytest.approx(added, rel=1e-5)
+
+
+def test_factors_that_are_rounded_up() -> None:
+    # A bound that is the very norm, without a share to spare for what follows.
+    weight = nn.Parameter(torch.zeros(1))
+    for number in range(200):
+        gradient = torch.tensor([[3.0 + number / 7.0]])
+        use = KeptGradients({weight: gradient})
+        measured = [MeasuredUse("layer", use, {weight: NormBounds(gradient[:, 0], 0.0)})]
+        bound = 1.0 + number / 999.0
+        assert float(clipped_sum(measured, {weight: 0}, (bound,)).sums[weight]) <= bound
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

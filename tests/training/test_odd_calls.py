@@ -341,3 +341,14 @@ def test_autocast(layer: nn.Module, call: Callable[[nn.Module, Tensor], Tensor])
     found = clipped(model, inputs, 6, losses=losses)
     _, norms = brute_force(model, inputs, 6, losses=losses)
     torch.testing.assert_close(found.norms, norms, rtol=2e-2, atol=0.0)
+
+
+def test_a_layer_that_makes_rows_of_all_tokens_together() -> None:
+    def bags(layer: nn.Module, tokens: Tensor) -> Tensor:
+        made: Tensor = layer(tokens.flatten(), torch.arange(0, tokens.numel(), tokens.shape[1]))
+        return made
+
+    # Its output has the rows of the batch, its input has not.
+    model = Calls(nn.EmbeddingBag(5, 3, mode="sum"), bags)
+    with pytest.raises(ShapeError, match=r"'layer' got an input of shape \(8,\)"):
+        clipped(model, torch.randint(0, 5, (4, 2)), 4)

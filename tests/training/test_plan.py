@@ -102,6 +102,13 @@ def test_more_steps_need_a_new_account() -> None:
     assert replace(plan, steps=3).epsilon == plan.epsilon
 
 
+def test_a_plan_that_proves_zero_can_be_copied() -> None:
+    plan = small_plan(noise_multiplier=1e8)
+    assert plan.epsilon == 0.0
+    assert replace(plan) == plan
+    assert replace(plan, steps=3).epsilon == 0.0
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -112,15 +119,18 @@ def test_more_steps_need_a_new_account() -> None:
         ({"lot_size": 0.5}, "lot_size=0.5 is outside its domain"),
         ({"lot_size": math.nan}, "lot_size=nan"),
         ({"clip_norm": 0.0}, "clip_norm=0.0"),
-        ({"clip_norm": 1e-31}, "clip_norm=1e-31 is outside its domain"),
+        ({"clip_norm": 9.9e-11}, "9.9e-11 is outside its domain: use a norm from 1e-10 to"),
         ({"clip_norm": {"a": 1e31}}, r"clip_norm\['a'\]=1e\+31 is outside its domain"),
         ({"clip_norm": {"a": -1.0}}, r"clip_norm\['a'\]=-1.0"),
         ({"clip_norm": {}}, "clip_norm must map"),
         ({"clip_norm": {1: 1.0}}, "clip_norm must map"),
+        ({"clip_norm": (("a", 1.0), ("a", 2.0))}, "gives a name twice"),
         ({"delta": 0.0}, "delta=0.0"),
         ({"noise_multiplier": math.nan}, "noise_multiplier=nan"),
         ({"noise_multiplier": None}, "both missing"),
-        ({"epsilon": 0.0}, "epsilon=0.0"),
+        ({"epsilon": 0.0}, "epsilon=0.0 is not guaranteed"),
+        ({"epsilon": -0.1}, "epsilon=-0.1 is outside its domain"),
+        ({"epsilon": 0.0, "noise_multiplier": None}, "epsilon=0.0 is outside its domain"),
         ({"epsilon": 0.01}, "claim at least"),
         ({"accountant": "gdp"}, "accountant='gdp'"),
     ],
@@ -129,6 +139,11 @@ def test_more_steps_need_a_new_account() -> None:
 def test_bad_plans(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         small_plan(**changes)
+
+
+@pytest.mark.parametrize("bound", [1e-10, 1e30])
+def test_the_least_and_the_largest_clip_norm(bound: float) -> None:
+    assert small_plan(clip_norm=bound).sensitivity == bound
 
 
 def test_without_torch_the_install_line_is_named() -> None:

@@ -19,7 +19,8 @@ from matrixdp.errors import (
     InvalidParameterError,
     StorageError,
 )
-from matrixdp.training import PrivateTraining
+from matrixdp.files.atomic import write_all
+from matrixdp.training import PrivateTraining, spending
 from matrixdp.training.account import StepAccount
 from matrixdp.training.spending import SpendingRecord
 from matrixdp.training.step_noise import StepNoise
@@ -108,6 +109,30 @@ def test_another_plan_mode_or_seed_is_refused(path: Path) -> None:
     ):
         with pytest.raises(InvalidParameterError, match="belongs to another plan, mode or seed"):
             SpendingRecord(path, plan=plan, mode=mode, randomness=randomness)
+
+
+@pytest.mark.parametrize("plan", ["p", "q"])
+def test_a_record_that_another_process_makes_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
+) -> None:
+    others = []
+
+    def later(contents: Sequence[tuple[Path, bytes | Path]]) -> None:
+        monkeypatch.setattr(spending, "write_all", write_all)
+        others.append(SpendingRecord(path, plan=plan, mode="fast", randomness="secure"))
+        others[0].spend()
+        write_all(contents)
+
+    monkeypatch.setattr(spending, "write_all", later)
+    if plan == "q":
+        with pytest.raises(InvalidParameterError, match="belongs to another plan"):
+            opened(path)
+        return
+    record = opened(path)
+    assert (record.run, record.spent) == (others[0].run, 1)
+    record.spend()
+    with pytest.raises(StorageError, match="another one continues the run"):
+        others[0].spend()
 
 
 def test_only_one_training_continues_a_run(path: Path) -> None:

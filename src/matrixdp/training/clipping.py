@@ -27,6 +27,10 @@ _HALF_MARGIN = 1.0 - 2.0**-7
 _TF32_MARGIN = 1.0 - 2.0**-9
 # More than underflow can take from a norm: a gradient would need 2**44 elements, all below 2**-62.
 _LOST_TO_UNDERFLOW = 2.0**-40
+# Smaller factors count as zero. Any other is a normal float32 number, which rounding moves by a
+# share only. What it scales may still underflow, by up to 2**-126 an element; times the factor,
+# what every norm was padded by is more than that (least of all in Gram matrices: by 2**-74).
+_LEAST_FACTOR = 2.0**-50
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,9 @@ def clipped_sum(
     Notes
     -----
     *Guarantee:* the factor of an example is at most ``bound / norm`` for an upper bound of its
-    norm, the rounding of factors and of scaled gradients included. How the sum itself is rounded
-    depends on the kernels that form it, and is not covered here.
+    norm, the rounding of factors and of scaled gradients included. An example whose norm is more
+    than 2**49 times its bound adds nothing. How the sum itself is rounded depends on the kernels
+    that form it, and is not covered here.
     """
     with without_autocast(groups):
         return _clipped_sum(uses, groups, bounds, half=half, counts=counts)
@@ -92,8 +97,7 @@ def _clipped_sum(
     norms = _group_norms(found, groups, len(bounds))
     margin = _margin(norms.device, half=half)
     sums: dict[nn.Parameter, Tensor] = {}
-    # An example without any gradient has norm 0: infinity is clamped to 1.
-    factors = [(bound / norms[group]).clamp(max=1.0) * margin for group, bound in enumerate(bounds)]
+    factors = [_factors(norms[group], bound, margin) for group, bound in enumerate(bounds)]
     if counts is not None:
         factors = [factor * counts for factor in factors]
     for _, use, measured in uses:
@@ -106,6 +110,14 @@ def _clipped_sum(
     for parameter, part in shared.items():
         sums[parameter] = weighted_sum_of(part, factors[groups[parameter]])
     return ClippedSum(sums, norms)
+
+
+def _factors(norms: Tensor, bound: float, margin: float) -> Tensor:
+    """Return what the gradient of each example is multiplied by."""
+    # An example without any gradient has norm 0: infinity is clamped to 1.
+    factors = (bound / norms).clamp(max=1.0) * margin
+    # The other way round, NaN would become zero.
+    return torch.where(factors < _LEAST_FACTOR, 0.0, factors)
 
 
 def _margin(device: torch.device, *, half: bool) -> float:

@@ -95,7 +95,8 @@ class FastLotSum(LotSum):
             raise InvalidParameterError(
                 f"the step was refused: {self._first_not_finite()} not finite. Its budget is "
                 "spent, and the model was not changed. Look for a division by zero, a logarithm "
-                "of zero or a learning rate that is too large"
+                "of zero or a learning rate that is too large. Norms above about 1e19 cannot be "
+                "formed in float32 either: scale such losses down"
             )
 
     def _check_mixed(self) -> None:

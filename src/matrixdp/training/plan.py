@@ -18,7 +18,10 @@ __all__ = ["TrainingPlan"]
 
 Bounds = tuple[tuple[str, float], ...]
 
-_LEAST_BOUND = 1e-30  # clipped gradients and noise are float32 numbers
+# Clipped gradients and noise are float32 numbers. Gradients 2**49 times longer than their bound add
+# nothing, and at the least bound those are longer than 56,000.
+_LEAST_BOUND = 1e-10
+_LARGEST_BOUND = 1e30
 
 
 @dataclass(frozen=True, init=False)
@@ -39,14 +42,14 @@ class TrainingPlan:
     steps : int
         How many steps are taken.
     clip_norm : float or mapping of str to float
-        The largest norm of one record's gradient, from 1e-30 to 1e30. A mapping gives groups of
+        The largest norm of one record's gradient, from 1e-10 to 1e30. A mapping gives groups of
         parameters a bound each: its keys are names of parameters or of modules that hold them
         (``"features"`` is everything below it, ``""`` all the rest). The squares of the bounds add
         up.
     delta : float
         Well below one over the number of records.
     epsilon : float, optional
-        What is to be guaranteed, above 0.
+        What is to be guaranteed, above 0; with a noise multiplier it may be 0, if that proves it.
     noise_multiplier : float, optional
         The scale of the noise over the sensitivity of the sum of clipped gradients, under adding
         or removing one record.
@@ -128,7 +131,7 @@ class TrainingPlan:
     def _settle(self, epsilon: float | None, noise_multiplier: float | None) -> None:
         """Find whichever of the noise and the epsilon is missing, or check one by the other."""
         if epsilon is not None:
-            epsilon = positive_number(EPSILON.number(epsilon), "epsilon")
+            epsilon = EPSILON.number(epsilon)
         # With both, as after dataclasses.replace, the claim is proven again rather than believed.
         if noise_multiplier is not None:
             proven = self._epsilon_of(noise_multiplier)
@@ -141,7 +144,8 @@ class TrainingPlan:
             self._set("epsilon", proven if epsilon is None else epsilon)
             self._set("noise_multiplier", float(noise_multiplier))
         elif epsilon is not None:
-            self._set("epsilon", epsilon)
+            # Only beside a noise multiplier may it be 0, to which so much noise is rounded.
+            self._set("epsilon", positive_number(epsilon, "epsilon"))
             self._set("noise_multiplier", self._multiplier_for(epsilon))
         else:
             raise InvalidParameterError(
@@ -239,6 +243,10 @@ def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | 
             "clip_norm must map at least one name of a module or parameter to its bound: pass for "
             "instance {'features': 1.0, '': 0.5}, or one number"
         )
+    if len(groups) < len(clip_norm):
+        raise InvalidParameterError(
+            f"clip_norm={clip_norm!r} gives a name twice: give every name one bound"
+        )
     # Sorted, so that the same bounds in another order are the same plan and have the same digest.
     return tuple(
         (name, _checked_bound(groups[name], f"clip_norm[{name!r}]")) for name in sorted(groups)
@@ -248,9 +256,9 @@ def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | 
 def _checked_bound(clip_norm: float, name: str) -> float:
     """Return a clip norm by which float32 gradients can be scaled, and its noise be held."""
     bound = positive_number(clip_norm, name)
-    if not _LEAST_BOUND <= bound <= 1.0 / _LEAST_BOUND:
+    if not _LEAST_BOUND <= bound <= _LARGEST_BOUND:
         raise InvalidParameterError(
             f"{name}={bound!r} is outside its domain: use a norm from {_LEAST_BOUND} to "
-            f"{1.0 / _LEAST_BOUND}, of the size of a gradient"
+            f"{_LARGEST_BOUND}, of the size of a gradient"
         )
     return bound

@@ -74,8 +74,13 @@ class SpendingRecord:
         wanted = (plan, mode, randomness)
         if not path.exists():
             header = _Header("matrixdp-spending-2", *wanted, secrets.token_hex(16))
-            # All at once: a header is never torn, and never replaces another one.
-            write_all([(path, msgspec.json.encode(header) + b"\n")])
+            try:
+                # All at once: a header is never torn, and never replaces another one.
+                write_all([(path, msgspec.json.encode(header) + b"\n")])
+            except InvalidParameterError:
+                # Another process made the record meanwhile: as if it had been there before.
+                if not path.exists():
+                    raise
         with self._opened() as file:
             header, self.spent, torn = _read(file.read(), path)
             if (header.plan, header.mode, header.randomness) != wanted:

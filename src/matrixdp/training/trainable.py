@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from torch import Tensor, nn, optim
+from torch.nn.parameter import is_lazy
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.table import check_layer
@@ -53,6 +54,7 @@ class Trainable:
         self._check_layer = check
         self._checked: set[nn.Module] = set()
         self._check_layers()
+        _check_shapes(model)
         self._optimizer = optimizer
         # By identity: replacing a parameter by an equal one is a change.
         self._names = dict(_trained(model))
@@ -188,6 +190,16 @@ class Trainable:
                     f"parameter {name!r} requires a gradient but the optimiser does not update it: "
                     "freeze it with requires_grad_(False), or give it to the optimiser"
                 )
+
+
+def _check_shapes(model: nn.Module) -> None:
+    """Raise for a lazy layer that has not seen an input."""
+    for name, part in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(part):
+            raise InvalidParameterError(
+                f"{name!r} has no shape before its lazy layer has seen an input: run the model "
+                "once, on made-up rows, before its optimiser and PrivateTraining are made"
+            )
 
 
 def _trained(model: nn.Module) -> Iterable[tuple[nn.Parameter, str]]:

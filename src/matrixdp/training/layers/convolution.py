@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from matrixdp.training.layers.geometry import Geometry
+from matrixdp.training.layers.geometry import geometry_and_sides
 from matrixdp.training.layers.precision import factor_rounding
 from matrixdp.training.layers.shifted_gram import norms_of_patches
 from matrixdp.training.layers.use import (
@@ -35,11 +35,6 @@ _MOST_KEPT_BYTES = 1 << 29
 _MOST_COPIED_BYTES = 1 << 27
 # Fast matrix products want rows that start at multiples of 16 bytes.
 _ALIGNMENT_BYTES = 16
-
-
-def _pair(sizes: tuple[int, ...]) -> tuple[int, int]:
-    """Return sizes in two dimensions; a convolution in one has a height of one."""
-    return (1, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
 
 
 def _aligned(width: int, like: Tensor, *, channels_last: bool) -> int:
@@ -123,19 +118,11 @@ class ConvolutionUse(LayerUse):
         self._examples = examples
         self._outputs = outputs.unsqueeze(2) if flat else outputs
         image = (inputs.unsqueeze(2) if flat else inputs).to(outputs.dtype)
-        # left, right, top, bottom; torch puts what "same" cannot halve after the last column
-        sides = [*module._reversed_padding_repeated_twice, 0, 0][:4]  # noqa: SLF001
+        self._geometry, sides = geometry_and_sides(module, self._weight.shape[2:])
         if module.padding_mode != "zeros":
             image = functional.pad(image, sides, mode=module.padding_mode)
             sides = [0, 0, 0, 0]
         self._inputs = image
-        self._geometry = Geometry(
-            kernel=_pair(module.kernel_size),
-            stride=_pair(module.stride),
-            dilation=_pair(module.dilation),
-            padding=(sides[2], sides[0]),
-            groups=module.groups,
-        )
         self._sides = sides
         self._kept: Tensor | None = None
         self._again = False  # whether gradients are too large to be kept, and are formed twice
