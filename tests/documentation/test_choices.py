@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
-from matrixdp.experiments.choosing import Choice
+from documentation.gradient_runs import FOLDER, OUTCOMES
+from matrixdp.experiments.account_book import AccountBook
+from matrixdp.experiments.cells import run_key
+from matrixdp.experiments.choosing import Choice, Tried, best_of, candidate_runs
 from matrixdp.experiments.json_files import read_json
 from matrixdp.experiments.settings import PAPER_DATASETS, SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "experiments.md").read_text()
 CHOICES = {
-    (one.dataset, one.family): one
-    for one in read_json(ROOT / "results" / "type_one" / "choices.json", list[Choice])
+    (one.dataset, one.family): one for one in read_json(FOLDER / "choices.json", list[Choice])
 }
 
 
@@ -55,3 +57,11 @@ def test_mvg_had_nothing_to_choose() -> None:
         first, second = choice.tried
         assert first.accuracy == second.accuracy
         assert choice.chosen == first.candidate
+
+
+def test_choices_are_those_of_the_stored_runs() -> None:
+    book = AccountBook(FOLDER)
+    for name in PAPER_DATASETS:
+        for family, pairs in candidate_runs(name, book).items():
+            tried = [Tried(candidate, OUTCOMES[run_key(run)].accuracy) for candidate, run in pairs]
+            assert CHOICES[name, family] == best_of(name, family, tried)
