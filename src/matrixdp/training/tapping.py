@@ -59,7 +59,7 @@ def tapped(record: LayerRecord, output: Any, arrived: Arrived) -> Any:
     Parameters
     ----------
     record : LayerRecord
-        Of the call, which is told how many tensors there are.
+        Of the call; the number of tensors is written to it.
     output : any
         What the layer returned: tensors in containers that torch knows. Other things in them, such
         as None for attention weights that were not asked for, are left as they are.

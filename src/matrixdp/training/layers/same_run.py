@@ -52,7 +52,7 @@ def differing(in_batch: Tensor, alone: Tensor) -> Tensor:
     size, change = (torch.linalg.vector_norm(part, dim=1) for part in (first, first - second))
     # What is not finite is not larger than anything, and has an error of its own.
     share = _ROUNDING_OF_16_BITS if half else _ROUNDING
-    return change > share * torch.maximum(size, size.median())
+    return change > share * torch.maximum(size, size.nanmedian())
 
 
 def _wide(part: Tensor) -> Tensor:
