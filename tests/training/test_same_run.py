@@ -1,5 +1,6 @@
 """Layers of the user's own that mix examples, or lose gradients: most are noticed and refused."""
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -143,6 +144,47 @@ def test_rounding_is_not_another_run(dtype: torch.dtype) -> None:
     torch.manual_seed(2)
     model = Own(cancels, 64).to(dtype)
     assert clipped(model, torch.randn(32, 64, dtype=dtype), 32).norms.isfinite().all()
+
+
+def masked(layer: Own, rows: Tensor) -> Tensor:
+    return centred(layer, rows).masked_fill(torch.arange(3) > 1, -math.inf)
+
+
+def test_infinite_numbers_hide_nothing() -> None:
+    def losses(model: nn.Module, rows: Tensor) -> Tensor:
+        targets = torch.zeros(len(rows), dtype=torch.int64)
+        return functional.cross_entropy(model(rows), targets, reduction="none")
+
+    torch.manual_seed(0)
+    rows = torch.randn(6, 3)
+    assert clipped(Own(masked), rows, 6, losses=losses).norms.isnan().all()
+    honest = Own(lambda layer, rows: (rows @ layer.weight).masked_fill(rows > 9.0, -math.inf))
+    assert clipped(honest, rows, 6, losses=losses).norms.isfinite().all()
+
+
+def test_outputs_that_are_rounding_alone() -> None:
+    def cancels(layer: Own, rows: Tensor) -> Tensor:
+        made = rows @ layer.weight
+        return made.sum(1, keepdim=True) - made.flip(1).sum(1, keepdim=True)
+
+    torch.manual_seed(0)
+    assert clipped(Own(cancels, 64), torch.randn(32, 64), 32).norms.isfinite().all()
+
+
+def test_losses_made_of_16_bits() -> None:
+    # Small losses of large logits: rounding in 16 bits is a large share of them.
+    def fitted(layer: Own, rows: Tensor) -> Tensor:
+        logits = 60.0 * (rows @ layer.weight)
+        return functional.cross_entropy(logits, logits.argmax(1), reduction="none")[:, None]
+
+    def losses(model: nn.Module, rows: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            made: Tensor = model(rows)
+        return made.float().sum(1)
+
+    torch.manual_seed(0)
+    norms = clipped(Own(fitted, 64), torch.randn(64, 64), 64, losses=losses).norms
+    assert norms.isfinite().all()
 
 
 def test_checkpoints_are_refused() -> None:

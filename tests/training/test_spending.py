@@ -100,6 +100,13 @@ def test_another_file_is_refused(path: Path, content: bytes) -> None:
         opened(path)
 
 
+def test_a_record_of_another_version_stays_spent(path: Path) -> None:
+    opened(path).spend()
+    path.write_bytes(path.read_bytes().replace(b"spending-2", b"spending-1"))
+    with pytest.raises(FileFormatError, match="of another version: the steps that it counts stay"):
+        opened(path)
+
+
 def test_another_plan_mode_or_seed_is_refused(path: Path) -> None:
     opened(path)
     for plan, mode, randomness in (

@@ -108,7 +108,8 @@ class FastLotSum(LotSum):
                     "alone than for the same example in the batch, so that examples may mix. Its "
                     "budget is spent, and the model was not changed. Let the layer treat every row "
                     "by itself, without means or decisions over the batch, random numbers, and "
-                    "what it keeps from call to call, or use mode='exact'"
+                    "what it keeps from call to call; run it in float32 if it rounds or compares "
+                    "numbers of 16 bits; or use mode='exact'"
                 )
 
     def _first_not_finite(self) -> str:

@@ -30,6 +30,7 @@ class LayerRecord:
         self.by_name: tuple[str, ...] = ()  # of the last inputs
         self.versions = _versions(self.inputs)
         self.autocast = _autocast(self.inputs)
+        self.half = bool(self.autocast._enabled)  # noqa: SLF001 - multiplies in 16 bits
         self.frozen: list[nn.Parameter] = []  # by this call
         self.slowed = False  # whether this call switched off the fast path of attention
         self.outputs = 0  # how many tensors it returned
@@ -136,6 +137,7 @@ class LayerRecord:
         self.inputs += added
         self.versions += _versions(added)
         self.autocast = _autocast(self.inputs)
+        self.half = bool(self.autocast._enabled)  # noqa: SLF001
 
     def shares(self, output: Tensor) -> bool:
         """Return whether an output is also something else, and is not to be marked as changed.

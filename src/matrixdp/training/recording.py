@@ -20,7 +20,7 @@ from torch.nn.modules import module as torch_module
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layer_record import LayerRecord
-from matrixdp.training.layers.rows import check_axes, check_rows, may_lack_rows
+from matrixdp.training.layers.rows import check_apart, check_rows, may_mix_rows
 from matrixdp.training.layers.same_run import copied_outputs
 from matrixdp.training.layers.table import check_layer, layer_uses, runs_again
 from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
@@ -87,6 +87,7 @@ class Recording:
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
         self._untrained: dict[nn.Module, str] = {}
+        self._seen: list[tuple[nn.Module, tuple[int, ...]]] = []  # inputs of those
         self._whole = {module for module in model.modules() if is_whole(module)}
         for name, module in model.named_modules():
             # By every name that it has: a parameter with two of them has two uses in each call.
@@ -95,7 +96,7 @@ class Recording:
             check_layer(module, name)
             if own:
                 self._names[module], self._own[module] = name, own
-            elif may_lack_rows(module):
+            elif may_mix_rows(module):
                 self._untrained[module] = name
         self._listening = False
         self._thread = 0  # the one that the model is watched in
@@ -152,6 +153,8 @@ class Recording:
         counted = Counter(part for record in self._calls for part in self._own[record.module])
         self._shared = {part for part, number in counted.items() if number > 1}
         self._rows, self._examples = rows, examples
+        for module, shape in self._seen:
+            check_apart(module, self._untrained[module], shape, rows)
         self.half = False
         # Layers without a shortcut are run again, which is not to be recorded.
         self._listening, self._going_back, self._measuring = False, True, True
@@ -228,7 +231,9 @@ class Recording:
                 "activation checkpointing does: leave it out, and use smaller batches"
             )
         if self._listening and module in self._untrained and self._is_own_thread():
-            check_axes(module, self._untrained[module], arguments)
+            first = next((part for part in arguments if isinstance(part, Tensor)), None)
+            if first is not None and first.ndim:
+                self._seen.append((module, tuple(first.shape)))
         if not (self._listening and module in self._names and torch.is_grad_enabled()):
             return
         if not self._is_own_thread():
@@ -302,7 +307,7 @@ class Recording:
         for record in self._calls:
             record.over = True
         # Not cleared in place: the uses may just have been returned.
-        self._calls, self._measured = [], []
+        self._calls, self._measured, self._seen = [], [], []
         self._shared = set()
         self._rows = self._examples = 0
 

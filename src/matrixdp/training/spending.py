@@ -150,6 +150,11 @@ def _read(content: bytes, path: Path) -> tuple[_Header, int, int]:
         header = msgspec.json.decode(first, type=_Header)
     except msgspec.MsgspecError:
         newline = b""
+    if not newline and first.startswith(b'{"format":"matrixdp-spending-'):
+        raise FileFormatError(
+            f"{path} is a spending record of another version: the steps that it counts stay spent, "
+            "so finish the run with that version, or plan anew with what is left of the budget"
+        )
     if not newline:
         raise FileFormatError(f"{path} is not a spending record: choose another file")
     *whole, last = rest.split(b"\n")

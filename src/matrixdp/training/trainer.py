@@ -369,7 +369,10 @@ class PrivateTraining:
         self._update(total)
 
     def state_dict(self) -> State:
-        """Return what a checkpoint has to remember besides the model and the optimiser."""
+        """Return what a checkpoint has to remember besides the model and the optimiser.
+
+        Take it between steps: a lot that is open counts as spent.
+        """
         return self._account.state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

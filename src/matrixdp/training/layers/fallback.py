@@ -39,6 +39,7 @@ class Record(Protocol):
     outputs: int
     returned: dict[int, Tensor]
     autocast: torch.autocast
+    half: bool
 
 
 def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradients:
@@ -112,6 +113,7 @@ def _call(module: nn.Module, record: Record) -> Call:
         record.outputs,
         record.by_name,
         record.returned,
+        record.half,
     )
 
 

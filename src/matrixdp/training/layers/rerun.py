@@ -13,7 +13,7 @@ from torch.func import functional_call, vjp, vmap
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from matrixdp.training.layers.randomness import nothing_drawn
-from matrixdp.training.layers.same_run import differing
+from matrixdp.training.layers.same_run import differing, norms_of_inputs
 from matrixdp.training.layers.trees import tensors_in
 from matrixdp.training.layers.use import PerExample
 
@@ -36,6 +36,7 @@ class Call(NamedTuple):
     outputs: int  # how many tensors the layer returned
     by_name: tuple[str, ...] = ()  # the names of the last inputs, of those that were passed by name
     returned: Mapping[int, Tensor] = {}  # the outputs, where they are to be compared
+    half: bool = False  # whether the layer ran in 16 bits, by autocast
 
     def in_type(self, dtype: torch.dtype) -> "Call":
         """Return the same call with all real numbers in one type."""
@@ -122,8 +123,18 @@ def example_gradients(
         result[parameter] = result[parameter] + wide if parameter in result else wide
     if not call.returned:
         return result, None
+    sizes = norms_of_inputs(
+        _by_example(part, axis, examples)
+        for part, axis in zip(leaves, axes.inputs, strict=True)
+        if axis is not None
+    )
     other = [
-        differing(_by_example(call.returned[place], axis, examples), output.detach())
+        differing(
+            _by_example(call.returned[place], axis, examples),
+            output.detach(),
+            sizes,
+            half=call.half,
+        )
         for place, axis, output in zip(places, axes.gradients, outputs, strict=True)
     ]
     return result, torch.stack(other).any(0)

@@ -11,7 +11,7 @@ from matrixdp.errors import ShapeError
 from matrixdp.training.layers.trees import tensors_in
 from matrixdp.training.layers.whole import runs_plainly
 
-__all__ = ["check_axes", "check_rows", "may_lack_rows"]
+__all__ = ["check_apart", "check_rows", "may_mix_rows"]
 
 
 def check_rows(
@@ -50,30 +50,58 @@ def check_rows(
             )
 
 
-def may_lack_rows(module: nn.Module) -> bool:
-    """Return whether torch takes an input of this layer that lacks an axis for a single example."""
+_SOFTMAX = nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.GLU
+
+
+def may_mix_rows(module: nn.Module) -> bool:
+    """Return whether a layer mixes the rows of inputs that have too few axes, or all of them.
+
+    torch takes an input that lacks an axis for a single example, and some layers have an axis that
+    they work along.
+    """
     kinds = (_ConvNd, _InstanceNorm, nn.RNNBase, nn.MultiheadAttention, nn.Linear, nn.Bilinear)
-    return isinstance(module, kinds)
+    return isinstance(module, (*kinds, *_SOFTMAX, nn.Softmax2d))
 
 
-def check_axes(module: nn.Module, name: str, inputs: Sequence[Any]) -> None:
-    """Raise if a layer that is not trained would take the rows of a batch for something else.
+def check_apart(module: nn.Module, name: str, shape: tuple[int, ...], rows: int) -> None:
+    """Raise if a layer that is not trained has mixed the rows of a batch.
 
     Its gradients are not formed, so nothing else looks at its rows. But it would mix the examples
-    before they come to layers that are trained.
+    before they come to layers that are trained. What all records share has other lengths.
+
+    Parameters
+    ----------
+    module : nn.Module
+        One that `may_mix_rows`.
+    name : str
+        Its name.
+    shape : tuple of int
+        Of its input.
+    rows : int
+        How many rows the batch has.
 
     Raises
     ------
     ShapeError
         Which names the layer and the shape.
     """
-    shapes = [tuple(part.shape) for part in inputs if isinstance(part, Tensor)]
-    if shapes and len(shapes[0]) not in _axes(module):
+    if rows > 1 and shape[0] % rows == 0 and _is_along_rows(module, len(shape)):
         raise ShapeError(
-            f"layer {name!r} got an input of shape {shapes[0]}, which it takes for a single "
-            "example, so that the rows of a batch would mix: keep the batch as the first axis of "
-            "every layer's input, before those of a single example"
+            f"layer {name!r} got an input of shape {shape}, and would mix its {rows} rows: keep "
+            "the batch as the first axis of every layer's input, before those of a single example, "
+            "and let no layer work along it; give what all records share a first axis by [None]"
         )
+
+
+def _is_along_rows(module: nn.Module, axes: int) -> bool:
+    """Return whether a layer takes the first axis for anything but rows."""
+    if isinstance(module, _SOFTMAX):
+        # As torch has it without a dim.
+        dim = module.dim if module.dim is not None else 0 if axes in {1, 3} else 1
+        return dim % axes == 0
+    if isinstance(module, nn.Softmax2d):
+        return axes != 4
+    return axes not in _axes(module)
 
 
 def _axes(module: nn.Module) -> range:

@@ -62,6 +62,7 @@ class Record(Protocol):
     outputs: int
     returned: dict[int, Tensor]
     autocast: torch.autocast
+    half: bool
 
 
 def _check_memory(module: nn.Module, name: str) -> None:
@@ -121,12 +122,6 @@ def check_layer(module: nn.Module, name: str) -> None:
             check_recurrent(module, name)
         case nn.MultiheadAttention():
             check_attention(module, name)
-        case nn.Softmax() | nn.LogSoftmax() | nn.Softmin() | nn.GLU() if module.dim in {0, None}:
-            raise InvalidParameterError(
-                f"layer {name!r} is a {type(module).__name__} with dim={module.dim}, which may be "
-                "the axis of the batch, so that examples mix: use dim=-1, or another one that "
-                "is not the first"
-            )
         case nn.Embedding() | nn.EmbeddingBag() if module.scale_grad_by_freq:
             raise InvalidParameterError(
                 f"layer {name!r} uses scale_grad_by_freq, which depends on the batch as a whole: "
