@@ -1,10 +1,8 @@
-"""What holds for every test: properties are tried on the same examples every time, untimed."""
+"""What holds for every test: the same examples of properties every time, untimed, and signals."""
 
 import os
 import signal
-from collections.abc import Iterator
 
-import pytest
 from hypothesis import settings
 
 # Before numpy is imported, and for processes that tests start: the workers share the cores already,
@@ -14,10 +12,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 settings.register_profile("matrixdp", deadline=None, derandomize=True)
 settings.load_profile("matrixdp")
 
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Let SIGINT raise KeyboardInterrupt, even where the tests were started with it ignored."""
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, former)
+# A job that a shell starts in the background ignores interrupts, and so does all that it starts.
+# Tests send some, to themselves and to processes of their own.
+signal.signal(signal.SIGINT, signal.default_int_handler)

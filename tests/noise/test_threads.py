@@ -193,7 +193,6 @@ def interrupt_main_thread() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pthread_kill")
-@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("interrupts", [1, 3])
 def test_an_interrupt_waits_for_the_helpers(interrupts: int) -> None:
     # Until the helper has begun the caller is at work, afterwards it waits.
@@ -216,7 +215,6 @@ def test_an_interrupt_waits_for_the_helpers(interrupts: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pthread_kill")
-@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("by_helper", [True, False], ids=["helper", "caller"])
 def test_an_interrupt_counts_more_than_an_error(*, by_helper: bool) -> None:
     meeting = threading.Barrier(2, timeout=20.0)
@@ -302,7 +300,6 @@ def test_a_refused_value_is_not_kept(threads: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pthread_kill")
-@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_value_is_not_kept() -> None:
     def interrupted() -> weakref.ref[NDArray[Any]]:
         value = np.zeros(3).view(Tracked)
