@@ -369,10 +369,7 @@ class PrivateTraining:
         self._update(total)
 
     def state_dict(self) -> State:
-        """Return what a checkpoint has to remember besides the model and the optimiser.
-
-        Take it between steps: a lot that is open counts as spent.
-        """
+        """Return what a checkpoint has to remember; between steps, as an open lot is spent."""
         return self._account.state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
