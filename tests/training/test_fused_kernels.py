@@ -66,9 +66,9 @@ class Wide(nn.Module):
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
-        self.layer = nn.Conv2d(24, 32, 3, **options)
-        self.normalisation = nn.GroupNorm(4, 32)
-        self.head = nn.Linear(32, 2)
+        self.layer = nn.Conv2d(48, 64, 3, **options)
+        self.normalisation = nn.GroupNorm(4, 64)
+        self.head = nn.Linear(64, 2)
 
     def forward(self, inputs: Tensor) -> Tensor:
         made: Tensor = self.head(torch.tanh(self.normalisation(self.layer(inputs))).mean((2, 3)))
@@ -103,7 +103,7 @@ def test_a_whole_model(
     torch.manual_seed(4)
     model = Wide(**options).to(device).to(memory_format=memory)  # type: ignore[call-overload]
     wide = copy.deepcopy(model).double().to(memory_format=torch.contiguous_format)
-    rows = random(5, 6, 24, 5, 4).to(device)
+    rows = random(5, 6, 48, 5, 4).to(device)
     inputs = rows.to(memory_format=memory)
     found = clipped(model, inputs, 6, bounds=(0.05,), losses=squares)
     assert len(calls) == 1

@@ -20,8 +20,8 @@ __all__ = ["ClippedSum", "clipped_sum"]
 # Factors are rounded to float32 and multiplied once more: both stay within this. No margin is for
 # the rounding of the sum itself.
 _FLOAT32_MARGIN = 1.0 - 2.0**-21
-# Gradients that autocast keeps in bfloat16 are rounded again when they are scaled, by 2**-8 each,
-# and so is their sum.
+# Gradients that autocast keeps in bfloat16 are rounded again when they are scaled, by 2**-8 each;
+# their sum is not.
 _HALF_MARGIN = 1.0 - 2.0**-7
 # A GPU may multiply in TF32, which rounds or cuts both factors of a product after 11 bits.
 _TF32_MARGIN = 1.0 - 2.0**-9
@@ -100,6 +100,8 @@ def _clipped_sum(
     factors = [_factors(norms[group], bound, margin) for group, bound in enumerate(bounds)]
     if counts is not None:
         factors = [factor * counts for factor in factors]
+    # Once for all layers; the margin is for this, too.
+    factors = [factor.to(torch.float32) for factor in factors]
     for _, use, measured in uses:
         if measured is not None:
             for group in sorted({groups[parameter] for parameter in use.parameters}):

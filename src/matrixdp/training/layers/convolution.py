@@ -4,16 +4,17 @@ At output position t the weight meets the patch of input pixels ``t * stride + o
 one for each offset in the kernel, and an example's weight gradient is ``sum_t g_t patch_t^T``.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from matrixdp.training.layers.geometry import geometry_and_sides
+from matrixdp.training.layers.geometry import Geometry, geometry_and_sides
 from matrixdp.training.layers.precision import factor_rounding
 from matrixdp.training.layers.shifted_gram import norms_of_patches
 from matrixdp.training.layers.use import (
@@ -25,10 +26,17 @@ from matrixdp.training.layers.use import (
     weighted_sum_of,
 )
 
+if TYPE_CHECKING:
+    from matrixdp.training.layers.fused_products import FusedProducts
+
 __all__ = ["ConvolutionUse"]
 
 # Gram matrices grow with the square of the positions: beyond this the gradients are cheaper.
 _MOST_GRAM_POSITIONS = 256
+# How many multiplications a GPU forms in a gradient, in the time that one for a Gram matrix takes.
+_FUSED_ADVANTAGE = 4
+# Products of fewer multiplications for an example are not worth compiling a kernel for their shape.
+_LEAST_FUSED_WORK = 1 << 15
 # Gradients of a layer are kept between norm and sum if they take no more than this.
 _MOST_KEPT_BYTES = 1 << 29
 # What is copied at a time while gradients are formed.
@@ -80,19 +88,26 @@ class _TallImages:
 
 
 def _multiply(left: Tensor, right: Tensor, result: Tensor) -> None:
-    """Write products of matrices where they are to be kept."""
-    if left.dtype == result.dtype:
-        torch.bmm(left, right, out=result)
+    """Write products of matrices where they are to be kept: by example and group."""
+    if left.dtype == result.dtype and result.shape[1] == 1:
+        torch.bmm(left, right, out=result[:, 0])
     else:
-        result.copy_(torch.bmm(left, right))
+        result.copy_(torch.bmm(left, right).view(result.shape))
 
 
-def _joined(parts: Sequence[NormBounds]) -> NormBounds:
-    """Return bounds of the norms of several parts together."""
-    values = torch.stack([part.values for part in parts])
-    share = max(part.share for part in parts)
-    # A few more roundings of float32.
-    return NormBounds(torch.linalg.vector_norm(values, dim=0), share + (len(parts) + 8) * 2.0**-24)
+def _fused_products(
+    inputs: Tensor, outputs: Tensor, geometry: Geometry, examples: int
+) -> "FusedProducts | None":
+    """Return the kernel that forms the gradients on a GPU, if it takes this convolution."""
+    work = outputs[0].numel() * inputs.shape[1] * math.prod(geometry.kernel)
+    if not outputs.is_cuda or work < _LEAST_FUSED_WORK:
+        return None
+    # Builds of PyTorch for the CPU come without Triton.
+    from matrixdp.training.layers.fused_products import FusedProducts, can_fuse  # noqa: PLC0415
+
+    if not can_fuse(inputs, outputs, geometry, len(inputs) // examples):
+        return None
+    return FusedProducts(inputs, outputs, geometry, examples)
 
 
 class ConvolutionUse(LayerUse):
@@ -117,13 +132,14 @@ class ConvolutionUse(LayerUse):
         self._bias = cast("nn.Parameter | None", module.bias)
         self._examples = examples
         self._outputs = outputs.unsqueeze(2) if flat else outputs
-        image = (inputs.unsqueeze(2) if flat else inputs).to(outputs.dtype)
+        image = inputs.unsqueeze(2) if flat else inputs
         self._geometry, sides = geometry_and_sides(module, self._weight.shape[2:])
         if module.padding_mode != "zeros":
             image = functional.pad(image, sides, mode=module.padding_mode)
             sides = [0, 0, 0, 0]
-        self._inputs = image
         self._sides = sides
+        self._fused = _fused_products(image, self._outputs, self._geometry, examples)
+        self._inputs = image.to(outputs.dtype) if self._fused is None else self._fused.inputs
         self._kept: Tensor | None = None
         self._again = False  # whether gradients are too large to be kept, and are formed twice
 
@@ -136,7 +152,11 @@ class ConvolutionUse(LayerUse):
         """Return the gradient of each example."""
         result: PerExample = {}
         if self._weight.requires_grad:
-            result[self._weight] = self._in_order(self._products(slice(0, self._examples)))
+            if self._fused is None:
+                products = self._products(slice(0, self._examples))
+            else:
+                products = self._fused.bounds_and_products()[1]
+            result[self._weight] = self._in_order(products)
         return result | self._bias_gradients
 
     def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
@@ -153,16 +173,30 @@ class ConvolutionUse(LayerUse):
 
     def _bounds_of_products(self) -> NormBounds:
         """Form the gradients and return bounds of their norms; keep them if they are small."""
+        if self._fused is not None:
+            if not self._is_small():
+                self._again = True
+                return self._fused.bounds()
+            bounds, self._kept = self._fused.bounds_and_products()
+            self._let_go()
+            return bounds
         if self._examples * self._product_bytes <= _MOST_KEPT_BYTES:
             self._kept = self._products(slice(0, self._examples))
-            # Neither is needed again, and both are large where gradients are kept.
-            self._inputs = self._outputs = self._kept.new_empty(0)
-            return _joined([norm_bounds_of(row) for row in self._kept])
+            self._let_go()
+            return norm_bounds_of(self._kept)
         self._again = True
-        parts = [
-            _joined([norm_bounds_of(row) for row in self._products(part)]) for part in self._parts()
-        ]
+        parts = [norm_bounds_of(self._products(part)) for part in self._parts()]
         return NormBounds(torch.cat([part.values for part in parts]), parts[0].share)
+
+    def _is_small(self) -> bool:
+        """Return whether gradients are kept where the kernel could soon form them again."""
+        images = self._inputs.nbytes + self._outputs.nbytes
+        return self._examples * self._product_bytes <= max(images, _MOST_KEPT_BYTES // 2)
+
+    def _let_go(self) -> None:
+        """Let go of what is not needed again, and large where gradients are kept."""
+        self._inputs = self._outputs = self._weight.new_empty(0)
+        self._fused = None
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
         """Return the sum from gradients, or by the ordinary weight gradient of torch."""
@@ -173,12 +207,17 @@ class ConvolutionUse(LayerUse):
             return result
         if self._kept is not None:
             total = self._sum_of_products(self._kept, weights)
+        elif self._again and self._fused is not None:
+            total = self._fused_sum(self._fused, weights, scaled=False)
         elif self._again:
             # The very numbers whose norms were taken: large terms that cancel would leave another
             # remainder in the order of additions of torch, and no norm bounds that.
             total = torch.zeros_like(self._weight, dtype=torch.float32)
             for part in self._parts():
                 total += self._sum_of_products(self._products(part), weights[part])
+        elif self._fused is not None and self._outputs.element_size() < 4:
+            # torch would round the sum to 16 bits.
+            total = self._fused_sum(self._fused, weights, scaled=True)
         else:
             total = self._scaled_weight_gradient(weights)
         return {self._weight: total} | result
@@ -204,6 +243,8 @@ class ConvolutionUse(LayerUse):
         offsets = self._geometry.kernel[0] * self._geometry.kernel[1]
         grams = pixels**2 * channels + positions**2 * (made + offsets)
         direct = positions * channels * made * offsets
+        if self._fused is not None:
+            direct //= _FUSED_ADVANTAGE
         return max(pixels, positions) <= _MOST_GRAM_POSITIONS and grams <= direct
 
     @property
@@ -218,11 +259,13 @@ class ConvolutionUse(LayerUse):
             yield slice(start, min(start + together, self._examples))
 
     def _sum_of_products(self, products: Tensor, weights: Tensor) -> Tensor:
-        rows = torch.stack([weighted_sum_of(row, weights) for row in products])
-        return self._in_order(rows[:, None])[0]
+        return self._in_order(weighted_sum_of(products, weights)[None])[0]
+
+    def _fused_sum(self, fused: "FusedProducts", weights: Tensor, *, scaled: bool) -> Tensor:
+        return self._in_order(fused.weighted_sum(weights, scaled=scaled)[None])[0]
 
     def _products(self, examples: slice) -> Tensor:
-        """Return gradients of some examples, of shape (kernel rows, examples, groups, out, rest).
+        """Return gradients of some examples, of shape (examples, kernel rows, groups, out, rest).
 
         The rest is kernel columns times the channels of a group. The inputs are copied once for
         each column of the kernel, not for each of its entries; its rows are slices of that copy.
@@ -235,14 +278,14 @@ class ConvolutionUse(LayerUse):
         form = self._products_by_rows if simple else self._products_by_pixels
         width = shape.kernel[1] * self._inputs.shape[1] // shape.groups
         products = torch.empty(
-            *(shape.kernel[0], examples.stop - examples.start),
+            *(examples.stop - examples.start, shape.kernel[0]),
             *(shape.groups, made // shape.groups, width),
             dtype=torch.float32,
             device=self._outputs.device,
         )
         for start in range(examples.start, examples.stop, together):
             stop = min(start + together, examples.stop)
-            part = products[:, start - examples.start : stop - examples.start]
+            part = products[start - examples.start : stop - examples.start]
             form(slice(start * views, stop * views), part)
         return products
 
@@ -277,7 +320,7 @@ class ConvolutionUse(LayerUse):
         for i in range(shape.kernel[0]):
             start = i * shape.dilation[0] * tall.length
             met = flat[..., start : start + end]
-            _multiply(gradient[..., :end], met.transpose(1, 2), products[i, :, 0])
+            _multiply(gradient[..., :end], met.transpose(1, 2), products[:, i])
 
     def _products_by_pixels(self, part: slice, products: Tensor) -> None:
         """Form gradients of any convolution, with the channels of a pixel together."""
@@ -295,14 +338,14 @@ class ConvolutionUse(LayerUse):
             met = columns[:, shape.window(0, i, height)].unflatten(4, (groups, -1))
             met = met.unflatten(0, (-1, views)).permute(0, 5, 1, 2, 3, 4, 6)
             met = met.flatten(5).flatten(2, 4).flatten(0, 1)  # (examples groups, positions, rest)
-            _multiply(gradient, met, products[i].flatten(0, 1))
+            _multiply(gradient, met, products[:, i])
 
     def _in_order(self, products: Tensor) -> Tensor:
         """Return gradients in the order of the parameter's axes, examples first."""
         by_axis = products.unflatten(4, (self._geometry.kernel[1], -1))
-        # (kernel rows, examples, groups, out, kernel columns, channels)
-        ordered = by_axis.permute(1, 2, 3, 5, 0, 4).flatten(1, 2)
-        return ordered.reshape(products.shape[1], *self._weight.shape)
+        # (examples, kernel rows, groups, out, kernel columns, channels)
+        ordered = by_axis.permute(0, 2, 3, 5, 1, 4).flatten(1, 2)
+        return ordered.reshape(len(products), *self._weight.shape)
 
     def _scaled_weight_gradient(self, weights: Tensor) -> Tensor:
         """Scale the output gradients and let torch form the weight gradient of the whole batch."""
@@ -319,12 +362,14 @@ class ConvolutionUse(LayerUse):
 
     def _scaled(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return the inputs, and the output gradients of every example times its weight."""
+        # Not in 16 bits: torch would round the sum to them, by more than what one of many adds.
+        wide = torch.promote_types(self._outputs.dtype, torch.float32)
         views = len(self._inputs) // self._examples
-        scale = weights.to(torch.float32).repeat_interleave(views)[:, None, None, None]
+        scale = weights.to(wide).repeat_interleave(views)[:, None, None, None]
         # Not in place: other layers may have recorded the same tensor, where branches meet.
-        return self._inputs, (self._outputs * scale).to(self._outputs.dtype)
+        return self._inputs.to(wide), self._outputs * scale
 
     def forget(self) -> None:
         """Let go of everything that is as large as the activations."""
-        self._inputs = self._outputs = self._weight.new_empty(0)
+        self._let_go()
         self._kept = None

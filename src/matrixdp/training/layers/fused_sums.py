@@ -18,9 +18,12 @@ def _add_up(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     sums,  # noqa: ANN001
     channels,  # noqa: ANN001
     positions,  # noqa: ANN001
-    row_stride,  # noqa: ANN001
-    channel_stride,  # noqa: ANN001
-    position_stride,  # noqa: ANN001
+    input_row,  # noqa: ANN001
+    input_channel,  # noqa: ANN001
+    input_position,  # noqa: ANN001
+    output_row,  # noqa: ANN001
+    output_channel,  # noqa: ANN001
+    output_position,  # noqa: ANN001
     group_width: tl.constexpr,
     channel_block: tl.constexpr,
     position_block: tl.constexpr,
@@ -36,11 +39,11 @@ def _add_up(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     squares = tl.zeros([channel_block], dtype=tl.float32)
     for start in range(0, positions, position_block):
         position = start + tl.arange(0, position_block)
-        place = row * row_stride + channel[:, None] * channel_stride
-        place += position[None, :] * position_stride
         met = known[:, None] & (position[None, :] < positions)
-        gradient = tl.load(outputs + place, mask=met, other=0.0).to(tl.float32)
-        value = tl.load(inputs + place, mask=met, other=0.0).to(tl.float32)
+        place = channel[:, None] * output_channel + position[None, :] * output_position
+        gradient = tl.load(outputs + row * output_row + place, mask=met, other=0.0).to(tl.float32)
+        place = channel[:, None] * input_channel + position[None, :] * input_position
+        value = tl.load(inputs + row * input_row + place, mask=met, other=0.0).to(tl.float32)
         value = tl.where(met, value - origin[:, None], 0.0)
         gradients += tl.sum(gradient, axis=1)
         products += tl.sum(gradient * value, axis=1)
@@ -61,7 +64,7 @@ def fused_channel_sums(inputs: Tensor, outputs: Tensor, origins: Tensor) -> Tens
     Parameters
     ----------
     inputs, outputs : Tensor, shape (rows, channels, positions)
-        x and g, of the same strides.
+        x and g, in any order in memory.
     origins : Tensor, shape (rows, groups)
         In float32.
 
@@ -75,12 +78,13 @@ def fused_channel_sums(inputs: Tensor, outputs: Tensor, origins: Tensor) -> Tens
     sums = torch.empty(rows, channels, 4, dtype=torch.float32, device=inputs.device)
     # Neighbours in memory are read together: positions, or channels where those come last. Small
     # images leave room for several channels.
-    last = inputs.stride(1) == 1 and channels > 1
+    last = 1 in (inputs.stride(1), outputs.stride(1)) and channels > 1
     most, length = triton.next_power_of_2(channels), triton.next_power_of_2(positions)
     position_block = min(length, _TILE // min(most, 64) if last else _TILE)
     channel_block = min(most, _TILE // position_block)
     _add_up[(rows, triton.cdiv(channels, channel_block))](
-        *(inputs, outputs, origins, sums, channels, positions, *inputs.stride()),
+        *(inputs, outputs, origins, sums, channels, positions),
+        *(*inputs.stride(), *outputs.stride()),
         group_width=channels // origins.shape[1],
         channel_block=channel_block,
         position_block=position_block,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.training.layers.gram import gram, gram_bounds
-from matrixdp.training.layers.precision import factor_rounding
+from matrixdp.training.layers.precision import factor_rounding, wide_product
 from matrixdp.training.layers.use import (
     LayerUse,
     NormBounds,
@@ -84,14 +84,14 @@ class LinearUse(LayerUse):
         if self._kept is not None:
             result[self._weight] = weighted_sum_of(self._kept, weights)
         elif self._weight.requires_grad:
-            # The smaller of the two is scaled; a 16-bit result is rounded once more.
+            # The smaller of the two is scaled.
             left, right = self._outputs, self._inputs
             scale = weights.to(torch.float32)[:, None, None]
             if left.shape[2] <= right.shape[2]:
                 left = (left * scale).to(left.dtype)
             else:
                 right = (right * scale).to(right.dtype)
-            product = left.flatten(0, 1).T @ right.flatten(0, 1)
+            product = wide_product(left.flatten(0, 1).T, right.flatten(0, 1))
             result[self._weight] = product.to(torch.float32)
         return result
 
@@ -107,4 +107,7 @@ class LinearUse(LayerUse):
     def _bias_gradients(self) -> PerExample:
         if self._bias is None or not self._bias.requires_grad:
             return {}
-        return {self._bias: self._outputs.sum(1, dtype=torch.float32)}
+        outputs = self._outputs
+        if outputs.shape[1] == 1:
+            return {self._bias: outputs[:, 0].to(torch.float32)}
+        return {self._bias: outputs.sum(1, dtype=torch.float32)}

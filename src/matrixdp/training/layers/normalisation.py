@@ -81,12 +81,6 @@ def _channel_sums(inputs: Tensor, outputs: Tensor, origins: Tensor) -> Tensor:
     if inputs.is_cuda:
         from matrixdp.training.layers.fused_sums import fused_channel_sums  # noqa: PLC0415
 
-        if inputs.stride() != outputs.stride():
-            outputs = torch.empty_like(inputs, dtype=outputs.dtype).copy_(outputs)
-        if inputs.stride() != outputs.stride():
-            # A part of a larger tensor, or rows that overlap as after expand(): no copy has their
-            # strides, and the kernel would read the gradients of other examples.
-            inputs, outputs = inputs.contiguous(), outputs.contiguous()
         return fused_channel_sums(inputs, outputs, origins)
     gradient, value = outputs.to(torch.float32), inputs.to(torch.float32)
     width = inputs.shape[1] // origins.shape[1]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-__all__ = ["factor_rounding", "multiplies_coarsely"]
+__all__ = ["factor_rounding", "multiplies_coarsely", "wide_product"]
 
 # bfloat16 has 8 bits: rounding to the nearest is off by half a unit of the last one.
 _BFLOAT16 = 2.0**-8
@@ -31,3 +31,16 @@ def factor_rounding(factor: Tensor) -> float:
     if factor.is_cuda:
         return 2.0 * _TF32
     return 2.0 * _BFLOAT16 if multiplies_coarsely() else 2.0**-23
+
+
+def wide_product(left: Tensor, right: Tensor) -> Tensor:
+    """Return a product of two matrices that is added up, and returned, with 32 bits or more.
+
+    torch rounds products of 16-bit matrices to 16 bits. A sum over a thousand examples would then
+    be rounded by more than any one of them adds to it.
+    """
+    if left.element_size() >= 4:
+        return left @ right
+    if left.is_cuda:
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return left.to(torch.float32) @ right.to(torch.float32)

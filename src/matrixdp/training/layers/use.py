@@ -78,8 +78,12 @@ def outer_product_bounds(first: Tensor, second: Tensor) -> NormBounds:
 
 
 def weighted_sum_of(gradients: Tensor, weights: Tensor) -> Tensor:
-    """Return ``sum_e weights[e] gradients[e]`` as one matrix-vector product, in float32."""
+    """Return ``sum_e weights[e] gradients[e]`` as one matrix-vector product.
+
+    In float32 where gradients have 16 bits, which round a sum by more than one of many adds to it.
+    """
     flat = _rows(gradients)
+    flat = flat.to(torch.promote_types(flat.dtype, torch.float32))
     return (weights.to(flat.dtype) @ flat).reshape(gradients.shape[1:])
 
 
