@@ -102,7 +102,11 @@ class Workbench:
                     sums[parameter] = sums[parameter] + total if parameter in sums else total
             with torch.no_grad():
                 totals = list(sums.values())
-                torch._foreach_add_(totals, [torch.randn_like(total) for total in totals])
+                sizes = [total.numel() for total in totals]
+                # One draw for all parameters, as `PrivateTraining` has it.
+                noise = torch.randn(sum(sizes), device=self._device).split_with_sizes(sizes)
+                pairs = zip(noise, totals, strict=True)
+                torch._foreach_add_(totals, [part.view(total.shape) for part, total in pairs])
                 torch._foreach_div_(totals, examples)
                 for parameter, total in zip(sums, totals, strict=True):
                     parameter.grad = total

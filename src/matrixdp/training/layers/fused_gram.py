@@ -71,10 +71,11 @@ def fused_rows(
     examples, positions = made.shape[:2]
     rows = made.new_empty(examples, positions)
     diagonal = torch.empty_like(rows)
-    _shift_and_multiply[(examples, positions)](
-        *(pixels, made, rows, diagonal, positions),
-        *(inside[0], inside[1], outside[1]),
-        *(*geometry.kernel, *geometry.stride, *geometry.dilation, *geometry.padding),
-        block=triton.next_power_of_2(positions),
-    )
+    with torch.cuda.device_of(made):  # Triton runs on the current one
+        _shift_and_multiply[(examples, positions)](
+            *(pixels, made, rows, diagonal, positions),
+            *(inside[0], inside[1], outside[1]),
+            *(*geometry.kernel, *geometry.stride, *geometry.dilation, *geometry.padding),
+            block=triton.next_power_of_2(positions),
+        )
     return rows, diagonal

@@ -51,5 +51,8 @@ def channels_last(images: Tensor, dtype: torch.dtype) -> Tensor:
     flat = images.flatten(2)
     result = torch.empty_like(images, dtype=dtype, memory_format=torch.channels_last)
     blocks = triton.cdiv(channels, _BLOCK), triton.cdiv(height * width, _BLOCK)
-    _copy[(rows, *blocks)](*(flat, result, channels, height * width, *flat.stride()), block=_BLOCK)
+    with torch.cuda.device_of(images):  # Triton runs on the current one
+        _copy[(rows, *blocks)](
+            *(flat, result, channels, height * width, *flat.stride()), block=_BLOCK
+        )
     return result

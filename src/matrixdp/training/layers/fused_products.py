@@ -268,18 +268,19 @@ class FusedProducts:
         scaled: bool = False,
     ) -> None:
         inputs, outputs, shape = self.inputs, self._outputs, self._geometry
-        _form[(self._tiles * chunks,)](
-            *(inputs, outputs, weights, result, squares),
-            *(self._examples, triton.cdiv(self._examples, chunks)),
-            *(*inputs.stride(), *outputs.stride()),
-            *(len(inputs) // self._examples, *inputs.shape[1:], *outputs.shape[1:]),
-            *(*shape.kernel, *shape.stride, *shape.dilation, *shape.padding),
-            is_kept=weights is None and result is not None,
-            is_sum=weights is not None and not scaled,
-            is_scaled=scaled,
-            made_block=self._tile.made,
-            met_block=self._tile.met,
-            position_block=self._tile.positions,
-            num_warps=self._tile.warps,
-            num_stages=self._tile.stages,
-        )
+        with torch.cuda.device_of(outputs):  # Triton runs on the current one
+            _form[(self._tiles * chunks,)](
+                *(inputs, outputs, weights, result, squares),
+                *(self._examples, triton.cdiv(self._examples, chunks)),
+                *(*inputs.stride(), *outputs.stride()),
+                *(len(inputs) // self._examples, *inputs.shape[1:], *outputs.shape[1:]),
+                *(*shape.kernel, *shape.stride, *shape.dilation, *shape.padding),
+                is_kept=weights is None and result is not None,
+                is_sum=weights is not None and not scaled,
+                is_scaled=scaled,
+                made_block=self._tile.made,
+                met_block=self._tile.met,
+                position_block=self._tile.positions,
+                num_warps=self._tile.warps,
+                num_stages=self._tile.stages,
+            )

@@ -82,11 +82,12 @@ def fused_channel_sums(inputs: Tensor, outputs: Tensor, origins: Tensor) -> Tens
     most, length = triton.next_power_of_2(channels), triton.next_power_of_2(positions)
     position_block = min(length, _TILE // min(most, 64) if last else _TILE)
     channel_block = min(most, _TILE // position_block)
-    _add_up[(rows, triton.cdiv(channels, channel_block))](
-        *(inputs, outputs, origins, sums, channels, positions),
-        *(*inputs.stride(), *outputs.stride()),
-        group_width=channels // origins.shape[1],
-        channel_block=channel_block,
-        position_block=position_block,
-    )
+    with torch.cuda.device_of(inputs):  # Triton runs on the current one
+        _add_up[(rows, triton.cdiv(channels, channel_block))](
+            *(inputs, outputs, origins, sums, channels, positions),
+            *(*inputs.stride(), *outputs.stride()),
+            group_width=channels // origins.shape[1],
+            channel_block=channel_block,
+            position_block=position_block,
+        )
     return sums
