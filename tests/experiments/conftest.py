@@ -1,5 +1,7 @@
-"""A folder of results in which Type I can be run on the toy data set, without any accountant."""
+"""A folder of results in which Type I can be run on the toy data set; precision as it was."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,16 @@ from matrixdp.experiments import accounts
 from matrixdp.experiments.cells import Hyperparameters
 from matrixdp.experiments.choosing import Choice, Choices
 from matrixdp.privacy import Accountant, noise_multiplier_for, plan_epsilon
+
+
+@pytest.fixture(autouse=True)
+def precision() -> Iterator[None]:
+    """Undo what a run on a GPU sets for the whole process, and so for the tests that follow."""
+    torch = sys.modules.get("torch")
+    former = None if torch is None else torch.get_float32_matmul_precision()
+    yield
+    if torch is not None:
+        torch.set_float32_matmul_precision(former)
 
 
 @pytest.fixture
