@@ -171,12 +171,13 @@ def can_fuse(inputs: Tensor, outputs: Tensor, geometry: Geometry, views: int) ->
             return False
     elif outputs.dtype != torch.bfloat16:
         return False
-    return all(views * _reach(part[0]) < _MOST_ELEMENTS for part in (inputs, outputs))
+    return all(views * _reach(part) < _MOST_ELEMENTS for part in (inputs, outputs))
 
 
-def _reach(row: Tensor) -> int:
-    """Return how far apart in memory the numbers of a row are at the most."""
-    return sum(size * step for size, step in zip(row.shape, row.stride(), strict=True))
+def _reach(images: Tensor) -> int:
+    """Return how far apart in memory a row's numbers, or the next row, are at the most."""
+    sizes = zip(images.shape[1:], images.stride()[1:], strict=True)
+    return max(images.stride(0), sum(size * step for size, step in sizes))
 
 
 class FusedProducts:
