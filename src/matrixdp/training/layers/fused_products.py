@@ -163,7 +163,7 @@ def _form(  # type: ignore[no-untyped-def]  # noqa: PLR0915, PLR0917
 
 def can_fuse(inputs: Tensor, outputs: Tensor, geometry: Geometry, views: int) -> bool:
     """Return whether the kernel takes a convolution, and multiplies as torch would do it."""
-    if not outputs.is_cuda or geometry.groups > 1 or inputs.element_size() > 4:
+    if geometry.groups > 1 or inputs.element_size() > 4 or not _has_tensor_cores(outputs.device):
         return False
     if outputs.dtype == torch.float32:
         # It multiplies in TF32, as torch does in convolutions unless that is switched off.
@@ -172,6 +172,11 @@ def can_fuse(inputs: Tensor, outputs: Tensor, geometry: Geometry, views: int) ->
     elif outputs.dtype != torch.bfloat16:
         return False
     return all(views * _reach(part) < _MOST_ELEMENTS for part in (inputs, outputs))
+
+
+def _has_tensor_cores(device: torch.device) -> bool:
+    """Return whether a GPU multiplies in TF32 and bfloat16: one of NVIDIA's from Ampere on."""
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _reach(images: Tensor) -> int:
