@@ -113,10 +113,14 @@ class ExactLotSum(LotSum):
         }
 
     def _watch(self) -> None:
-        """Do nothing: autograd itself gives the gradient of a single record."""
+        """Follow nothing: autograd itself gives the gradient of a single record."""
+        # Within an autocast around the whole loop torch keeps the casts of weights that earlier
+        # records used, also after a step has changed the weights.
+        torch.clear_autocast_cache()
 
     def _unwatch(self) -> None:
-        """Do nothing, likewise."""
+        """Let nothing that runs after the record find its casts of weights."""
+        torch.clear_autocast_cache()
 
     def _accumulate(self, losses: Tensor, examples: int) -> None:  # noqa: ARG002
         self._losses.append(losses.detach())
