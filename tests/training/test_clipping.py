@@ -95,6 +95,18 @@ def test_tokens() -> None:
     )
 
 
+@pytest.mark.parametrize("padding", [None, -1])
+def test_tokens_of_a_table_that_was_put_in_place(padding: int | None) -> None:
+    # torch goes by the table, and the layer's own numbers stay what they were.
+    generator = seeded(2)
+    layer = nn.Embedding(5, 3)
+    layer.weight, layer.padding_idx = nn.Parameter(torch.randn(11, 4)), padding
+    model = nn.Sequential(layer, nn.Flatten(), nn.Linear(24, 2))
+    check_against_brute_force(
+        model, torch.randint(0, 11, (8, 6), generator=generator), 8, bounds=(0.5,)
+    )
+
+
 @pytest.mark.filterwarnings("ignore:Scale has no shortcut")
 def test_other_layers_fall_back() -> None:
     generator = seeded(3)
