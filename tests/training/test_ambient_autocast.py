@@ -1,5 +1,8 @@
 """Autocast around a whole step: the model follows it, and measuring and clipping do not."""
 
+from collections.abc import Callable
+from contextlib import nullcontext
+
 import pytest
 
 pytest.importorskip("torch", reason="private training needs the extra `train`")
@@ -10,7 +13,15 @@ from torch.nn import functional
 
 from matrixdp.training import PrivateTraining
 from training.brute_force import clipped
-from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan, weights
+from training.small_training import (
+    cross_entropy,
+    sgd,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+    weights,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
 
@@ -140,3 +151,33 @@ def test_training(device: str, *, captured: bool) -> None:
                     training.step()
         found.append(weights(model))
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
+
+
+class Optional(nn.Module):
+    """A model whose second layer is used by some records only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.first, self.second = nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        made = self.first(inputs)
+        return made + self.second(inputs) if float(inputs[0, 0]) > 1.0 else made
+
+
+@pytest.mark.parametrize("make", [small_model, Optional])
+def test_exact_uses_the_weights_of_its_step(make: Callable[[], nn.Module]) -> None:
+    # torch casts a weight once within the outermost autocast, whatever happens to it afterwards.
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return cross_entropy(model, inputs, targets)
+
+    found = []
+    for around in (nullcontext(), torch.autocast("cpu", torch.bfloat16)):
+        model = make()
+        training = PrivateTraining(model, sgd(model), small_plan(), seed=1, mode="exact")
+        with around:
+            train(training, model, losses=losses)
+        found.append(weights(model))
+    assert torch.equal(found[0], found[1])

@@ -14,6 +14,7 @@ from torch import Tensor, nn  # noqa: E402
 from training.brute_force import (  # noqa: E402
     check_against_brute_force,
     check_every_gradient,
+    clipped,
     seeded,
 )
 
@@ -93,6 +94,32 @@ def test_tokens() -> None:
     check_against_brute_force(
         model, torch.randint(0, 11, (8, 6), generator=generator), 4, bounds=(0.5,)
     )
+
+
+@pytest.mark.parametrize("padding", [None, -1])
+def test_tokens_of_a_table_that_was_put_in_place(padding: int | None) -> None:
+    # torch goes by the table, and the layer's own numbers stay what they were.
+    generator = seeded(2)
+    layer = nn.Embedding(5, 3)
+    layer.weight, layer.padding_idx = nn.Parameter(torch.randn(11, 4)), padding
+    model = nn.Sequential(layer, nn.Flatten(), nn.Linear(24, 2))
+    check_against_brute_force(
+        model, torch.randint(0, 11, (8, 6), generator=generator), 8, bounds=(0.5,)
+    )
+
+
+def test_the_second_run_of_an_lstm_leaves_cudnn_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It would warn of weights that are not in one piece, about which nobody can do anything.
+    plain, seen = torch._VF.lstm, []
+
+    def lstm(*arguments: Any) -> Any:
+        seen.append(torch.backends.cudnn.enabled)
+        return plain(*arguments)
+
+    monkeypatch.setattr(torch._VF, "lstm", lstm)
+    clipped(nn.LSTM(3, 4, num_layers=2, batch_first=True), torch.randn(2, 5, 3), 2)
+    assert seen == [True, False, False]
+    assert torch.backends.cudnn.enabled
 
 
 @pytest.mark.filterwarnings("ignore:Scale has no shortcut")

@@ -126,6 +126,24 @@ def test_models(
     assert loops or device != "cpu"  # vmap may know other kernels
 
 
+def test_what_vmap_does_not_take_is_not_tried_again(
+    loops: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+    plain = rerun._at_once
+
+    def try_it(*arguments: Any) -> Any:
+        tries.append(1)
+        return plain(*arguments)
+
+    monkeypatch.setattr(rerun, "_at_once", try_it)
+    model = Around(reads)
+    for _ in range(3):
+        check_against_brute_force(model, torch.randn(6, 3), 3, bounds=(0.7,))
+    assert len(tries) == 1
+    assert len(loops) == 3
+
+
 def test_what_vmap_takes_is_not_looped(loops: list[int]) -> None:
     model = Around(lambda model, rows: model.inner(rows))
     check_against_brute_force(model, torch.randn(6, 3), 3, bounds=(0.7,))

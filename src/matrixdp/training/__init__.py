@@ -14,7 +14,7 @@ except ImportError:
     ) from None
 
 # Below the check, since all of these import torch.
-from matrixdp.training.graph import GraphConvolution, Neighbourhoods, NodeRows
+from matrixdp.training.graph import GraphConvolution, Neighbourhoods, Neighbours, NodeRows
 from matrixdp.training.guarantee import TrainingGuarantee
 from matrixdp.training.lots import Lot
 from matrixdp.training.plan import TrainingPlan
@@ -24,6 +24,7 @@ __all__ = [
     "GraphConvolution",
     "Lot",
     "Neighbourhoods",
+    "Neighbours",
     "NodeRows",
     "PrivateTraining",
     "TrainingGuarantee",

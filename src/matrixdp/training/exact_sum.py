@@ -8,6 +8,7 @@ One record more or less moves the sum by exactly its own term.
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from fractions import Fraction
 
 import torch
@@ -99,6 +100,7 @@ class ExactLotSum(LotSum):
         self._totals = {
             parameter: torch.zeros_like(parameter, dtype=torch.int64) for parameter in trainable
         }
+        self._watching = ExitStack()
         self._finite: dict[nn.Parameter, Tensor] = {}
         self._sound: list[Tensor] = []
         self._losses: list[Tensor] = []
@@ -113,10 +115,16 @@ class ExactLotSum(LotSum):
         }
 
     def _watch(self) -> None:
-        """Do nothing: autograd itself gives the gradient of a single record."""
+        """Leave gradients to autograd, which gives those of a single record."""
+        self._watching.enter_context(self._trainable.right_gradients())
+        # Within an autocast around the whole loop torch keeps the casts of weights that earlier
+        # records used, also after a step has changed the weights.
+        torch.clear_autocast_cache()
 
     def _unwatch(self) -> None:
-        """Do nothing, likewise."""
+        self._watching.close()
+        # Nothing that runs after the record is to find its casts either.
+        torch.clear_autocast_cache()
 
     def _accumulate(self, losses: Tensor, examples: int) -> None:  # noqa: ARG002
         self._losses.append(losses.detach())

@@ -55,6 +55,8 @@ class FastLotSum(LotSum):
         return self._sums
 
     def _watch(self) -> None:
+        # First, so that the recording finds what the layers return then.
+        self._watching.enter_context(self._trainable.right_gradients())
         self._watching.enter_context(self._recording.on())
 
     def _unwatch(self) -> None:

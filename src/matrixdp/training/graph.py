@@ -3,7 +3,8 @@ r"""Graph convolutions whose examples are nodes: each brings the rows of its nei
 The graph and all features are public; what is private is whether a node's loss takes part. One
 node's loss depends on the features of its neighbours, and a neighbour serves several nodes, so a
 pass over the whole graph would mix examples. Here every example gets copies of the rows that its
-loss depends on. Its gradient is then that of a sequence, of which its rows are the positions.
+loss depends on. Its gradient is then that of a sequence, of which its rows are the positions. For
+several convolutions rows are nested: each neighbour has a neighbourhood, on one more axis.
 """
 
 from typing import NamedTuple
@@ -13,7 +14,22 @@ from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 
-__all__ = ["GraphConvolution", "Neighbourhoods", "NodeRows"]
+__all__ = ["GraphConvolution", "Neighbourhoods", "Neighbours", "NodeRows"]
+
+
+class Neighbours(NamedTuple):
+    """The neighbours of some nodes.
+
+    Attributes
+    ----------
+    nodes : Tensor of int, shape (..., neighbours)
+        Their numbers; -1 where a node has fewer than others.
+    weights : Tensor, shape (..., neighbours)
+        With which the graph adds them up; zero where there is none.
+    """
+
+    nodes: Tensor
+    weights: Tensor
 
 
 class NodeRows(NamedTuple):
@@ -21,9 +37,9 @@ class NodeRows(NamedTuple):
 
     Attributes
     ----------
-    features : Tensor, shape (nodes, neighbours, features)
+    features : Tensor, shape (..., neighbours, features)
         The features of each node's neighbours; zeros where it has fewer than others.
-    weights : Tensor, shape (nodes, neighbours)
+    weights : Tensor, shape (..., neighbours)
         With which the graph adds up the neighbours; zero where there is none.
     """
 
@@ -53,13 +69,32 @@ class Neighbourhoods:
     >>> rows = near.rows(torch.eye(3), torch.tensor([0, 1]))
     >>> rows.features.shape, rows.weights.sum(1).tolist()
     (torch.Size([2, 3, 3]), [1.0, 1.0])
+
+    For two convolutions, the rows are those of the neighbours' neighbours:
+
+    >>> first, second = GraphConvolution(3, 4), GraphConvolution(4, 2)
+    >>> outer = near.neighbours(torch.tensor([0, 1]))
+    >>> inner = near.rows(torch.eye(3), outer.nodes)
+    >>> second(torch.tanh(first(*inner)), outer.weights).shape
+    torch.Size([2, 2])
     """
 
     def __init__(self, propagation: Tensor) -> None:
+        if not isinstance(propagation, Tensor):
+            raise InvalidParameterError(
+                f"propagation is a {type(propagation).__name__}: pass a tensor of weights"
+            )
         if propagation.ndim != 2 or propagation.shape[0] != propagation.shape[1]:
             raise ShapeError(
                 f"propagation has shape {tuple(propagation.shape)}: pass one row and one column "
                 "for each node"
+            )
+        if not len(propagation):
+            raise ShapeError("propagation has no nodes: pass a row and a column for at least one")
+        if not propagation.is_floating_point():
+            raise InvalidParameterError(
+                f"propagation holds {propagation.dtype}: pass weights in the type of the features, "
+                "for instance by .float()"
             )
         entries = propagation.to_sparse_coo().coalesce()
         if not bool(entries.values().isfinite().all()):
@@ -80,6 +115,19 @@ class Neighbourhoods:
         self._weights[nodes, places] = entries.values()
         self._counts = counts
 
+    def neighbours(self, nodes: Tensor) -> Neighbours:
+        """Return the neighbours of some nodes, as many as the one with most of them has.
+
+        Parameters
+        ----------
+        nodes : Tensor of int, shape (nodes, ...)
+            The examples of a batch, or the neighbours of each; -1 has no neighbours.
+        """
+        known = nodes.clamp(min=0)
+        longest = int(self._counts[known].max()) if nodes.numel() else 0
+        weights = self._weights[known, :longest] * (nodes >= 0).unsqueeze(-1)
+        return Neighbours(self._neighbours[known, :longest].where(weights != 0, -1), weights)
+
     def rows(self, features: Tensor, nodes: Tensor) -> NodeRows:
         """Return the rows of some nodes' neighbourhoods, as long as the longest of them.
 
@@ -87,21 +135,31 @@ class Neighbourhoods:
         ----------
         features : Tensor, shape (all nodes, features)
             Of every node of the graph.
-        nodes : Tensor of int, shape (nodes,)
-            The examples of a batch.
+        nodes : Tensor of int, shape (nodes, ...)
+            The examples of a batch; or for several convolutions the nodes that `neighbours` gives.
+
+        Raises
+        ------
+        ShapeError
+            If there are not features for every node.
         """
-        longest = int(self._counts[nodes].max()) if len(nodes) else 0
-        weights = self._weights[nodes, :longest]
-        found = features[self._neighbours[nodes, :longest]]
-        # Padding points at node 0: its features must not enter anything.
-        return NodeRows(found * (weights != 0).unsqueeze(2).to(found.dtype), weights)
+        if len(features) != len(self._counts):
+            raise ShapeError(
+                f"features has {len(features)} rows, but the graph has {len(self._counts)} nodes: "
+                "pass the features of all nodes, and the batch as nodes"
+            )
+        near = self.neighbours(nodes)
+        found = features[near.nodes.clamp(min=0)]
+        # Not by a product: the node that stands for none may have features that are no numbers.
+        return NodeRows(found.masked_fill((near.nodes < 0).unsqueeze(-1), 0), near.weights)
 
 
 class GraphConvolution(nn.Module):
     """Adds up the rows of a neighbourhood, then applies a linear layer.
 
     ``sum_k weights[k] W rows[k] = W (sum_k weights[k] rows[k])``, so the linear layer sees one row
-    for each example.
+    for each neighbourhood: that of an example, or in a convolution before the last that of each of
+    its neighbours.
 
     Parameters
     ----------
@@ -116,13 +174,13 @@ class GraphConvolution(nn.Module):
         self.linear = nn.Linear(in_features, out_features, bias=bias)
 
     def forward(self, rows: Tensor, weights: Tensor) -> Tensor:
-        """Return one row for each example.
+        """Return one row for each neighbourhood.
 
         Parameters
         ----------
-        rows : Tensor, shape (nodes, neighbours, in_features)
+        rows : Tensor, shape (nodes, ..., neighbours, in_features)
             What the layers before made of the neighbours' features.
-        weights : Tensor, shape (nodes, neighbours)
-            As `Neighbourhoods.rows` gives them.
+        weights : Tensor, shape (nodes, ..., neighbours)
+            As `Neighbourhoods` gives them.
         """
-        return self.linear(torch.einsum("nk,nkf->nf", weights, rows))
+        return self.linear(torch.einsum("...k,...kf->...f", weights, rows))

@@ -159,7 +159,7 @@ class PaddedLotSum:
         state = self._trainable.state()
         # A graph does not mind being repeated within no_grad(). Without one, a step should not fail
         # there either, since it is spent already.
-        with torch.enable_grad(), self._recording.on():
+        with torch.enable_grad(), self._trainable.right_gradients(), self._recording.on():
             found = self._losses_of(self._records.rows(rows))
             losses = checked_losses(found, size, self._views)
             self._trainable.check_state(state)

@@ -1,11 +1,13 @@
 """Which parameters are trained: their names, their clipping groups, and that they stay the same."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 
 from torch import Tensor, nn, optim
 from torch.nn.parameter import is_lazy
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.instance_gradient import right_instance_gradients
 from matrixdp.training.layers.table import check_layer
 from matrixdp.training.plan import TrainingPlan
 
@@ -135,6 +137,10 @@ class Trainable:
                     "directly, and leave out torch.compile, activation checkpointing and other "
                     "calls of backward()"
                 )
+
+    def right_gradients(self) -> AbstractContextManager[None]:
+        """Return a block within which torch gives a row the same gradient alone as in a batch."""
+        return right_instance_gradients(self._checked)
 
     def state(self) -> ModelState:
         """Return what `check_state` compares with."""

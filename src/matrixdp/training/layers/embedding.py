@@ -29,12 +29,16 @@ class EmbeddingUse(LayerUse):
     def __init__(self, module: nn.Embedding, tokens: Tensor, outputs: Tensor) -> None:
         self._table = cast("nn.Parameter", module.weight)
         self._examples = len(tokens)
+        # The table's own length, as torch goes by: the layer's `num_embeddings` stays what it was
+        # where a longer table was put in place.
+        length = len(self._table)
         gradient = outputs.to(torch.float32)
         if module.padding_idx is not None:
-            # The row of the padding token is constant: torch gives it no gradient either.
-            gradient = gradient * (tokens != module.padding_idx)[..., None]
+            # The row of the padding token is constant: torch gives it no gradient either. A
+            # negative number counts from the end.
+            gradient = gradient * (tokens != module.padding_idx % length)[..., None]
         first = torch.arange(self._examples, device=tokens.device)[:, None]
-        pairs, order = (first * module.num_embeddings + tokens).flatten().sort()
+        pairs, order = (first * length + tokens).flatten().sort()
         # The place of a pair among the different ones. There is a row for each token, and those
         # that repeat leave zeros at the end: counting the pairs would wait for the device, which a
         # captured graph cannot do.
@@ -45,8 +49,8 @@ class EmbeddingUse(LayerUse):
         known = torch.zeros_like(pairs).scatter_(0, sorted_place, pairs)
         rows = gradient.new_zeros(len(pairs), gradient.shape[-1])
         self._rows = rows.index_add_(0, place, gradient.flatten(0, 1))
-        self._owner = torch.div(known, module.num_embeddings, rounding_mode="floor")
-        self._token = known % module.num_embeddings
+        self._owner = torch.div(known, length, rounding_mode="floor")
+        self._token = known % length
 
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:

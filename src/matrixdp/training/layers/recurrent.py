@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.backends import cudnn
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.linear import LinearUse
@@ -135,7 +136,14 @@ def _outputs(
     start = [state[None] for state in _start(record.states, layer * directions + side, like)]
     # has_biases, num_layers, dropout, train, bidirectional, batch_first
     options = (module.bias, 1, 0.0, False, False, True)
-    hidden = torch._VF.lstm(rows, start, parameters, *options)[0]  # noqa: SLF001
+    former = cudnn.enabled
+    # cuDNN wants the weights in one piece of memory, and warns where they are not. Those of one
+    # layer and direction are a part of a larger piece.
+    cudnn.enabled = False
+    try:
+        hidden = torch._VF.lstm(rows, start, parameters, *options)[0]  # noqa: SLF001
+    finally:
+        cudnn.enabled = former
     return hidden.flip(1) if side else hidden
 
 

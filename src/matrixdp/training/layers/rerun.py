@@ -1,5 +1,6 @@
 """Running a layer once more on every example alone, to differentiate it by its parameters."""
 
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -65,6 +66,9 @@ class _Rows(NamedTuple):
 _Run = Callable[[Values, list[Any]], list[Tensor]]
 _Made = tuple[Values, list[Tensor]]  # gradients, and the outputs that they belong to
 
+# Layers that vmap could not take, and a loop could: it would fail again for every batch.
+_LOOPED: "weakref.WeakSet[nn.Module]" = weakref.WeakSet()
+
 
 def example_gradients(
     module: nn.Module,
@@ -80,7 +84,7 @@ def example_gradients(
     batch, if that is to be known.
 
     Examples are run at once by ``vmap``. It cannot take every layer, for instance none that decides
-    by the numbers that it gets; then examples are run in a loop.
+    by the numbers that it gets; then examples are run in a loop, from then on without trying.
 
     Parameters
     ----------
@@ -113,9 +117,12 @@ def example_gradients(
         made = _run(module, values, tree_unflatten(inputs, structure), call)
         return [made[place] for place in places]
 
-    made = None if one_by_one else _at_once(module, run, values, rows, axes)
+    tried = not one_by_one and module not in _LOOPED
+    made = _at_once(module, run, values, rows, axes) if tried else None
     if made is None:
         made = _in_a_loop(module, run, values, rows, axes)
+        if tried:
+            _LOOPED.add(module)  # Only now: what fails in a loop as well is not the fault of vmap.
     found, outputs = made
     result: PerExample = {}
     for name, part in found.items():

@@ -175,7 +175,7 @@ def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUs
         case nn.Conv1d() | nn.Conv2d():
             return [ConvolutionUse(module, first, record.gradients[0], examples)]
         case nn.Embedding():
-            gradient = record.gradients[0].reshape(examples, -1, module.embedding_dim)
+            gradient = record.gradients[0].reshape(examples, -1, module.weight.shape[1])
             return [EmbeddingUse(module, first.reshape(examples, -1), gradient)]
     return [normalisation_use(module, first, record.gradients[0], examples)]  # type: ignore[arg-type]
 
