@@ -23,6 +23,7 @@ from matrixdp.training.lots import Lot
 from matrixdp.training.recording import MeasuredUse, Recording
 from matrixdp.training.records import TensorRecords
 from matrixdp.training.trainable import Trainable
+from matrixdp.training.uncompiled import uncompiled
 
 __all__ = ["Losses", "PaddedLotSum", "padded_lot"]
 
@@ -159,7 +160,7 @@ class PaddedLotSum:
         state = self._trainable.state()
         # A graph does not mind being repeated within no_grad(). Without one, a step should not fail
         # there either, since it is spent already.
-        with torch.enable_grad(), self._recording.on():
+        with torch.enable_grad(), uncompiled(), self._recording.on():
             found = self._losses_of(self._records.rows(rows))
             losses = checked_losses(found, size, self._views)
             self._trainable.check_state(state)
