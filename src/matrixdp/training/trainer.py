@@ -1,5 +1,6 @@
 """Private training: a loop that stays the user's own, and a plan that it cannot exceed."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -12,7 +13,14 @@ from matrixdp.covariance import Covariance
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import positive_integer
 from matrixdp.training.account import State, StepAccount
-from matrixdp.training.arguments import check_kinds, check_mode
+from matrixdp.training.arguments import (
+    check_callable,
+    check_kinds,
+    check_mode,
+    check_not_inference,
+    checked_record,
+    checked_shapes,
+)
 from matrixdp.training.exact_sum import ExactLotSum
 from matrixdp.training.fast_sum import FastLotSum
 from matrixdp.training.guarantee import Mode, TrainingGuarantee
@@ -122,6 +130,7 @@ class PrivateTraining:
     ) -> None:
         check_kinds(model, optimizer, plan, seed)
         check_mode(mode, plan)
+        shapes, path = checked_shapes(noise), checked_record(record)
         self._mode = mode
         self._plan = plan
         self._model = model
@@ -131,12 +140,14 @@ class PrivateTraining:
         check = check_layer if mode == "fast" else check_layer_alone
         self._trainable = Trainable(model, optimizer, plan, check)
         self._recording = Recording(model) if mode == "fast" else None
-        self._noise = StepNoise(model, self._trainable, plan, noise or {}, seed)
+        self._noise = StepNoise(model, self._trainable, plan, shapes, seed)
         self._coins: Coins = SecureCoins() if seed is None else SeededCoins(seed)
+        # Threads must neither spend one step for two lots, nor take two steps with one lot.
+        self._lock = threading.RLock()
         self._open: LotSum | None = None
         self._number = 0  # of the step that is open
         # Last, as it may make a file.
-        self._account = StepAccount(plan, seed, mode, None if record is None else Path(record))
+        self._account = StepAccount(plan, seed, mode, path)
 
     @property
     def plan(self) -> TrainingPlan:
@@ -183,7 +194,8 @@ class PrivateTraining:
         Raises
         ------
         InvalidParameterError
-            If the data makes its own batches, or has another number of records than the plan.
+            If the data makes its own batches, or has another number of records than the plan. Also
+            when a lot is asked for, if the model was changed; nothing is spent then.
         BudgetExceededError
             If no step is left.
         StorageError
@@ -191,15 +203,13 @@ class PrivateTraining:
         """
         source = record_source(data, self._plan.records, workers)
         self._account.check_left()
+        self._check_ready()
         return self._lots(source)
 
     def _lots(self, source: RecordSource) -> Iterator[Lot]:
-        self._give_up()
         uneven = True
-        while self.steps_left:
-            numbers = self._next_lot()
-            total = self._empty_sum(len(numbers))
-            self._open = total
+        while self.steps_left > 0:
+            numbers, total = self._opened_lot()
             yield Lot(source, numbers, total, self._plan.views, uneven=uneven)
             if self._open is total:
                 raise InvalidParameterError(
@@ -208,8 +218,20 @@ class PrivateTraining:
                 )
             # Batches of two sizes were run, which need not be done again.
             uneven = uneven and len(numbers) < 2
-            # Another loop may have opened a lot meanwhile.
+
+    def _opened_lot(self) -> tuple[NDArray[np.int64], LotSum]:
+        with self._lock:
+            # Another loop may have opened a lot.
             self._give_up()
+            self._check_ready()
+            numbers = self._next_lot()
+            self._open = self._empty_sum(len(numbers))
+            return numbers, self._open
+
+    def _check_ready(self) -> None:
+        """Raise if a step could not be taken, before it is spent."""
+        check_not_inference()
+        self._trainable.check_unchanged()
 
     def _give_up(self) -> None:
         """Let go of a lot that was drawn and never came to its step; it stays spent."""
@@ -249,12 +271,13 @@ class PrivateTraining:
         InvalidParameterError
             If a parameter received a gradient outside of its layer, or no batch was handed out.
         """
-        if self._open is None:
+        total = self._open
+        if total is None:
             raise InvalidParameterError(
                 "no lot is open: call training.accumulate(losses) within `for lot in "
                 "training.lots(dataset)`"
             )
-        self._open.add(losses)
+        total.add(losses)
 
     def step(self) -> None:
         """Add noise to the sum, divide by the expected lot size, and optimise.
@@ -269,18 +292,20 @@ class PrivateTraining:
         BudgetExceededError
             If no step is left.
         """
-        total = self._open
-        if total is None:
-            self._account.check_left()
-            raise InvalidParameterError(
-                "no lot is open: call training.step() once for each lot of training.lots(dataset)"
-            )
-        total.check_complete()
-        self._trainable.check_unchanged()
-        self._account.check_process()
-        # Before anything else: no lot may come to two steps.
-        self._open = None
-        self._update(total)
+        with self._lock:
+            total = self._open
+            if total is None:
+                self._account.check_left()
+                raise InvalidParameterError(
+                    "no lot is open: call training.step() once for each lot of "
+                    "training.lots(dataset)"
+                )
+            total.check_complete()
+            self._check_ready()
+            self._account.check_process()
+            # Before anything else: no lot may come to two steps.
+            self._open = None
+            self._update(total)
 
     def _update(self, total: _Summed) -> None:
         """Add the noise of a step that is spent to its sum, and let the optimiser follow it."""
@@ -349,10 +374,11 @@ class PrivateTraining:
                 f"mode={self._mode!r} runs one record at a time, which is not captured: use the "
                 "loop over training.lots(...), or mode='fast'"
             )
+        check_callable(losses, "losses")
         records = tensor_records(data, self._plan.records)
         size = positive_integer(batch_size, "batch_size")
         self._account.check_left()
-        self._trainable.check_unchanged()
+        self._check_ready()
         total = PaddedLotSum(
             *(self._model, self._recording, self._trainable, records, losses),
             batch_size=size,
@@ -361,12 +387,13 @@ class PrivateTraining:
         return lambda: self._padded_step(total)
 
     def _padded_step(self, total: PaddedLotSum) -> None:
-        self._give_up()
-        self._account.check_left()
-        self._trainable.check_unchanged()
-        total.check_unchanged()
-        total.add_lot(self._next_lot())
-        self._update(total)
+        with self._lock:
+            self._give_up()
+            self._account.check_left()
+            self._check_ready()
+            total.check_unchanged()
+            total.add_lot(self._next_lot())
+            self._update(total)
 
     def state_dict(self) -> State:
         """Return what a checkpoint has to remember; between steps, as an open lot is spent."""
@@ -389,9 +416,10 @@ class PrivateTraining:
         InvalidParameterError
             If it belongs to another plan, mode, seed or run, or there is no record.
         """
-        # First: an experiment then goes back to the count of the checkpoint.
-        self._give_up()
-        self._account.resume(state)
+        with self._lock:
+            # First: an experiment then goes back to the count of the checkpoint.
+            self._give_up()
+            self._account.resume(state)
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: two copies would spend one budget twice."""
