@@ -1,9 +1,9 @@
 """Private training: a loop that stays the user's own, and a plan that it cannot exceed."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from matrixdp.training.guarantee import Mode, TrainingGuarantee
 from matrixdp.training.layers.table import check_layer, check_layer_alone
 from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.lots import Lot
+from matrixdp.training.noisy_step import NoisyStep
 from matrixdp.training.padded import Losses, PaddedLotSum
 from matrixdp.training.plan import TrainingPlan
 from matrixdp.training.recording import Recording, stop_watching
@@ -36,20 +37,6 @@ from matrixdp.training.step_noise import StepNoise
 from matrixdp.training.trainable import Trainable
 
 __all__ = ["PrivateTraining"]
-
-
-class _Summed(Protocol):
-    """A lot whose gradients were clipped and added up."""
-
-    @property
-    def sums(self) -> dict[nn.Parameter, Tensor]:
-        """The sum for each parameter."""
-
-    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
-        """Return whether everything about it is finite."""
-
-    def check_finite(self, finite: Tensor) -> None:
-        """Raise if not."""
 
 
 class PrivateTraining:
@@ -134,13 +121,13 @@ class PrivateTraining:
         self._mode = mode
         self._plan = plan
         self._model = model
-        self._optimizer = optimizer
         # Another training may have left layers frozen.
         stop_watching(model)
         check = check_layer if mode == "fast" else check_layer_alone
         self._trainable = Trainable(model, optimizer, plan, check)
         self._recording = Recording(model) if mode == "fast" else None
         self._noise = StepNoise(model, self._trainable, plan, shapes, seed)
+        self._step = NoisyStep(self._noise, self._trainable, optimizer, plan.lot_size)
         self._coins: Coins = SecureCoins() if seed is None else SeededCoins(seed)
         # Threads must neither spend one step for two lots, nor take two steps with one lot.
         self._lock = threading.RLock()
@@ -305,24 +292,7 @@ class PrivateTraining:
             self._account.check_process()
             # Before anything else: no lot may come to two steps.
             self._open = None
-            self._update(total)
-
-    def _update(self, total: _Summed) -> None:
-        """Add the noise of a step that is spent to its sum, and let the optimiser follow it."""
-        matrices = self._noise.gathered(total.sums)
-        finite = total.finite(matrices)
-        if self._noise.kind == "exact":
-            # It is added on the CPU, which waits for the device, and only to finite numbers.
-            total.check_finite(finite)
-        # The expected size is public; dividing by the drawn one would reveal that.
-        divisor = self._plan.lot_size
-        means = list(self._noise.noisy_means(matrices, self._number, divisor))
-        # Simulated noise was drawn while the device still ran the model. This waits for it.
-        total.check_finite(finite)
-        for parameter, mean in means:
-            parameter.grad = mean.to(parameter.dtype)
-        self._optimizer.step()
-        self._trainable.forget_gradients()
+            self._step.take(total, self._number)
 
     def captured_step(self, data: Any, losses: Losses, *, batch_size: int) -> Callable[[], None]:
         """Return a function that takes one step each time it is called, on a GPU as a CUDA graph.
@@ -393,7 +363,7 @@ class PrivateTraining:
             self._check_ready()
             total.check_unchanged()
             total.add_lot(self._next_lot())
-            self._update(total)
+            self._step.take(total, self._number)
 
     def state_dict(self) -> State:
         """Return what a checkpoint has to remember; between steps, as an open lot is spent."""

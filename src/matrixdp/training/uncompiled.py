@@ -17,7 +17,7 @@ from matrixdp.errors import InvalidParameterError
 __all__ = ["check_uncompiled", "uncompiled"]
 
 # The stance of the compiler is one for the whole process, and blocks may overlap in any order.
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()  # an end may come while garbage is collected, anywhere
 _STANCE = ExitStack()
 _blocks = 0
 
