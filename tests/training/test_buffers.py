@@ -180,6 +180,21 @@ def test_sparse_buffers(mode: Any, layout: torch.layout) -> None:
             train(training, model)
 
 
+def test_a_sparse_buffer_in_a_captured_step() -> None:
+    model = Looks(torch.eye(6).to_sparse())
+    training = PrivateTraining(model, sgd(model), small_plan(), seed=1)
+    step = training.captured_step(
+        small_data(), lambda rows, labels: cross_entropy(model, rows, labels), batch_size=16
+    )
+    step()
+    with torch.inference_mode(), pytest.raises(InvalidParameterError, match="inference_mode"):
+        step()
+    model.get_buffer("matrix").mul_(2.0)
+    with pytest.raises(InvalidParameterError, match="'matrix' was added, removed, moved"):
+        step()
+    assert training.steps_spent == 1
+
+
 def test_a_buffer_that_cannot_tell_when_it_is_changed() -> None:
     with torch.inference_mode():
         matrix = torch.eye(6)

@@ -253,8 +253,15 @@ def _common_device(trainable: Trainable, records: TensorRecords) -> torch.device
 def _state_of(model: nn.Module) -> dict[str, object]:
     """Return where the tensors of a model lie, its modules, and which of them are in training."""
     tensors = [*model.named_parameters(), *model.named_buffers()]
-    state: dict[str, object] = {name: part.data_ptr() for name, part in tensors}
+    state: dict[str, object] = {name: _place(part) for name, part in tensors}
     for name, part in model.named_modules():
         # The model itself has no name.
         state[name or "the model"] = (part, part.training)
     return state
+
+
+def _place(part: Tensor) -> object:
+    if part.layout is torch.strided:
+        return part.data_ptr()
+    # A sparse tensor has its parts in new places after every change.
+    return id(part), part._version  # noqa: SLF001
