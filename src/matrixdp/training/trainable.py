@@ -143,7 +143,7 @@ class Trainable:
                 raise InvalidParameterError(
                     f"parameter {name!r} received a gradient that no layer accounts for, so that "
                     "it cannot be clipped: call the layer that holds it instead of using it "
-                    "directly, and leave out activation checkpointing, functions of torch.jit and other "
+                    "directly, and leave out activation checkpointing, torch.jit and other "
                     "calls of backward()"
                 )
 
