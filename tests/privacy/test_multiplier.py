@@ -6,11 +6,15 @@ from matrixdp import privacy_bound
 from matrixdp.errors import CalibrationError
 from matrixdp.privacy import (
     Accountant,
+    SampledPlan,
     noise_multiplier_for,
     plan_epsilon,
 )
+from matrixdp.privacy import multiplier as search
 from matrixdp.privacy.amplification import before_amplification
 from matrixdp.privacy.claims import best_equal_claims
+from matrixdp.privacy.loss import Interval, LossAccount
+from matrixdp.privacy.loss.composition import TooManyPointsError
 from reference.plans import sampled
 
 
@@ -116,3 +120,33 @@ def test_tiny_epsilons(epsilon: float) -> None:
     assert plan_epsilon(sampled(found * (1 - 1e-4), 0.2, 1), 1e-3) > epsilon
     # At an epsilon of 0, delta is the rate times the total variation of the two Gaussians.
     assert found == pytest.approx(1.0 / privacy_bound(0.0, 1e-3 / 0.2), rel=1e-3)
+
+
+def test_noise_whose_losses_need_too_many_points_is_stepped_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As for a million steps with one record each. Without the hole, 1.42 is enough.
+    class Holey(LossAccount):
+        def epsilon_at(self, delta: float) -> Interval:
+            raise_within_the_hole(self.noise)
+            return super().epsilon_at(delta)
+
+        def __init__(self, events: list[SampledPlan], **options: float) -> None:
+            super().__init__(events, **options)
+            self.noise = events[0].noise_multiplier
+
+    def raise_within_the_hole(noise: float) -> None:
+        if 0.5 < noise < 1.7:
+            raise TooManyPointsError("too many")
+
+    def holey_epsilon(plan: SampledPlan, delta: float) -> float:
+        raise_within_the_hole(plan.noise_multiplier)
+        return plan_epsilon(plan, delta)
+
+    monkeypatch.setattr(search, "LossAccount", Holey)
+    monkeypatch.setattr(search, "plan_epsilon", holey_epsilon)
+    found = noise_multiplier_for(
+        1.0, 1e-5, sampling_rate=0.01, steps=1000, neighbouring="add-remove"
+    )
+    assert 1.7 <= found < 1.701
+    assert plan_epsilon(sampled(found, 0.01, 1000), 1e-5) <= 1.0

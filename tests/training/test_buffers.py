@@ -147,3 +147,69 @@ def test_a_captured_step_that_remembers_gradients() -> None:
         training.captured_step(
             small_data(), lambda *batch: cross_entropy(model, *batch), batch_size=8
         )
+
+
+class Looks(nn.Module):
+    """Multiplies by a matrix that is no parameter."""
+
+    def __init__(self, matrix: Tensor, *, changes: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("matrix", matrix)
+        self.layer = nn.Linear(6, 3)
+        self._changes = changes
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        matrix = self.get_buffer("matrix")
+        if self._changes:
+            matrix.mul_(1.5)
+        return self.layer(torch.sparse.mm(matrix, inputs.T).T)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.filterwarnings("ignore:Sparse invariant")
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_buffers(mode: Any, layout: torch.layout) -> None:
+    for changes in (False, True):
+        model = Looks(torch.eye(6).to_sparse(layout=layout), changes=changes)
+        training = PrivateTraining(model, sgd(model), small_plan(lot_size=40, steps=1), mode=mode)
+        if not changes:
+            train(training, model)
+            continue
+        with pytest.raises(InvalidParameterError, match="buffer 'matrix' was changed"):
+            train(training, model)
+
+
+def test_a_sparse_buffer_in_a_captured_step() -> None:
+    model = Looks(torch.eye(6).to_sparse())
+    training = PrivateTraining(model, sgd(model), small_plan(), seed=1)
+    step = training.captured_step(
+        small_data(), lambda rows, labels: cross_entropy(model, rows, labels), batch_size=16
+    )
+    step()
+    with torch.inference_mode(), pytest.raises(InvalidParameterError, match="inference_mode"):
+        step()
+    model.get_buffer("matrix").mul_(2.0)
+    with pytest.raises(InvalidParameterError, match="'matrix' was added, removed, moved"):
+        step()
+    assert training.steps_spent == 1
+
+
+def test_a_buffer_that_cannot_tell_when_it_is_changed() -> None:
+    with torch.inference_mode():
+        matrix = torch.eye(6)
+    model = Looks(matrix)
+    with pytest.raises(InvalidParameterError, match=r"'matrix' was made within torch\.inference"):
+        PrivateTraining(model, sgd(model), small_plan())
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_a_buffer_that_is_added_while_a_batch_is_out(mode: Any) -> None:
+    model = nn.Sequential(nn.Linear(6, 3))
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode=mode)
+    for inputs, targets in next(training.lots(small_data())).batches(40):
+        losses = cross_entropy(model, inputs, targets)
+        model.register_buffer("late", torch.zeros(1))
+        with pytest.raises(InvalidParameterError, match="buffer 'late' was added while a batch"):
+            training.accumulate(losses)
+        break

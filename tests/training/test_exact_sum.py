@@ -78,7 +78,7 @@ def test_squares_whose_sum_wraps_around(monkeypatch: pytest.MonkeyPatch) -> None
     numbers = torch.tensor([*[2**31 - 1] * 4, 2**17], dtype=torch.int64)
     assert int(numbers.square().sum()) == 4  # in 64 bits
     # A norm that is far too small: nothing is scaled.
-    monkeypatch.setattr(torch.linalg, "vector_norm", lambda part: part.new_ones(()))
+    monkeypatch.setattr(torch.linalg, "vector_norm", lambda part: part.new_zeros(()))
     found, sound = quantiser([numbers.double() * quantiser.step])
     assert not bool(sound)
     assert not found[0].any()
@@ -90,6 +90,15 @@ def test_many_coordinates_that_are_rounded_up() -> None:
         numbers, sound = Quantiser(1.0, size)([torch.ones(size)])
         assert bool(sound)
         assert int(numbers[0].square().sum()) <= 2**60
+
+
+@pytest.mark.parametrize("size", [1e10, 1e160, 1.7e308])
+def test_gradients_of_any_finite_size_are_clipped(size: float) -> None:
+    quantiser = Quantiser(1.0, 2)
+    numbers, sound = quantiser([torch.tensor([0.6 * size, 0.8 * size], dtype=torch.float64)])
+    assert bool(sound)
+    found = numbers[0].double() * quantiser.step
+    torch.testing.assert_close(found, torch.tensor([0.6, 0.8], dtype=torch.float64))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -301,3 +310,25 @@ def test_layers_that_remember_records(layer: nn.Module, message: str) -> None:
     model = nn.Sequential(layer, nn.Linear(6, 3))
     with pytest.raises(InvalidParameterError, match=message):
         PrivateTraining(model, sgd(model), small_plan(), mode="exact")
+
+
+def test_losses_that_depend_on_nothing_that_is_trained() -> None:
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=3, mode="exact")
+    with pytest.raises(InvalidParameterError, match="do not depend on any parameter"):
+        train(training, model, losses=lambda _m, x, _y: x.sum(1).requires_grad_())
+
+
+def test_a_single_record_may_use_no_parameter() -> None:
+    model = small_model()
+    plan = small_plan(lot_size=40, steps=1)
+    training = PrivateTraining(model, sgd(model), plan, seed=3, mode="exact")
+    last = small_data()[1][-1]
+
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        if bool(targets == last):
+            return inputs.sum(1).requires_grad_()
+        return cross_entropy(model, inputs, targets)
+
+    train(training, model, losses=losses)
+    assert training.steps_left == 0

@@ -13,6 +13,7 @@ from torch import Tensor, nn, optim
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training import PrivateTraining
 from matrixdp.training.guarantee import Mode
@@ -44,6 +45,16 @@ def training_of(model: nn.Module, **options: Any) -> PrivateTraining:
         (lambda m, x, _: m(x).square(), ShapeError, r"flatten\(1\)\.mean\(1\)"),
         (lambda m, x, y: cross_entropy(m, x, y).detach(), InvalidParameterError, "no gradient"),
         (lambda m, x, y: cross_entropy(m, x, y).tolist(), InvalidParameterError, "is a list"),
+        (
+            lambda m, x, y: cross_entropy(m, x, y).sum().expand(len(x)),
+            InvalidParameterError,
+            "one number that was expanded",
+        ),
+        (
+            lambda m, x, y: cross_entropy(m, x, y).to(torch.complex64),
+            InvalidParameterError,
+            "complex64.*pass real numbers",
+        ),
         (
             lambda _m, x, _y: x.sum(1).requires_grad_(),
             InvalidParameterError,
@@ -250,7 +261,7 @@ def test_parameters_that_change_after_the_plan() -> None:
     model[0].bias.requires_grad_(False)
     with pytest.raises(InvalidParameterError, match=r"parameter '0\.bias' was removed or frozen"):
         train(training, model)
-    assert training.steps_spent == 1  # since its lot was drawn
+    assert training.steps_spent == 0
 
 
 def test_a_parameter_that_is_frozen_within_a_lot() -> None:
@@ -278,7 +289,7 @@ def test_a_layer_that_mixes_records_is_added_later(mode: Any) -> None:
     model.append(nn.BatchNorm1d(3, affine=False))
     with pytest.raises(InvalidParameterError, match="layer '4' is a BatchNorm1d"):
         train(training, model)
-    assert training.steps_spent == 2  # its lot was drawn
+    assert training.steps_spent == 1
 
 
 def test_a_parameter_group_that_is_added_later() -> None:
@@ -287,7 +298,38 @@ def test_a_parameter_group_that_is_added_later() -> None:
     training = PrivateTraining(model, optimizer, small_plan(), seed=1)
     optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
     with pytest.raises(InvalidParameterError, match="not one of the model's"):
-        train(training, model)
+        training.lots(small_data())
+    assert training.steps_spent == 0
+
+
+def test_a_change_between_lots_spends_nothing() -> None:
+    model = small_model()
+    training = training_of(model)
+    lots = training.lots(small_data())
+    for inputs, targets in next(lots).batches(40):
+        training.accumulate(cross_entropy(model, inputs, targets))
+    training.step()
+    model.append(nn.BatchNorm1d(3, affine=False))
+    with pytest.raises(InvalidParameterError, match="layer '3' is a BatchNorm1d"):
+        next(lots)
+    assert training.steps_spent == 1
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_nothing_is_spent_in_inference_mode(mode: Mode) -> None:
+    model = small_model()
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1, mode=mode)
+    with torch.inference_mode(), pytest.raises(InvalidParameterError, match="inference_mode"):
+        training.lots(small_data())
+    lots = training.lots(small_data())
+    with torch.inference_mode(), pytest.raises(InvalidParameterError, match="inference_mode"):
+        next(lots)
+    assert training.steps_spent == 0
+    for inputs, targets in next(training.lots(small_data())).batches(20):
+        training.accumulate(cross_entropy(model, inputs, targets))
+    with torch.inference_mode(), pytest.raises(InvalidParameterError, match="inference_mode"):
+        training.step()
+    training.step()
 
 
 def test_optimisers_that_do_not_fit() -> None:
@@ -322,10 +364,13 @@ def test_models_that_cannot_be_trained() -> None:
     frozen = small_model()
     frozen.requires_grad_(False)
     mixing = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
+    empty = nn.ParameterDict({"weight": torch.empty(0)})
     with pytest.raises(InvalidParameterError, match="'weight' holds complex numbers"):
         training_of(nn.Linear(6, 3, dtype=torch.complex64))
     with pytest.raises(InvalidParameterError, match="nothing to train"):
         training_of(frozen)
+    with pytest.raises(InvalidParameterError, match="'weight' is empty, and so are all"):
+        training_of(empty)
     with pytest.raises(InvalidParameterError, match=r"BatchNorm1d.*nn\.GroupNorm"):
         training_of(mixing)
     with pytest.raises(InvalidParameterError, match=r"'1\.weight' has no shape.*run the model"):
@@ -346,6 +391,12 @@ def test_a_loader_is_not_poisson() -> None:
         ({"plan": {}}, "plan is a dict"),
         ({"seed": -1}, "seed=-1"),
         ({"seed": True}, "seed=True"),
+        ({"noise": Isotropic(5.0)}, "noise=.*must map names of layers"),
+        ({"noise": [1]}, r"noise=\[1\] must map names of layers"),
+        ({"noise": {1: Isotropic(5.0)}}, "must map names of layers"),
+        ({"record": 5}, "record=5 is no path"),
+        ({"record": b"x"}, "record=b'x' is no path"),
+        ({"record": "x\0y"}, "is no path"),
     ],
     ids=str,
 )
@@ -354,6 +405,27 @@ def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
     right: dict[str, Any] = {"model": model, "optimizer": sgd(model), "plan": small_plan()}
     with pytest.raises(InvalidParameterError, match=message):
         PrivateTraining(**(right | change))
+
+
+def test_data_that_is_not_dense() -> None:
+    inputs, targets = small_data()
+    training = training_of(small_model())
+    for data in (inputs.to_sparse(), (inputs, targets.to_sparse())):
+        with pytest.raises(InvalidParameterError, match=r"torch\.sparse_coo.*pass dense tensors"):
+            training.lots(data)
+    assert training.steps_spent == 0
+
+
+def test_a_captured_step_needs_a_function() -> None:
+    nothing: Any = None
+    with pytest.raises(InvalidParameterError, match="losses is a NoneType: pass a function"):
+        training_of(small_model()).captured_step(small_data(), nothing, batch_size=8)
+
+
+def test_a_model_that_is_one_layer_is_called_the_model() -> None:
+    model = nn.Linear(6, 3)
+    with pytest.raises(InvalidParameterError, match="gradients of the model are not finite"):
+        train(training_of(model), model, losses=infinite)
 
 
 def test_sizes_of_batches() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -155,3 +156,9 @@ def test_without_torch_the_install_line_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'matrixdp[train]'" in done.stdout
+
+
+@pytest.mark.parametrize("clip_norm", [("a", 1.0), (1, 2), (("a", 1.0, 2.0),), ((1, 1.0),)])
+def test_pairs_that_are_none(clip_norm: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="clip_norm must map at least one name"):
+        small_plan(clip_norm=clip_norm)

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -142,6 +142,80 @@ def test_a_record_that_another_process_makes_meanwhile(
         others[0].spend()
 
 
+@pytest.mark.parametrize("written", range(len('{"step": 3}\n')))
+def test_zeros_after_a_power_cut_count_as_one_step(path: Path, written: int) -> None:
+    record = opened(path)
+    for _ in range(3):
+        record.spend()
+    whole = path.read_bytes()
+    start = len(whole) - len('{"step": 3}\n')
+    for zeros in range(1, len(whole) - start - written + 1):
+        path.write_bytes(whole[: start + written] + bytes(zeros))
+        assert opened(path).spent == 3
+        assert path.read_bytes() == whole
+    path.write_bytes(whole[: start + written] + bytes(len(whole) - start - written + 1))
+    with pytest.raises(FileFormatError, match="was changed"):
+        opened(path)
+
+
+def test_a_damaged_first_line(path: Path) -> None:
+    opened(path)
+    header = path.read_bytes()
+    for size in (1, 20, 40, len(header) - 1):
+        path.write_bytes(header[:size])
+        with pytest.raises(FileFormatError, match="first line is damaged"):
+            opened(path)
+    path.write_bytes(header.replace(b"spending-2", b"spending-1"))
+    with pytest.raises(FileFormatError, match="of another version"):
+        opened(path)
+
+
+def test_another_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        records.append(opened(Path("run.spent")))
+    records[0].spend()
+    assert opened(tmp_path / "a" / "run.spent").spent == 1
+    assert opened(tmp_path / "b" / "run.spent").spent == 0
+
+
+def test_the_record_of_another_run_in_its_place(path: Path) -> None:
+    record, other = opened(path), opened(path.with_name("other"))
+    for one in (record, other):
+        one.spend()
+    path.write_bytes(path.with_name("other").read_bytes())  # of the same size
+    with pytest.raises(StorageError, match="not what this training left"):
+        record.spend()
+
+
+def test_a_name_that_is_too_long(path: Path) -> None:
+    with pytest.raises(StorageError, match="File name too long"):
+        opened(path.with_name("a" * 300))
+
+
+def test_no_more_steps_than_planned_are_spent() -> None:
+    account = StepAccount(small_plan(steps=1), None, "fast", None)
+    account.spend()
+    with pytest.raises(BudgetExceededError, match="all steps=1"):
+        account.spend()
+    assert account.spent == 1
+
+
+def test_checkpoints_that_are_none(path: Path) -> None:
+    nothing: Any = None
+    model = small_model()
+    options: dict[str, Any]
+    for options in ({"record": path}, {"seed": 1}):
+        training = PrivateTraining(model, sgd(model), small_plan(), **options)
+        with pytest.raises(InvalidParameterError, match="is a NoneType"):
+            training.load_state_dict(nothing)
+        for spent in ("3", None, True, 1.5, -5, 99):
+            with pytest.raises(InvalidParameterError, match=r"steps_spent=.* from 0 to steps=4"):
+                training.load_state_dict(training.state_dict() | {"steps_spent": spent})
+
+
 def test_only_one_training_continues_a_run(path: Path) -> None:
     first, second = opened(path), opened(path)
     first.spend()
@@ -165,14 +239,14 @@ def test_a_step_is_on_the_disk_before_it_is_drawn(
 def test_an_interruption_while_counting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = opened(path)
     record.spend()
-    written = SpendingRecord._append
+    written = spending._write
 
     def interrupted(file: BinaryIO, content: bytes) -> None:
         written(file, content)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(SpendingRecord, "_append", staticmethod(interrupted))
+        patched.setattr(spending, "_write", interrupted)
         with pytest.raises(KeyboardInterrupt):
             record.spend()
     # The file counts the step, the object does not know: it counts no further.

@@ -15,6 +15,7 @@ from matrixdp.privacy.bound import privacy_bound
 from matrixdp.privacy.events import Bounded, SampledPlan, TooLittleNoiseError
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.loss import LossAccount
+from matrixdp.privacy.loss.composition import TooManyPointsError
 from matrixdp.rounding import quotient_up, sqrt_up
 
 __all__ = ["noise_multiplier_for"]
@@ -58,7 +59,8 @@ def noise_multiplier_for(
     -------
     float
         Never too small: its plan keeps (epsilon, delta) by that account. At most one part in 10,000
-        above the least that does.
+        above the least that does. It may be further above where a PLD would need too many points
+        for less noise: what cannot be proven is not taken for enough.
 
     Raises
     ------
@@ -115,7 +117,8 @@ def _least_by_losses(plan: SampledPlan, target: float, delta: float) -> float:
                 found = LossAccount([changed], width=_ROUGH_WIDTH).epsilon_at(delta).upper
             else:
                 found = plan_epsilon(changed, delta)
-        except TooLittleNoiseError:
+        # As if it were too little noise: with more of it, losses reach less far.
+        except (TooLittleNoiseError, TooManyPointsError):
             found = EPSILON.largest
         return math.log(min(max(found / target, _LEAST_SHARE), _LARGEST_SHARE))
 

@@ -56,8 +56,11 @@ class StepAccount:
         ------
         InvalidParameterError
             In a forked child of a release.
+        BudgetExceededError
+            If no step is left.
         """
         self.check_process()
+        self.check_left()
         if self._record is None:
             self._unrecorded += 1
         else:
@@ -106,10 +109,21 @@ class StepAccount:
         """
         own = self.state
         same = ("plan", "mode", "seed")
+        if not isinstance(state, Mapping):
+            raise InvalidParameterError(
+                f"the checkpoint is a {type(state).__name__}: pass what state_dict() returned"
+            )
         if set(state) != set(own) or any(state[key] != own[key] for key in same):
             raise InvalidParameterError(
                 "the checkpoint belongs to another plan, mode or seed: resume with those that it "
                 "was made with"
+            )
+        spent = state["steps_spent"]
+        whole = isinstance(spent, int) and not isinstance(spent, bool)
+        if not (whole and 0 <= spent <= self._plan.steps):
+            raise InvalidParameterError(
+                f"steps_spent={spent!r} of the checkpoint must be a whole number from 0 to "
+                f"steps={self._plan.steps}: pass what state_dict() returned"
             )
         if self._record is None:
             # An experiment repeats the very same steps; a release would draw others in their place.
@@ -118,8 +132,8 @@ class StepAccount:
                     "a checkpoint does not know which steps were spent after it: resume with "
                     "PrivateTraining(..., record=path), with the record that the run began with"
                 )
-            self._unrecorded = int(state["steps_spent"])
-        elif state["run"] != self._run or not state["steps_spent"] <= self.spent:
+            self._unrecorded = spent
+        elif state["run"] != self._run or not spent <= self.spent:
             raise InvalidParameterError(
                 "the checkpoint does not belong to this spending record, or the record lost "
                 "steps: resume with the record that the run began with"

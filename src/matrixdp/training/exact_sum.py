@@ -7,8 +7,8 @@ One record more or less moves the sum by exactly its own term.
 """
 
 import math
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 
 import torch
@@ -59,22 +59,33 @@ class Quantiser:
         gradients : sequence of Tensor
             The parts of one record's gradient.
         """
-        wide = [part.to(torch.float64) / self.step for part in gradients]
-        norm = torch.stack([torch.linalg.vector_norm(part) for part in wide]).square().sum().sqrt()
-        # A norm of zero gives infinity, which is clamped; NaN stays NaN and fails below.
-        factor = (self._length / norm).clamp(max=1.0)
-        whole = [(part * factor).round() for part in wide]
+        wide = [part.to(torch.float64) for part in gradients]
+        # Relative to the largest number, so that neither steps nor squares overflow.
+        unit = _together([part.abs().amax() for part in wide if part.numel()]).amax()
+        unit = unit.clamp(min=self.step)
+        shares = [part / unit.to(part.device) for part in wide]
+        norm = torch.linalg.vector_norm(
+            _together([torch.linalg.vector_norm(part) for part in shares])
+        )
+        # A norm of zero gives infinity, which is not the smaller one; NaN stays, and fails below.
+        factor = torch.minimum(unit / self.step, self._length / norm)
+        whole = [(part * factor.to(part.device)).round() for part in shares]
         # Below 2**31 each, or not finite: then the largest stands for all of them, and fails too.
         bounded = [part.nan_to_num(nan=2.0**32).clamp(-(2.0**32), 2.0**32) for part in whole]
         numbers = [part.to(torch.int64) for part in bounded]
-        largest = torch.stack([part.abs().max() for part in numbers if part.numel()]).max()
-        squares = torch.stack([part.square().sum() for part in numbers]).sum()
+        largest = _together([part.abs().amax() for part in numbers if part.numel()]).amax()
+        squares = _together([part.square().sum() for part in numbers]).sum()
         # Squares of larger numbers would overflow, and so would the sum of many: then it may wrap
         # around to a small number. In float64 it is seen well before that.
-        roughly = torch.stack([part.square().sum() for part in bounded]).sum()
+        roughly = _together([part.square().sum() for part in bounded]).sum()
         whole_sum = (largest < 2**31) & (roughly < 2.0**62.5)
         sound = whole_sum & (squares <= self._most_squares)
-        return [part * sound for part in numbers], sound
+        return [part * sound.to(part.device) for part in numbers], sound
+
+
+def _together(numbers: Sequence[Tensor]) -> Tensor:
+    """Return single numbers as one tensor, on the device of the first: a group may be on two."""
+    return torch.stack([part.to(numbers[0].device) for part in numbers])
 
 
 class ExactLotSum(LotSum):
@@ -100,10 +111,10 @@ class ExactLotSum(LotSum):
         self._totals = {
             parameter: torch.zeros_like(parameter, dtype=torch.int64) for parameter in trainable
         }
-        self._watching = ExitStack()
         self._finite: dict[nn.Parameter, Tensor] = {}
         self._sound: list[Tensor] = []
         self._losses: list[Tensor] = []
+        self._depends = False  # whether some loss depends on a parameter
 
     @property
     def sums(self) -> dict[nn.Parameter, Tensor]:
@@ -114,25 +125,32 @@ class ExactLotSum(LotSum):
             for parameter in group
         }
 
-    def _watch(self) -> None:
-        """Leave gradients to autograd, which gives those of a single record."""
-        self._watching.enter_context(self._trainable.right_gradients())
-        # Within an autocast around the whole loop torch keeps the casts of weights that earlier
-        # records used, also after a step has changed the weights.
+    @contextmanager
+    def _watch(self) -> Iterator[None]:
+        # Autograd itself gives the gradient of a single record. Within an autocast around the whole
+        # loop torch keeps the casts of weights that earlier records used, also after a step has
+        # changed the weights; and nothing that runs after the record is to find its casts.
         torch.clear_autocast_cache()
+        with self._trainable.right_gradients():
+            try:
+                yield
+            finally:
+                torch.clear_autocast_cache()
 
-    def _unwatch(self) -> None:
-        self._watching.close()
-        # Nothing that runs after the record is to find its casts either.
-        torch.clear_autocast_cache()
-
-    def _accumulate(self, losses: Tensor, examples: int) -> None:  # noqa: ARG002
+    def _accumulate(self, losses: Tensor, examples: int) -> None:
         self._losses.append(losses.detach())
         parameters = list(self._totals)
         # None for a parameter that the record does not use.
         found: tuple[Tensor | None, ...] = torch.autograd.grad(
             losses.sum(), parameters, allow_unused=True
         )
+        self._depends = self._depends or any(part is not None for part in found)
+        # At the last record: single ones may well use no parameter.
+        if self._missing == examples and not self._depends:
+            raise InvalidParameterError(
+                "losses do not depend on any parameter that is trained: compute them from the "
+                "model's outputs for each batch"
+            )
         gradients = {
             parameter: torch.zeros_like(parameter) if part is None else part
             for parameter, part in zip(parameters, found, strict=True)
@@ -150,7 +168,8 @@ class ExactLotSum(LotSum):
         """Return whether all losses and gradients were finite; sums are whole numbers then."""
         device = matrices[0].device
         sound = [*self._sound, *(part.isfinite().all() for part in self._losses)]
-        sound = [part.to(device, non_blocking=True) for part in sound]
+        # Another device is waited for: what has not arrived could pass for finite.
+        sound = [part.to(device) for part in sound]
         return torch.stack(sound).all() if sound else torch.ones((), dtype=torch.bool)
 
     def check_finite(self, finite: Tensor) -> None:

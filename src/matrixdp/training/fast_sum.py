@@ -1,7 +1,7 @@
 """The sum of one lot in the mode ``fast``: batches of any size, and floats."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -29,9 +29,6 @@ class _Evidence(NamedTuple):
 class FastLotSum(LotSum):
     """The sum of clipped gradients in float32, from one backward pass for each batch.
 
-    The recording is on only from a batch being handed out until its losses are accumulated, so
-    that nothing else the user does with the model is touched.
-
     Parameters
     ----------
     recording : Recording
@@ -45,7 +42,6 @@ class FastLotSum(LotSum):
     ) -> None:
         super().__init__(trainable, views=views, examples=examples)
         self._recording = recording
-        self._watching = ExitStack()
         self._evidence: list[_Evidence] = []
         self._sums: dict[nn.Parameter, Tensor] = {}
 
@@ -54,17 +50,15 @@ class FastLotSum(LotSum):
         """The sum for each parameter that some example used, in float32."""
         return self._sums
 
-    def _watch(self) -> None:
-        # First, so that the recording finds what the layers return then.
-        self._watching.enter_context(self._trainable.right_gradients())
-        self._watching.enter_context(self._recording.on())
-
-    def _unwatch(self) -> None:
-        self._watching.close()
+    @contextmanager
+    def _watch(self) -> Iterator[None]:
+        # The recording last, so that it finds what the layers return then.
+        with self._trainable.right_gradients(), self._recording.on():
+            yield
 
     def _accumulate(self, losses: Tensor, examples: int) -> None:
         uses = recorded_uses(self._recording, self._trainable, losses, examples, self._views)
-        self._unwatch()
+        self._watching.close()
         self._clip(uses, losses.detach())
 
     def _clip(self, uses: Sequence[MeasuredUse], losses: Tensor) -> None:
@@ -106,7 +100,7 @@ class FastLotSum(LotSum):
         for name, mixed in (one for batch in self._evidence for one in batch.mixed):
             if bool(mixed.any()):
                 raise InvalidParameterError(
-                    f"the step was refused: layer {name!r} returns something else for an example "
+                    f"the step was refused: {_subject(name)} returns something else for an example "
                     "alone than for the same example in the batch, so that examples may mix. Its "
                     "budget is spent, and the model was not changed. Let the layer treat every row "
                     "by itself, without means or decisions over the batch, random numbers, and "
@@ -121,7 +115,7 @@ class FastLotSum(LotSum):
             subject = "losses and" if not batch.losses.isfinite().all() else ""
             for name, bounds in batch.layers:
                 if bounds is not None and not all(_finite(part) for part in bounds.values()):
-                    return f"{subject} gradients of layer {name!r} are".strip()
+                    return f"{subject} gradients of {_subject(name)} are".strip()
             if not batch.norms.isfinite().all():
                 shared = sorted({name for name, bounds in batch.layers if bounds is None})
                 return f"{subject} gradients of one of the layers {shared!r} are".strip()
@@ -155,7 +149,12 @@ def all_finite(parts: Sequence[Tensor]) -> Tensor:
     # A sum is finite only if its terms are; float64, so that none overflows on the way.
     totals = [part.sum(dtype=torch.float64) for part in parts]
     device = totals[0].device
-    return torch.stack([total.to(device, non_blocking=True) for total in totals]).sum().isfinite()
+    # Another device is waited for: what has not arrived could pass for finite.
+    return torch.stack([total.to(device) for total in totals]).sum().isfinite()
+
+
+def _subject(name: str) -> str:
+    return f"layer {name!r}" if name else "the model"
 
 
 def _finite(bounds: NormBounds) -> bool:

@@ -29,8 +29,8 @@ _ASSUMPTIONS: dict[Mode, str] = {
     "exact": (
         "Mode exact: the model runs on one record at a time; each clipped gradient is rounded to "
         "whole steps, and these are added up in integers. So one record moves the sum by at most "
-        "the clip norm, in exact arithmetic. It is assumed that the model keeps no memory of "
-        "earlier records."
+        "the clip norm, in exact arithmetic. It is assumed that neither the model nor the data set "
+        "keeps a memory of earlier records, as code that compiles itself while it runs does."
     ),
 }
 

@@ -23,6 +23,7 @@ from matrixdp.training.lots import Lot
 from matrixdp.training.recording import MeasuredUse, Recording
 from matrixdp.training.records import TensorRecords
 from matrixdp.training.trainable import Trainable
+from matrixdp.training.uncompiled import uncompiled
 
 __all__ = ["Losses", "PaddedLotSum", "padded_lot"]
 
@@ -159,7 +160,12 @@ class PaddedLotSum:
         state = self._trainable.state()
         # A graph does not mind being repeated within no_grad(). Without one, a step should not fail
         # there either, since it is spent already.
-        with torch.enable_grad(), self._trainable.right_gradients(), self._recording.on():
+        with (
+            torch.enable_grad(),
+            uncompiled(),
+            self._trainable.right_gradients(),
+            self._recording.on(),
+        ):
             found = self._losses_of(self._records.rows(rows))
             losses = checked_losses(found, size, self._views)
             self._trainable.check_state(state)
@@ -252,8 +258,15 @@ def _common_device(trainable: Trainable, records: TensorRecords) -> torch.device
 def _state_of(model: nn.Module) -> dict[str, object]:
     """Return where the tensors of a model lie, its modules, and which of them are in training."""
     tensors = [*model.named_parameters(), *model.named_buffers()]
-    state: dict[str, object] = {name: part.data_ptr() for name, part in tensors}
+    state: dict[str, object] = {name: _place(part) for name, part in tensors}
     for name, part in model.named_modules():
         # The model itself has no name.
         state[name or "the model"] = (part, part.training)
     return state
+
+
+def _place(part: Tensor) -> object:
+    if part.layout is torch.strided:
+        return part.data_ptr()
+    # A sparse tensor has its parts in new places after every change.
+    return id(part), part._version  # noqa: SLF001

@@ -237,8 +237,9 @@ def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | 
     """Return a positive bound, or the bounds of named groups in the order of their names."""
     if not isinstance(clip_norm, Mapping | tuple):
         return _checked_bound(clip_norm, "clip_norm")
-    groups = dict(clip_norm)
-    if not groups or not all(isinstance(name, str) for name in groups):
+    pairs = tuple(clip_norm.items()) if isinstance(clip_norm, Mapping) else clip_norm
+    groups = dict(pairs) if all(map(_is_named, pairs)) else {}
+    if not groups:
         raise InvalidParameterError(
             "clip_norm must map at least one name of a module or parameter to its bound: pass for "
             "instance {'features': 1.0, '': 0.5}, or one number"
@@ -251,6 +252,13 @@ def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | 
     return tuple(
         (name, _checked_bound(groups[name], f"clip_norm[{name!r}]")) for name in sorted(groups)
     )
+
+
+def _is_named(pair: object) -> bool:
+    match pair:
+        case (str(), _):
+            return True
+    return False
 
 
 def _checked_bound(clip_norm: float, name: str) -> float:

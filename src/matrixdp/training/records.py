@@ -30,6 +30,13 @@ class TensorRecords:
     """Tensors whose first axis is the records; batches stay on their device."""
 
     def __init__(self, tensors: tuple[Tensor, ...], *, alone: bool) -> None:
+        for part in tensors:
+            if part.layout is not torch.strided or part.is_nested:
+                kind = "nested" if part.is_nested else str(part.layout)
+                raise InvalidParameterError(
+                    f"a tensor of the data is {kind}, of which no rows can be taken: pass dense "
+                    "tensors, or a data set whose items are dense"
+                )
         lengths = {len(part) if part.ndim else 0 for part in tensors}
         if len(lengths) != 1 or lengths == {0}:
             raise ShapeError(

@@ -6,6 +6,8 @@ count one step that was never released: that is the private side.
 
 The first line says which plan the record is for. Line k after it is ``{"step": k}``, so that what
 is missing at the end of a torn line is known, and anything else is recognised as not written here.
+A power cut may leave zeros where the end of the last line was to be. No more than one line can be
+torn, since each is on the disk before the next one is written.
 """
 
 import os
@@ -22,6 +24,9 @@ from matrixdp.files.atomic import write_all
 from matrixdp.files.locks import lock
 
 __all__ = ["SpendingRecord"]
+
+
+_FORMAT: Literal["matrixdp-spending-2"] = "matrixdp-spending-2"
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -70,19 +75,21 @@ class SpendingRecord:
     """
 
     def __init__(self, path: Path, *, plan: str, mode: str, randomness: str) -> None:
-        self._path = path
+        # Once and for all: in another current folder, the same name may be another run's record.
+        self._path = path = path.absolute()
         wanted = (plan, mode, randomness)
-        if not path.exists():
-            header = _Header("matrixdp-spending-2", *wanted, secrets.token_hex(16))
+        if not self._exists():
+            header = _Header(_FORMAT, *wanted, secrets.token_hex(16))
             try:
                 # All at once: a header is never torn, and never replaces another one.
                 write_all([(path, msgspec.json.encode(header) + b"\n")])
             except InvalidParameterError:
                 # Another process made the record meanwhile: as if it had been there before.
-                if not path.exists():
+                if not self._exists():
                     raise
         with self._opened() as file:
-            header, self.spent, torn = _read(file.read(), path)
+            content = file.read()
+            header, self.spent, torn = _read(content, path)
             if (header.plan, header.mode, header.randomness) != wanted:
                 raise InvalidParameterError(
                     f"record={str(path)!r} belongs to another plan, mode or seed: it is only "
@@ -90,9 +97,14 @@ class SpendingRecord:
                 )
             if torn:
                 # The step was about to be drawn: it counts, and its line is completed. Nothing is
-                # cut off or rewritten, so that another kill right here loses nothing either.
-                self._append(file, _line(self.spent)[torn:])
+                # cut off, and only zeros are replaced, so that another kill right here loses
+                # nothing either.
+                written = torn.rstrip(b"\0")
+                file.seek(len(content) - len(torn) + len(written))
+                _write(file, _line(self.spent)[len(written) :])
             self._size = file.tell()
+            file.seek(0)
+            self._header = file.readline()
         self.run = header.run
 
     def spend(self) -> None:
@@ -108,26 +120,35 @@ class SpendingRecord:
         # this object does not know any more what the file says, and must not go on counting.
         size, self._size = self._size, -1
         with self._opened() as file:
-            if file.seek(0, os.SEEK_END) != size:
+            same = file.readline() == self._header  # not of another run, as long as this one
+            if not same or file.seek(0, os.SEEK_END) != size:
                 raise StorageError(
                     f"record={str(self._path)!r} is not what this training left: another one "
                     "continues the run, or writing was interrupted. Nothing was drawn. Only one "
                     "training may continue a run; make PrivateTraining again for this one"
                 )
-            self._append(file, _line(self.spent + 1))
+            _write(file, _line(self.spent + 1))
             end = file.tell()
         self.spent += 1
         self._size = end
 
+    def _exists(self) -> bool:
+        with self._storage_errors():
+            return self._path.exists()
+
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
         """Open the file, alone as long as the block runs where the system has locks."""
+        with self._storage_errors(), self._path.open("r+b") as file:
+            # Held for one step, not for the run: a notebook may make a training again while the
+            # old one still exists. The size tells when the other one wrote.
+            lock(file)
+            yield file
+
+    @contextmanager
+    def _storage_errors(self) -> Iterator[None]:
         try:
-            with self._path.open("r+b") as file:
-                # Held for one step, not for the run: a notebook may make a training again while
-                # the old one still exists. The size tells when the other one wrote.
-                lock(file)
-                yield file
+            yield
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
@@ -135,21 +156,26 @@ class SpendingRecord:
                 f"record={str(self._path)!r} cannot be used: {error.strerror}. Nothing was drawn"
             ) from error
 
-    @staticmethod
-    def _append(file: BinaryIO, content: bytes) -> None:
-        file.seek(0, os.SEEK_END)
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+
+def _write(file: BinaryIO, content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
-def _read(content: bytes, path: Path) -> tuple[_Header, int, int]:
-    """Return the header, the number of steps, and how many bytes of a torn last line there are."""
+def _read(content: bytes, path: Path) -> tuple[_Header, int, bytes]:
+    """Return the header, the number of steps, and what there is of a torn last line."""
     first, newline, rest = content.partition(b"\n")
     try:
         header = msgspec.json.decode(first, type=_Header)
     except msgspec.MsgspecError:
         newline = b""
+    own = b'{"format":"%s"' % _FORMAT.encode()
+    if not newline and first and (first.startswith(own) or own.startswith(first)):
+        raise FileFormatError(
+            f"{path} is a spending record whose first line is damaged. What was spent is not known "
+            "any more; take the whole plan as spent"
+        )
     if not newline and first.startswith(b'{"format":"matrixdp-spending-'):
         raise FileFormatError(
             f"{path} is a spending record of another version: the steps that it counts stay spent, "
@@ -160,9 +186,11 @@ def _read(content: bytes, path: Path) -> tuple[_Header, int, int]:
     *whole, last = rest.split(b"\n")
     steps = len(whole)
     expected = all(line + b"\n" == _line(number) for number, line in enumerate(whole, 1))
-    if not (expected and _line(steps + 1).startswith(last)):
+    following = _line(steps + 1)
+    torn = following.startswith(last.rstrip(b"\0")) and len(last) <= len(following)
+    if not (expected and torn):
         raise FileFormatError(
             f"{path} is a spending record that was changed: its steps are not numbered from 1. "
             "What was spent is not known any more; take the whole plan as spent"
         )
-    return header, steps + bool(last), len(last)
+    return header, steps + bool(last), last

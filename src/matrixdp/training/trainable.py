@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 
+import torch
 from torch import Tensor, nn, optim
 from torch.nn.parameter import is_lazy
 
@@ -10,6 +11,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
 from matrixdp.training.layers.table import check_layer
 from matrixdp.training.plan import TrainingPlan
+from matrixdp.training.uncompiled import check_uncompiled
 
 __all__ = ["ModelState", "Trainable"]
 
@@ -92,6 +94,15 @@ class Trainable:
                 f"clip_norm names {prefixes[min(unused)]!r}, to which no trained parameter "
                 "belongs: leave it out, as its bound adds to the noise"
             )
+        filled = {group for part, group in self.groups.items() if part.numel()}
+        for part, group in self.groups.items():
+            if group not in filled:
+                raise InvalidParameterError(
+                    f"parameter {self._names[part]!r} is empty, and so are all trained parameters "
+                    "that share its clip norm: freeze it with requires_grad_(False)"
+                )
+        # What cannot be compared is found here, before a step is spent.
+        self.state()
 
     @property
     def names(self) -> dict[nn.Parameter, str]:
@@ -134,7 +145,7 @@ class Trainable:
                 raise InvalidParameterError(
                     f"parameter {name!r} received a gradient that no layer accounts for, so that "
                     "it cannot be clipped: call the layer that holds it instead of using it "
-                    "directly, and leave out torch.compile, activation checkpointing and other "
+                    "directly, and leave out activation checkpointing, torch.jit and other "
                     "calls of backward()"
                 )
 
@@ -143,15 +154,18 @@ class Trainable:
         return right_instance_gradients(self._checked)
 
     def state(self) -> ModelState:
-        """Return what `check_state` compares with."""
+        """Return what `check_state` compares with.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a tensor that does not tell when it is changed.
+        """
         tensors = [(f"buffer {name!r}", part) for name, part in self._model.named_buffers()]
         # Frozen ones may be a codebook or an average, and those that are trained change in `step`.
         tensors += [(f"parameter {name!r}", part) for name, part in self._model.named_parameters()]
         # The tensors themselves, so that nothing else can take their places meanwhile.
-        return {
-            name: (part, part.data_ptr(), part._version)  # noqa: SLF001
-            for name, part in tensors
-        }
+        return {name: (part, _place(part), _version(name, part)) for name, part in tensors}
 
     def check_state(self, before: ModelState) -> None:
         """Raise if a buffer or a parameter was changed since: running the model must have done it.
@@ -162,7 +176,12 @@ class Trainable:
         now = self.state()
         for name in sorted(now.keys() | before.keys()):
             old, new = before.get(name), now.get(name)
-            if old is None or new is None or old[0] is not new[0] or old[1:] != new[1:]:
+            if old is None or new is None:
+                raise InvalidParameterError(
+                    f"{name} was {'added' if old is None else 'removed'} while a batch was out: "
+                    "change the model first, then make its optimiser and PrivateTraining"
+                )
+            if old[0] is not new[0] or old[1:] != new[1:]:
                 raise InvalidParameterError(
                     f"{name} was changed by the forward or backward pass, and would carry "
                     "something from these records to others without noise: switch its layer to "
@@ -172,6 +191,7 @@ class Trainable:
     def _check_layers(self) -> None:
         for name, module in self._model.named_modules():
             if module not in self._checked:
+                check_uncompiled(module, name)
                 self._check_layer(module, name)
                 self._checked.add(module)
 
@@ -206,6 +226,20 @@ def _check_shapes(model: nn.Module) -> None:
                 f"{name!r} has no shape before its lazy layer has seen an input: run the model "
                 "once, on made-up rows, before its optimiser and PrivateTraining are made"
             )
+
+
+def _place(part: Tensor) -> int:
+    """Return where a tensor lies; of sparse ones, whose parts move, the version tells enough."""
+    return part.data_ptr() if part.layout is torch.strided else 0
+
+
+def _version(name: str, part: Tensor) -> int:
+    if part.is_inference():
+        raise InvalidParameterError(
+            f"{name} was made within torch.inference_mode(), and does not tell when it is changed: "
+            "make it outside, or put a clone() in its place"
+        )
+    return part._version  # noqa: SLF001
 
 
 def _trained(model: nn.Module) -> Iterable[tuple[nn.Parameter, str]]:

@@ -1,8 +1,9 @@
 """Private training: a loop that stays the user's own, and a plan that it cannot exceed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +13,21 @@ from matrixdp.covariance import Covariance
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import positive_integer
 from matrixdp.training.account import State, StepAccount
-from matrixdp.training.arguments import check_kinds, check_mode
+from matrixdp.training.arguments import (
+    check_callable,
+    check_kinds,
+    check_mode,
+    check_not_inference,
+    checked_record,
+    checked_shapes,
+)
 from matrixdp.training.exact_sum import ExactLotSum
 from matrixdp.training.fast_sum import FastLotSum
 from matrixdp.training.guarantee import Mode, TrainingGuarantee
 from matrixdp.training.layers.table import check_layer, check_layer_alone
 from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.lots import Lot
+from matrixdp.training.noisy_step import NoisyStep
 from matrixdp.training.padded import Losses, PaddedLotSum
 from matrixdp.training.plan import TrainingPlan
 from matrixdp.training.recording import Recording, stop_watching
@@ -28,20 +37,6 @@ from matrixdp.training.step_noise import StepNoise
 from matrixdp.training.trainable import Trainable
 
 __all__ = ["PrivateTraining"]
-
-
-class _Summed(Protocol):
-    """A lot whose gradients were clipped and added up."""
-
-    @property
-    def sums(self) -> dict[nn.Parameter, Tensor]:
-        """The sum for each parameter."""
-
-    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
-        """Return whether everything about it is finite."""
-
-    def check_finite(self, finite: Tensor) -> None:
-        """Raise if not."""
 
 
 class PrivateTraining:
@@ -122,21 +117,24 @@ class PrivateTraining:
     ) -> None:
         check_kinds(model, optimizer, plan, seed)
         check_mode(mode, plan)
+        shapes, path = checked_shapes(noise), checked_record(record)
         self._mode = mode
         self._plan = plan
         self._model = model
-        self._optimizer = optimizer
         # Another training may have left layers frozen.
         stop_watching(model)
         check = check_layer if mode == "fast" else check_layer_alone
         self._trainable = Trainable(model, optimizer, plan, check)
         self._recording = Recording(model) if mode == "fast" else None
-        self._noise = StepNoise(model, self._trainable, plan, noise or {}, seed)
+        self._noise = StepNoise(model, self._trainable, plan, shapes, seed)
+        self._step = NoisyStep(self._noise, self._trainable, optimizer, plan.lot_size)
         self._coins: Coins = SecureCoins() if seed is None else SeededCoins(seed)
+        # Threads must neither spend one step for two lots, nor take two steps with one lot.
+        self._lock = threading.RLock()
         self._open: LotSum | None = None
         self._number = 0  # of the step that is open
         # Last, as it may make a file.
-        self._account = StepAccount(plan, seed, mode, None if record is None else Path(record))
+        self._account = StepAccount(plan, seed, mode, path)
 
     @property
     def plan(self) -> TrainingPlan:
@@ -183,7 +181,8 @@ class PrivateTraining:
         Raises
         ------
         InvalidParameterError
-            If the data makes its own batches, or has another number of records than the plan.
+            If the data makes its own batches, or has another number of records than the plan. Also
+            when a lot is asked for, if the model was changed; nothing is spent then.
         BudgetExceededError
             If no step is left.
         StorageError
@@ -191,15 +190,13 @@ class PrivateTraining:
         """
         source = record_source(data, self._plan.records, workers)
         self._account.check_left()
+        self._check_ready()
         return self._lots(source)
 
     def _lots(self, source: RecordSource) -> Iterator[Lot]:
-        self._give_up()
         uneven = True
-        while self.steps_left:
-            numbers = self._next_lot()
-            total = self._empty_sum(len(numbers))
-            self._open = total
+        while self.steps_left > 0:
+            numbers, total = self._opened_lot()
             yield Lot(source, numbers, total, self._plan.views, uneven=uneven)
             if self._open is total:
                 raise InvalidParameterError(
@@ -208,8 +205,20 @@ class PrivateTraining:
                 )
             # Batches of two sizes were run, which need not be done again.
             uneven = uneven and len(numbers) < 2
-            # Another loop may have opened a lot meanwhile.
+
+    def _opened_lot(self) -> tuple[NDArray[np.int64], LotSum]:
+        with self._lock:
+            # Another loop may have opened a lot.
             self._give_up()
+            self._check_ready()
+            numbers = self._next_lot()
+            self._open = self._empty_sum(len(numbers))
+            return numbers, self._open
+
+    def _check_ready(self) -> None:
+        """Raise if a step could not be taken, before it is spent."""
+        check_not_inference()
+        self._trainable.check_unchanged()
 
     def _give_up(self) -> None:
         """Let go of a lot that was drawn and never came to its step; it stays spent."""
@@ -249,12 +258,13 @@ class PrivateTraining:
         InvalidParameterError
             If a parameter received a gradient outside of its layer, or no batch was handed out.
         """
-        if self._open is None:
+        total = self._open
+        if total is None:
             raise InvalidParameterError(
                 "no lot is open: call training.accumulate(losses) within `for lot in "
                 "training.lots(dataset)`"
             )
-        self._open.add(losses)
+        total.add(losses)
 
     def step(self) -> None:
         """Add noise to the sum, divide by the expected lot size, and optimise.
@@ -269,35 +279,20 @@ class PrivateTraining:
         BudgetExceededError
             If no step is left.
         """
-        total = self._open
-        if total is None:
-            self._account.check_left()
-            raise InvalidParameterError(
-                "no lot is open: call training.step() once for each lot of training.lots(dataset)"
-            )
-        total.check_complete()
-        self._trainable.check_unchanged()
-        self._account.check_process()
-        # Before anything else: no lot may come to two steps.
-        self._open = None
-        self._update(total)
-
-    def _update(self, total: _Summed) -> None:
-        """Add the noise of a step that is spent to its sum, and let the optimiser follow it."""
-        matrices = self._noise.gathered(total.sums)
-        finite = total.finite(matrices)
-        if self._noise.kind == "exact":
-            # It is added on the CPU, which waits for the device, and only to finite numbers.
-            total.check_finite(finite)
-        # The expected size is public; dividing by the drawn one would reveal that.
-        divisor = self._plan.lot_size
-        means = list(self._noise.noisy_means(matrices, self._number, divisor))
-        # Simulated noise was drawn while the device still ran the model. This waits for it.
-        total.check_finite(finite)
-        for parameter, mean in means:
-            parameter.grad = mean.to(parameter.dtype)
-        self._optimizer.step()
-        self._trainable.forget_gradients()
+        with self._lock:
+            total = self._open
+            if total is None:
+                self._account.check_left()
+                raise InvalidParameterError(
+                    "no lot is open: call training.step() once for each lot of "
+                    "training.lots(dataset)"
+                )
+            total.check_complete()
+            self._check_ready()
+            self._account.check_process()
+            # Before anything else: no lot may come to two steps.
+            self._open = None
+            self._step.take(total, self._number)
 
     def captured_step(self, data: Any, losses: Losses, *, batch_size: int) -> Callable[[], None]:
         """Return a function that takes one step each time it is called, on a GPU as a CUDA graph.
@@ -349,10 +344,11 @@ class PrivateTraining:
                 f"mode={self._mode!r} runs one record at a time, which is not captured: use the "
                 "loop over training.lots(...), or mode='fast'"
             )
+        check_callable(losses, "losses")
         records = tensor_records(data, self._plan.records)
         size = positive_integer(batch_size, "batch_size")
         self._account.check_left()
-        self._trainable.check_unchanged()
+        self._check_ready()
         total = PaddedLotSum(
             *(self._model, self._recording, self._trainable, records, losses),
             batch_size=size,
@@ -361,12 +357,13 @@ class PrivateTraining:
         return lambda: self._padded_step(total)
 
     def _padded_step(self, total: PaddedLotSum) -> None:
-        self._give_up()
-        self._account.check_left()
-        self._trainable.check_unchanged()
-        total.check_unchanged()
-        total.add_lot(self._next_lot())
-        self._update(total)
+        with self._lock:
+            self._give_up()
+            self._account.check_left()
+            self._check_ready()
+            total.check_unchanged()
+            total.add_lot(self._next_lot())
+            self._step.take(total, self._number)
 
     def state_dict(self) -> State:
         """Return what a checkpoint has to remember; between steps, as an open lot is spent."""
@@ -389,9 +386,10 @@ class PrivateTraining:
         InvalidParameterError
             If it belongs to another plan, mode, seed or run, or there is no record.
         """
-        # First: an experiment then goes back to the count of the checkpoint.
-        self._give_up()
-        self._account.resume(state)
+        with self._lock:
+            # First: an experiment then goes back to the count of the checkpoint.
+            self._give_up()
+            self._account.resume(state)
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: two copies would spend one budget twice."""

@@ -224,7 +224,7 @@ def composed(
     if not size <= MOST_POINTS:
         raise TooManyPointsError(
             f"the losses of this plan need {size} points, more than {MOST_POINTS}: use fewer steps "
-            "or more noise"
+            "or more noise (a larger noise_multiplier), or Accountant.RDP, which has no such limit"
         )
     spectrum, spectrum_error = _power(parts, size)
     masses = np.roll(np.fft.irfft(spectrum, size), -(first % size))
