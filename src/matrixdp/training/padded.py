@@ -22,7 +22,7 @@ from matrixdp.training.lot_sum import checked_losses
 from matrixdp.training.lots import Lot
 from matrixdp.training.recording import MeasuredUse, Recording
 from matrixdp.training.records import TensorRecords
-from matrixdp.training.trainable import Trainable
+from matrixdp.training.trainable import Trainable, tensors_of
 from matrixdp.training.uncompiled import uncompiled
 
 __all__ = ["Losses", "PaddedLotSum", "padded_lot"]
@@ -116,7 +116,7 @@ class PaddedLotSum:
         changed = sorted({name for name, _ in self._state.items() ^ _state_of(self._model).items()})
         if changed:
             raise InvalidParameterError(
-                f"{changed[0]!r} was added, removed, moved in memory, or switched between train() "
+                f"{changed[0]} was added, removed, moved in memory, or switched between train() "
                 "and eval() after the step was captured, which repeats what the model did then: "
                 "undo the change, or call training.captured_step(...) again"
             )
@@ -257,11 +257,9 @@ def _common_device(trainable: Trainable, records: TensorRecords) -> torch.device
 
 def _state_of(model: nn.Module) -> dict[str, object]:
     """Return where the tensors of a model lie, its modules, and which of them are in training."""
-    tensors = [*model.named_parameters(), *model.named_buffers()]
-    state: dict[str, object] = {name: _place(part) for name, part in tensors}
+    state: dict[str, object] = {name: _place(part) for name, part in tensors_of(model)}
     for name, part in model.named_modules():
-        # The model itself has no name.
-        state[name or "the model"] = (part, part.training)
+        state[f"layer {name!r}" if name else "the model"] = (part, part.training)
     return state
 
 

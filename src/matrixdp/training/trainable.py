@@ -13,7 +13,7 @@ from matrixdp.training.layers.table import check_layer
 from matrixdp.training.plan import TrainingPlan
 from matrixdp.training.uncompiled import check_uncompiled
 
-__all__ = ["ModelState", "Trainable"]
+__all__ = ["ModelState", "Trainable", "tensors_of"]
 
 ModelState = dict[str, tuple[Tensor, int, int]]
 """For each parameter and buffer the tensor, its place, and how often it was changed there."""
@@ -161,11 +161,12 @@ class Trainable:
         InvalidParameterError
             For a tensor that does not tell when it is changed.
         """
-        tensors = [(f"buffer {name!r}", part) for name, part in self._model.named_buffers()]
         # Frozen ones may be a codebook or an average, and those that are trained change in `step`.
-        tensors += [(f"parameter {name!r}", part) for name, part in self._model.named_parameters()]
         # The tensors themselves, so that nothing else can take their places meanwhile.
-        return {name: (part, _place(part), _version(name, part)) for name, part in tensors}
+        return {
+            name: (part, _place(part), _version(name, part))
+            for name, part in tensors_of(self._model)
+        }
 
     def check_state(self, before: ModelState) -> None:
         """Raise if a buffer or a parameter was changed since: running the model must have done it.
@@ -216,6 +217,16 @@ class Trainable:
                     f"parameter {name!r} requires a gradient but the optimiser does not update it: "
                     "freeze it with requires_grad_(False), or give it to the optimiser"
                 )
+
+
+def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Go through all parameters and buffers of a model: in one go, as every batch does it."""
+    for name, module in model.named_modules():
+        prefix = f"{name}." if name else ""
+        for kind, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):  # noqa: SLF001
+            for own, part in tensors.items():
+                if part is not None:
+                    yield f"{kind} {prefix + own!r}", part
 
 
 def _check_shapes(model: nn.Module) -> None:
