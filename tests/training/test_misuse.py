@@ -221,6 +221,25 @@ def test_a_gradient_beside_the_layers() -> None:
     assert all(part.grad is None for part in model.parameters())
 
 
+def test_accumulating_within_a_layer() -> None:
+    class Accumulates(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(6, 3)
+            self.scale = nn.Parameter(torch.ones(3))
+
+        def forward(self, inputs: Tensor, targets: Tensor, training: PrivateTraining) -> None:
+            outputs = self.inner(inputs) * self.scale
+            training.accumulate(functional.cross_entropy(outputs, targets, reduction="none"))
+
+    model = Accumulates()
+    training = training_of(model)
+    batches = next(training.lots(small_data())).batches(8)
+    batch = next(batches)
+    with pytest.raises(InvalidParameterError, match=r"within the forward pass of layer ''"):
+        model(*batch, training)
+
+
 def test_a_backward_pass_of_ones_own() -> None:
     def penalised(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         losses = cross_entropy(model, inputs, targets)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.held import HeldTensors
 from matrixdp.training.layer_record import LayerRecord
 from matrixdp.training.layers.rows import check_apart, check_rows, may_mix_rows
 from matrixdp.training.layers.same_run import copied_outputs
@@ -105,6 +106,7 @@ class Recording:
         self._calls: list[LayerRecord] = []
         self._waiting: list[LayerRecord] = []
         self._measured: list[MeasuredUse] = []
+        self._held = HeldTensors()
         self._shared: set[nn.Parameter] = set()
         self._rows = self._examples = 0
         self.half = False  # whether the last backward pass had gradients of 16 bits
@@ -150,6 +152,12 @@ class Recording:
         examples : int
             How many examples they belong to; each owns as many consecutive rows.
         """
+        if self._waiting:
+            raise InvalidParameterError(
+                f"losses are accumulated within the forward pass of layer "
+                f"{self._waiting[-1].name!r}, whose own parameters are not to be trained as long "
+                "as it runs: let it return them, and call training.accumulate(losses) afterwards"
+            )
         counted = Counter(part for record in self._calls for part in self._own[record.module])
         self._shared = {part for part, number in counted.items() if number > 1}
         self._rows, self._examples = rows, examples
@@ -163,6 +171,7 @@ class Recording:
                 losses.sum().backward()
                 for record in self._calls:
                     self._measure(record)
+            self._held.check_unchanged()
             return self._measured
         finally:
             self._listening, self._going_back, self._measuring = True, False, False
@@ -199,6 +208,7 @@ class Recording:
             if shared and isinstance(use, KeptGradients) and self._joined(record.name, use):
                 continue
             bounds = None if shared else use.norm_bounds()
+            self._held.add(record.name, use)
             self._measured.append(MeasuredUse(record.name, use, bounds))
         record.forget()
 
@@ -308,6 +318,7 @@ class Recording:
             record.over = True
         # Not cleared in place: the uses may just have been returned.
         self._calls, self._measured, self._seen = [], [], []
+        self._held = HeldTensors()
         self._shared = set()
         self._rows = self._examples = 0
 
