@@ -8,12 +8,14 @@ One record more or less moves the sum by exactly its own term.
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from fractions import Fraction
 
 import torch
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.batch_statistics import refusing_batch_statistics
 from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.trainable import Trainable
 
@@ -89,6 +91,7 @@ class ExactLotSum(LotSum):
 
     def __init__(self, trainable: Trainable, *, views: int, examples: int) -> None:
         super().__init__(trainable, views=views, examples=examples)
+        self._watching = ExitStack()
         self._groups: list[list[nn.Parameter]] = [[] for _ in trainable.bounds]
         for parameter, group in trainable.groups.items():
             self._groups[group].append(parameter)
@@ -113,10 +116,11 @@ class ExactLotSum(LotSum):
         }
 
     def _watch(self) -> None:
-        """Do nothing: autograd itself gives the gradient of a single record."""
+        # Autograd itself gives the gradient of a single record.
+        self._watching.enter_context(refusing_batch_statistics())
 
     def _unwatch(self) -> None:
-        """Do nothing, likewise."""
+        self._watching.close()
 
     def _accumulate(self, losses: Tensor, examples: int) -> None:  # noqa: ARG002
         self._losses.append(losses.detach())

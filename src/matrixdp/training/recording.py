@@ -18,10 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from matrixdp.errors import InvalidParameterError
+from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.held import HeldTensors
 from matrixdp.training.layer_record import LayerRecord
-from matrixdp.training.layers.rows import check_apart, check_rows, may_mix_rows
+from matrixdp.training.layers.batch_statistics import (
+    check_no_batch_statistics,
+    uses_batch_statistics,
+)
+from matrixdp.training.layers.rows import check_rows, may_mix_rows, would_mix
 from matrixdp.training.layers.same_run import copied_outputs
 from matrixdp.training.layers.table import check_layer, layer_uses, runs_again
 from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
@@ -87,8 +91,9 @@ class Recording:
         stop_watching(model)
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
-        self._untrained: dict[nn.Module, str] = {}
-        self._seen: list[tuple[nn.Module, tuple[int, ...]]] = []  # inputs of those
+        self._model = model
+        # Inputs of layers that may mix rows and are not recorded.
+        self._seen: list[tuple[nn.Module, tuple[int, ...]]] = []
         self._whole = {module for module in model.modules() if is_whole(module)}
         for name, module in model.named_modules():
             # By every name that it has: a parameter with two of them has two uses in each call.
@@ -97,8 +102,6 @@ class Recording:
             check_layer(module, name)
             if own:
                 self._names[module], self._own[module] = name, own
-            elif may_mix_rows(module):
-                self._untrained[module] = name
         self._listening = False
         self._thread = 0  # the one that the model is watched in
         self._measuring = False  # whether `backward` is running
@@ -162,7 +165,7 @@ class Recording:
         self._shared = {part for part, number in counted.items() if number > 1}
         self._rows, self._examples = rows, examples
         for module, shape in self._seen:
-            check_apart(module, self._untrained[module], shape, rows)
+            self._check_apart(module, shape)
         self.half = False
         # Layers without a shortcut are run again, which is not to be recorded.
         self._listening, self._going_back, self._measuring = False, True, True
@@ -198,8 +201,10 @@ class Recording:
             self._measure(record)
 
     def _measure(self, record: LayerRecord) -> None:
-        """Turn a record into uses, once; a record without gradients does not matter."""
+        """Turn a record into uses, once; one without gradients must not have mixed rows either."""
         if not record.gradients:
+            if may_mix_rows(record.module):
+                self._check_apart(record.module, _first_shape(record.inputs))
             return
         record.check_unchanged()
         check_rows(record.module, record.name, record.inputs, record.gradients, self._rows)
@@ -240,14 +245,12 @@ class Recording:
                 f"layer {self._names[module]!r} is called during the backward pass, which "
                 "activation checkpointing does: leave it out, and use smaller batches"
             )
-        if self._listening and module in self._untrained and self._is_own_thread():
-            first = next((part for part in arguments if isinstance(part, Tensor)), None)
-            if first is not None and first.ndim:
-                self._seen.append((module, tuple(first.shape)))
-        if not (self._listening and module in self._names and torch.is_grad_enabled()):
-            return
-        if not self._is_own_thread():
+        if not (self._listening and self._is_own_thread()):
             return  # Another thread runs the same model, and not for the losses of this batch.
+        if uses_batch_statistics(module):
+            check_no_batch_statistics(module, self._described(module))
+        if not (module in self._names and torch.is_grad_enabled()):
+            return
         inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
         if inside is not None and inside.module is not module:
             return  # What is inside a layer that is recorded as a whole belongs to its record.
@@ -256,6 +259,23 @@ class Recording:
         record = LayerRecord(self._names[module], module, arguments, whole=whole)
         self._waiting.append(record)
         record.freeze(self._own[module])
+
+    def _check_apart(self, module: nn.Module, shape: tuple[int, ...]) -> None:
+        if would_mix(module, shape, self._rows):
+            raise ShapeError(
+                f"{self._described(module)} got an input of shape {shape}, and would mix its "
+                f"{self._rows} rows: keep the batch as the first axis of every layer's input, "
+                "before those of a single example, and let no layer work along it; give what all "
+                "records share a first axis by [None]"
+            )
+
+    def _described(self, module: nn.Module) -> str:
+        """Name a module of the model, or the kind of another one, on the way to an error."""
+        # Looked for anew: it may have been added since.
+        for name, part in self._model.named_modules():
+            if part is module:
+                return f"layer {name!r}"
+        return f"a {type(module).__name__} outside of the model"
 
     def _is_own_thread(self) -> bool:
         return threading.get_ident() == self._thread
@@ -283,12 +303,17 @@ class Recording:
                 "mode='exact', which calls it before clipping"
             )
 
-    def _after(self, module: nn.Module, _arguments: tuple[Any, ...], *rest: Any) -> Any:
+    def _after(self, module: nn.Module, arguments: tuple[Any, ...], *rest: Any) -> Any:
         # Arguments by name, and the output. If the layer raised, torch leaves out the former.
         *named, output = rest
-        if not self._waiting or self._waiting[-1].module is not module:
-            return output
         if not self._is_own_thread():
+            return output
+        last = self._waiting[-1] if self._waiting else None
+        if last is None or last.module is not module:
+            belongs = last is not None and last.whole and module in self._names
+            if self._listening and may_mix_rows(module) and not belongs:
+                by_name = named[0].values() if named else ()
+                self._seen.append((module, _first_shape((*arguments, *by_name))))
             return output
         record = self._waiting.pop()
         try:
@@ -321,6 +346,11 @@ class Recording:
         self._held = HeldTensors()
         self._shared = set()
         self._rows = self._examples = 0
+
+
+def _first_shape(arguments: Iterable[Any]) -> tuple[int, ...]:
+    """Return the shape of the first tensor that a layer got; of none it has no axes."""
+    return next((tuple(part.shape) for part in arguments if isinstance(part, Tensor)), ())
 
 
 def _check_own_pass(record: LayerRecord) -> None:

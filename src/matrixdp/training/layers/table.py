@@ -12,6 +12,7 @@ from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.parametrize import is_parametrized
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.batch_statistics import uses_batch_statistics
 from matrixdp.training.layers.convolution import ConvolutionUse
 from matrixdp.training.layers.embedding import EmbeddingUse
 from matrixdp.training.layers.fallback import fallback_use, is_known
@@ -74,10 +75,11 @@ def _check_memory(module: nn.Module, name: str) -> None:
         Which names the layer and what to use instead.
     """
     match module:
-        case _BatchNorm():
+        case _BatchNorm() if uses_batch_statistics(module):
             raise InvalidParameterError(
                 f"layer {name!r} is a {type(module).__name__}, which normalises over the batch, so "
-                "that one example changes the gradients of all others: use nn.GroupNorm"
+                "that one example changes the gradients of all others: use nn.GroupNorm, or call "
+                "its eval() first, to keep running statistics from elsewhere"
             )
         case _InstanceNorm() if module.track_running_stats:
             raise InvalidParameterError(
