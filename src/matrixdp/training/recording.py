@@ -30,6 +30,7 @@ from matrixdp.training.layers.same_run import copied_outputs
 from matrixdp.training.layers.table import check_layer, layer_uses, runs_again
 from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
 from matrixdp.training.layers.whole import check_no_cache, is_whole
+from matrixdp.training.leaves import check_leaves
 from matrixdp.training.tapping import tapped
 
 __all__ = ["MeasuredUse", "Recording", "stop_watching", "without_autocast"]
@@ -102,10 +103,12 @@ class Recording:
             check_layer(module, name)
             if own:
                 self._names[module], self._own[module] = name, own
+        self._trained = {part for own in self._own.values() for part in own}
         self._listening = False
         self._thread = 0  # the one that the model is watched in
         self._measuring = False  # whether `backward` is running
         self._going_back = False  # whether a backward pass is under way
+        self._pass = -1  # torch's number of it
         self._calls: list[LayerRecord] = []
         self._waiting: list[LayerRecord] = []
         self._measured: list[MeasuredUse] = []
@@ -170,8 +173,11 @@ class Recording:
         # Layers without a shortcut are run again, which is not to be recorded.
         self._listening, self._going_back, self._measuring = False, True, True
         try:
-            with without_autocast(part for own in self._own.values() for part in own):
-                losses.sum().backward()
+            with without_autocast(self._trained):
+                total = losses.sum()
+                check_leaves(total, self._trained, (rows, examples))
+                total.register_hook(self._entered)
+                total.backward()
                 for record in self._calls:
                     self._measure(record)
             self._held.check_unchanged()
@@ -179,6 +185,9 @@ class Recording:
         finally:
             self._listening, self._going_back, self._measuring = True, False, False
             self._forget()
+
+    def _entered(self, _gradient: Tensor) -> None:
+        self._pass = torch._C._current_graph_task_id()  # noqa: SLF001
 
     def _arrived(self, record: LayerRecord, place: int, gradient: Tensor | None) -> None:
         if not self._measuring:
@@ -189,6 +198,12 @@ class Recording:
                 f"losses depend on a call of layer {record.name!r} from before this batch, whose "
                 "records are not those of this one: run the model on this batch alone, and detach "
                 "what is carried over"
+            )
+        if torch._C._current_graph_task_id() != self._pass:  # noqa: SLF001
+            raise InvalidParameterError(
+                f"a hook or a backward function asks for gradients through layer {record.name!r} "
+                "within the backward pass, and these cannot be told from those of the losses: "
+                "compute them in the forward pass, or use mode='exact'"
             )
         if gradient is None:
             return  # As cuDNN has it for an output that no loss depends on.
