@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
 
 from matrixdp.errors import InvalidParameterError, ShapeError
@@ -25,9 +26,10 @@ from matrixdp.training.layers.batch_statistics import (
     check_no_batch_statistics,
     uses_batch_statistics,
 )
+from matrixdp.training.layers.fallback import is_known
 from matrixdp.training.layers.rows import check_rows, may_mix_rows, would_mix
 from matrixdp.training.layers.same_run import copied_outputs
-from matrixdp.training.layers.table import check_layer, layer_uses, runs_again
+from matrixdp.training.layers.table import check_layer, layer_uses
 from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
 from matrixdp.training.layers.whole import check_no_cache, is_whole
 from matrixdp.training.leaves import check_leaves
@@ -177,14 +179,24 @@ class Recording:
                 total = losses.sum()
                 check_leaves(total, self._trained, (rows, examples))
                 total.register_hook(self._entered)
+                trained = self._trained_now()
                 total.backward()
                 for record in self._calls:
                     self._measure(record)
             self._held.check_unchanged()
+            if self._trained_now() != trained:
+                # Sums would have parameters that norms had not.
+                raise InvalidParameterError(
+                    "a parameter was frozen or unfrozen by a hook during the backward pass: do it "
+                    "outside of it"
+                )
             return self._measured
         finally:
             self._listening, self._going_back, self._measuring = True, False, False
             self._forget()
+
+    def _trained_now(self) -> list[bool]:
+        return [part.requires_grad for part in self._trained]
 
     def _entered(self, _gradient: Tensor) -> None:
         self._pass = torch._C._current_graph_task_id()  # noqa: SLF001
@@ -222,6 +234,7 @@ class Recording:
                 self._check_apart(record.module, _first_shape(record.inputs))
             return
         record.check_unchanged()
+        record.check_settings()
         check_rows(record.module, record.name, record.inputs, record.gradients, self._rows)
         for use in self._uses(record):
             shared = not self._shared.isdisjoint(use.parameters)
@@ -269,11 +282,24 @@ class Recording:
         inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
         if inside is not None and inside.module is not module:
             return  # What is inside a layer that is recorded as a whole belongs to its record.
+        own = self._own[module]
+        untrained = self._frozen_by_the_user(own)
+        if len(untrained) == len(own):
+            return  # As for a critic that only passes gradients on to what it judges.
         self._check_call(module)
-        whole = module in self._whole
-        record = LayerRecord(self._names[module], module, arguments, whole=whole)
+        record = LayerRecord(self._names[module], module, arguments, whole=module in self._whole)
+        record.untrained = untrained
         self._waiting.append(record)
-        record.freeze(self._own[module])
+        record.freeze(own)
+
+    def _frozen_by_the_user(self, own: tuple[nn.Parameter, ...]) -> list[nn.Parameter]:
+        """Return those of a layer's parameters that the user does not train in this call."""
+        frozen = [part for part in own if not part.requires_grad]
+        if frozen and self._waiting:
+            # A layer around this one froze what the two share.
+            around = {part for record in self._waiting for part in record.frozen}
+            return [part for part in frozen if part not in around]
+        return frozen
 
     def _check_apart(self, module: nn.Module, shape: tuple[int, ...]) -> None:
         if would_mix(module, shape, self._rows):
@@ -311,7 +337,15 @@ class Recording:
                 "torch.func.functional_call does: call the layer itself, other weights under "
                 "torch.no_grad(), or use mode='exact'"
             )
-        if any(part._backward_hooks for part in self._own[module]):  # noqa: SLF001
+        if forward_ad._current_level >= 0:  # noqa: SLF001
+            raise InvalidParameterError(
+                f"layer {name!r} is called within forward_ad.dual_level(), and gradients through "
+                "tangents cannot be followed: leave the block, or use mode='exact'"
+            )
+        if any(
+            part._backward_hooks or part._post_accumulate_grad_hooks  # noqa: SLF001
+            for part in self._own[module]
+        ):
             raise InvalidParameterError(
                 f"a parameter of layer {name!r} has a hook for its gradient, which is never "
                 "called, since gradients are not made by torch here: remove it, or use "
@@ -325,8 +359,7 @@ class Recording:
             return output
         last = self._waiting[-1] if self._waiting else None
         if last is None or last.module is not module:
-            belongs = last is not None and last.whole and module in self._names
-            if self._listening and may_mix_rows(module) and not belongs:
+            if self._listening and may_mix_rows(module):
                 by_name = named[0].values() if named else ()
                 self._seen.append((module, _first_shape((*arguments, *by_name))))
             return output
@@ -338,7 +371,9 @@ class Recording:
             if any(named):
                 record.take_by_name(*named)
             self._calls.append(record)
-            if runs_again(module, whole=record.whole):
+            if not record.shortcut and not is_known(module):
+                # To be compared. Layers of torch's own are known to treat every row by itself, and
+                # may be run in another type.
                 record.returned = copied_outputs(output)
             # Before its parameters train again: a view of one would then seem to need a gradient,
             # and autograd would pass it by.
