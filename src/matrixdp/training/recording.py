@@ -282,24 +282,21 @@ class Recording:
         inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
         if inside is not None and inside.module is not module:
             return  # What is inside a layer that is recorded as a whole belongs to its record.
-        own = self._own[module]
-        untrained = self._frozen_by_the_user(own)
-        if len(untrained) == len(own):
-            return  # As for a critic that only passes gradients on to what it judges.
         self._check_call(module)
+        own = self._own[module]
         record = LayerRecord(self._names[module], module, arguments, whole=module in self._whole)
-        record.untrained = untrained
         self._waiting.append(record)
         record.freeze(own)
+        if len(record.frozen) < len(own):
+            record.untrained = self._frozen_by_the_user(own)
+            if len(record.untrained) == len(own):
+                # As a critic is that only passes gradients on to what it judges.
+                self._waiting.pop().unfreeze()
 
     def _frozen_by_the_user(self, own: tuple[nn.Parameter, ...]) -> list[nn.Parameter]:
-        """Return those of a layer's parameters that the user does not train in this call."""
-        frozen = [part for part in own if not part.requires_grad]
-        if frozen and self._waiting:
-            # A layer around this one froze what the two share.
-            around = {part for record in self._waiting for part in record.frozen}
-            return [part for part in frozen if part not in around]
-        return frozen
+        """Return those of a layer's parameters that neither it nor a layer around it froze."""
+        frozen = {part for record in self._waiting for part in record.frozen}
+        return [part for part in own if part not in frozen]
 
     def _check_apart(self, module: nn.Module, shape: tuple[int, ...]) -> None:
         if would_mix(module, shape, self._rows):

@@ -51,6 +51,10 @@ def check_rows(
 
 
 _SOFTMAX = nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.GLU
+_MAY_MIX = (
+    *(_ConvNd, _InstanceNorm, nn.RNNBase, nn.MultiheadAttention, nn.Linear, nn.Bilinear),
+    *(*_SOFTMAX, nn.Softmax2d),
+)
 
 
 def may_mix_rows(module: nn.Module) -> bool:
@@ -59,8 +63,7 @@ def may_mix_rows(module: nn.Module) -> bool:
     torch takes an input that lacks an axis for a single example, and some layers have an axis that
     they work along.
     """
-    kinds = (_ConvNd, _InstanceNorm, nn.RNNBase, nn.MultiheadAttention, nn.Linear, nn.Bilinear)
-    return isinstance(module, (*kinds, *_SOFTMAX, nn.Softmax2d))
+    return isinstance(module, _MAY_MIX)
 
 
 def would_mix(module: nn.Module, shape: tuple[int, ...], rows: int) -> bool:
