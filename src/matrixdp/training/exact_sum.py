@@ -15,7 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training.layers.batch_statistics import refusing_batch_statistics
+from matrixdp.training.layers.batch_statistics import (
+    noted_batch_statistics,
+    refuse_batch_statistics,
+)
 from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.trainable import Trainable
 
@@ -92,6 +95,7 @@ class ExactLotSum(LotSum):
     def __init__(self, trainable: Trainable, *, views: int, examples: int) -> None:
         super().__init__(trainable, views=views, examples=examples)
         self._watching = ExitStack()
+        self._normalised: list[nn.Module] = []  # layers that used statistics of the batch
         self._groups: list[list[nn.Parameter]] = [[] for _ in trainable.bounds]
         for parameter, group in trainable.groups.items():
             self._groups[group].append(parameter)
@@ -117,12 +121,14 @@ class ExactLotSum(LotSum):
 
     def _watch(self) -> None:
         # Autograd itself gives the gradient of a single record.
-        self._watching.enter_context(refusing_batch_statistics())
+        self._normalised = self._watching.enter_context(noted_batch_statistics())
 
     def _unwatch(self) -> None:
         self._watching.close()
 
     def _accumulate(self, losses: Tensor, examples: int) -> None:  # noqa: ARG002
+        for module in self._normalised:
+            refuse_batch_statistics(f"a {type(module).__name__}")
         self._losses.append(losses.detach())
         parameters = list(self._totals)
         # None for a parameter that the record does not use.

@@ -23,7 +23,7 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.held import HeldTensors
 from matrixdp.training.layer_record import LayerRecord
 from matrixdp.training.layers.batch_statistics import (
-    check_no_batch_statistics,
+    refuse_batch_statistics,
     uses_batch_statistics,
 )
 from matrixdp.training.layers.fallback import is_known
@@ -95,8 +95,11 @@ class Recording:
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
         self._model = model
-        # Inputs of layers that may mix rows and are not recorded.
-        self._seen: list[tuple[nn.Module, tuple[int, ...]]] = []
+        # Layers that may mix rows and are not recorded, with the shapes of their inputs, and those
+        # that normalise over the batch. They are looked at when losses are accumulated: until then
+        # they may as well have been called for something else.
+        self._seen: dict[tuple[nn.Module, tuple[int, ...]], None] = {}
+        self._normalised: dict[nn.Module, None] = {}
         self._whole = {module for module in model.modules() if is_whole(module)}
         for name, module in model.named_modules():
             # By every name that it has: a parameter with two of them has two uses in each call.
@@ -169,6 +172,8 @@ class Recording:
         counted = Counter(part for record in self._calls for part in self._own[record.module])
         self._shared = {part for part, number in counted.items() if number > 1}
         self._rows, self._examples = rows, examples
+        for module in self._normalised:
+            refuse_batch_statistics(self._described(module))
         for module, shape in self._seen:
             self._check_apart(module, shape)
         self.half = False
@@ -276,7 +281,7 @@ class Recording:
         if not (self._listening and self._is_own_thread()):
             return  # Another thread runs the same model, and not for the losses of this batch.
         if uses_batch_statistics(module):
-            check_no_batch_statistics(module, self._described(module))
+            self._normalised[module] = None
         if not (module in self._names and torch.is_grad_enabled()):
             return
         inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
@@ -358,7 +363,7 @@ class Recording:
         if last is None or last.module is not module:
             if self._listening and may_mix_rows(module):
                 by_name = named[0].values() if named else ()
-                self._seen.append((module, _first_shape((*arguments, *by_name))))
+                self._seen[module, _first_shape((*arguments, *by_name))] = None
             return output
         record = self._waiting.pop()
         try:
@@ -389,7 +394,8 @@ class Recording:
         for record in self._calls:
             record.over = True
         # Not cleared in place: the uses may just have been returned.
-        self._calls, self._measured, self._seen = [], [], []
+        self._calls, self._measured = [], []
+        self._seen, self._normalised = {}, {}
         self._held = HeldTensors()
         self._shared = set()
         self._rows = self._examples = 0

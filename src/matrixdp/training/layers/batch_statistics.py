@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from torch import nn
 from torch.nn.modules import module as torch_module
@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from matrixdp.errors import InvalidParameterError
 
-__all__ = ["check_no_batch_statistics", "refusing_batch_statistics", "uses_batch_statistics"]
+__all__ = ["noted_batch_statistics", "refuse_batch_statistics", "uses_batch_statistics"]
 
 
 def uses_batch_statistics(module: nn.Module) -> bool:
@@ -19,43 +19,45 @@ def uses_batch_statistics(module: nn.Module) -> bool:
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
 
-def check_no_batch_statistics(module: nn.Module, described: str | None = None) -> None:
-    """Raise if a layer that is called for the losses of a batch normalises over that batch.
+def refuse_batch_statistics(described: str) -> NoReturn:
+    """Raise since a layer that was called for the losses of a batch normalised over that batch.
 
     It need not belong to the model that is trained: what it mixes enters the losses all the same,
-    and in mode ``exact`` it would keep something of every record.
+    and in mode ``exact`` it keeps something of every record.
 
     Parameters
     ----------
-    module : nn.Module
-        Any module.
-    described : str, optional
-        What to call it; by default its kind.
+    described : str
+        Which layer.
 
     Raises
     ------
     InvalidParameterError
         Which says how to go on.
     """
-    if uses_batch_statistics(module):
-        raise InvalidParameterError(
-            f"{described or 'a ' + type(module).__name__} is called on the records of a batch and "
-            "uses their statistics, which mix them or are kept: call eval() on it, after "
-            "model.train(), to use its running statistics, or use nn.GroupNorm"
-        )
+    raise InvalidParameterError(
+        f"{described} was called on the records of a batch and used their statistics, which mix "
+        "them or are kept: call eval() on it, after model.train(), to use its running statistics, "
+        "or use nn.GroupNorm"
+    )
 
 
 @contextmanager
-def refusing_batch_statistics() -> Iterator[None]:
-    """Refuse such layers within the block, in this thread."""
+def noted_batch_statistics() -> Iterator[list[nn.Module]]:
+    """Return a list that the first such layer is put into that this thread calls in the block.
+
+    Nothing is raised at the call: the block may be left open by an error in the user's loop, and
+    whatever else is run then does not matter.
+    """
     own = threading.get_ident()
+    noted: list[nn.Module] = []
 
-    def check(module: nn.Module, _arguments: Any) -> None:
-        if threading.get_ident() == own:
-            check_no_batch_statistics(module)
+    def note(module: nn.Module, _arguments: Any) -> None:
+        if not noted and uses_batch_statistics(module) and threading.get_ident() == own:
+            noted.append(module)
 
-    handle = torch_module.register_module_forward_pre_hook(check)
+    handle = torch_module.register_module_forward_pre_hook(note)
     try:
-        yield
+        yield noted
     finally:
         handle.remove()
