@@ -19,20 +19,18 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
 
-from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.errors import InvalidParameterError
 from matrixdp.training.held import HeldTensors
 from matrixdp.training.layer_record import LayerRecord
-from matrixdp.training.layers.batch_statistics import (
-    refuse_batch_statistics,
-    uses_batch_statistics,
-)
+from matrixdp.training.layers.batch_statistics import uses_batch_statistics
 from matrixdp.training.layers.fallback import is_known
-from matrixdp.training.layers.rows import check_rows, may_mix_rows, would_mix
+from matrixdp.training.layers.rows import check_rows, may_mix_rows
 from matrixdp.training.layers.same_run import copied_outputs
 from matrixdp.training.layers.table import check_layer, layer_uses
 from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
 from matrixdp.training.layers.whole import check_no_cache, is_whole
 from matrixdp.training.leaves import check_leaves
+from matrixdp.training.mixing import MixingCalls
 from matrixdp.training.tapping import tapped
 
 __all__ = ["MeasuredUse", "Recording", "stop_watching", "without_autocast"]
@@ -94,12 +92,7 @@ class Recording:
         stop_watching(model)
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
-        self._model = model
-        # Layers that may mix rows and are not recorded, with the shapes of their inputs, and those
-        # that normalise over the batch. They are looked at when losses are accumulated: until then
-        # they may as well have been called for something else.
-        self._seen: dict[tuple[nn.Module, tuple[int, ...]], None] = {}
-        self._normalised: dict[nn.Module, None] = {}
+        self._mixing = MixingCalls(model)
         self._whole = {module for module in model.modules() if is_whole(module)}
         for name, module in model.named_modules():
             # By every name that it has: a parameter with two of them has two uses in each call.
@@ -172,10 +165,6 @@ class Recording:
         counted = Counter(part for record in self._calls for part in self._own[record.module])
         self._shared = {part for part, number in counted.items() if number > 1}
         self._rows, self._examples = rows, examples
-        for module in self._normalised:
-            refuse_batch_statistics(self._described(module))
-        for module, shape in self._seen:
-            self._check_apart(module, shape)
         self.half = False
         # Layers without a shortcut are run again, which is not to be recorded.
         self._listening, self._going_back, self._measuring = False, True, True
@@ -188,6 +177,7 @@ class Recording:
                 total.backward()
                 for record in self._calls:
                     self._measure(record)
+            self._mixing.check(rows)
             self._held.check_unchanged()
             if self._trained_now() != trained:
                 # Sums would have parameters that norms had not.
@@ -233,10 +223,11 @@ class Recording:
             self._measure(record)
 
     def _measure(self, record: LayerRecord) -> None:
-        """Turn a record into uses, once; one without gradients must not have mixed rows either."""
+        """Turn a record into uses, once."""
         if not record.gradients:
-            if may_mix_rows(record.module):
-                self._check_apart(record.module, _first_shape(record.inputs))
+            if record.inputs and may_mix_rows(record.module):
+                # Nothing comes back, and yet what went in may have been mixed.
+                self._mixing.add(record.module, record.inputs)
             return
         record.check_unchanged()
         record.check_settings()
@@ -281,7 +272,7 @@ class Recording:
         if not (self._listening and self._is_own_thread()):
             return  # Another thread runs the same model, and not for the losses of this batch.
         if uses_batch_statistics(module):
-            self._normalised[module] = None
+            self._mixing.add_normalising(module)
         if not (module in self._names and torch.is_grad_enabled()):
             return
         inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
@@ -302,23 +293,6 @@ class Recording:
         """Return those of a layer's parameters that neither it nor a layer around it froze."""
         frozen = {part for record in self._waiting for part in record.frozen}
         return [part for part in own if part not in frozen]
-
-    def _check_apart(self, module: nn.Module, shape: tuple[int, ...]) -> None:
-        if would_mix(module, shape, self._rows):
-            raise ShapeError(
-                f"{self._described(module)} got an input of shape {shape}, and would mix its "
-                f"{self._rows} rows: keep the batch as the first axis of every layer's input, "
-                "before those of a single example, and let no layer work along it; give what all "
-                "records share a first axis by [None]"
-            )
-
-    def _described(self, module: nn.Module) -> str:
-        """Name a module of the model, or the kind of another one, on the way to an error."""
-        # Looked for anew: it may have been added since.
-        for name, part in self._model.named_modules():
-            if part is module:
-                return f"layer {name!r}"
-        return f"a {type(module).__name__} outside of the model"
 
     def _is_own_thread(self) -> bool:
         return threading.get_ident() == self._thread
@@ -363,7 +337,7 @@ class Recording:
         if last is None or last.module is not module:
             if self._listening and may_mix_rows(module):
                 by_name = named[0].values() if named else ()
-                self._seen[module, _first_shape((*arguments, *by_name))] = None
+                self._mixing.add(module, (*arguments, *by_name))
             return output
         record = self._waiting.pop()
         try:
@@ -395,15 +369,10 @@ class Recording:
             record.over = True
         # Not cleared in place: the uses may just have been returned.
         self._calls, self._measured = [], []
-        self._seen, self._normalised = {}, {}
+        self._mixing.forget()
         self._held = HeldTensors()
         self._shared = set()
         self._rows = self._examples = 0
-
-
-def _first_shape(arguments: Iterable[Any]) -> tuple[int, ...]:
-    """Return the shape of the first tensor that a layer got; of none it has no axes."""
-    return next((tuple(part.shape) for part in arguments if isinstance(part, Tensor)), ())
 
 
 def _check_own_pass(record: LayerRecord) -> None:
