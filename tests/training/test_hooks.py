@@ -49,6 +49,7 @@ LAYERS: list[tuple[Callable[[], nn.Module], tuple[int, ...]]] = [
     (lambda: nn.Conv1d(2, 3, 3), (2, 9)),
     (lambda: nn.LSTM(5, 4, batch_first=True), (3, 5)),
     (lambda: nn.GRU(5, 4, batch_first=True), (3, 5)),
+    (lambda: nn.Embedding(7, 4), (3,)),
     (lambda: nn.LayerNorm(5), (5,)),
     (lambda: nn.GroupNorm(2, 4), (4, 3)),
     (lambda: Scaled(5), (5,)),
@@ -86,6 +87,7 @@ def test_a_gradient_that_is_written_to_after_its_norm(
 ) -> None:
     torch.manual_seed(0)
     layer, inputs = make(), torch.randn(6, *shape)
+    inputs = inputs.argsort(1) if isinstance(layer, nn.Embedding) else inputs
     like = first_output(layer, inputs).detach()
 
     def losses(rows: Tensor, *, writes: bool) -> Tensor:
@@ -97,7 +99,7 @@ def test_a_gradient_that_is_written_to_after_its_norm(
     same_or_refused(losses, layer, inputs)
 
 
-@pytest.mark.parametrize(("make", "shape"), LAYERS)
+@pytest.mark.parametrize(("make", "shape"), [one for one in LAYERS if one[1] != (3,)])
 def test_an_input_that_is_written_to_after_its_norm(
     make: Callable[[], nn.Module], shape: tuple[int, ...]
 ) -> None:
