@@ -232,6 +232,57 @@ def test_a_gradient_beside_the_layers() -> None:
     assert all(part.grad is None for part in model.parameters())
 
 
+def test_a_parameter_outside_of_the_model() -> None:
+    temperature = nn.Parameter(torch.tensor(2.0))
+    shift = torch.zeros(3, requires_grad=True)
+    head = nn.Linear(3, 3)
+    makers: list[Callable[[Tensor], Tensor]] = [
+        lambda outputs: outputs / temperature,
+        lambda outputs: outputs + shift,
+        head,
+    ]
+    for make in makers:
+        model = small_model()
+
+        def losses(model: nn.Module, inputs: Tensor, targets: Tensor, make: Any = make) -> Tensor:
+            return functional.cross_entropy(make(model(inputs)), targets, reduction="none")
+
+        with pytest.raises(InvalidParameterError, match="not a parameter of the model"):
+            train(training_of(model), model, losses=losses)
+    assert all(part.grad is None for part in (temperature, shift, *head.parameters()))
+
+
+def test_inputs_that_require_a_gradient() -> None:
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(model, inputs.requires_grad_(), targets)
+
+    found = []
+    for one in (cross_entropy, losses):
+        model = small_model()
+        train(training_of(model), model, losses=one, steps=1)
+        found.append(weights(model))
+    assert torch.equal(*found)
+
+
+def test_accumulating_within_a_layer() -> None:
+    class Accumulates(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(6, 3)
+            self.scale = nn.Parameter(torch.ones(3))
+
+        def forward(self, inputs: Tensor, targets: Tensor, training: PrivateTraining) -> None:
+            outputs = self.inner(inputs) * self.scale
+            training.accumulate(functional.cross_entropy(outputs, targets, reduction="none"))
+
+    model = Accumulates()
+    training = training_of(model)
+    batches = next(training.lots(small_data())).batches(8)
+    batch = next(batches)
+    with pytest.raises(InvalidParameterError, match=r"within the forward pass of layer ''"):
+        model(*batch, training)
+
+
 def test_a_backward_pass_of_ones_own() -> None:
     def penalised(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         losses = cross_entropy(model, inputs, targets)

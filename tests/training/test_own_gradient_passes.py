@@ -13,7 +13,15 @@ from torch.nn import functional
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
 from matrixdp.training.recording import Recording
-from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan, weights
+from training.small_training import (
+    cross_entropy,
+    sgd,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+    weights,
+)
 
 Losses = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
@@ -108,6 +116,34 @@ def test_gradients_that_are_differentiated_again() -> None:
 
     with pytest.raises(InvalidParameterError, match=r"create_graph=True.* mode='exact'"):
         trained(penalised)
+
+
+class Equilibrium(nn.Module):
+    """A fixed point, whose gradient is found by gradients within the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.Linear(6, 6)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        start = torch.tanh(self.cell(inputs)).detach().requires_grad_()
+        after = torch.tanh(self.cell(start))
+
+        def solve(gradient: Tensor) -> Tensor:
+            (inner,) = torch.autograd.grad(after, start, gradient, retain_graph=True)
+            return gradient + inner
+
+        point = torch.tanh(self.cell(start.detach()))
+        point.register_hook(solve)
+        answer: Tensor = self.head(point)
+        return answer
+
+
+def test_gradients_within_the_backward_pass() -> None:
+    model = Equilibrium()
+    with pytest.raises(InvalidParameterError, match=r"asks for gradients through layer 'cell'"):
+        train(training_of(model), model)
 
 
 def test_losses_of_a_batch_before() -> None:

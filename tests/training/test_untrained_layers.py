@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.errors import ShapeError
+from matrixdp.training.recording import Recording
 from training.brute_force import check_against_brute_force, clipped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
@@ -92,6 +93,74 @@ def test_softmax_along_the_batch_is_refused(layer: nn.Module, shape: tuple[int, 
             torch.randn(6, *shape),
             6,
             losses=lambda model, rows: model(rows).sum() * rows.flatten(1).sum(1),
+        )
+
+
+class ByName(nn.Module):
+    """A body that gets its inputs by name, and a head that is trained."""
+
+    def __init__(self, body: nn.Module, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.body, self.names = body.requires_grad_(False), names
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        made = self.body(**dict.fromkeys(self.names, inputs))
+        answer: Tensor = self.head(made[0] if isinstance(made, tuple) else made)
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        (nn.MultiheadAttention(4, 2, batch_first=True), ("query", "key", "value")),
+        (nn.GRU(4, 4, batch_first=True), ("input",)),
+        (nn.Softmax(0), ("input",)),
+    ],
+)
+def test_inputs_by_name_are_looked_at(body: nn.Module, names: tuple[str, ...]) -> None:
+    with pytest.raises(ShapeError, match=r"'body' got .* would mix its 6 rows"):
+        clipped(ByName(body, names), torch.randn(6, 4), 6)
+
+
+class Aside(nn.Module):
+    """A layer that is trained, and is called where its own gradient is not wanted, too."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        super().__init__()
+        self.layer = nn.GRU(4, 4, batch_first=True)
+        self.head = nn.Linear(4, 2)
+        self.enabled = enabled
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with torch.set_grad_enabled(self.enabled):
+            beside = self.layer(inputs)[0].detach()
+        answer: Tensor = self.head(self.layer(inputs[:, None])[0][:, 0] + beside)
+        return answer
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_calls_without_a_gradient_are_looked_at(*, enabled: bool) -> None:
+    with pytest.raises(ShapeError, match=r"'layer' got .* would mix its 6 rows"):
+        clipped(Aside(enabled=enabled), torch.randn(6, 4), 6)
+
+
+def test_a_layer_that_is_added_later() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Identity(), nn.Linear(4, 2))
+    recording = Recording(model)
+    model[1] = nn.Softmax(0)
+    with recording.on(), pytest.raises(ShapeError, match=r"'1' got .* would mix its 6 rows"):
+        recording.backward(model(torch.randn(6, 4)).sum(1), 6, 6)
+
+
+def test_a_layer_outside_of_the_model() -> None:
+    outside = nn.Softmax(0)
+    with pytest.raises(ShapeError, match=r"a Softmax outside of the model got .* its 6 rows"):
+        clipped(
+            nn.Linear(4, 2),
+            torch.randn(6, 4),
+            6,
+            losses=lambda model, rows: outside(model(rows)).sum(1),
         )
 
 

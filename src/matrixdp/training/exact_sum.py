@@ -15,6 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.batch_statistics import (
+    noted_batch_statistics,
+    refuse_batch_statistics,
+)
 from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.trainable import Trainable
 
@@ -101,6 +105,7 @@ class ExactLotSum(LotSum):
 
     def __init__(self, trainable: Trainable, *, views: int, examples: int) -> None:
         super().__init__(trainable, views=views, examples=examples)
+        self._normalised: list[nn.Module] = []  # layers that used statistics of the batch
         self._groups: list[list[nn.Parameter]] = [[] for _ in trainable.bounds]
         for parameter, group in trainable.groups.items():
             self._groups[group].append(parameter)
@@ -131,13 +136,15 @@ class ExactLotSum(LotSum):
         # loop torch keeps the casts of weights that earlier records used, also after a step has
         # changed the weights; and nothing that runs after the record is to find its casts.
         torch.clear_autocast_cache()
-        with self._trainable.right_gradients():
+        with self._trainable.right_gradients(), noted_batch_statistics() as self._normalised:
             try:
                 yield
             finally:
                 torch.clear_autocast_cache()
 
     def _accumulate(self, losses: Tensor, examples: int) -> None:
+        for module in self._normalised:
+            refuse_batch_statistics(f"a {type(module).__name__}")
         self._losses.append(losses.detach())
         parameters = list(self._totals)
         # None for a parameter that the record does not use.

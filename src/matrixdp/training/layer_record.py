@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.backends import mha
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.settings import settings_of
+from matrixdp.training.layers.table import has_shortcut
 from matrixdp.training.layers.trees import detached, tensors_in
 
 __all__ = ["LayerRecord"]
@@ -23,6 +25,9 @@ class LayerRecord:
         self.name = name
         self.module = module
         self.whole = whole  # with the layers inside it
+        # As the layer is now: hooks may change it, and so may the user until it is measured.
+        self.shortcut = not whole and has_shortcut(module)
+        self.settings = settings_of(module)
         self.inputs: tuple[Any, ...] = detached(inputs)
         # Lists and dicts, which the layer may change, and what is in them.
         self.lent = [part for part in inputs if not isinstance(part, Tensor)]
@@ -32,6 +37,7 @@ class LayerRecord:
         self.autocast = _autocast(self.inputs)
         self.half = bool(self.autocast._enabled)  # noqa: SLF001 - multiplies in 16 bits
         self.frozen: list[nn.Parameter] = []  # by this call
+        self.untrained: list[nn.Parameter] = []  # by the user, for this call
         self.slowed = False  # whether this call switched off the fast path of attention
         self.outputs = 0  # how many tensors it returned
         self.tapped = 0  # how many of them can have a gradient
@@ -59,6 +65,26 @@ class LayerRecord:
             parameter.requires_grad_(True)  # noqa: FBT003
         if self.slowed:
             mha.set_fastpath_enabled(True)
+
+    def check_settings(self) -> None:
+        """Raise if the layer is no longer what it was when it was called.
+
+        Raises
+        ------
+        InvalidParameterError
+            Which names the layer: its gradients would be those of another one.
+        """
+        if settings_of(self.module) != self.settings:
+            raise InvalidParameterError(
+                f"layer {self.name!r} was changed after it was called: a setting such as its "
+                "padding, a hook on its input, or its forward pass. Use one layer for each way of "
+                "calling it, which may share their parameters, or mode='exact'"
+            )
+        if any(part.requires_grad for part in self.untrained):
+            raise InvalidParameterError(
+                f"a part of the parameters of layer {self.name!r} was frozen when it was called, "
+                "and is trained now: freeze all of the layer for such a call, or use mode='exact'"
+            )
 
     def check_unchanged(self) -> None:
         """Raise if a tensor was changed in place since the layer was called, and may not be."""

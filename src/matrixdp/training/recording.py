@@ -16,15 +16,21 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.held import HeldTensors
 from matrixdp.training.layer_record import LayerRecord
-from matrixdp.training.layers.rows import check_apart, check_rows, may_mix_rows
+from matrixdp.training.layers.batch_statistics import uses_batch_statistics
+from matrixdp.training.layers.fallback import is_known
+from matrixdp.training.layers.rows import check_rows, may_mix_rows
 from matrixdp.training.layers.same_run import copied_outputs
-from matrixdp.training.layers.table import check_layer, layer_uses, runs_again
+from matrixdp.training.layers.table import check_layer, layer_uses
 from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
 from matrixdp.training.layers.whole import check_no_cache, is_whole
+from matrixdp.training.leaves import check_leaves
+from matrixdp.training.mixing import MixingCalls
 from matrixdp.training.tapping import tapped
 
 __all__ = ["MeasuredUse", "Recording", "stop_watching", "without_autocast"]
@@ -86,8 +92,7 @@ class Recording:
         stop_watching(model)
         self._names: dict[nn.Module, str] = {}
         self._own: dict[nn.Module, tuple[nn.Parameter, ...]] = {}
-        self._untrained: dict[nn.Module, str] = {}
-        self._seen: list[tuple[nn.Module, tuple[int, ...]]] = []  # inputs of those
+        self._mixing = MixingCalls(model)
         self._whole = {module for module in model.modules() if is_whole(module)}
         for name, module in model.named_modules():
             # By every name that it has: a parameter with two of them has two uses in each call.
@@ -96,15 +101,16 @@ class Recording:
             check_layer(module, name)
             if own:
                 self._names[module], self._own[module] = name, own
-            elif may_mix_rows(module):
-                self._untrained[module] = name
+        self._trained = {part for own in self._own.values() for part in own}
         self._listening = False
         self._thread = 0  # the one that the model is watched in
         self._measuring = False  # whether `backward` is running
         self._going_back = False  # whether a backward pass is under way
+        self._pass = -1  # torch's number of it
         self._calls: list[LayerRecord] = []
         self._waiting: list[LayerRecord] = []
         self._measured: list[MeasuredUse] = []
+        self._held = HeldTensors()
         self._shared: set[nn.Parameter] = set()
         self._rows = self._examples = 0
         self.half = False  # whether the last backward pass had gradients of 16 bits
@@ -150,23 +156,45 @@ class Recording:
         examples : int
             How many examples they belong to; each owns as many consecutive rows.
         """
+        if self._waiting:
+            raise InvalidParameterError(
+                f"losses are accumulated within the forward pass of layer "
+                f"{self._waiting[-1].name!r}, whose own parameters are not to be trained as long "
+                "as it runs: let it return them, and call training.accumulate(losses) afterwards"
+            )
         counted = Counter(part for record in self._calls for part in self._own[record.module])
         self._shared = {part for part, number in counted.items() if number > 1}
         self._rows, self._examples = rows, examples
-        for module, shape in self._seen:
-            check_apart(module, self._untrained[module], shape, rows)
         self.half = False
         # Layers without a shortcut are run again, which is not to be recorded.
         self._listening, self._going_back, self._measuring = False, True, True
         try:
-            with without_autocast(part for own in self._own.values() for part in own):
-                losses.sum().backward()
+            with without_autocast(self._trained):
+                total = losses.sum()
+                check_leaves(total, self._trained, (rows, examples))
+                total.register_hook(self._entered)
+                trained = self._trained_now()
+                total.backward()
                 for record in self._calls:
                     self._measure(record)
+            self._mixing.check(rows)
+            self._held.check_unchanged()
+            if self._trained_now() != trained:
+                # Sums would have parameters that norms had not.
+                raise InvalidParameterError(
+                    "a parameter was frozen or unfrozen by a hook during the backward pass: do it "
+                    "outside of it"
+                )
             return self._measured
         finally:
             self._listening, self._going_back, self._measuring = True, False, False
             self._forget()
+
+    def _trained_now(self) -> list[bool]:
+        return [part.requires_grad for part in self._trained]
+
+    def _entered(self, _gradient: Tensor) -> None:
+        self._pass = torch._C._current_graph_task_id()  # noqa: SLF001
 
     def _arrived(self, record: LayerRecord, place: int, gradient: Tensor | None) -> None:
         if not self._measuring:
@@ -177,6 +205,12 @@ class Recording:
                 f"losses depend on a call of layer {record.name!r} from before this batch, whose "
                 "records are not those of this one: run the model on this batch alone, and detach "
                 "what is carried over"
+            )
+        if torch._C._current_graph_task_id() != self._pass:  # noqa: SLF001
+            raise InvalidParameterError(
+                f"a hook or a backward function asks for gradients through layer {record.name!r} "
+                "within the backward pass, and these cannot be told from those of the losses: "
+                "compute them in the forward pass, or use mode='exact'"
             )
         if gradient is None:
             return  # As cuDNN has it for an output that no loss depends on.
@@ -189,16 +223,21 @@ class Recording:
             self._measure(record)
 
     def _measure(self, record: LayerRecord) -> None:
-        """Turn a record into uses, once; a record without gradients does not matter."""
+        """Turn a record into uses, once."""
         if not record.gradients:
+            if record.inputs and may_mix_rows(record.module):
+                # Nothing comes back, and yet what went in may have been mixed.
+                self._mixing.add(record.module, record.inputs)
             return
         record.check_unchanged()
+        record.check_settings()
         check_rows(record.module, record.name, record.inputs, record.gradients, self._rows)
         for use in self._uses(record):
             shared = not self._shared.isdisjoint(use.parameters)
             if shared and isinstance(use, KeptGradients) and self._joined(record.name, use):
                 continue
             bounds = None if shared else use.norm_bounds()
+            self._held.add(record.name, use)
             self._measured.append(MeasuredUse(record.name, use, bounds))
         record.forget()
 
@@ -230,22 +269,30 @@ class Recording:
                 f"layer {self._names[module]!r} is called during the backward pass, which "
                 "activation checkpointing does: leave it out, and use smaller batches"
             )
-        if self._listening and module in self._untrained and self._is_own_thread():
-            first = next((part for part in arguments if isinstance(part, Tensor)), None)
-            if first is not None and first.ndim:
-                self._seen.append((module, tuple(first.shape)))
-        if not (self._listening and module in self._names and torch.is_grad_enabled()):
-            return
-        if not self._is_own_thread():
+        if not (self._listening and self._is_own_thread()):
             return  # Another thread runs the same model, and not for the losses of this batch.
+        if uses_batch_statistics(module):
+            self._mixing.add_normalising(module)
+        if not (module in self._names and torch.is_grad_enabled()):
+            return
         inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
         if inside is not None and inside.module is not module:
             return  # What is inside a layer that is recorded as a whole belongs to its record.
         self._check_call(module)
-        whole = module in self._whole
-        record = LayerRecord(self._names[module], module, arguments, whole=whole)
+        own = self._own[module]
+        record = LayerRecord(self._names[module], module, arguments, whole=module in self._whole)
         self._waiting.append(record)
-        record.freeze(self._own[module])
+        record.freeze(own)
+        if len(record.frozen) < len(own):
+            record.untrained = self._frozen_by_the_user(own)
+            if len(record.untrained) == len(own):
+                # As a critic is that only passes gradients on to what it judges.
+                self._waiting.pop().unfreeze()
+
+    def _frozen_by_the_user(self, own: tuple[nn.Parameter, ...]) -> list[nn.Parameter]:
+        """Return those of a layer's parameters that neither it nor a layer around it froze."""
+        frozen = {part for record in self._waiting for part in record.frozen}
+        return [part for part in own if part not in frozen]
 
     def _is_own_thread(self) -> bool:
         return threading.get_ident() == self._thread
@@ -266,19 +313,31 @@ class Recording:
                 "torch.func.functional_call does: call the layer itself, other weights under "
                 "torch.no_grad(), or use mode='exact'"
             )
-        if any(part._backward_hooks for part in self._own[module]):  # noqa: SLF001
+        if forward_ad._current_level >= 0:  # noqa: SLF001
+            raise InvalidParameterError(
+                f"layer {name!r} is called within forward_ad.dual_level(), and gradients through "
+                "tangents cannot be followed: leave the block, or use mode='exact'"
+            )
+        if any(
+            part._backward_hooks or part._post_accumulate_grad_hooks  # noqa: SLF001
+            for part in self._own[module]
+        ):
             raise InvalidParameterError(
                 f"a parameter of layer {name!r} has a hook for its gradient, which is never "
                 "called, since gradients are not made by torch here: remove it, or use "
                 "mode='exact', which calls it before clipping"
             )
 
-    def _after(self, module: nn.Module, _arguments: tuple[Any, ...], *rest: Any) -> Any:
+    def _after(self, module: nn.Module, arguments: tuple[Any, ...], *rest: Any) -> Any:
         # Arguments by name, and the output. If the layer raised, torch leaves out the former.
         *named, output = rest
-        if not self._waiting or self._waiting[-1].module is not module:
-            return output
         if not self._is_own_thread():
+            return output
+        last = self._waiting[-1] if self._waiting else None
+        if last is None or last.module is not module:
+            if self._listening and may_mix_rows(module):
+                by_name = named[0].values() if named else ()
+                self._mixing.add(module, (*arguments, *by_name))
             return output
         record = self._waiting.pop()
         try:
@@ -288,7 +347,9 @@ class Recording:
             if any(named):
                 record.take_by_name(*named)
             self._calls.append(record)
-            if runs_again(module, whole=record.whole):
+            if not record.shortcut and not is_known(module):
+                # To be compared. Layers of torch's own are known to treat every row by itself, and
+                # may be run in another type.
                 record.returned = copied_outputs(output)
             # Before its parameters train again: a view of one would then seem to need a gradient,
             # and autograd would pass it by.
@@ -307,7 +368,9 @@ class Recording:
         for record in self._calls:
             record.over = True
         # Not cleared in place: the uses may just have been returned.
-        self._calls, self._measured, self._seen = [], [], []
+        self._calls, self._measured = [], []
+        self._mixing.forget()
+        self._held = HeldTensors()
         self._shared = set()
         self._rows = self._examples = 0
 

@@ -16,7 +16,12 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from matrixdp.training.layer_record import LayerRecord
 from matrixdp.training.layers.trees import check_followed, tensors_in
 
-__all__ = ["tapped"]
+__all__ = ["ROOT", "tapped"]
+
+# Not as whoever imports this may have it, in inference mode or on another device.
+with torch.inference_mode(mode=False):
+    ROOT = torch.ones((), device="cpu", requires_grad=True)
+"""A leaf that autograd goes back to where nothing else needs a gradient; it never gets one."""
 
 Arrived = Callable[[int, Tensor | None], None]
 """Called with the number of an output and its gradient."""
@@ -75,7 +80,7 @@ def tapped(record: LayerRecord, output: Any, arrived: Arrived) -> Any:
         # As nearly every layer returns: a short way, as this is done at every call.
         record.outputs = record.tapped = 1
         tap = _alone(record, output)
-        tap.register_hook(_at(0, arrived))
+        _listen(tap, 0, arrived)
         return tap
     check_followed(record.name, "returns", output)
     parts, structure = tree_flatten(output)
@@ -88,7 +93,7 @@ def tapped(record: LayerRecord, output: Any, arrived: Arrived) -> Any:
     else:
         taps = _several(record, [parts[place] for place in smooth])
     for place, tap in zip(smooth, taps, strict=True):
-        tap.register_hook(_at(places.index(place), arrived))
+        _listen(tap, places.index(place), arrived)
         parts[place] = tap
     return tree_unflatten(parts, structure)
 
@@ -97,26 +102,29 @@ def _is_smooth(part: Tensor) -> bool:
     return part.is_floating_point() or part.is_complex()
 
 
-def _at(place: int, arrived: Arrived) -> Callable[[Tensor | None], None]:
-    return lambda gradient: arrived(place, gradient)
+def _listen(tap: Tensor, place: int, arrived: Arrived) -> None:
+    """Have the gradient of an output reported, as the user's hooks on that output have left it.
 
-
-def _root() -> Tensor:
-    return torch.ones((), requires_grad=True)
+    torch calls the hooks of a tensor first, whenever they were registered, then those of the
+    function that made it.
+    """
+    number = tap.output_nr
+    node: Any = tap.grad_fn
+    node.register_prehook(lambda gradients: arrived(place, gradients[number]))
 
 
 def _alone(record: LayerRecord, output: Tensor) -> Tensor:
     """Return the only output of a layer, on the way of autograd."""
     if output.requires_grad:
-        # A change in place of a view would pass its hooks by.
-        return _apart(output) if output._is_view() else output  # noqa: SLF001
+        # A change in place of a view would pass its hooks by, and nothing made a leaf.
+        return _apart(output) if output._is_view() or output.is_leaf else output  # noqa: SLF001
     # Nothing before this layer needs a gradient, so autograd would not come here.
     output = output.clone() if record.shares(output) else output
-    return cast("Tensor", _Rooted.apply(output, _root()))  # type: ignore[no-untyped-call]
+    return cast("Tensor", _Rooted.apply(output, ROOT))  # type: ignore[no-untyped-call]
 
 
 def _apart(output: Tensor) -> Tensor:
-    return cast("Tensor", _Apart.apply(output, _root()))  # type: ignore[no-untyped-call]
+    return cast("Tensor", _Apart.apply(output, ROOT))  # type: ignore[no-untyped-call]
 
 
 def _several(record: LayerRecord, outputs: list[Tensor]) -> list[Tensor]:

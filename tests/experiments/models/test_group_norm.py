@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from matrixdp.experiments.models.convolutional import vgg16
 from matrixdp.experiments.models.group_norm import GroupNorm
-from matrixdp.training.layers.table import _has_shortcut
+from matrixdp.training.layers.table import has_shortcut
 from training.brute_force import (
     brute_force,
     check_against_brute_force,
@@ -140,8 +140,8 @@ def test_private_training_knows_it(views: int) -> None:
 
 @pytest.mark.filterwarnings("ignore:Doubled has no shortcut")
 def test_another_forward_pass_is_not_taken_for_it() -> None:
-    assert _has_shortcut(GroupNorm(4, 8))
-    assert not _has_shortcut(Doubled(4, 8))
+    assert has_shortcut(GroupNorm(4, 8))
+    assert not has_shortcut(Doubled(4, 8))
     generator = seeded(3)
     model = nn.Sequential(drawn(Doubled(4, 8)), nn.Flatten(), nn.Linear(8 * 25, 3))
     check_against_brute_force(model, torch.randn(4, 8, 5, 5, generator=generator), bounds=(0.7,))

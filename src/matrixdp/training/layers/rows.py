@@ -11,7 +11,7 @@ from matrixdp.errors import ShapeError
 from matrixdp.training.layers.trees import tensors_in
 from matrixdp.training.layers.whole import runs_plainly
 
-__all__ = ["check_apart", "check_rows", "may_mix_rows"]
+__all__ = ["check_rows", "may_mix_rows", "would_mix"]
 
 
 def check_rows(
@@ -51,6 +51,10 @@ def check_rows(
 
 
 _SOFTMAX = nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.GLU
+_MAY_MIX = (
+    *(_ConvNd, _InstanceNorm, nn.RNNBase, nn.MultiheadAttention, nn.Linear, nn.Bilinear),
+    *(*_SOFTMAX, nn.Softmax2d),
+)
 
 
 def may_mix_rows(module: nn.Module) -> bool:
@@ -59,38 +63,27 @@ def may_mix_rows(module: nn.Module) -> bool:
     torch takes an input that lacks an axis for a single example, and some layers have an axis that
     they work along.
     """
-    kinds = (_ConvNd, _InstanceNorm, nn.RNNBase, nn.MultiheadAttention, nn.Linear, nn.Bilinear)
-    return isinstance(module, (*kinds, *_SOFTMAX, nn.Softmax2d))
+    return isinstance(module, _MAY_MIX)
 
 
-def check_apart(module: nn.Module, name: str, shape: tuple[int, ...], rows: int) -> None:
-    """Raise if a layer that is not trained has mixed the rows of a batch.
+def would_mix(module: nn.Module, shape: tuple[int, ...], rows: int) -> bool:
+    """Return whether a layer whose gradients are not formed has mixed the rows of a batch.
 
-    Its gradients are not formed, so nothing else looks at its rows. But it would mix the examples
-    before they come to layers that are trained. What all records share has other lengths.
+    Nothing else looks at its rows. But it would mix the examples before they come to layers that
+    are trained. What all records share has other lengths.
 
     Parameters
     ----------
     module : nn.Module
         One that `may_mix_rows`.
-    name : str
-        Its name.
     shape : tuple of int
         Of its input.
     rows : int
         How many rows the batch has.
-
-    Raises
-    ------
-    ShapeError
-        Which names the layer and the shape.
     """
-    if rows > 1 and shape[0] % rows == 0 and _is_along_rows(module, len(shape)):
-        raise ShapeError(
-            f"layer {name!r} got an input of shape {shape}, and would mix its {rows} rows: keep "
-            "the batch as the first axis of every layer's input, before those of a single example, "
-            "and let no layer work along it; give what all records share a first axis by [None]"
-        )
+    if rows < 2 or not shape or shape[0] % rows:
+        return False
+    return _is_along_rows(module, len(shape))
 
 
 def _is_along_rows(module: nn.Module, axes: int) -> bool:

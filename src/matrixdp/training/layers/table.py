@@ -12,16 +12,17 @@ from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.parametrize import is_parametrized
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.batch_statistics import uses_batch_statistics
 from matrixdp.training.layers.convolution import ConvolutionUse
 from matrixdp.training.layers.embedding import EmbeddingUse
-from matrixdp.training.layers.fallback import fallback_use, is_known
+from matrixdp.training.layers.fallback import fallback_use
 from matrixdp.training.layers.linear import LinearUse
 from matrixdp.training.layers.normalisation import normalisation_use
 from matrixdp.training.layers.recurrent import RecurrentRecord, check_recurrent, recurrent_uses
 from matrixdp.training.layers.use import LayerUse
 from matrixdp.training.layers.whole import check_attention
 
-__all__ = ["check_layer", "check_layer_alone", "layer_uses", "runs_again", "runs_as"]
+__all__ = ["check_layer", "check_layer_alone", "has_shortcut", "layer_uses", "runs_as"]
 
 _SHORTCUTS: tuple[type[nn.Module], ...] = (
     *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LSTM),
@@ -56,6 +57,7 @@ class Record(Protocol):
 
     name: str
     whole: bool
+    shortcut: bool
     inputs: tuple[Any, ...]
     by_name: tuple[str, ...]
     gradients: dict[int, Tensor]
@@ -74,10 +76,11 @@ def _check_memory(module: nn.Module, name: str) -> None:
         Which names the layer and what to use instead.
     """
     match module:
-        case _BatchNorm():
+        case _BatchNorm() if uses_batch_statistics(module):
             raise InvalidParameterError(
                 f"layer {name!r} is a {type(module).__name__}, which normalises over the batch, so "
-                "that one example changes the gradients of all others: use nn.GroupNorm"
+                "that one example changes the gradients of all others: use nn.GroupNorm, or call "
+                "its eval() first, to keep running statistics from elsewhere"
             )
         case _InstanceNorm() if module.track_running_stats:
             raise InvalidParameterError(
@@ -145,23 +148,16 @@ def _check_parametrisation(module: nn.Module, name: str) -> None:
         )
 
 
-def runs_again(module: nn.Module, *, whole: bool) -> bool:
-    """Return whether a layer of the user's own is run again, so that its outputs can be compared.
-
-    Layers of torch that are run again are known to treat every row by itself, and may be run in
-    another type.
-    """
-    return (whole or not _has_shortcut(module)) and not is_known(module)
-
-
 def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUse]:
     """Return the uses of a layer's parameters in one recorded call."""
-    if record.whole or not _has_shortcut(module):
+    if not record.shortcut:
         _warn_once(module)
         return [fallback_use(module, record, examples)]
     first: Tensor = record.inputs[0]
     match module:
         case nn.LSTM():
+            # Checked again: it may have been changed since training began.
+            check_recurrent(module, record.name)
             return list(recurrent_uses(module, _recurrent_record(module, record), examples))
         case nn.Linear():
             gradient = record.gradients[0]
@@ -180,14 +176,15 @@ def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUs
     return [normalisation_use(module, first, record.gradients[0], examples)]  # type: ignore[arg-type]
 
 
-def _has_shortcut(module: nn.Module) -> bool:
+def has_shortcut(module: nn.Module) -> bool:
     """Return whether a layer is of a known kind, and runs as that kind does.
 
     A subclass or an instance with a forward pass of its own (unless `runs_as` marks it), a hook
     that may change the input, a weight that something else computes, or one that is the bias as
     well: then it is not.
     """
-    if "forward" in vars(module) or module._forward_pre_hooks:  # noqa: SLF001
+    own = vars(module)
+    if "forward" in own or "_conv_forward" in own or module._forward_pre_hooks:  # noqa: SLF001
         return False
     if isinstance(module, nn.LSTM) and module.proj_size:
         return False
@@ -196,8 +193,8 @@ def _has_shortcut(module: nn.Module) -> bool:
         return False
     for kind in _SHORTCUTS:
         if isinstance(module, kind):
-            own = type(module).forward
-            plain = _RUNS_AS.get(own, own) is kind.forward
+            forward = type(module).forward
+            plain = _RUNS_AS.get(forward, forward) is kind.forward
             plain = plain and _convolution(type(module)) is _convolution(kind)
             return plain and all(
                 part is None or isinstance(part, nn.Parameter)

@@ -22,7 +22,7 @@ __all__ = ["check_followed", "detached", "tensors_in"]
 def tensors_in(tree: Any) -> list[Tensor]:
     """Return all tensors, in the order in which torch goes through containers."""
     # Nearly every layer takes tensors alone: a short way, as this is done at every call.
-    if type(tree) is tuple and all(type(part) is Tensor for part in tree):
+    if type(tree) in (tuple, list) and all(type(part) is Tensor for part in tree):
         return list(tree)
     return [part for part in tree_leaves(tree) if isinstance(part, Tensor)]
 

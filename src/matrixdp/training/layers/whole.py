@@ -1,7 +1,7 @@
 """Layers that are recorded as a whole, with everything inside them, and run again as a whole.
 
 These use parameters without calling the layers that hold them, as attention does with its output
-projection, or return states whose rows are not on the first axis.
+projection, or may do so, or return states whose rows are not on the first axis.
 """
 
 import inspect
@@ -37,7 +37,24 @@ class Record(Protocol):
 
 def is_whole(module: nn.Module) -> bool:
     """Return whether a layer is recorded as one, with the parameters of all layers inside it."""
-    return runs_plainly(module, nn.MultiheadAttention) or is_parametrized(module)
+    return (
+        runs_plainly(module, nn.MultiheadAttention)
+        or is_parametrized(module)
+        or _shares_with_inside(module)
+    )
+
+
+def _shares_with_inside(module: nn.Module) -> bool:
+    """Return whether a layer's own parameter also belongs to a layer inside it.
+
+    By which of its names it is used cannot be told while both layers run.
+    """
+    own = set(module.parameters(recurse=False))
+    return any(
+        not own.isdisjoint(part.parameters(recurse=False))
+        for part in module.modules()
+        if part is not module
+    )
 
 
 def runs_plainly(module: nn.Module, *kinds: type[nn.Module]) -> bool:
