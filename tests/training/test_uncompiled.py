@@ -1,5 +1,6 @@
 """Compiled code: how it rounds a record depends on the records before, so it never trains."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -26,7 +27,9 @@ from training.small_training import (
 @pytest.fixture(autouse=True)
 def nothing_stays_compiled() -> Iterator[None]:
     yield
-    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, on a GPU
+        torch._dynamo.reset()
 
 
 Losses = Callable[[nn.Module, Tensor, Tensor], Tensor]
