@@ -191,3 +191,25 @@ def test_dropout_that_an_lstm_gets_later() -> None:
 
     with pytest.raises(InvalidParameterError, match=r"has dropout=0\.9 between its layers"):
         clipped(layer, torch.randn(6, 2, 4), 6, losses=losses)
+
+
+def test_a_parameter_that_hooks_freeze_only_while_it_is_measured() -> None:
+    # Its norm is not taken, so it must not be in the sum either.
+    torch.manual_seed(1)
+    first, last = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def switched(on: bool) -> Callable[[Tensor], None]:  # noqa: FBT001
+        def switch(_: Tensor) -> None:
+            first.requires_grad_(on)
+
+        return switch
+
+    def losses(_: nn.Module, rows: Tensor) -> Tensor:
+        rows = rows.clone().requires_grad_()
+        made: Tensor = last(torch.relu(first(rows)))
+        made.register_hook(switched(False))
+        rows.register_hook(switched(True))
+        return made.square().sum(1)
+
+    sums = clipped(nn.Sequential(first, last), 50.0 * torch.randn(1, 4), 1, (0.5,), losses=losses)
+    assert float(torch.cat([part.flatten() for part in sums.sums.values()]).norm()) <= 0.5

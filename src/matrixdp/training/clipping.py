@@ -106,7 +106,12 @@ def _clipped_sum(
         if measured is not None:
             for group in sorted({groups[parameter] for parameter in use.parameters}):
                 totals = use.weighted_sum(factors[group])
-                sums |= {part: total for part, total in totals.items() if groups[part] == group}
+                # Only what was measured: a hook may have frozen a parameter meanwhile.
+                sums |= {
+                    part: total
+                    for part, total in totals.items()
+                    if part in measured and groups[part] == group
+                }
             # At once: forming the sum of the next layer takes memory as well.
             use.forget()
     for parameter, part in shared.items():

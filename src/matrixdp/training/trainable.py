@@ -186,7 +186,8 @@ class Trainable:
                 raise InvalidParameterError(
                     f"{name} was changed by the forward or backward pass, and would carry "
                     "something from these records to others without noise: switch its layer to "
-                    "eval(), leave the layer or the hook out, or fill it before training"
+                    "eval(), leave the layer, the hook or flatten_parameters() out, or fill it "
+                    "before training"
                 )
 
     def _check_layers(self) -> None:

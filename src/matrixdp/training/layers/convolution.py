@@ -89,9 +89,10 @@ class _TallImages:
 
 def _multiply(left: Tensor, right: Tensor, result: Tensor) -> None:
     """Write products of matrices where they are to be kept: by example and group."""
-    if left.dtype == result.dtype and result.shape[1] == 1:
+    if left.is_cuda and left.dtype == result.dtype and result.shape[1] == 1:
         torch.bmm(left, right, out=result[:, 0])
     else:
+        # A CPU takes longer to write products into parts of a larger tensor than to copy them.
         result.copy_(torch.bmm(left, right).view(result.shape))
 
 

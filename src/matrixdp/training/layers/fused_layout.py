@@ -21,9 +21,11 @@ def _copy(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     position_stride,  # noqa: ANN001
     block: tl.constexpr,
 ) -> None:
-    row = tl.program_id(0).to(tl.int64)
+    # Only the first axis of a grid takes as many programs as there may be rows and positions.
+    blocks = tl.cdiv(positions, block)
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    position = (tl.program_id(0) % blocks) * block + tl.arange(0, block)
     channel = tl.program_id(1) * block + tl.arange(0, block)
-    position = tl.program_id(2) * block + tl.arange(0, block)
     place = channel[:, None] * channel_stride + position[None, :] * position_stride
     met = (channel < channels)[:, None] & (position < positions)[None, :]
     values = tl.load(source + row * row_stride + place, mask=met, other=0.0)
@@ -50,9 +52,7 @@ def channels_last(images: Tensor, dtype: torch.dtype) -> Tensor:
     rows, channels, height, width = images.shape
     flat = images.flatten(2)
     result = torch.empty_like(images, dtype=dtype, memory_format=torch.channels_last)
-    blocks = triton.cdiv(channels, _BLOCK), triton.cdiv(height * width, _BLOCK)
+    grid = rows * triton.cdiv(height * width, _BLOCK), triton.cdiv(channels, _BLOCK)
     with torch.cuda.device_of(images):  # Triton runs on the current one
-        _copy[(rows, *blocks)](
-            *(flat, result, channels, height * width, *flat.stride()), block=_BLOCK
-        )
+        _copy[grid](*(flat, result, channels, height * width, *flat.stride()), block=_BLOCK)
     return result

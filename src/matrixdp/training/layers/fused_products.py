@@ -22,6 +22,8 @@ __all__ = ["FusedProducts", "can_fuse"]
 
 # So many programs for each processor of a GPU keep all of them busy until nearly the end.
 _PROGRAMS = 4
+# What GPUs of data centres have for a program; others have 99 KiB.
+_MUCH_SHARED_MEMORY = 160 << 10
 # Within an example, places are numbers of 32 bits.
 _MOST_ELEMENTS = 1 << 31
 
@@ -36,15 +38,19 @@ class _Tile(NamedTuple):
     stages: int
 
 
-def _tile(made: int, entries: int, dtype: torch.dtype) -> _Tile:
+def _tile(made: int, entries: int, like: Tensor) -> _Tile:
     """Return a tile for so many output channels and entries of the kernel, as was measured best.
 
     Both passes over a layer must have the same one, so that they form the same numbers.
     """
+    device = torch.cuda.get_device_properties(like.device)
+    shared = device.shared_memory_per_block_optin  # type: ignore[attr-defined]
     rows = min(128, max(16, triton.next_power_of_2(made)))
     columns = min(128, max(16, triton.next_power_of_2(entries)))
     warps = 8 if rows * columns > 64 * 128 else 4
-    return _Tile(rows, columns, 32 if dtype == torch.float32 else 64, warps, 3)
+    # The largest tiles take 32 KiB a stage.
+    stages = 3 if shared >= _MUCH_SHARED_MEMORY else 2
+    return _Tile(rows, columns, 32 if like.dtype == torch.float32 else 64, warps, stages)
 
 
 # Lots have different sizes, and no size is to be compiled for by itself.
@@ -212,7 +218,7 @@ class FusedProducts:
         self._geometry = geometry
         self._examples = examples
         made, entries = outputs.shape[1], math.prod(geometry.kernel) * inputs.shape[1]
-        self._tile = _tile(made, entries, outputs.dtype)
+        self._tile = _tile(made, entries, outputs)
         self._tiles = triton.cdiv(made, self._tile.made) * triton.cdiv(entries, self._tile.met)
 
     def bounds(self) -> NormBounds:
