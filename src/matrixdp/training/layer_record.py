@@ -52,8 +52,8 @@ class LayerRecord:
         for parameter in parameters:
             # Not what a layer around this one froze, nor what the user did: that stays as it is.
             if parameter.requires_grad:
+                self.frozen.append(parameter)  # first, in case of an interrupt
                 parameter.requires_grad_(False)  # noqa: FBT003
-                self.frozen.append(parameter)
         # With nothing to train, attention in eval() would take a path that it does not take in
         # plain training, and that computes other things where a mask leaves nothing.
         self.slowed = mha.get_fastpath_enabled()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.trainable import ModelState, Trainable
-from matrixdp.training.uncompiled import uncompiled
+from matrixdp.training.uncompiled import check_still_uncompiled, uncompiled
 
 __all__ = ["LotSum", "checked_losses"]
 
@@ -154,6 +154,7 @@ class LotSum(abc.ABC):
             # Before the backward pass, so that the call can be made again with the right ones.
             by_example = checked_losses(losses, examples, self._views)
             self._trainable.check_state(self._state)
+            check_still_uncompiled()
             # Before anything is added: an interruption may come when a part of it was, and the
             # same records would then count twice if they could be accumulated again.
             self._batch = None

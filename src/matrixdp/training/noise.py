@@ -10,6 +10,7 @@ from torch import Tensor
 from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, OneSided
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.noise.kernels import prepare_fastest
 
 __all__ = ["ExactNoise", "SimulatedNoise"]
 
@@ -25,6 +26,8 @@ class ExactNoise:
 
     def __init__(self, mechanism: IMGM) -> None:
         self._mechanism = mechanism
+        # Compiling takes long, and may fail or be interrupted: before a step is spent.
+        prepare_fastest(torch.float64.itemsize)
 
     def added(self, matrix: Tensor, step: int) -> Tensor:  # noqa: ARG002
         """Return what the mechanism releases; it does not depend on the step."""

@@ -23,7 +23,7 @@ from matrixdp.training.lots import Lot
 from matrixdp.training.recording import MeasuredUse, Recording
 from matrixdp.training.records import TensorRecords
 from matrixdp.training.trainable import Trainable, tensors_of
-from matrixdp.training.uncompiled import uncompiled
+from matrixdp.training.uncompiled import check_still_uncompiled, uncompiled
 
 __all__ = ["Losses", "PaddedLotSum", "padded_lot"]
 
@@ -169,6 +169,7 @@ class PaddedLotSum:
             found = self._losses_of(self._records.rows(rows))
             losses = checked_losses(found, size, self._views)
             self._trainable.check_state(state)
+            check_still_uncompiled()
             uses = recorded_uses(self._recording, self._trainable, losses, size, self._views)
             self._trainable.check_state(state)
             return losses, uses

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
+from torch.utils.hooks import RemovableHandle
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.held import HeldTensors
@@ -118,24 +119,33 @@ class Recording:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Record every call of the model's layers within the block, where gradients are enabled."""
-        before = torch_module.register_module_forward_pre_hook(self._before)
-        after = torch_module.register_module_forward_hook(
-            self._after, with_kwargs=True, always_call=True
-        )
-        self._listening, self._thread = True, threading.get_ident()
-        _WATCHING.add(self)
+        hooks: list[RemovableHandle] = []
         try:
+            hooks.append(torch_module.register_module_forward_pre_hook(self._before))
+            hooks.append(
+                torch_module.register_module_forward_hook(
+                    self._after, with_kwargs=True, always_call=True
+                )
+            )
+            self._listening, self._thread = True, threading.get_ident()
+            _WATCHING.add(self)
             yield
         finally:
-            before.remove()
-            after.remove()
-            self.stop()
+            try:
+                self._end(hooks)
+            finally:
+                self._end(hooks)  # once more, should the first be interrupted
+
+    def _end(self, hooks: Iterable[RemovableHandle]) -> None:
+        self.stop()
+        for hook in hooks:
+            hook.remove()
 
     def stop(self) -> None:
         """Follow the model no longer, and let everything train again."""
         self._listening = False
-        _WATCHING.discard(self)
         self._release()
+        _WATCHING.discard(self)  # last: after an interrupt the next training can still find it
 
     def watches(self, model: nn.Module) -> bool:
         """Return whether this records a part of a model."""
@@ -287,7 +297,8 @@ class Recording:
             record.untrained = self._frozen_by_the_user(own)
             if len(record.untrained) == len(own):
                 # As a critic is that only passes gradients on to what it judges.
-                self._waiting.pop().unfreeze()
+                record.unfreeze()
+                self._waiting.pop()
 
     def _frozen_by_the_user(self, own: tuple[nn.Parameter, ...]) -> list[nn.Parameter]:
         """Return those of a layer's parameters that neither it nor a layer around it froze."""
@@ -339,7 +350,7 @@ class Recording:
                 by_name = named[0].values() if named else ()
                 self._mixing.add(module, (*arguments, *by_name))
             return output
-        record = self._waiting.pop()
+        record = last
         try:
             if output is None:  # the layer raised
                 return output
@@ -355,12 +366,15 @@ class Recording:
             # and autograd would pass it by.
             return tapped(record, output, partial(self._arrived, record))
         finally:
+            # In this order: what an interrupt leaves waiting is let go of when the batch is over.
             record.unfreeze()
+            self._waiting.pop()
 
     def _release(self) -> None:
         """Let everything train again, also after an exception within a layer."""
         while self._waiting:
-            self._waiting.pop().unfreeze()
+            self._waiting[-1].unfreeze()
+            self._waiting.pop()
         self._forget()
 
     def _forget(self) -> None:

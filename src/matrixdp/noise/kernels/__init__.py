@@ -51,7 +51,9 @@ def _numba_works() -> bool:
     """Return whether numba can be imported: installed, and fit for this numpy and system."""
     try:
         importlib.import_module("numba")
-    except (ImportError, OSError):  # the latter for a compiler library that cannot be loaded
+    # Of any kind: a compiler library that cannot be loaded, or an import that was interrupted
+    # before and left a part of the package.
+    except Exception:  # noqa: BLE001
         return False
     return True
 
