@@ -22,7 +22,7 @@ from torch.nn.modules import module as torch_module
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.held import HeldTensors
 from matrixdp.training.layer_record import LayerRecord
-from matrixdp.training.layers.batch_statistics import uses_batch_statistics
+from matrixdp.training.layers.batch_statistics import NormalisingCall, uses_batch_statistics
 from matrixdp.training.layers.fallback import is_known
 from matrixdp.training.layers.rows import check_rows, may_mix_rows
 from matrixdp.training.layers.same_run import copied_outputs
@@ -269,12 +269,13 @@ class Recording:
                 f"layer {self._names[module]!r} is called during the backward pass, which "
                 "activation checkpointing does: leave it out, and use smaller batches"
             )
-        if not (self._listening and self._is_own_thread()):
-            return  # Another thread runs the same model, and not for the losses of this batch.
-        if uses_batch_statistics(module):
-            self._mixing.add_normalising(module)
-        if not (module in self._names and torch.is_grad_enabled()):
+        if not self._listening:
             return
+        is_own = self._is_own_thread()
+        if uses_batch_statistics(module):
+            self._mixing.add_normalising(NormalisingCall.of(module, arguments, is_own=is_own))
+        if not (is_own and module in self._names and torch.is_grad_enabled()):
+            return  # Another thread runs the same model, and not for the losses of this batch.
         inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
         if inside is not None and inside.module is not module:
             return  # What is inside a layer that is recorded as a whole belongs to its record.
@@ -336,8 +337,7 @@ class Recording:
         last = self._waiting[-1] if self._waiting else None
         if last is None or last.module is not module:
             if self._listening and may_mix_rows(module):
-                by_name = named[0].values() if named else ()
-                self._mixing.add(module, (*arguments, *by_name))
+                self._mixing.add(module, arguments, *named)
             return output
         record = self._waiting.pop()
         try:
