@@ -71,7 +71,7 @@ def test_in_another_thread(mode: Mode) -> None:
         return cross_entropy(model, made[:, :, 0], targets)
 
     training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1, mode=mode)
-    with pytest.raises(InvalidParameterError, match="a BatchNorm1d .* used the statistics"):
+    with pytest.raises(InvalidParameterError, match=r"a BatchNorm1d .* used the statistics"):
         train(training, model, losses=losses)
 
 
