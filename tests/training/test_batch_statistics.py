@@ -1,5 +1,6 @@
 """Layers that normalise over the batch are refused wherever they are; with fixed numbers not."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -38,7 +39,7 @@ def before_the_model(layer: nn.Module) -> Callable[[nn.Module, Tensor, Tensor], 
 def test_outside_of_the_model(layer: nn.Module, mode: Mode) -> None:
     model, layer = small_model(), layer.requires_grad_(False)
     training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1, mode=mode)
-    with pytest.raises(InvalidParameterError, match=r"a BatchNorm1d .* call eval\(\) on it"):
+    with pytest.raises(InvalidParameterError, match=r"a BatchNorm1d .* Call eval\(\) on it"):
         train(training, model, losses=before_the_model(layer))
 
 
@@ -50,6 +51,65 @@ def test_after_a_loop_that_was_left() -> None:
     layer(torch.randn(3, 6, 2))  # with the batch still out, for something else
     with pytest.raises(InvalidParameterError, match="a BatchNorm1d outside of the model"):
         training.accumulate(cross_entropy(model, small_data()[0][:8], small_data()[1][:8]))
+
+
+def in_another_thread(action: Callable[[], Tensor]) -> Tensor:
+    made: list[Tensor] = []
+    thread = threading.Thread(target=lambda: made.append(action()))
+    thread.start()
+    thread.join()
+    return made[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_in_another_thread(mode: Mode) -> None:
+    model, layer = small_model(), nn.BatchNorm1d(6).requires_grad_(False)
+
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        two = torch.stack([inputs, inputs + 1.0], dim=2)
+        made = in_another_thread(lambda: layer(two))
+        return cross_entropy(model, made[:, :, 0], targets)
+
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1, mode=mode)
+    with pytest.raises(InvalidParameterError, match=r"a BatchNorm1d .* used the statistics"):
+        train(training, model, losses=losses)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_another_thread_trains_something_else(mode: Mode) -> None:
+    model, layer = small_model(), nn.BatchNorm1d(6)
+
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        in_another_thread(lambda: layer(torch.randn(11, 6)))
+        return cross_entropy(model, inputs, targets)
+
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1, mode=mode)
+    train(training, model, losses=losses, steps=1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_generator_makes_its_fakes_before_the_batches(mode: Mode) -> None:
+    model, generator = small_model(), nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6))
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1, mode=mode)
+    lot = next(training.lots(small_data()))
+    fakes = generator(torch.randn(8, 4)).detach()
+    for inputs, targets in lot.batches(8):
+        losses = cross_entropy(model, inputs, targets)
+        training.accumulate(losses + model(fakes[: len(inputs)]).square().sum(1))
+        generator(torch.randn(8, 4))
+    training.step()
+
+
+def test_a_generator_is_told_where_to_run() -> None:
+    model, generator = small_model(), nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6))
+
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        fakes = generator(torch.randn(len(inputs) + 1, 4)).detach()[1:]
+        return cross_entropy(model, inputs, targets) + model(fakes).square().sum(1)
+
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1)
+    with pytest.raises(InvalidParameterError, match=r"a generator, before lot\.batches"):
+        train(training, model, losses=losses)
 
 
 @pytest.mark.parametrize("mode", MODES)

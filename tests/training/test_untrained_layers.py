@@ -186,3 +186,100 @@ class Shares(nn.Module):
 def test_what_all_records_share_is_taken() -> None:
     torch.manual_seed(0)
     check_against_brute_force(Shares(), torch.randn(6, 4), 3, bounds=(0.7,))
+
+
+def of_the_last_step(outside: nn.Module, steps: int, *, time_first: bool) -> None:
+    """Clip gradients of a head on the outputs of a layer outside of the model, for 6 rows."""
+
+    def losses(model: nn.Module, rows: Tensor) -> Tensor:
+        inputs = rows.transpose(0, 1) if time_first else rows
+        if isinstance(outside, nn.MultiheadAttention):
+            made = outside(inputs[:1], inputs, inputs)[0].expand_as(inputs)
+        else:
+            made = outside(inputs)
+        made = made[0] if isinstance(made, tuple) else made
+        answer: Tensor = model(made[-1] if time_first else made[:, -1]).sum(1)
+        return answer
+
+    outside.requires_grad_(False)
+    clipped(nn.Linear(4, 2), torch.randn(6, steps, 4), 6, losses=losses)
+
+
+TIME_FIRST: list[Callable[[], nn.Module]] = [
+    lambda: nn.LSTM(4, 4),
+    lambda: nn.GRU(4, 4),
+    lambda: nn.MultiheadAttention(4, 2),
+    lambda: nn.TransformerEncoderLayer(4, 2, 8, 0.0),
+]
+
+
+@pytest.mark.parametrize("make", TIME_FIRST)
+@pytest.mark.parametrize("steps", [1, 5, 6, 12])
+def test_rows_are_not_taken_for_time(make: Callable[[], nn.Module], steps: int) -> None:
+    with pytest.raises(ShapeError, match=r"would mix its 6 rows: .* batch_first=True"):
+        of_the_last_step(make(), steps, time_first=False)
+
+
+@pytest.mark.parametrize("make", TIME_FIRST)
+@pytest.mark.parametrize("steps", [1, 5, 12])
+def test_time_may_come_first_outside(make: Callable[[], nn.Module], steps: int) -> None:
+    of_the_last_step(make(), steps, time_first=True)
+
+
+def test_as_many_steps_as_rows_are_refused() -> None:
+    with pytest.raises(ShapeError, match="batch_first=True"):
+        of_the_last_step(nn.GRU(4, 4), 6, time_first=True)
+
+
+def test_a_layer_that_is_switched_for_one_call() -> None:
+    model = nn.ModuleDict({"layer": nn.LSTM(4, 4, batch_first=True), "head": nn.Linear(4, 2)})
+    layer = model["layer"].requires_grad_(False)
+    assert isinstance(layer, nn.LSTM)
+
+    def losses(model: nn.Module, rows: Tensor) -> Tensor:
+        layer.batch_first = False
+        made = layer(rows)[0][:, 0]
+        layer.batch_first = True
+        answer: Tensor = model.get_submodule("head")(made).sum(1)
+        return answer
+
+    with pytest.raises(ShapeError, match=r"'layer' got .* would mix its 6 rows"):
+        clipped(model, torch.randn(6, 1, 4), 6, losses=losses)
+
+
+class Lasting(nn.Module):
+    """A softmax over weights that are trained, and a frozen layer on a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.ones(4))
+        self.mix = nn.Softmax(0)
+        self.frozen = nn.Linear(4, 4).requires_grad_(False)
+        self.register_buffer("table", torch.ones(2, 4))
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        shared = self.frozen(self.get_buffer("table")[1])
+        # With an axis for rows of its own, as every use of a parameter in a layer.
+        weights = self.mix(self.weights)[None]
+        answer: Tensor = self.head(inputs * weights + shared)
+        return answer
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+def test_parameters_and_buffers_are_not_rows(rows: int) -> None:
+    torch.manual_seed(0)
+    check_against_brute_force(Lasting(), torch.randn(rows, 4), bounds=(0.7,))
+
+
+def test_a_parameter_that_is_not_of_the_model_may_hold_rows() -> None:
+    outside = nn.Softmax(0)
+    with pytest.raises(ShapeError, match="would mix its 6 rows"):
+        clipped(
+            nn.Linear(4, 2),
+            torch.randn(6, 4),
+            6,
+            losses=lambda model, rows: model(outside(nn.Parameter(rows, requires_grad=False))).sum(
+                1
+            ),
+        )

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training.layers.precision import multiplies_coarsely
+from matrixdp.training.layers.precision import multiplies_coarsely, without_autocast
 from matrixdp.training.layers.use import (
     NormBounds,
     PerExample,
     norm_bounds_of,
     weighted_sum_of,
 )
-from matrixdp.training.recording import MeasuredUse, without_autocast
+from matrixdp.training.recording import MeasuredUse
 
 __all__ = ["ClippedSum", "clipped_sum"]
 

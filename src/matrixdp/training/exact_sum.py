@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.batch_statistics import (
+    NormalisingCall,
     noted_batch_statistics,
     refuse_batch_statistics,
 )
@@ -105,7 +106,7 @@ class ExactLotSum(LotSum):
 
     def __init__(self, trainable: Trainable, *, views: int, examples: int) -> None:
         super().__init__(trainable, views=views, examples=examples)
-        self._normalised: list[nn.Module] = []  # layers that used statistics of the batch
+        self._normalised: dict[NormalisingCall, None] = {}
         self._groups: list[list[nn.Parameter]] = [[] for _ in trainable.bounds]
         for parameter, group in trainable.groups.items():
             self._groups[group].append(parameter)
@@ -143,8 +144,9 @@ class ExactLotSum(LotSum):
                 torch.clear_autocast_cache()
 
     def _accumulate(self, losses: Tensor, examples: int) -> None:
-        for module in self._normalised:
-            refuse_batch_statistics(f"a {type(module).__name__}")
+        for call in list(self._normalised):  # a copy: other threads may add to it
+            if call.may_concern(examples * self._views):
+                refuse_batch_statistics(f"a {type(call.module).__name__}")
         self._losses.append(losses.detach())
         parameters = list(self._totals)
         # None for a parameter that the record does not use.

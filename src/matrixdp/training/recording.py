@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,8 +23,9 @@ from torch.utils.hooks import RemovableHandle
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.held import HeldTensors
 from matrixdp.training.layer_record import LayerRecord
-from matrixdp.training.layers.batch_statistics import uses_batch_statistics
+from matrixdp.training.layers.batch_statistics import NormalisingCall, uses_batch_statistics
 from matrixdp.training.layers.fallback import is_known
+from matrixdp.training.layers.precision import without_autocast
 from matrixdp.training.layers.rows import check_rows, may_mix_rows
 from matrixdp.training.layers.same_run import copied_outputs
 from matrixdp.training.layers.table import check_layer, layer_uses
@@ -34,22 +35,7 @@ from matrixdp.training.leaves import check_leaves
 from matrixdp.training.mixing import MixingCalls
 from matrixdp.training.tapping import tapped
 
-__all__ = ["MeasuredUse", "Recording", "stop_watching", "without_autocast"]
-
-
-@contextmanager
-def without_autocast(parts: Iterable[Tensor]) -> Iterator[None]:
-    """Leave the types of numbers as they are within the block, on the devices of some tensors.
-
-    The bounds of norms, and the margins of clipping, hold for products in the type of their
-    factors. Autocast would form them in 16 bits, whose rounding may be as large as a norm.
-    """
-    kinds = sorted({part.device.type for part in parts})
-    with ExitStack() as stack:
-        for kind in kinds:
-            if torch.amp.is_autocast_available(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
-        yield
+__all__ = ["MeasuredUse", "Recording", "stop_watching"]
 
 
 class MeasuredUse(NamedTuple):
@@ -279,12 +265,13 @@ class Recording:
                 f"layer {self._names[module]!r} is called during the backward pass, which "
                 "activation checkpointing does: leave it out, and use smaller batches"
             )
-        if not (self._listening and self._is_own_thread()):
-            return  # Another thread runs the same model, and not for the losses of this batch.
-        if uses_batch_statistics(module):
-            self._mixing.add_normalising(module)
-        if not (module in self._names and torch.is_grad_enabled()):
+        if not self._listening:
             return
+        is_own = self._is_own_thread()
+        if uses_batch_statistics(module):
+            self._mixing.add_normalising(NormalisingCall.of(module, arguments, is_own=is_own))
+        if not (is_own and module in self._names and torch.is_grad_enabled()):
+            return  # Another thread runs the same model, and not for the losses of this batch.
         inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
         if inside is not None and inside.module is not module:
             return  # What is inside a layer that is recorded as a whole belongs to its record.
@@ -347,8 +334,7 @@ class Recording:
         last = self._waiting[-1] if self._waiting else None
         if last is None or last.module is not module:
             if self._listening and may_mix_rows(module):
-                by_name = named[0].values() if named else ()
-                self._mixing.add(module, (*arguments, *by_name))
+                self._mixing.add(module, arguments, *named)
             return output
         record = last
         try:

@@ -1,9 +1,12 @@
 """How coarsely a device may multiply, with what the user allows."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
 import torch
 from torch import Tensor
 
-__all__ = ["factor_rounding", "multiplies_coarsely", "wide_product"]
+__all__ = ["factor_rounding", "multiplies_coarsely", "wide_product", "without_autocast"]
 
 # bfloat16 has 8 bits: rounding to the nearest is off by half a unit of the last one.
 _BFLOAT16 = 2.0**-8
@@ -44,3 +47,18 @@ def wide_product(left: Tensor, right: Tensor) -> Tensor:
     if left.is_cuda:
         return torch.mm(left, right, out_dtype=torch.float32)
     return left.to(torch.float32) @ right.to(torch.float32)
+
+
+@contextmanager
+def without_autocast(parts: Iterable[Tensor]) -> Iterator[None]:
+    """Leave the types of numbers as they are within the block, on the devices of some tensors.
+
+    The bounds of norms, and the margins of clipping, hold for products in the type of their
+    factors. Autocast would form them in 16 bits, whose rounding may be as large as a norm.
+    """
+    kinds = sorted({part.device.type for part in parts})
+    with ExitStack() as stack:
+        for kind in kinds:
+            if torch.amp.is_autocast_available(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield

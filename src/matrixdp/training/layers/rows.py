@@ -11,7 +11,7 @@ from matrixdp.errors import ShapeError
 from matrixdp.training.layers.trees import tensors_in
 from matrixdp.training.layers.whole import runs_plainly
 
-__all__ = ["check_rows", "may_mix_rows", "would_mix"]
+__all__ = ["check_rows", "may_mix_rows", "rows_axis", "would_mix"]
 
 
 def check_rows(
@@ -66,7 +66,29 @@ def may_mix_rows(module: nn.Module) -> bool:
     return isinstance(module, _MAY_MIX)
 
 
-def would_mix(module: nn.Module, shape: tuple[int, ...], rows: int) -> bool:
+def rows_axis(module: nn.Module, axes: int) -> int | None:
+    """Return which axis of an input a layer, as it is now, takes for rows, if any.
+
+    Parameters
+    ----------
+    module : nn.Module
+        One that `may_mix_rows`.
+    axes : int
+        How many the input has, one at least.
+    """
+    if isinstance(module, _SOFTMAX):
+        # As torch has it without a dim.
+        dim = module.dim if module.dim is not None else 0 if axes in {1, 3} else 1
+        return None if dim % axes == 0 else 0
+    if isinstance(module, nn.Softmax2d):
+        return 0 if axes == 4 else None
+    if axes not in _axes(module):
+        return None
+    time_first = isinstance(module, nn.RNNBase | nn.MultiheadAttention) and not module.batch_first
+    return 1 if time_first else 0
+
+
+def would_mix(shape: tuple[int, ...], axis: int | None, rows: int) -> bool:
     """Return whether a layer whose gradients are not formed has mixed the rows of a batch.
 
     Nothing else looks at its rows. But it would mix the examples before they come to layers that
@@ -74,27 +96,18 @@ def would_mix(module: nn.Module, shape: tuple[int, ...], rows: int) -> bool:
 
     Parameters
     ----------
-    module : nn.Module
-        One that `may_mix_rows`.
     shape : tuple of int
         Of its input.
+    axis : int or None
+        Which the layer takes for rows; see `rows_axis`.
     rows : int
         How many rows the batch has.
     """
-    if rows < 2 or not shape or shape[0] % rows:
+    # A multiple, since each record may have several rows by now, for instance its steps in time.
+    if axis == 0 or rows < 2 or shape[0] % rows:
         return False
-    return _is_along_rows(module, len(shape))
-
-
-def _is_along_rows(module: nn.Module, axes: int) -> bool:
-    """Return whether a layer takes the first axis for anything but rows."""
-    if isinstance(module, _SOFTMAX):
-        # As torch has it without a dim.
-        dim = module.dim if module.dim is not None else 0 if axes in {1, 3} else 1
-        return dim % axes == 0
-    if isinstance(module, nn.Softmax2d):
-        return axes != 4
-    return axes not in _axes(module)
+    # With as many steps in time as rows, no shape tells which axis is which.
+    return axis is None or shape[axis] != rows or shape[0] == rows
 
 
 def _axes(module: nn.Module) -> range:
