@@ -14,7 +14,15 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
 from matrixdp.training.guarantee import Mode
 from training.brute_force import check_against_brute_force
-from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan, train
+from training.small_training import (
+    cross_entropy,
+    sgd,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+    weights,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
 
@@ -61,6 +69,13 @@ def in_another_thread(action: Callable[[], Tensor]) -> Tensor:
     return made[0]
 
 
+def takes_a_step(model: nn.Module, losses: Callable[..., Tensor], mode: Mode) -> bool:
+    before = weights(model)
+    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1, mode=mode)
+    train(training, model, losses=losses, steps=1)
+    return training.steps_spent == 1 and not torch.equal(weights(model), before)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_in_another_thread(mode: Mode) -> None:
     model, layer = small_model(), nn.BatchNorm1d(6).requires_grad_(False)
@@ -83,8 +98,7 @@ def test_another_thread_trains_something_else(mode: Mode) -> None:
         in_another_thread(lambda: layer(torch.randn(11, 6)))
         return cross_entropy(model, inputs, targets)
 
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1, mode=mode)
-    train(training, model, losses=losses, steps=1)
+    assert takes_a_step(model, losses, mode)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -97,7 +111,9 @@ def test_a_generator_makes_its_fakes_before_the_batches(mode: Mode) -> None:
         losses = cross_entropy(model, inputs, targets)
         training.accumulate(losses + model(fakes[: len(inputs)]).square().sum(1))
         generator(torch.randn(8, 4))
+    before = weights(model)
     training.step()
+    assert not torch.equal(weights(model), before)
 
 
 def test_a_generator_is_told_where_to_run() -> None:
@@ -115,8 +131,7 @@ def test_a_generator_is_told_where_to_run() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_fixed_numbers_outside_of_the_model(mode: Mode) -> None:
     model, layer = small_model(), nn.BatchNorm1d(6).requires_grad_(False).eval()
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1, mode=mode)
-    train(training, model, losses=before_the_model(layer), steps=1)
+    assert takes_a_step(model, before_the_model(layer), mode)
 
 
 def fine_tuned(*, trained: bool) -> nn.Sequential:

@@ -56,8 +56,8 @@ LAYERS: list[tuple[Callable[[], nn.Module], tuple[int, ...]]] = [
 ]
 
 
-def same_or_refused(made: Callable[..., Tensor], layer: nn.Module, inputs: Tensor) -> None:
-    """Check that writing after a norm was taken is refused, or comes to nothing."""
+def same_or_refused(made: Callable[..., Tensor], layer: nn.Module, inputs: Tensor) -> bool:
+    """Return whether writing after a norm was taken is refused, or comes to nothing."""
 
     def sums(*, writes: bool) -> Mapping[nn.Parameter, Tensor]:
         return clipped(
@@ -68,11 +68,8 @@ def same_or_refused(made: Callable[..., Tensor], layer: nn.Module, inputs: Tenso
     try:
         found = sums(writes=True)
     except InvalidParameterError as error:
-        if "changed in place" not in str(error):
-            raise
-        return
-    for parameter, total in found.items():
-        torch.testing.assert_close(total, expected[parameter])
+        return "changed in place" in str(error)
+    return all(torch.allclose(total, expected[part], rtol=1e-5) for part, total in found.items())
 
 
 def first_output(layer: nn.Module, inputs: Tensor) -> Tensor:
@@ -96,7 +93,7 @@ def test_a_gradient_that_is_written_to_after_its_norm(
         beside = Writes.apply(beside) if writes else beside * 1.0  # type: ignore[no-untyped-call]
         return (first_output(layer, rows) + beside).square().flatten(1).sum(1)
 
-    same_or_refused(losses, layer, inputs)
+    assert same_or_refused(losses, layer, inputs)
 
 
 @pytest.mark.parametrize(("make", "shape"), [one for one in LAYERS if one[1] != (3,)])
@@ -116,7 +113,7 @@ def test_an_input_that_is_written_to_after_its_norm(
             rows.register_hook(write)
         return first_output(layer, rows).square().flatten(1).sum(1)
 
-    same_or_refused(losses, layer, inputs)
+    assert same_or_refused(losses, layer, inputs)
 
 
 def test_a_full_backward_hook_that_writes() -> None:

@@ -1,10 +1,9 @@
-"""Steps that were spent stay spent: after a kill, a resume, a torn line, a second process."""
+"""Steps that were spent stay spent: after a kill, a resume, a fork, another checkpoint."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 
@@ -15,14 +14,11 @@ from torch import Tensor, nn
 
 from matrixdp.errors import (
     BudgetExceededError,
-    FileFormatError,
     InvalidParameterError,
     StorageError,
 )
-from matrixdp.files.atomic import write_all
-from matrixdp.training import PrivateTraining, spending
+from matrixdp.training import PrivateTraining
 from matrixdp.training.account import StepAccount
-from matrixdp.training.spending import SpendingRecord
 from matrixdp.training.step_noise import StepNoise
 from training.small_training import (
     cross_entropy,
@@ -38,161 +34,6 @@ from training.small_training import (
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "run.spent"
-
-
-def opened(path: Path) -> SpendingRecord:
-    return SpendingRecord(path, plan="p", mode="fast", randomness="secure")
-
-
-def test_steps_are_counted(path: Path) -> None:
-    record = opened(path)
-    assert record.spent == 0
-    for number in (1, 2, 3):
-        record.spend()
-        assert record.spent == opened(path).spent == number
-    assert opened(path).run == record.run
-    header, *steps = path.read_text().splitlines()
-    assert json.loads(header)["format"] == "matrixdp-spending-2"
-    assert [json.loads(line) for line in steps] == [{"step": 1}, {"step": 2}, {"step": 3}]
-
-
-@pytest.mark.parametrize("bytes_left", range(1, len('{"step": 3}\n')))
-def test_a_torn_line_counts(path: Path, bytes_left: int) -> None:
-    record = opened(path)
-    for _ in range(3):
-        record.spend()
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) - len('{"step": 3}\n') + bytes_left])
-    torn = opened(path)
-    assert torn.spent == 3
-    assert path.read_bytes() == whole
-    torn.spend()
-    assert opened(path).spent == 4
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b'{"step": 2}\n', b""),
-        (b'{"step": 2}\n', b'{"step": 1}\n'),
-        (b'{"step": 3}\n', b'{"sttp'),
-        (b'{"step": 3}\n', b'{"step": 3}\n\n'),
-        (b'{"step": 1}', b'{"step":1}'),
-        (b"matrixdp-spending-2", b"matrixdp-spending-9"),
-        (b'"plan"', b'"plans"'),
-    ],
-)
-def test_a_changed_record_is_refused(path: Path, old: bytes, new: bytes) -> None:
-    record = opened(path)
-    for _ in range(3):
-        record.spend()
-    changed = path.read_bytes().replace(old, new)
-    path.write_bytes(changed)
-    with pytest.raises(FileFormatError, match="spending record"):
-        opened(path)
-    assert path.read_bytes() == changed
-
-
-@pytest.mark.parametrize("content", [b"", b"\n", b"hello", b"{}\n", b"\xff\n"])
-def test_another_file_is_refused(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    with pytest.raises(FileFormatError, match="is not a spending record"):
-        opened(path)
-
-
-def test_a_record_of_another_version_stays_spent(path: Path) -> None:
-    opened(path).spend()
-    path.write_bytes(path.read_bytes().replace(b"spending-2", b"spending-1"))
-    with pytest.raises(FileFormatError, match="of another version: the steps that it counts stay"):
-        opened(path)
-
-
-def test_another_plan_mode_or_seed_is_refused(path: Path) -> None:
-    opened(path)
-    for plan, mode, randomness in (
-        ("q", "fast", "secure"),
-        ("p", "exact", "secure"),
-        ("p", "fast", "seed 1"),
-    ):
-        with pytest.raises(InvalidParameterError, match="belongs to another plan, mode or seed"):
-            SpendingRecord(path, plan=plan, mode=mode, randomness=randomness)
-
-
-@pytest.mark.parametrize("plan", ["p", "q"])
-def test_a_record_that_another_process_makes_meanwhile(
-    path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
-) -> None:
-    others = []
-
-    def later(contents: Sequence[tuple[Path, bytes | Path]]) -> None:
-        monkeypatch.setattr(spending, "write_all", write_all)
-        others.append(SpendingRecord(path, plan=plan, mode="fast", randomness="secure"))
-        others[0].spend()
-        write_all(contents)
-
-    monkeypatch.setattr(spending, "write_all", later)
-    if plan == "q":
-        with pytest.raises(InvalidParameterError, match="belongs to another plan"):
-            opened(path)
-        return
-    record = opened(path)
-    assert (record.run, record.spent) == (others[0].run, 1)
-    record.spend()
-    with pytest.raises(StorageError, match="another one continues the run"):
-        others[0].spend()
-
-
-@pytest.mark.parametrize("written", range(len('{"step": 3}\n')))
-def test_zeros_after_a_power_cut_count_as_one_step(path: Path, written: int) -> None:
-    record = opened(path)
-    for _ in range(3):
-        record.spend()
-    whole = path.read_bytes()
-    start = len(whole) - len('{"step": 3}\n')
-    for zeros in range(1, len(whole) - start - written + 1):
-        path.write_bytes(whole[: start + written] + bytes(zeros))
-        assert opened(path).spent == 3
-        assert path.read_bytes() == whole
-    path.write_bytes(whole[: start + written] + bytes(len(whole) - start - written + 1))
-    with pytest.raises(FileFormatError, match="was changed"):
-        opened(path)
-
-
-def test_a_damaged_first_line(path: Path) -> None:
-    opened(path)
-    header = path.read_bytes()
-    for size in (1, 20, 40, len(header) - 1):
-        path.write_bytes(header[:size])
-        with pytest.raises(FileFormatError, match="first line is damaged"):
-            opened(path)
-    path.write_bytes(header.replace(b"spending-2", b"spending-1"))
-    with pytest.raises(FileFormatError, match="of another version"):
-        opened(path)
-
-
-def test_another_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        records.append(opened(Path("run.spent")))
-    records[0].spend()
-    assert opened(tmp_path / "a" / "run.spent").spent == 1
-    assert opened(tmp_path / "b" / "run.spent").spent == 0
-
-
-def test_the_record_of_another_run_in_its_place(path: Path) -> None:
-    record, other = opened(path), opened(path.with_name("other"))
-    for one in (record, other):
-        one.spend()
-    path.write_bytes(path.with_name("other").read_bytes())  # of the same size
-    with pytest.raises(StorageError, match="not what this training left"):
-        record.spend()
-
-
-def test_a_name_that_is_too_long(path: Path) -> None:
-    with pytest.raises(StorageError, match="File name too long"):
-        opened(path.with_name("a" * 300))
 
 
 def test_no_more_steps_than_planned_are_spent() -> None:
@@ -214,54 +55,6 @@ def test_checkpoints_that_are_none(path: Path) -> None:
         for spent in ("3", None, True, 1.5, -5, 99):
             with pytest.raises(InvalidParameterError, match=r"steps_spent=.* from 0 to steps=4"):
                 training.load_state_dict(training.state_dict() | {"steps_spent": spent})
-
-
-def test_only_one_training_continues_a_run(path: Path) -> None:
-    first, second = opened(path), opened(path)
-    first.spend()
-    with pytest.raises(StorageError, match="another one continues the run"):
-        second.spend()
-    assert second.spent == 0
-    first.spend()
-    assert opened(path).spent == 2
-
-
-def test_a_step_is_on_the_disk_before_it_is_drawn(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = opened(path)
-    sizes: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda _: sizes.append(path.stat().st_size))
-    record.spend()
-    assert sizes == [path.stat().st_size]
-
-
-def test_an_interruption_while_counting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = opened(path)
-    record.spend()
-    written = spending._write
-
-    def interrupted(file: BinaryIO, content: bytes) -> None:
-        written(file, content)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(spending, "_write", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            record.spend()
-    # The file counts the step, the object does not know: it counts no further.
-    with pytest.raises(StorageError, match="writing was interrupted"):
-        record.spend()
-    assert opened(path).spent == 2
-
-
-def test_a_record_that_is_gone(path: Path) -> None:
-    record = opened(path)
-    path.unlink()
-    with pytest.raises(StorageError, match="cannot be used"):
-        record.spend()
-    with pytest.raises(StorageError, match="No such file"):
-        opened(path.parent / "missing" / "run.spent")
 
 
 class Killed(BaseException):

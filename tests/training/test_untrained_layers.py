@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from matrixdp.errors import ShapeError
 from matrixdp.training.recording import Recording
-from training.brute_force import check_against_brute_force, clipped
+from training.brute_force import brute_force, check_against_brute_force, clipped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
 
@@ -188,7 +188,7 @@ def test_what_all_records_share_is_taken() -> None:
     check_against_brute_force(Shares(), torch.randn(6, 4), 3, bounds=(0.7,))
 
 
-def of_the_last_step(outside: nn.Module, steps: int, *, time_first: bool) -> None:
+def check_the_last_step(outside: nn.Module, steps: int, *, time_first: bool) -> None:
     """Clip gradients of a head on the outputs of a layer outside of the model, for 6 rows."""
 
     def losses(model: nn.Module, rows: Tensor) -> Tensor:
@@ -202,7 +202,12 @@ def of_the_last_step(outside: nn.Module, steps: int, *, time_first: bool) -> Non
         return answer
 
     outside.requires_grad_(False)
-    clipped(nn.Linear(4, 2), torch.randn(6, steps, 4), 6, losses=losses)
+    torch.manual_seed(0)
+    model, rows = nn.Linear(4, 2), torch.randn(6, steps, 4)
+    found = clipped(model, rows, 6, losses=losses).sums
+    expected, _ = brute_force(model, rows, 6, losses=losses)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(found[parameter], expected[name], rtol=1e-3, atol=1e-5)
 
 
 TIME_FIRST: list[Callable[[], nn.Module]] = [
@@ -217,18 +222,18 @@ TIME_FIRST: list[Callable[[], nn.Module]] = [
 @pytest.mark.parametrize("steps", [1, 5, 6, 12])
 def test_rows_are_not_taken_for_time(make: Callable[[], nn.Module], steps: int) -> None:
     with pytest.raises(ShapeError, match=r"would mix its 6 rows: .* batch_first=True"):
-        of_the_last_step(make(), steps, time_first=False)
+        check_the_last_step(make(), steps, time_first=False)
 
 
 @pytest.mark.parametrize("make", TIME_FIRST)
 @pytest.mark.parametrize("steps", [1, 5, 12])
 def test_time_may_come_first_outside(make: Callable[[], nn.Module], steps: int) -> None:
-    of_the_last_step(make(), steps, time_first=True)
+    check_the_last_step(make(), steps, time_first=True)
 
 
 def test_as_many_steps_as_rows_are_refused() -> None:
     with pytest.raises(ShapeError, match="batch_first=True"):
-        of_the_last_step(nn.GRU(4, 4), 6, time_first=True)
+        check_the_last_step(nn.GRU(4, 4), 6, time_first=True)
 
 
 def test_a_layer_that_is_switched_for_one_call() -> None:

@@ -1,0 +1,123 @@
+"""What a training cannot be made with: optimisers, models, groups, data and other arguments."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+import torch
+from torch import nn, optim
+from torch.utils.data import DataLoader, TensorDataset
+
+from matrixdp.covariance import Isotropic
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training import PrivateTraining
+from training.small_training import (
+    sgd,
+    small_data,
+    small_model,
+    small_plan,
+)
+
+
+def training_of(model: nn.Module, **options: Any) -> PrivateTraining:
+    # Every record is in every lot, so that no lot is empty.
+    plan = small_plan(**({"lot_size": 40} | options))
+    return PrivateTraining(model, sgd(model), plan, seed=1)
+
+
+def test_optimisers_that_do_not_fit() -> None:
+    model = small_model()
+    other = nn.Parameter(torch.zeros(2))
+    some = list(model.parameters())
+    for optimizer, message in (
+        (optim.LBFGS(some), "LBFGS"),
+        (optim.SparseAdam(some), "SparseAdam"),
+        (optim.SGD([*some, other], lr=0.1), "not one of the model's"),
+        (optim.SGD(some[1:], lr=0.1), r"parameter '0\.weight' requires a gradient"),
+    ):
+        with pytest.raises(InvalidParameterError, match=message):
+            PrivateTraining(model, optimizer, small_plan())
+
+
+@pytest.mark.parametrize(
+    ("clip_norm", "message"),
+    [
+        ({"0": 1.0}, r"no bound for parameter '2\.weight'"),
+        ({"": 1.0, "3": 1.0}, "clip_norm names '3'"),
+        ({"0": 1.0, "0.bias": 1.0, "0.weight": 1.0, "2": 1.0}, "clip_norm names '0'"),
+    ],
+    ids=str,
+)
+def test_groups_that_do_not_fit(clip_norm: dict[str, float], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        training_of(small_model(), clip_norm=clip_norm)
+
+
+def test_models_that_cannot_be_trained() -> None:
+    frozen = small_model()
+    frozen.requires_grad_(False)
+    mixing = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
+    empty = nn.ParameterDict({"weight": torch.empty(0)})
+    with pytest.raises(InvalidParameterError, match="'weight' holds complex numbers"):
+        training_of(nn.Linear(6, 3, dtype=torch.complex64))
+    with pytest.raises(InvalidParameterError, match="nothing to train"):
+        training_of(frozen)
+    with pytest.raises(InvalidParameterError, match="'weight' is empty, and so are all"):
+        training_of(empty)
+    with pytest.raises(InvalidParameterError, match=r"BatchNorm1d.*nn\.GroupNorm"):
+        training_of(mixing)
+    with pytest.raises(InvalidParameterError, match=r"'1\.weight' has no shape.*run the model"):
+        training_of(nn.Sequential(nn.Linear(6, 6), nn.LazyLinear(3)))
+
+
+def test_a_loader_is_not_poisson() -> None:
+    loader = DataLoader(TensorDataset(*small_data()), batch_size=10, shuffle=True)
+    with pytest.raises(InvalidParameterError, match=r"DataLoader.*lots\(loader\.dataset\)"):
+        training_of(small_model()).lots(loader)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "m"}, "model is a str"),
+        ({"optimizer": None}, "optimizer is a NoneType"),
+        ({"plan": {}}, "plan is a dict"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": True}, "seed=True"),
+        ({"noise": Isotropic(5.0)}, "noise=.*must map names of layers"),
+        ({"noise": [1]}, r"noise=\[1\] must map names of layers"),
+        ({"noise": {1: Isotropic(5.0)}}, "must map names of layers"),
+        ({"record": 5}, "record=5 is no path"),
+        ({"record": b"x"}, "record=b'x' is no path"),
+        ({"record": "x\0y"}, "is no path"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
+    model = small_model()
+    right: dict[str, Any] = {"model": model, "optimizer": sgd(model), "plan": small_plan()}
+    with pytest.raises(InvalidParameterError, match=message):
+        PrivateTraining(**(right | change))
+
+
+def test_data_that_is_not_dense() -> None:
+    inputs, targets = small_data()
+    training = training_of(small_model())
+    for data in (inputs.to_sparse(), (inputs, targets.to_sparse())):
+        with pytest.raises(InvalidParameterError, match=r"torch\.sparse_coo.*pass dense tensors"):
+            training.lots(data)
+    assert training.steps_spent == 0
+
+
+def test_a_captured_step_needs_a_function() -> None:
+    nothing: Any = None
+    with pytest.raises(InvalidParameterError, match="losses is a NoneType: pass a function"):
+        training_of(small_model()).captured_step(small_data(), nothing, batch_size=8)
+
+
+def test_sizes_of_batches() -> None:
+    lot = next(training_of(small_model()).lots(small_data()))
+    with pytest.raises(InvalidParameterError, match="size=0"):
+        lot.batches(0)
