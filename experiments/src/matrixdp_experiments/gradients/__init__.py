@@ -1,0 +1,1 @@
+"""Type I of the paper: models that are trained on private gradients."""

@@ -1,0 +1,1 @@
+"""The grid that both experiments share: runs, their outcomes, and what makes them."""

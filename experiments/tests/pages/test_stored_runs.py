@@ -1,0 +1,80 @@
+"""What is stored of the experiments belongs together: runs, accounts, tables, page and figures."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from matrixdp_experiments.gradients.accounts import Account, account
+from matrixdp_experiments.grid.json_files import read_json
+from matrixdp_experiments.report.features_table import FeatureRow, gathered_feature_rows
+from matrixdp_experiments.report.table_files import read_table
+
+ROOT = Path(__file__).resolve().parents[3]
+RESULTS = ROOT / "results"
+ACCOUNTS = read_json(RESULTS / "type_one" / "accounts.json", list[Account])
+WITHOUT_PYTORCH = (
+    "import sys; sys.modules['torch'] = None; "
+    "from matrixdp_experiments.command import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+def drawn_numbers(figure: Path) -> list[float]:
+    """Return all numbers with a point: ends of lines, places of letters and marks."""
+    return [float(one) for one in re.findall(r"-?\d+\.\d+", figure.read_text())]
+
+
+def test_a_report_without_pytorch_is_the_one_that_is_stored(tmp_path: Path) -> None:
+    shutil.copytree(RESULTS / "type_one", tmp_path / "type_one")
+    for name in ("type_one.csv", "type_two.csv"):
+        shutil.copy(RESULTS / name, tmp_path)
+    shutil.copy(ROOT / "docs" / "experiments.md", tmp_path)
+    # Nothing of it may come from the table that is replaced.
+    (tmp_path / "type_one.csv").unlink()
+    page, here = str(tmp_path / "experiments.md"), str(tmp_path)
+    command = ["report", "--results", here, "--page", page, "--figures", here]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PYTORCH, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    stored = {
+        "type_one.csv": RESULTS,
+        "type_one/accounts.json": RESULTS,
+        "experiments.md": ROOT / "docs",
+    }
+    for name, folder in stored.items():
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+    for name in ("type_one.svg", "type_two.svg"):
+        found, known = (drawn_numbers(one / name) for one in (tmp_path, ROOT / "docs" / "figures"))
+        assert found == pytest.approx(known, abs=0.01)
+
+
+def test_the_table_of_features_is_that_of_the_stored_runs() -> None:
+    rows = gathered_feature_rows(RESULTS / "type_two")
+    assert rows == read_table(RESULTS / "type_two.csv", FeatureRow)
+
+
+def check_account(stored: Account) -> None:
+    found = account(stored.mechanism, stored.promise)
+    assert found.refusal == stored.refusal
+    assert found.layers == pytest.approx(stored.layers, rel=1e-6)
+    assert found.noise_multiplier == pytest.approx(stored.noise_multiplier, rel=1e-6)
+    assert found.true_epsilon == pytest.approx(stored.true_epsilon, rel=1e-6)
+
+
+# Every seventh, of all mechanisms and data sets.
+@pytest.mark.parametrize("stored", ACCOUNTS[::7], ids=lambda one: one.mechanism)
+def test_stored_accounts_are_those_of_the_program(stored: Account) -> None:
+    check_account(stored)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("stored", ACCOUNTS, ids=lambda one: one.mechanism)
+def test_all_stored_accounts_are_those_of_the_program(stored: Account) -> None:
+    check_account(stored)
