@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from matrixdp import InvalidParameterError, privacy_bound, privacy_epsilon
+from matrixdp import InvalidParameterError, privacy_epsilon, privacy_mu
 from matrixdp.errors import CalibrationError
 from matrixdp.privacy import (
     Accountant,
@@ -171,7 +171,7 @@ def test_moments_against_ball_arithmetic(multiplier: float, steps: int, delta: f
     ("epsilon", "moments", "rdp"), [(1.0, 1.31, 1.084), (0.1, 1.56, 1.105), (0.01, 1.97, 1.134)]
 )
 def test_noise_relative_to_the_exact_curve(epsilon: float, moments: float, rdp: float) -> None:
-    exact = math.sqrt(1000) / privacy_bound(epsilon, 1e-5)
+    exact = math.sqrt(1000) / privacy_mu(epsilon, 1e-5)
     for accountant, ratio in ((Accountant.MOMENTS, moments), (Accountant.RDP, rdp)):
         multiplier = noise_multiplier_for(
             epsilon,

@@ -8,7 +8,7 @@ import pytest
 from flint import arb, ctx
 from scipy import special
 
-from matrixdp import privacy_bound, privacy_delta, privacy_epsilon
+from matrixdp import privacy_delta, privacy_epsilon, privacy_mu
 from matrixdp.privacy import bound as bound_module
 from reference import ball, domain
 
@@ -41,18 +41,18 @@ def budgets() -> Points:
 @pytest.mark.parametrize("kind", ["scalar", "array"])
 def test_bound_is_never_above_the_truth_and_within_1e_14(budgets: Points, kind: str) -> None:
     if kind == "scalar":
-        values = [privacy_bound(*point) for point in budgets]
+        values = [privacy_mu(*point) for point in budgets]
     else:
-        values = np.asarray(privacy_bound(*np.array(budgets).T)).tolist()
+        values = np.asarray(privacy_mu(*np.array(budgets).T)).tolist()
     assert bound_errors(budgets, values) == ([], [])
 
 
 def test_the_check_above_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     points = domain.budgets(40, seed=5)
     monkeypatch.setattr(bound_module, "_BOUND_MARGIN", -4e-15)
-    unsafe, _ = bound_errors(points, [privacy_bound(*point) for point in points])
+    unsafe, _ = bound_errors(points, [privacy_mu(*point) for point in points])
     monkeypatch.setattr(bound_module, "_BOUND_MARGIN", 2e-14)
-    _, loose = bound_errors(points, [privacy_bound(*point) for point in points])
+    _, loose = bound_errors(points, [privacy_mu(*point) for point in points])
     assert len(unsafe) == len(loose) == len(points)
 
 
@@ -69,14 +69,14 @@ def test_the_margins_are_several_times_the_error_of_the_computation(
         (1.0377170957784058e-208, 0.5000000893860003),
     ]
     for epsilon, delta in budgets[::3] + hard:
-        value = privacy_bound(epsilon, delta)
+        value = privacy_mu(epsilon, delta)
         assert ball.delta_minus(value, epsilon, delta, "0.9999999999999985") <= 0
         assert ball.delta_minus(value, epsilon, delta, "1.0000000000000015") >= 0
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "expected"), domain.vectors())
 def test_bound_at_the_reference_vectors(epsilon: float, delta: float, expected: str) -> None:
-    relative = arb(privacy_bound(epsilon, delta)) / arb(expected) - 1
+    relative = arb(privacy_mu(epsilon, delta)) / arb(expected) - 1
     assert bool(abs(relative) <= arb("1e-14"))
 
 
@@ -84,7 +84,7 @@ def test_bound_agrees_with_algorithm_2_of_the_paper() -> None:
     for epsilon, delta in domain.budgets(150, seed=7):
         if not 1e-6 < epsilon < 1e4 or not delta > 1e-60:
             continue
-        relative = arb(privacy_bound(epsilon, delta)) / ball.true_bound(epsilon, delta) - 1
+        relative = arb(privacy_mu(epsilon, delta)) / ball.true_bound(epsilon, delta) - 1
         assert bool(relative <= 0), (epsilon, delta)
         assert bool(relative >= arb("-1e-14")), (epsilon, delta)
 
@@ -120,7 +120,7 @@ def test_published_values_of_delta(
 def test_published_values_of_the_noise_scale(
     epsilon: float, delta: float, noise_scale: float, tolerance: float
 ) -> None:
-    assert 1 / privacy_bound(epsilon, delta) == pytest.approx(noise_scale, rel=tolerance)
+    assert 1 / privacy_mu(epsilon, delta) == pytest.approx(noise_scale, rel=tolerance)
 
 
 def delta_errors(points: Points, values: list[float]) -> tuple[Failures, Failures]:

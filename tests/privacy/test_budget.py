@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from matrixdp import (
     Budget,
     InvalidParameterError,
-    privacy_bound,
+    privacy_mu,
 )
 
 epsilons = st.floats(0.001, 50)
@@ -24,7 +24,7 @@ budgets = st.builds(Budget, epsilons, deltas)
 def test_a_budget_is_worth_its_bound() -> None:
     budget = Budget(epsilon=1.0, delta=1e-5)
     assert (budget.epsilon, budget.delta) == (1.0, 1e-5)
-    assert budget.mu == privacy_bound(1.0, 1e-5)
+    assert budget.mu == privacy_mu(1.0, 1e-5)
     assert budget.mu_squared == Fraction(budget.mu) ** 2
 
 

@@ -8,8 +8,8 @@ from flint import arb, ctx
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from matrixdp import InvalidParameterError, privacy_bound
-from matrixdp.baselines.classic import classic_noise_scale
+from matrixdp import InvalidParameterError, privacy_mu
+from matrixdp.baselines.gaussian import classic_noise_scale
 from matrixdp.errors import CalibrationError
 from matrixdp.privacy.amplification import Sampling, amplified, before_amplification
 from matrixdp.privacy.claims import (
@@ -116,7 +116,7 @@ def test_too_little_noise_is_shown_as_given(multiplier: float) -> None:
 
 NOISES: dict[str, Callable[[float, float], float]] = {
     "classic": lambda epsilon, delta: classic_noise_scale(1.0, epsilon, delta),
-    "analytic": lambda epsilon, delta: 1.0 / privacy_bound(epsilon, delta),
+    "analytic": lambda epsilon, delta: 1.0 / privacy_mu(epsilon, delta),
 }
 
 
@@ -128,7 +128,7 @@ NOISES: dict[str, Callable[[float, float], float]] = {
 def test_noise_relative_to_exact_composition(
     epsilon: float, steps: int, classic: float, analytic: float
 ) -> None:
-    exact = math.sqrt(steps) / privacy_bound(epsilon, 1e-5)
+    exact = math.sqrt(steps) / privacy_mu(epsilon, 1e-5)
     half = equal_claims(epsilon, 1e-5, steps, 0.5)
     for name, ratio in (("classic", classic), ("analytic", analytic)):
         noise = NOISES[name]

@@ -18,10 +18,10 @@ from matrixdp import (
     IMGM,
     Budget,
     BudgetExceededError,
-    Filter,
     FrobeniusBall,
     Guarantee,
     InvalidParameterError,
+    PrivacyFilter,
     privacy_epsilon,
 )
 from matrixdp.privacy import composed_mu
@@ -31,8 +31,8 @@ BUDGET = Budget(1.0, 1e-5)
 budgets = st.builds(Budget, st.floats(0.001, 50), st.floats(1e-12, 0.1))
 
 
-def purse_of(budget: Budget) -> Filter:
-    return Filter(budget, neighbouring="replace")
+def purse_of(budget: Budget) -> PrivacyFilter:
+    return PrivacyFilter(budget, neighbouring="replace")
 
 
 @given(budgets, st.integers(1, 60))
@@ -88,7 +88,7 @@ def test_the_next_float_after_what_remains_is_refused(budget: Budget, parts: int
 
 def test_a_filter_guarantees_its_budget_whatever_was_spent() -> None:
     # An analyst who stops when the outputs look good makes any smaller claim false.
-    purse = Filter(BUDGET, neighbouring="add-remove")
+    purse = PrivacyFilter(BUDGET, neighbouring="add-remove")
     for mu in (0.1, 0.2):
         purse.spend(mu)
         promise = purse.guarantee
@@ -166,11 +166,11 @@ def test_what_has_no_mu_is_refused_and_changes_nothing() -> None:
 
 def test_a_filter_needs_a_budget_and_a_relation() -> None:
     with pytest.raises(InvalidParameterError, match="budget is a float"):
-        Filter(1.0, neighbouring="replace")  # type: ignore[arg-type]
+        PrivacyFilter(1.0, neighbouring="replace")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="neighbouring='swap'"):
-        Filter(BUDGET, neighbouring="swap")  # type: ignore[arg-type]
+        PrivacyFilter(BUDGET, neighbouring="swap")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="neighbouring"):
-        Filter(BUDGET)  # type: ignore[call-arg]
+        PrivacyFilter(BUDGET)  # type: ignore[call-arg]
 
 
 def test_a_filter_cannot_be_duplicated() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp import Budget, Guarantee, InvalidParameterError, privacy_bound
+from matrixdp import Budget, Guarantee, InvalidParameterError, privacy_mu
 from matrixdp.privacy.guarantee import Neighbouring
 from reference import ball
 
@@ -89,7 +89,7 @@ def test_the_sentence() -> None:
 def test_a_false_claim_says_what_would_be_true() -> None:
     with pytest.raises(InvalidParameterError, match=r"claim at least 4\.377"):
         Guarantee(epsilon=1.0, delta=1e-5, mu=1.0, neighbouring="replace")
-    allowed = privacy_bound(1.0, 1e-5)
+    allowed = privacy_mu(1.0, 1e-5)
     with pytest.raises(InvalidParameterError, match=repr(allowed)):
         Guarantee(epsilon=1.0, delta=1e-5, mu=1.0, neighbouring="replace")
 
@@ -124,5 +124,5 @@ def test_at_epsilon_zero_the_exact_decision_is_a_proof_of_its_own() -> None:
     # One double above erf(mu/sqrt(8)) epsilon is 0, though the bound there, rounded down, is below.
     mu = 0.5
     delta = math.nextafter(math.erf(mu / math.sqrt(8)), 1)
-    assert privacy_bound(0.0, delta) < mu
+    assert privacy_mu(0.0, delta) < mu
     assert Guarantee(epsilon=0.0, delta=delta, mu=mu, neighbouring="replace").epsilon == 0.0

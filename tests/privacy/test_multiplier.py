@@ -2,7 +2,7 @@
 
 import pytest
 
-from matrixdp import privacy_bound
+from matrixdp import privacy_mu
 from matrixdp.errors import CalibrationError
 from matrixdp.privacy import (
     Accountant,
@@ -11,7 +11,7 @@ from matrixdp.privacy import (
     plan_epsilon,
 )
 from matrixdp.privacy import multiplier as search
-from matrixdp.privacy.amplification import before_amplification
+from matrixdp.privacy.amplification import before_amplification, checked_sampling_rate
 from matrixdp.privacy.claims import best_equal_claims
 from matrixdp.privacy.loss import Interval, LossAccount
 from matrixdp.privacy.loss.composition import TooManyPointsError
@@ -42,7 +42,7 @@ def test_the_account_of_claims_is_the_inverse_of_their_best_split(
 ) -> None:
     def noise(loss: float, delta: float) -> float:
         base = before_amplification(loss, delta, sampling_rate=rate, sampling="poisson")
-        return 1.0 / privacy_bound(base.epsilon, base.delta)
+        return 1.0 / privacy_mu(base.epsilon, base.delta)
 
     each = best_equal_claims(epsilon, 1e-5, steps, noise)
     multiplier = noise_multiplier_for(
@@ -60,7 +60,7 @@ def test_without_sampling_the_multiplier_is_the_bound() -> None:
     multiplier = noise_multiplier_for(
         1.0, 1e-5, sampling_rate=1.0, steps=49, neighbouring="replace"
     )
-    assert multiplier == pytest.approx(7 / privacy_bound(1.0, 1e-5), rel=1e-15)
+    assert multiplier == pytest.approx(7 / privacy_mu(1.0, 1e-5), rel=1e-15)
 
 
 @pytest.mark.parametrize("accountant", Accountant)
@@ -119,7 +119,7 @@ def test_tiny_epsilons(epsilon: float) -> None:
     assert plan_epsilon(sampled(found, 0.2, 1), 1e-3) <= epsilon
     assert plan_epsilon(sampled(found * (1 - 1e-4), 0.2, 1), 1e-3) > epsilon
     # At an epsilon of 0, delta is the rate times the total variation of the two Gaussians.
-    assert found == pytest.approx(1.0 / privacy_bound(0.0, 1e-3 / 0.2), rel=1e-3)
+    assert found == pytest.approx(1.0 / privacy_mu(0.0, 1e-3 / 0.2), rel=1e-3)
 
 
 def test_noise_whose_losses_need_too_many_points_is_stepped_over(
@@ -150,3 +150,23 @@ def test_noise_whose_losses_need_too_many_points_is_stepped_over(
     )
     assert 1.7 <= found < 1.701
     assert plan_epsilon(sampled(found, 0.01, 1000), 1e-5) <= 1.0
+
+
+@pytest.mark.parametrize("accountant", [Accountant.PLD, Accountant.RDP, Accountant.MOMENTS])
+def test_a_rate_is_checked_once(accountant: Accountant, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = []
+
+    def counted(rate: float) -> float:
+        checked.append(rate)
+        return checked_sampling_rate(rate)
+
+    monkeypatch.setattr("matrixdp.privacy.events.checked_sampling_rate", counted)
+    noise_multiplier_for(
+        1.0,
+        1e-5,
+        sampling_rate=0.05,
+        steps=100,
+        neighbouring="add-remove",
+        accountant=accountant,
+    )
+    assert checked == [0.05]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp import Budget, InvalidParameterError, plan_for_budget, plan_for_error, privacy_bound
+from matrixdp import Budget, InvalidParameterError, plan_for_budget, plan_for_error, privacy_mu
 from matrixdp.privacy import ErrorMeasure
 
 measures = st.sampled_from(list(ErrorMeasure))
@@ -18,30 +18,30 @@ scales = st.floats(1e-3, 1e3)
 
 def test_one_release_gets_the_sensitivity_over_the_bound() -> None:
     plan = plan_for_budget(Budget(1.0, 1e-5), rows=3, columns=4, sensitivity=2.0)
-    assert plan.noise_scale == pytest.approx(2.0 / privacy_bound(1.0, 1e-5), rel=1e-15)
+    assert plan.noise_scale == pytest.approx(2.0 / privacy_mu(1.0, 1e-5), rel=1e-15)
     assert plan.error(ErrorMeasure.ENTRY) == plan.noise_scale
     assert plan.error(ErrorMeasure.FROBENIUS) == pytest.approx(math.sqrt(12) * plan.noise_scale)
 
 
 @given(st.floats(0.01, 20), st.integers(1, 10**6), scales)
 def test_releases_cost_the_root_of_their_number(
-    epsilon: float, releases: int, sensitivity: float
+    epsilon: float, steps: int, sensitivity: float
 ) -> None:
     budget = Budget(epsilon, 1e-6)
     one = plan_for_budget(budget, rows=1, columns=1, sensitivity=sensitivity)
-    many = plan_for_budget(budget, rows=1, columns=1, sensitivity=sensitivity, releases=releases)
-    assert many.noise_scale == pytest.approx(one.noise_scale * math.sqrt(releases), rel=1e-14)
+    many = plan_for_budget(budget, rows=1, columns=1, sensitivity=sensitivity, steps=steps)
+    assert many.noise_scale == pytest.approx(one.noise_scale * math.sqrt(steps), rel=1e-14)
     # What the noise really costs is within the budget, in exact arithmetic.
     assert Fraction(sensitivity) / Fraction(many.noise_scale) <= Fraction(many.mu)
-    assert releases * Fraction(many.mu) ** 2 <= budget.mu_squared
+    assert steps * Fraction(many.mu) ** 2 <= budget.mu_squared
 
 
 @given(measures, st.floats(0.01, 20), sizes, sizes, st.integers(1, 1000))
 def test_a_plan_affords_its_own_error(
-    measure: ErrorMeasure, epsilon: float, rows: int, columns: int, releases: int
+    measure: ErrorMeasure, epsilon: float, rows: int, columns: int, steps: int
 ) -> None:
     budget = Budget(epsilon, 1e-6)
-    plan = plan_for_budget(budget, rows=rows, columns=columns, sensitivity=1.0, releases=releases)
+    plan = plan_for_budget(budget, rows=rows, columns=columns, sensitivity=1.0, steps=steps)
     error = plan.error(measure)
     factor = measure.per_unit_noise(rows, columns)
     assert Fraction(error) >= Fraction(plan.noise_scale) * Fraction(factor)
@@ -52,7 +52,7 @@ def test_a_plan_affords_its_own_error(
         rows=rows,
         columns=columns,
         sensitivity=1.0,
-        releases=releases,
+        steps=steps,
     )
     assert again.budget <= budget
     # What the plan costs at this delta, entered again, pays for it.
@@ -62,14 +62,14 @@ def test_a_plan_affords_its_own_error(
 
 @given(measures, scales, sizes, sizes, st.floats(0.1, 10), st.integers(1, 1000))
 def test_the_two_questions_are_inverse(
-    measure: ErrorMeasure, error: float, rows: int, columns: int, sensitivity: float, releases: int
+    measure: ErrorMeasure, error: float, rows: int, columns: int, sensitivity: float, steps: int
 ) -> None:
-    query = {"rows": rows, "columns": columns, "releases": releases}
+    query = {"rows": rows, "columns": columns, "steps": steps}
     try:
         plan = plan_for_error(error, measure, delta=1e-6, sensitivity=sensitivity, **query)
     except InvalidParameterError:
         scale = error / measure.per_unit_noise(rows, columns)
-        assert sensitivity / scale * math.sqrt(releases) > 0.99e4
+        assert sensitivity / scale * math.sqrt(steps) > 0.99e4
         return
     assert plan.error(measure) <= error
     assert plan.error(measure) == pytest.approx(error, rel=1e-9)
@@ -103,7 +103,7 @@ def test_the_largest_error_of_enormous_matrices() -> None:
         ({"sensitivity": 0.0}, "sensitivity=0.0"),
         ({"sensitivity": math.inf}, "sensitivity=inf"),
         ({"sensitivity": math.nan}, "sensitivity=nan"),
-        ({"releases": -1}, "releases=-1"),
+        ({"steps": -1}, "steps=-1"),
         ({"budget": 1.0}, "budget is a float"),
         ({"sensitivity": 1e308}, "beyond the range"),
         ({"rows": 10**400}, "rows is an integer beyond"),

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from matrixdp import Budget, InvalidParameterError
-from matrixdp.cli.budget import app
+from matrixdp.cli.commands.budget import budget
+from matrixdp.cli.shared.commands import Commands
 from matrixdp.rounding import shown_down
 from reference import ball
 
@@ -120,7 +121,9 @@ def entered_from_json(record: dict[str, list[dict[str, float]]]) -> Fraction:
 @pytest.mark.parametrize("promise", [(1.0, 1e-5), (0.123456789, 1.23456789e-7), (0.0, 1e-6)])
 class TestTheCommand:
     def run(self, promise: tuple[float, float], *arguments: str) -> str:
-        given = ["split", "--epsilon", repr(promise[0]), "--delta", repr(promise[1]), *arguments]
+        given = ["--epsilon", repr(promise[0]), "--delta", repr(promise[1]), *arguments]
+        app = Commands()
+        app.command()(budget)
         done = CliRunner().invoke(app, given)
         assert done.exit_code == 0, done.output
         return done.stdout

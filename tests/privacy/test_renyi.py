@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
-from matrixdp import InvalidParameterError, privacy_bound, privacy_epsilon
+from matrixdp import InvalidParameterError, privacy_epsilon, privacy_mu
 from matrixdp.privacy import composed_mu, renyi_divergence, renyi_epsilon, renyi_to_epsilon
 
 
@@ -44,7 +44,7 @@ def test_conversion_of_one_order(
 def test_noise_that_the_conversion_wastes(epsilon: float, ratio: float) -> None:
     # How much more noise the Rényi route needs than the curve at delta = 1e-5.
     mu = optimize.brentq(lambda m: renyi_epsilon(m, 1e-5) - epsilon, 1e-6, 2.0, xtol=1e-12)
-    assert privacy_bound(epsilon, 1e-5) / mu == pytest.approx(ratio, abs=6e-4)
+    assert privacy_mu(epsilon, 1e-5) / mu == pytest.approx(ratio, abs=6e-4)
 
 
 @given(

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp import Box, FrobeniusBall, RowBounds, SymmetricBall, SymmetricIsotropic
+from matrixdp import FrobeniusBall, RowBounds, RowBox, SymmetricBall, SymmetricIsotropic
 from matrixdp.covariance import Covariance
 from matrixdp.sensitivity.sets import SensitivitySet
 
@@ -90,7 +90,7 @@ def random_member(
     if isinstance(sensitivity, RowBounds):
         direction = rng.standard_normal(shape[1])
         member[row] = sensitivity.bounds[row] * direction / np.linalg.norm(direction)
-    elif isinstance(sensitivity, Box):
+    elif isinstance(sensitivity, RowBox):
         member[row] = sensitivity.bounds * rng.uniform(-1, 1, shape[1])
     else:
         member = rng.standard_normal(shape)

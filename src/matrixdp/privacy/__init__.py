@@ -1,4 +1,4 @@
-"""What a guarantee is: formulas only, no data and no randomness."""
+"""Privacy guarantees: formulas only, no data and no randomness."""
 
 import lazy_loader
 

@@ -1,6 +1,6 @@
 from .accountants import Accountant, plan_epsilon
 from .amplification import SampledClaim, amplified, before_amplification
-from .bound import privacy_bound, privacy_delta, privacy_epsilon
+from .bound import privacy_delta, privacy_epsilon, privacy_mu
 from .budget import Budget
 from .claims import (
     Claim,
@@ -12,7 +12,7 @@ from .claims import (
 )
 from .composition import composed_mu, group_mu
 from .events import GaussianRelease, SampledPlan
-from .filter import Filter
+from .filter import PrivacyFilter
 from .guarantee import Guarantee, Neighbouring
 from .loss import Interval, LossAccount
 from .multiplier import noise_multiplier_for
@@ -24,13 +24,13 @@ __all__ = [
     "Budget",
     "Claim",
     "ErrorMeasure",
-    "Filter",
     "GaussianRelease",
     "Guarantee",
     "Interval",
     "LossAccount",
     "Neighbouring",
     "Plan",
+    "PrivacyFilter",
     "SampledClaim",
     "SampledPlan",
     "amplified",
@@ -45,9 +45,9 @@ __all__ = [
     "plan_epsilon",
     "plan_for_budget",
     "plan_for_error",
-    "privacy_bound",
     "privacy_delta",
     "privacy_epsilon",
+    "privacy_mu",
     "renyi_divergence",
     "renyi_epsilon",
     "renyi_to_epsilon",

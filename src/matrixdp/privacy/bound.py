@@ -1,4 +1,4 @@
-"""What a budget is worth: the privacy bound and the two inverses of the Gaussian privacy curve.
+"""The worth of a budget: its mu, and the two inverses of the Gaussian privacy curve.
 
 One number decides everything about Gaussian noise: ``mu = sup ||U1^-1 Delta U2^-T||_F``, the norm
 of the whitened difference of two neighbouring answers (for noise of one scale, sensitivity /
@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from matrixdp.parameters import DELTA, EPSILON, MU, broadcast_together
 from matrixdp.privacy import solve
 from matrixdp.privacy.arithmetic import ARRAY, SCALAR, FloatArray
-from matrixdp.privacy.zero_epsilon import holds_at_zero_epsilon
+from matrixdp.privacy.curve import holds_at_zero_epsilon
 
-__all__ = ["CURVE_MARGIN", "privacy_bound", "privacy_delta", "privacy_epsilon"]
+__all__ = ["CURVE_MARGIN", "epsilon_bounds", "privacy_delta", "privacy_epsilon", "privacy_mu"]
 
 # The computed numbers are within 1.5e-15 times their condition number of the true ones
 # (docs/numerics.md). The margins are several times that, so that no number is on the wrong side.
@@ -33,10 +33,10 @@ _BLOCK = 4096  # points per pass: the temporaries of one pass stay in the proces
 
 
 @overload
-def privacy_bound(epsilon: float, delta: float) -> float: ...
+def privacy_mu(epsilon: float, delta: float) -> float: ...
 @overload
-def privacy_bound(epsilon: ArrayLike, delta: ArrayLike) -> float | FloatArray: ...
-def privacy_bound(epsilon: Any, delta: Any) -> float | FloatArray:
+def privacy_mu(epsilon: ArrayLike, delta: ArrayLike) -> float | FloatArray: ...
+def privacy_mu(epsilon: Any, delta: Any) -> float | FloatArray:
     r"""Return the largest mu that an (epsilon, delta) guarantee allows.
 
     The privacy bound ``B(epsilon, delta)`` is the root in mu of
@@ -79,10 +79,10 @@ def privacy_bound(epsilon: Any, delta: Any) -> float | FloatArray:
 
     Examples
     --------
-    >>> from matrixdp import privacy_bound
-    >>> round(privacy_bound(1.0, 1e-5), 6)
+    >>> from matrixdp import privacy_mu
+    >>> round(privacy_mu(1.0, 1e-5), 6)
     0.268051
-    >>> privacy_bound([0.5, 1.0, 2.0], 1e-5).round(6)
+    >>> privacy_mu([0.5, 1.0, 2.0], 1e-5).round(6)
     array([0.142211, 0.268051, 0.501552])
     """
     epsilon, delta = EPSILON.numbers(epsilon), DELTA.numbers(delta)
@@ -162,7 +162,7 @@ def privacy_epsilon(mu: Any, delta: Any) -> float | FloatArray:
     Returns
     -------
     float or ndarray
-        The epsilon; it may exceed 1e6, the largest that `privacy_bound` takes.
+        The epsilon; it may exceed 1e6, the largest that `privacy_mu` takes.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def privacy_epsilon(mu: Any, delta: Any) -> float | FloatArray:
 
     Examples
     --------
-    >>> from matrixdp import privacy_bound, privacy_epsilon
+    >>> from matrixdp import privacy_mu, privacy_epsilon
     >>> round(privacy_epsilon(mu=0.27, delta=1e-5), 6)
     1.007987
     >>> privacy_epsilon(mu=1e-6, delta=1e-5)
@@ -192,7 +192,7 @@ def privacy_epsilon(mu: Any, delta: Any) -> float | FloatArray:
     """
     mu, delta = MU.numbers(mu), DELTA.numbers(delta)
     if isinstance(mu, float) and isinstance(delta, float):
-        return _epsilon_number(mu, delta)
+        return epsilon_bounds(mu, delta)[1]
     return _blockwise(_epsilon_block, mu, delta, ("mu", "delta"))
 
 
@@ -213,14 +213,21 @@ def _delta_number(mu: float, epsilon: float) -> float:
     return math.nextafter(upper, 1.0)
 
 
-def _epsilon_number(mu: float, delta: float) -> float:
+def epsilon_bounds(mu: float, delta: float) -> tuple[float, float]:
+    """Return the epsilon of a mu at a delta, rounded down and rounded up; nothing is checked.
+
+    One root gives both: what may be entered again as a budget, and what noise guarantees.
+    """
     # Decided exactly: the root is negative there, and a computed one could be on either side of 0.
     if holds_at_zero_epsilon(mu, delta):
-        return 0.0
+        return 0.0, 0.0
+    # The two solvers work with g and with 1 - g, whichever has the digits.
     find = solve.solve_epsilon_low if delta <= 0.5 else solve.solve_epsilon_high
     found = find(mu, delta, SCALAR)
     # Near 0 the relative error is unbounded, so the margin has an absolute part: the condition.
-    return max(found.value, 0.0) * (1.0 + CURVE_MARGIN) + CURVE_MARGIN * found.condition
+    down = found.value - CURVE_MARGIN * (abs(found.value) + found.condition)
+    up = max(found.value, 0.0) * (1.0 + CURVE_MARGIN) + CURVE_MARGIN * found.condition
+    return max(0.0, down), up
 
 
 def _bound_block(epsilon: FloatArray, delta: FloatArray) -> FloatArray:

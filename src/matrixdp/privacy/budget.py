@@ -1,21 +1,29 @@
-"""What may be spent: an immutable budget, worth mu squared, that splits without loss."""
+"""Budgets: immutable, worth mu squared, split without loss.
 
+`privacy_epsilon` rounds up, because it states what noise guarantees. A budget needs the opposite:
+its epsilon may be typed in again, and must then not buy more than the budget holds. So the pair
+that a mu promises lies on or *below* the true curve of mu. The bound of a smaller epsilon or a
+smaller delta is smaller still, so this survives any further rounding down, to however few digits.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
-from matrixdp.privacy.bound import privacy_bound
-from matrixdp.privacy.promise import largest_promise
+from matrixdp.privacy.bound import epsilon_bounds, privacy_mu
+from matrixdp.privacy.curve import holds_at_zero_epsilon
 from matrixdp.rounding import shown_down, sqrt_down
 
 __all__ = ["Budget", "check_budget"]
 
+_SQRT_EIGHT = math.sqrt(8)
 _MOST_PARTS = 10**7  # a tuple of them takes 80 MB
 
 
@@ -55,11 +63,12 @@ class Budget:
     delta: float
     mu: float  # the largest mu a single release may have: the root of mu_squared, rounded down
     mu_squared: Fraction
+    proven_epsilon: float  # what mu proves at `delta`: epsilon itself; of a share, rounded up
 
     def __init__(self, epsilon: float, delta: float) -> None:
         epsilon, delta = EPSILON.number(epsilon), DELTA.number(delta)
-        mu = privacy_bound(epsilon, delta)
-        self._fill(epsilon, delta, mu, Fraction(mu) ** 2)
+        mu = privacy_mu(epsilon, delta)
+        self._fill(epsilon, delta, mu, Fraction(mu) ** 2, epsilon)
 
     @classmethod
     def from_mu(cls, mu: float, delta: float) -> "Budget":
@@ -141,18 +150,23 @@ class Budget:
     @classmethod
     def _of_worth(cls, mu_squared: Fraction, delta: float) -> "Budget":
         mu = sqrt_down(mu_squared)
-        epsilon, delta = largest_promise(mu, delta)
+        promise = _largest_promise(mu, delta)
         # __init__ would compute the worth from epsilon, and lose what was rounded off it.
         budget = cls.__new__(cls)
-        budget._fill(epsilon, delta, mu, mu_squared)  # noqa: SLF001
+        budget._fill(  # noqa: SLF001
+            promise.epsilon, promise.delta, mu, mu_squared, promise.proven_epsilon
+        )
         return budget
 
     # A frozen dataclass is filled through object.__setattr__, also by __new__ without __init__.
-    def _fill(self, epsilon: float, delta: float, mu: float, mu_squared: Fraction) -> None:
+    def _fill(
+        self, epsilon: float, delta: float, mu: float, mu_squared: Fraction, proven_epsilon: float
+    ) -> None:
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "mu_squared", mu_squared)
+        object.__setattr__(self, "proven_epsilon", proven_epsilon)
 
     # Not the dataclass's own comparison, which would compare epsilon and delta.
     def __eq__(self, other: object) -> bool:
@@ -191,3 +205,52 @@ def check_budget(budget: object) -> None:
         raise InvalidParameterError(
             f"budget is a {type(budget).__name__}: pass Budget(epsilon, delta)"
         )
+
+
+class _Promise(NamedTuple):
+    """An epsilon and a delta, rounded down, and the epsilon that mu proves at that delta."""
+
+    epsilon: float
+    delta: float
+    proven_epsilon: float
+
+
+def _largest_promise(mu: float, delta: float) -> _Promise:
+    """Return an epsilon and a delta, rounded down, whose privacy bound is at most mu.
+
+    The delta is the given one, unless even epsilon = 0 is worth more than mu there. Then epsilon is
+    0 and the delta is the smaller one at which 0 is worth mu.
+
+    Raises
+    ------
+    InvalidParameterError
+        If that smaller delta is below the smallest that is supported.
+
+    Examples
+    --------
+    >>> found = _largest_promise(0.27, 1e-5)
+    >>> round(found.epsilon, 6), found.delta
+    (1.007987, 1e-05)
+    >>> found = _largest_promise(1e-6, 1e-5)
+    >>> found.epsilon, round(found.delta, 10)
+    (0.0, 3.989e-07)
+    """
+    if holds_at_zero_epsilon(mu, delta):
+        delta = _delta_at_zero_epsilon(mu)
+        return _Promise(0.0, delta, epsilon_bounds(mu, delta)[1])
+    epsilon, proven = epsilon_bounds(mu, delta)
+    return _Promise(epsilon, delta, proven)
+
+
+def _delta_at_zero_epsilon(mu: float) -> float:
+    """Return a float just below ``g(mu; 0) = erf(mu / sqrt(8))``."""
+    delta = math.erf(mu / _SQRT_EIGHT)
+    # The float erf is off by a few units at most, so that this takes a few steps at most.
+    while delta >= DELTA.smallest and holds_at_zero_epsilon(mu, delta):
+        delta = math.nextafter(delta, 0.0)
+    if not delta >= DELTA.smallest:
+        raise InvalidParameterError(
+            f"mu={mu!r} is smaller than any (epsilon, delta) budget is worth: use fewer shares, "
+            "less uneven shares, or a larger mu"
+        )
+    return delta

@@ -170,9 +170,9 @@ def best_equal_claims(
 
     Examples
     --------
-    >>> from matrixdp import privacy_bound
+    >>> from matrixdp import privacy_mu
     >>> from matrixdp.privacy import best_equal_claims
-    >>> each = best_equal_claims(1.0, 1e-5, 10, lambda e, d: 1 / privacy_bound(e, d))
+    >>> each = best_equal_claims(1.0, 1e-5, 10, lambda e, d: 1 / privacy_mu(e, d))
     >>> round(each.epsilon, 5), each.slack  # ten releases are best added up
     (0.1, 0.0)
     """

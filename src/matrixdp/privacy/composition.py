@@ -2,8 +2,8 @@
 
 Releases that are mu_1, ..., mu_T Gaussian-private compose to ``sqrt(sum mu_t^2)``, whatever their
 shapes and whatever each asks, given the earlier outputs (Dong, Roth and Su 2022, Corollary 3.3), as
-long as the mu_t are fixed in advance. Where they depend on earlier outputs, `Filter` bounds the
-whole. No composition is tighter if one pair of neighbours attains every mu_t.
+long as the mu_t are fixed in advance. Where they depend on earlier outputs, `PrivacyFilter` bounds
+the whole. No composition is tighter if one pair of neighbours attains every mu_t.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ def composed_mu(mus: Iterable[float]) -> float:
     ----------
     mus : iterable of float
         The mu of each release, from 0 to 1e4, fixed before the first one. What a release asks may
-        depend on earlier outputs; if its mu does too, use a `Filter`.
+        depend on earlier outputs; if its mu does too, use a `PrivacyFilter`.
 
     Returns
     -------

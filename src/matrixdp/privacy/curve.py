@@ -16,16 +16,29 @@ K is the mean of ``-R'(s) = 1 - s R(s)`` over ``[a, b]``. The logarithmic deriva
 is exactly ``1/K``: a relative error of g moves the bound by K times as much, so what matters for
 the bound is the *absolute* error of K, and both forms of `mean_slope` keep that at a few units of
 2**-53. docs/numerics.md has the error analysis.
+
+At epsilon = 0 the curve is the total variation distance of two unit Gaussians at distance mu,
+
+    g(mu; 0) = 2 Phi(mu/2) - 1 = erf(mu / sqrt(8)).
+
+Float64 decides nearly always whether it is at most delta. Cases within its error are decided by the
+alternating series of erf in decimal arithmetic (`holds_at_zero_epsilon`), so that `privacy_epsilon`
+is 0 exactly where it should be.
 """
 
+import decimal
 import math
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple, overload
 
-from matrixdp.privacy.arithmetic import Arithmetic, Real
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Point", "complement", "mean_slope", "mills_ratio", "point_at"]
+from matrixdp.privacy.arithmetic import ARRAY, SCALAR, Arithmetic, FloatArray, Real
+
+__all__ = ["Point", "complement", "holds_at_zero_epsilon", "mean_slope", "mills_ratio", "point_at"]
 
 _SQRT_HALF = math.sqrt(0.5)
+_SQRT_EIGHT = math.sqrt(8)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 
 # Where the Taylor series of `_narrow_slope` is used, and its length there: the first term left out
@@ -33,6 +46,15 @@ _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 _NARROW_HALF_WIDTH = 0.75
 _NARROW_EPSILON = 1.0
 _NARROW_DERIVATIVES = 27
+
+# erf of a float64 library is off by a few units of 2**-53 at most.
+_DOUBT = 1e-14
+# The partial sums stay below exp(mu**2 / 8) < 1e12 where a doubt can arise (delta <= 1 - 1e-12
+# means mu < 15), so 80 digits leave more than 60 correct ones.
+_DIGITS = 80
+_PI = decimal.Decimal(
+    "3.1415926535897932384626433832795028841971693993751058209749445923078164062862089986280348"
+)
 
 
 # Five numbers instead of two: each is used several times, and is then rounded in one way only.
@@ -98,3 +120,37 @@ def _narrow_slope(point: Point[Real], functions: Arithmetic[Real]) -> Real:
         odd = (point.centre * even + square * odd) / (order + 2)
         total = total + odd
     return -total
+
+
+@overload
+def holds_at_zero_epsilon(mu: float, delta: float) -> bool: ...
+@overload
+def holds_at_zero_epsilon(mu: FloatArray, delta: FloatArray) -> NDArray[np.bool_]: ...
+def holds_at_zero_epsilon(mu: Any, delta: Any) -> bool | NDArray[np.bool_]:
+    """Return whether ``erf(mu / sqrt(8)) <= delta``, exactly, for numbers or equal-shaped arrays.
+
+    Domain: mu from 0 to 1e4, delta from 2**-1022 to 1 - 1e-12.
+    """
+    if isinstance(mu, float):
+        distance = SCALAR.erf(mu / _SQRT_EIGHT)
+        if abs(distance - delta) > _DOUBT * delta:
+            return bool(distance < delta)
+        return _erf_at_most(mu, delta)
+    distances = ARRAY.erf(mu / _SQRT_EIGHT)
+    holds: NDArray[np.bool_] = distances < delta
+    for place in np.flatnonzero(abs(distances - delta) <= _DOUBT * delta):
+        holds[place] = _erf_at_most(float(mu[place]), float(delta[place]))
+    return holds
+
+
+def _erf_at_most(mu: float, delta: float) -> bool:
+    """Decide ``erf(mu/sqrt(8)) = mu/sqrt(2 pi) sum_n (-mu^2/8)^n / (n! (2n+1)) <= delta``."""
+    with decimal.localcontext(decimal.Context(prec=_DIGITS)):
+        step = -(decimal.Decimal(mu) ** 2) / 8
+        power, total, order = decimal.Decimal(1), decimal.Decimal(0), 0
+        # From order > mu^2/8 on the terms decrease, so the first one left out bounds the error.
+        while abs(power) > decimal.Decimal(10) ** -_DIGITS or order < -step:
+            total += power / (2 * order + 1)
+            order += 1
+            power *= step / order
+        return decimal.Decimal(mu) * total <= decimal.Decimal(delta) * (2 * _PI).sqrt()

@@ -1,8 +1,9 @@
-"""What was done with the data, as values that an account can add up."""
+"""Events: uses of the data, as values that an account can add up."""
 
+import copy
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import MU, positive_integer, positive_number
@@ -113,6 +114,13 @@ class SampledPlan:
                 "the other not; pass bounded='contribution' with the noise over the bound of one "
                 "record's contribution, or account under 'add-remove'"
             )
+
+    def with_noise(self, noise_multiplier: float) -> Self:
+        """Return the plan with other noise; only that is checked, the rest was before."""
+        changed = copy.copy(self)
+        multiplier = positive_number(noise_multiplier, "noise_multiplier")
+        object.__setattr__(changed, "noise_multiplier", multiplier)
+        return changed
 
     @property
     def noise_over_difference(self) -> float:

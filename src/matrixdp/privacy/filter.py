@@ -16,10 +16,10 @@ from matrixdp.privacy.guarantee import (
 from matrixdp.processes import current_process
 from matrixdp.rounding import shown_up, sqrt_down, sqrt_up
 
-__all__ = ["Filter"]
+__all__ = ["PrivacyFilter"]
 
 
-class Filter:
+class PrivacyFilter:
     """A privacy filter: spend a budget release by release, each chosen after seeing the last.
 
     A release costs the square of its mu. Costs are summed exactly, and one that does not fit is
@@ -44,8 +44,8 @@ class Filter:
 
     Examples
     --------
-    >>> from matrixdp import Budget, Filter
-    >>> purse = Filter(Budget(epsilon=1.0, delta=1e-5), neighbouring="replace")
+    >>> from matrixdp import Budget, PrivacyFilter
+    >>> purse = PrivacyFilter(Budget(epsilon=1.0, delta=1e-5), neighbouring="replace")
     >>> purse.spend(0.2)
     >>> round(purse.remaining, 4)
     0.1785
@@ -162,13 +162,14 @@ class Filter:
     def __repr__(self) -> str:
         """Show the budget, the relation, and what has been spent."""
         return (
-            f"Filter({self._budget!r}, neighbouring={self._neighbouring!r}, "
+            f"PrivacyFilter({self._budget!r}, neighbouring={self._neighbouring!r}, "
             f"spent={shown_up(self.spent)})"
         )
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied or pickled."""
         raise TypeError(
-            "a Filter cannot be copied or pickled, because each copy could spend the whole budget; "
-            "share the one object, or split the budget and give each part a filter of its own"
+            "a PrivacyFilter cannot be copied or pickled, because each copy could spend the whole "
+            "budget; share the one object, or split the budget and give each part a filter of its "
+            "own"
         )

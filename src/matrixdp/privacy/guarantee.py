@@ -1,11 +1,11 @@
-"""What was promised: a frozen statement to print, and to read at another delta or epsilon."""
+"""Guarantees: frozen statements to print, and to read at another delta or epsilon."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer
-from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
+from matrixdp.privacy.bound import privacy_delta, privacy_epsilon, privacy_mu
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import group_mu
 from matrixdp.privacy.renyi import renyi_divergence
@@ -73,22 +73,38 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         """Raise if mu does not prove the claim."""
-        object.__setattr__(self, "epsilon", EPSILON.number(self.epsilon))
-        object.__setattr__(self, "delta", DELTA.number(self.delta))
-        object.__setattr__(self, "mu", MU.number(self.mu))
-        object.__setattr__(self, "neighbouring", checked_neighbouring(self.neighbouring))
-        object.__setattr__(self, "records", positive_integer(self.records, "records"))
+        self._fill(self.epsilon, self.delta, self.mu, self.neighbouring, self.records)
         # Both inverses are rounded to the private side, so either one is a proof. A budget's own mu
         # passes the first test; an epsilon that was computed from mu passes the second.
-        if self.mu <= privacy_bound(self.epsilon, self.delta):
+        bound = privacy_mu(self.epsilon, self.delta)
+        if self.mu <= bound:
             return
         proven = privacy_epsilon(self.mu, self.delta)
         if not proven <= self.epsilon:
             raise InvalidParameterError(
                 f"epsilon={self.epsilon!r} is not guaranteed at delta={self.delta!r} by "
                 f"mu={self.mu!r}: claim at least {proven!r}, or add noise until mu is at most "
-                f"{privacy_bound(self.epsilon, self.delta)!r}"
+                f"{bound!r}"
             )
+
+    def _fill(
+        self, epsilon: float, delta: float, mu: float, neighbouring: Neighbouring, records: int
+    ) -> None:
+        object.__setattr__(self, "epsilon", EPSILON.number(epsilon))
+        object.__setattr__(self, "delta", DELTA.number(delta))
+        object.__setattr__(self, "mu", MU.number(mu))
+        object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
+        object.__setattr__(self, "records", positive_integer(records, "records"))
+
+    @classmethod
+    def _proven(
+        cls, epsilon: float, delta: float, mu: float, neighbouring: Neighbouring, records: int = 1
+    ) -> "Guarantee":
+        """Return the guarantee of an epsilon that was just computed from its mu."""
+        # The constructor would compute it once more.
+        guarantee = cls.__new__(cls)
+        guarantee._fill(epsilon, delta, mu, neighbouring, records)  # noqa: SLF001 - its own class
+        return guarantee
 
     @classmethod
     def of_mu(
@@ -96,33 +112,32 @@ class Guarantee:
     ) -> "Guarantee":
         """Return the guarantee of a mu-Gaussian mechanism with the least epsilon at a delta."""
         epsilon = privacy_epsilon(MU.number(mu), DELTA.number(delta))
-        return cls(epsilon=epsilon, delta=delta, mu=mu, neighbouring=neighbouring, records=records)
+        return cls._proven(epsilon, delta, mu, neighbouring, records)
 
     @classmethod
     def of_budget(cls, budget: Budget, *, mu: float, neighbouring: Neighbouring) -> "Guarantee":
         """Return what a mu-Gaussian mechanism made for a budget guarantees.
 
-        Usually the budget's own epsilon and delta. Those of a share are rounded down, so all of its
-        mu may need slightly more: then epsilon is computed from mu, and rounded up.
+        The budget's own epsilon and delta; of a share, its epsilon rounded up, where the share has
+        it rounded down. Only a mu above the budget's has an epsilon of its own.
         """
-        epsilon = budget.epsilon
-        # The budget's own number where it is true: people expect to read what they asked for.
-        if not MU.number(mu) <= privacy_bound(epsilon, budget.delta):
-            epsilon = privacy_epsilon(mu, budget.delta)
-        return cls(epsilon=epsilon, delta=budget.delta, mu=mu, neighbouring=neighbouring)
+        # The budget has proven it for its own mu, and a smaller one proves no less. People expect
+        # to read the number that they asked for.
+        epsilon = budget.proven_epsilon
+        if not MU.number(mu) <= budget.mu:
+            epsilon = max(epsilon, privacy_epsilon(mu, budget.delta))
+        return cls._proven(epsilon, budget.delta, mu, neighbouring)
 
     def for_group(self, records: int) -> "Guarantee":
         """Return what holds, at the same delta, for this many times as many records.
 
         Use it when one person may own several records: mu is multiplied by their number.
         """
-        # `replace` runs all checks again; the relation stays, because k steps of it are k records.
+        # The relation stays, because k steps of it are k records.
         together = group_mu(self.mu, records)
-        return replace(
-            self,
-            mu=together,
-            epsilon=privacy_epsilon(together, self.delta),
-            records=self.records * records,
+        epsilon = privacy_epsilon(together, self.delta)
+        return self._proven(
+            epsilon, self.delta, together, self.neighbouring, self.records * records
         )
 
     def epsilon_at(self, delta: float) -> float:

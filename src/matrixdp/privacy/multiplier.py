@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 
 import scipy
@@ -11,7 +10,7 @@ import scipy
 from matrixdp.errors import CalibrationError
 from matrixdp.parameters import DELTA, EPSILON, positive_number
 from matrixdp.privacy.accountants import Accountant, checked_accountant, plan_epsilon
-from matrixdp.privacy.bound import privacy_bound
+from matrixdp.privacy.bound import privacy_mu
 from matrixdp.privacy.events import Bounded, SampledPlan, TooLittleNoiseError
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.loss import LossAccount
@@ -89,12 +88,12 @@ def noise_multiplier_for(
     if plan.sampling_rate == 1.0 and accountant is Accountant.PLD:
         # Nothing is sampled and the curve is exact: no search is needed.
         root = sqrt_up(Fraction(plan.steps))
-        return quotient_up(root * plan.mu_of_step, privacy_bound(target, delta))
+        return quotient_up(root * plan.mu_of_step, privacy_mu(target, delta))
     if accountant is Accountant.PLD:
         return _least_by_losses(plan, target, delta)
 
     def excess(multiplier: float) -> float:
-        changed = replace(plan, noise_multiplier=multiplier)
+        changed = plan.with_noise(multiplier)
         try:
             return plan_epsilon(changed, delta, accountant) - target
         except TooLittleNoiseError:
@@ -111,7 +110,7 @@ def _least_by_losses(plan: SampledPlan, target: float, delta: float) -> float:
     """Search with rough bounds of epsilon, then go the rest of the way with fine ones."""
 
     def log_excess(multiplier: float, *, rough: bool) -> float:
-        changed = replace(plan, noise_multiplier=multiplier)
+        changed = plan.with_noise(multiplier)
         try:
             if rough:
                 found = LossAccount([changed], width=_ROUGH_WIDTH).epsilon_at(delta).upper

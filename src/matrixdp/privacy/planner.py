@@ -1,6 +1,6 @@
 """Before anything is spent: what error a budget buys, and what budget an error costs.
 
-Plans are for i.i.d. noise on a Frobenius ball, the mechanism's default: each of ``releases``
+Plans are for i.i.d. noise on a Frobenius ball, the mechanism's default: each of ``steps``
 releases of an m by n matrix gets noise of scale ``sensitivity / mu`` with mu^2 the budget's worth
 over the number of releases. Every error is that scale times a known factor.
 """
@@ -62,7 +62,7 @@ class Plan:
     rows: int
     columns: int
     sensitivity: float
-    releases: int
+    steps: int
     mu: float  # of each release, rounded down
     noise_scale: float  # of each release, rounded up
 
@@ -81,7 +81,7 @@ class Plan:
 
 
 def plan_for_budget(
-    budget: Budget, *, rows: int, columns: int, sensitivity: float, releases: int = 1
+    budget: Budget, *, rows: int, columns: int, sensitivity: float, steps: int = 1
 ) -> Plan:
     """Return what error a budget gets: "what error do I get?".
 
@@ -93,7 +93,7 @@ def plan_for_budget(
         The shape of the released matrix.
     sensitivity : float
         The largest Frobenius norm by which neighbouring answers differ.
-    releases : int, optional
+    steps : int, optional
         How many matrices are released under the budget.
 
     Examples
@@ -107,15 +107,15 @@ def plan_for_budget(
     check_budget(budget)
     rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
     sensitivity = positive_number(sensitivity, "sensitivity")
-    releases = positive_integer(releases, "releases")
-    # From the exact worth: dividing budget.mu by sqrt(releases) would round twice.
-    mu = sqrt_down(budget.mu_squared / releases)
+    steps = positive_integer(steps, "steps")
+    # From the exact worth: dividing budget.mu by sqrt(steps) would round twice.
+    mu = sqrt_down(budget.mu_squared / steps)
     return Plan(
         budget=budget,
         rows=rows,
         columns=columns,
         sensitivity=sensitivity,
-        releases=releases,
+        steps=steps,
         mu=mu,
         noise_scale=quotient_up(sensitivity, mu),
     )
@@ -129,7 +129,7 @@ def plan_for_error(
     rows: int,
     columns: int,
     sensitivity: float,
-    releases: int = 1,
+    steps: int = 1,
 ) -> Plan:
     """Return the cheapest plan with an error: "which epsilon do I need for this error?".
 
@@ -141,7 +141,7 @@ def plan_for_error(
         How the error is measured.
     delta : float
         The delta at which the epsilon is wanted.
-    rows, columns, sensitivity, releases
+    rows, columns, sensitivity, steps
         As for `plan_for_budget`.
 
     Returns
@@ -162,7 +162,7 @@ def plan_for_error(
     measure = checked_choice(measure, ErrorMeasure, "measure")
     rows, columns = positive_integer(rows, "rows"), positive_integer(columns, "columns")
     sensitivity = positive_number(sensitivity, "sensitivity")
-    releases = positive_integer(releases, "releases")
+    steps = positive_integer(steps, "steps")
     # The noise is rounded down and the mu up: the plan may cost a last digit more than needed, but
     # its error is at most the one asked for.
     noise_scale = quotient_down(
@@ -174,15 +174,15 @@ def plan_for_error(
         )
     each = Fraction(quotient_up(sensitivity, noise_scale))
     # Before taking roots: a sum beyond the domain would raise an error about mu, not about error.
-    if not releases * each**2 <= Fraction(MU.largest) ** 2:
+    if not steps * each**2 <= Fraction(MU.largest) ** 2:
         raise InvalidParameterError(
-            f"error={error!r} in each of {releases} releases would take mu above {MU.largest!r}, "
+            f"error={error!r} in each of {steps} releases would take mu above {MU.largest!r}, "
             "which is no protection: allow a larger error or fewer releases"
         )
     return plan_for_budget(
-        Budget.from_mu(sqrt_up(releases * each**2), delta),
+        Budget.from_mu(sqrt_up(steps * each**2), delta),
         rows=rows,
         columns=columns,
         sensitivity=sensitivity,
-        releases=releases,
+        steps=steps,
     )

@@ -1,6 +1,6 @@
 r"""The three questions to the privacy curve, answered to a few units in the last place.
 
-Results are rounded to neither side and arguments are not checked; `privacy_bound` and its inverses
+Results are rounded to neither side and arguments are not checked; `privacy_mu` and its inverses
 do both. All functions take float64 numbers or arrays of one shape inside the documented domain. The
 unknowns are found by Halley's iteration on the logarithm of g (or of 1 - g where delta > 1/2),
 whose derivatives cost nothing once g is known. It starts at the solution without one of g's two

@@ -1,6 +1,6 @@
 """Privacy loss distributions of Gaussian steps on Poisson samples: certified, and fast."""
 
 from matrixdp.privacy.loss.account import LossAccount
-from matrixdp.privacy.loss.interval import Interval
+from matrixdp.privacy.loss.curve import Interval
 
 __all__ = ["Interval", "LossAccount"]

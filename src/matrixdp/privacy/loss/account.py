@@ -14,8 +14,7 @@ from matrixdp.parameters import DELTA, EPSILON, MU, positive_number
 from matrixdp.privacy.bound import privacy_delta, privacy_epsilon
 from matrixdp.privacy.events import Event, GaussianRelease, SampledPlan, TooLittleNoiseError
 from matrixdp.privacy.loss.composition import MOST_POINTS, TooManyPointsError
-from matrixdp.privacy.loss.curve import SMALLEST_DELTA, CurveBounds, Steps
-from matrixdp.privacy.loss.interval import Interval
+from matrixdp.privacy.loss.curve import SMALLEST_DELTA, CurveBounds, Interval, Steps
 from matrixdp.privacy.loss.pairs import AddRemovePair, Pair, ReplacePair
 from matrixdp.privacy.loss.tilting import Cumulants, Saddle
 from matrixdp.rounding import quotient_up, sqrt_up
@@ -35,6 +34,7 @@ _MOST_SPLIT = 10**6  # steps; with more, rounding decides the width, not rare lo
 # What the closed form of the Gaussian curve may be off where mu is so large that no epsilon is
 # close to 0; it is checked against ball arithmetic. Otherwise the lattice gives the lower bound.
 _CLOSED_FORM = 1e-10
+_HOPELESS = 2.0  # times the largest epsilon, where not even an estimate of it is below that
 _MOST_LATTICE_MU, _LEAST_LATTICE_MU = 100.0, 1e-12
 
 
@@ -79,7 +79,7 @@ class LossAccount:
 
     def __init__(self, events: Sequence[Event], *, width: float = _WIDTH) -> None:
         self._width = positive_number(width, "width")
-        self._steps, self._mu = _steps_of(events)
+        self._steps, self._mu, self._unsampled = _steps_of(events)
         self._count = sum(count for _, count in self._steps)
 
     def epsilon_at(self, delta: float) -> Interval:
@@ -96,16 +96,16 @@ class LossAccount:
             If it is smaller, or the losses need too many points.
         """
         delta = DELTA.number(delta)
-        if self._mu is not None:
+        if self._unsampled:
             exact = privacy_epsilon(self._mu, delta)
             return Interval(self._lower(self._epsilon_by_losses, delta, exact), exact)
         return self._epsilon_by_losses(delta)
 
     def _lower(self, by_losses: Callable[[float], Interval], given: float, exact: float) -> float:
         """Return a lower bound of what a closed form gives as an upper one, without sampling."""
-        if self._mu is not None and self._mu > _MOST_LATTICE_MU:
+        if self._mu > _MOST_LATTICE_MU:
             return exact * (1.0 - _CLOSED_FORM)
-        if self._mu is not None and self._mu < _LEAST_LATTICE_MU:
+        if self._mu < _LEAST_LATTICE_MU:
             return 0.0
         try:
             return min(by_losses(given).lower, exact)
@@ -118,9 +118,17 @@ class LossAccount:
         if sum(count * Fraction(pair.rate) for pair, count in self._steps) <= Fraction(delta):
             return Interval(0.0, 0.0)
         self._check_provable(delta)
+        # The releases without sampling alone have at least this epsilon; if it is hopeless, so is
+        # the plan, and it would take millions of points to see that.
+        alone = privacy_epsilon(self._mu, delta) if self._mu > 0.0 else 0.0
+        if alone * (1.0 - _CLOSED_FORM) > EPSILON.largest:
+            raise TooLittleNoiseError(f"mu={self._mu!r} of all releases without sampling")
         tail = _LOST * delta / self._count
         cumulants = Cumulants(self._steps, tail)
         saddle = cumulants.for_delta(delta)
+        # An estimate, far closer than that: nothing is composed for a hopeless plan.
+        if saddle.epsilon > _HOPELESS * EPSILON.largest:
+            raise TooLittleNoiseError("noise with an epsilon far beyond 1e6")
         if not saddle.epsilon > 0.0:
             saddle = cumulants.for_epsilon(0.0)
         wanted = self._width * max(saddle.epsilon, 1e-3 / saddle.tilt)
@@ -162,12 +170,16 @@ class LossAccount:
         A delta below 1e-250 times the number of steps is only known to be below that.
         """
         epsilon = EPSILON.number(epsilon)
-        if self._mu is not None:
+        if self._unsampled:
             exact = privacy_delta(self._mu, epsilon)
             return Interval(self._lower(self._delta_by_losses, epsilon, exact), exact)
         return self._delta_by_losses(epsilon)
 
     def _delta_by_losses(self, epsilon: float) -> Interval:
+        if self._mu > _MOST_LATTICE_MU:
+            alone = privacy_delta(self._mu, epsilon) * (1.0 - _CLOSED_FORM)
+            if 1.0 - alone <= self._width:
+                return Interval(alone, 1.0)
         saddle = Cumulants(self._steps, SMALLEST_DELTA).for_epsilon(epsilon)
         # A smaller delta than can be resolved is bounded by what can.
         least = math.log(self._smallest_delta)
@@ -263,8 +275,8 @@ class LossAccount:
         return math.ldexp(math.floor(mantissa * 64.0) / 64.0, exponent)
 
 
-def _steps_of(events: Sequence[Event]) -> tuple[Steps, float | None]:
-    """Return the pairs and how often each occurs; if all are Gaussian, the mu of all together."""
+def _steps_of(events: Sequence[Event]) -> tuple[Steps, float, bool]:
+    """Return the pairs and how often each occurs, the mu of releases, and whether all are such."""
     listed = list(events) if isinstance(events, list | tuple) else []
     if not listed or not all(isinstance(event, Event) for event in listed):
         raise InvalidParameterError(
@@ -289,10 +301,10 @@ def _steps_of(events: Sequence[Event]) -> tuple[Steps, float | None]:
     if not mu <= MU.largest:
         raise TooLittleNoiseError(f"mu={mu!r} of all releases without sampling")
     if not pairs:
-        return [(AddRemovePair(1.0, max(mu, _LEAST_LATTICE_MU)), 1)], mu
+        return [(AddRemovePair(1.0, max(mu, _LEAST_LATTICE_MU)), 1)], mu, True
     if mu > 0.0:
         pairs[AddRemovePair(1.0, mu)] += 1
-    return list(pairs.items()), None
+    return list(pairs.items()), mu, False
 
 
 def _pair_of(plan: SampledPlan) -> Pair:

@@ -98,7 +98,10 @@ class Composed:
     lost: float
 
     def log_upper(self, epsilon: float) -> float:
-        """Return the logarithm of an upper bound of delta, for atoms that dominate."""
+        """Return the logarithm of an upper bound of delta, for atoms that dominate.
+
+        Infinite where numbers are beyond floats, so that nothing is known.
+        """
         shift = self._shifted(epsilon, -1.0)
         total, weight = self._sum(shift)
         found = total * (1.0 + self.relative) + self.error * weight
@@ -119,14 +122,15 @@ class Composed:
         wrapped = _BELOW + _mass_above(shift + self.step * len(self.masses), self.growth)
         found = total * (1.0 - self.relative) - self.error * weight
         found -= wrapped * self._most_weight(0.0)
-        return self._scaled(found, shift, -1.0) if found > 0.0 else -math.inf
+        logarithm = self._scaled(found, shift, -1.0) if found > _SMALLEST else -math.inf
+        return -math.inf if math.isnan(logarithm) else logarithm
 
     @property
     def _end(self) -> float:
         return self.step * (self.first + len(self.masses) - 1)
 
     def _scaled(self, found: float, shift: float, direction: float) -> float:
-        # Nothing is left where even the bounds of errors underflow.
+        # Nothing is left where even the bounds of errors underflow; a NaN stays one.
         found = math.log(max(found, _SMALLEST))
         logarithm = found + self.log_factor - self.tilt * shift
         size = abs(found) + abs(self.log_factor) + abs(self.tilt * shift) + 1.0
@@ -155,7 +159,9 @@ class Composed:
 
 
 def _log_sum(logarithm: float, rest: float) -> float:
-    """Return ``log(e^logarithm + rest)``, rounded up."""
+    """Return ``log(e^logarithm + rest)``, rounded up; infinite if one is not a number."""
+    if math.isnan(logarithm) or math.isnan(rest):
+        return math.inf
     if rest > 0.0:
         logarithm = float(np.logaddexp(logarithm, math.log(rest)))
     return logarithm + 4.0 * UNIT_ROUNDOFF * (1.0 + abs(logarithm))

@@ -3,23 +3,50 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import scipy
 
 from matrixdp.parameters import EPSILON
 from matrixdp.privacy.events import TooLittleNoiseError
 from matrixdp.privacy.loss.composition import Composed, composed
-from matrixdp.privacy.loss.interval import Interval
-from matrixdp.privacy.loss.lattice import cells_of, coarsened, contracted, exchanged, spread
+from matrixdp.privacy.loss.lattice import (
+    Lattice,
+    cells_of,
+    coarsened,
+    contracted,
+    exchanged,
+    spread,
+)
 from matrixdp.privacy.loss.pairs import Pair
 from matrixdp.privacy.loss.splitting import Mixture, cut_of, mixture
 from matrixdp.privacy.loss.tilting import Cumulants, Saddle, Split
 
-__all__ = ["SMALLEST_DELTA", "CurveBounds", "Steps"]
+__all__ = ["SMALLEST_DELTA", "CurveBounds", "Interval", "Steps"]
+
+
+class Interval(NamedTuple):
+    """Two bounds that a number is proven to lie between."""
+
+    lower: float
+    upper: float
+
+    @property
+    def width(self) -> float:
+        """How far apart they are."""
+        return self.upper - self.lower
+
+    def narrowed(self, other: "Interval") -> "Interval":
+        """Return what this and other bounds of the same number have in common."""
+        return Interval(max(self.lower, other.lower), min(self.upper, other.upper))
+
 
 Steps = Sequence[tuple[Pair, int]]
 
 _BELOW_DELTA = 5.0  # on the logarithmic scale
+_LEAST_STEP = 1e-300  # of a search; doubled, it is soon as large as any epsilon
+# Twice coarsened, e^-step still leaves all masses of a step's lowest losses normal floats.
+_WIDEST_STEP = 128.0
 SMALLEST_DELTA = 1e-250
 """Over the number of steps: below it masses of atoms would not be normal floats."""
 
@@ -32,6 +59,8 @@ class CurveBounds:
     """
 
     def __init__(self, steps: Steps, step: float, tail: float) -> None:
+        if not step <= _WIDEST_STEP:
+            raise TooLittleNoiseError(f"noise whose losses are resolved in steps of {step!r} only")
         self._steps, self._tail = steps, tail
         cells = [(cells_of(pair, step, tail), count) for pair, count in steps]
         self._upper = [(coarsened(spread(part)), count) for part, count in cells]
@@ -126,44 +155,64 @@ class CurveBounds:
         )
         saddle = replace(min(own, enough, key=lambda one: one.tilt), epsilon=epsilon)
         lattices = [
-            (exchanged(coarsened(lattice) if coarse else lattice), count)
-            for lattice, count in self._upper
+            (_exchanged(pair, coarsened(lattice) if coarse else lattice), count)
+            for (lattice, count), (pair, _) in zip(self._upper, self._steps, strict=True)
         ]
         return composed(lattices, saddle)
+
+
+def _exchanged(pair: Pair, lattice: Lattice) -> Lattice:
+    """Return atoms that dominate the exchanged pair; of a symmetric pair they are the same ones.
+
+    Those of a release could not be had by exchanging: where Q is, P may be no float.
+    """
+    return lattice if pair.symmetric else exchanged(lattice)
 
 
 def _least_safe(excess: Callable[[float], float], saddle: Saddle) -> float:
     """Return an epsilon where a decreasing function is not positive, close to the least one."""
     found = _crossing(excess, saddle)
-    step = 1e-10 * found
+    step = max(1e-10 * found, _LEAST_STEP)
     while not excess(found) <= 0.0:
         found, step = found + step, 2.0 * step
+        _check_epsilon(found)
     return found
 
 
 def _largest_unsafe(excess: Callable[[float], float], saddle: Saddle) -> float:
     """Return an epsilon where a decreasing function is not negative, close to the largest, or 0."""
     found = _crossing(excess, saddle)
-    step = 1e-10 * found
+    step = max(1e-10 * found, _LEAST_STEP)
     while found > 0.0 and not excess(found) >= 0.0:
         found, step = max(found - step, 0.0), 2.0 * step
     return found
 
 
+def _check_epsilon(epsilon: float) -> None:
+    if not epsilon <= EPSILON.largest:
+        raise TooLittleNoiseError("noise with an epsilon beyond 1e6")
+
+
 def _crossing(excess: Callable[[float], float], saddle: Saddle) -> float:
-    """Return where a decreasing function is about zero, or 0 if it is nowhere positive."""
+    """Return where a decreasing function is about zero, or 0 if it is nowhere positive.
+
+    It is total: a NaN counts as positive, since nothing is known there, so that the search ends at
+    a sign change or beyond 1e6, where it raises. The result is an estimate; callers check it.
+    """
 
     def bounded(epsilon: float) -> float:
-        return max(excess(epsilon), -1e6)
+        value = excess(epsilon)
+        return 1e6 if math.isnan(value) else min(max(value, -1e6), 1e6)
 
-    low = high = max(saddle.epsilon, 0.0)
-    reach = max(1e-3 * saddle.epsilon, 0.1 / saddle.tilt)
+    # In this order a NaN becomes 0.
+    low = high = min(max(0.0, saddle.epsilon), EPSILON.largest)
+    reach = max(1e-3 * low, 0.1 / saddle.tilt, _LEAST_STEP)
     while bounded(low) <= 0.0:
         if low == 0.0:
             return 0.0
         low, high, reach = max(low - reach, 0.0), low, 4.0 * reach
     while bounded(high) > 0.0:
-        low, high, reach = high, high + reach, 4.0 * reach
-        if not high <= EPSILON.largest:
-            raise TooLittleNoiseError("noise with an epsilon beyond 1e6")
-    return float(scipy.optimize.brentq(bounded, low, high, xtol=1e-300, rtol=1e-9))
+        _check_epsilon(math.nextafter(high, math.inf))
+        low, high, reach = high, min(high + reach, EPSILON.largest), 4.0 * reach
+    # Without an error where a hundred steps are too few: what they found is an estimate as well.
+    return float(scipy.optimize.brentq(bounded, low, high, xtol=1e-300, rtol=1e-9, disp=False))

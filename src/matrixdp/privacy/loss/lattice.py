@@ -215,8 +215,9 @@ def _integrals(
 
 def _parts(cells: IntArray, counts: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
     """Return cells, each as often as it has parts, with the numbers of the parts; in batches."""
-    for start in range(0, len(cells), _TOGETHER):
-        some, count = cells[start : start + _TOGETHER], counts[start : start + _TOGETHER]
+    batches = (np.cumsum(counts) - counts) // _TOGETHER
+    for chosen in np.split(np.arange(len(cells)), np.flatnonzero(np.diff(batches)) + 1):
+        some, count = cells[chosen], counts[chosen]
         cell = np.repeat(some, count)
         yield cell, np.arange(len(cell)) - np.repeat(np.cumsum(count) - count, count)
 
@@ -234,13 +235,21 @@ def spread(cells: Cells) -> Lattice:
 
 
 def exchanged(lattice: Lattice) -> Lattice:
-    """Return atoms that dominate the exchanged pair, given some that dominate the pair."""
-    losses = lattice.origin + lattice.offsets
-    # exp has some units of its argument, and the losses their displacement.
-    error = lattice.displacement + 4.0 * (1.0 + np.abs(losses)) * UNIT_ROUNDOFF
-    masses = (lattice.masses * np.exp(-losses) * (1.0 + 2.0 * error))[::-1]
+    """Return atoms that dominate the exchanged pair, given some that dominate the pair.
+
+    Every atom of Q has to be one of P that is a float: so it is where P is at least ``(1 - q) Q``.
+    """
+    held = lattice.masses > 0.0
+    losses, logs = (lattice.origin + lattice.offsets)[held], np.log(lattice.masses[held])
+    # log and exp have some units of their terms, and the losses their displacement. In logarithms,
+    # for e^-loss alone may be beyond the largest float. What underflows is far less than is lost.
+    units = 4.0 * (1.0 + np.abs(losses) + np.abs(logs))
+    masses = np.zeros(len(held))
+    masses[held] = np.exp(logs - losses) * (
+        1.0 + 2.0 * (lattice.displacement + units * UNIT_ROUNDOFF)
+    )
     last = lattice.first + len(lattice.masses) - 1
-    return Lattice(lattice.step, -lattice.origin, -last, masses, lattice.displacement, lattice.lost)
+    return replace(lattice, origin=-lattice.origin, first=-last, masses=masses[::-1])
 
 
 def coarsened(lattice: Lattice) -> Lattice:

@@ -53,7 +53,7 @@ class Mixture:
     def log_upper(self, epsilon: float) -> float:
         """Return the logarithm of an upper bound of delta, for atoms that dominate."""
         logs = [part.log_upper(epsilon) for part in self.parts]
-        if self.rest > 0.0:
+        if self.rest != 0.0:  # a NaN is not dropped
             logs.append(math.log(self.rest))
         return _log_sum(logs, 1.0)
 
@@ -63,9 +63,11 @@ class Mixture:
 
 
 def _log_sum(logs: Sequence[float], direction: float) -> float:
-    """Return the logarithm of a sum, rounded up or down."""
+    """Return the logarithm of a sum, rounded up or down; a NaN is infinite on that side."""
+    unknown = math.copysign(math.inf, direction)
+    logs = [unknown if math.isnan(log) else log for log in logs]
     largest = max(logs)
-    if largest == -math.inf:
+    if math.isinf(largest):
         return largest
     found = largest + math.log(math.fsum(math.exp(log - largest) for log in logs))
     return found + direction * 1e-14 * (1.0 + abs(found))

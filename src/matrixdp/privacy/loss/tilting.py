@@ -1,4 +1,4 @@
-"""Which tilt, lattice and window an account needs: estimates, on which no bound depends."""
+"""The choice of tilt, lattice and window for an account: estimates, on which no bound depends."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,11 +1,11 @@
-"""Special functions of single numbers against ball arithmetic."""
+"""Special functions of scalars against ball arithmetic."""
 
 import math
 
 import numpy as np
 from flint import arb, ctx
 
-from matrixdp.privacy.single_numbers import erfcx, erfinv, normal_quantile
+from matrixdp.privacy.arithmetic import erfcx, erfinv, normal_quantile
 
 
 def relative_errors(values: list[float], truths: list[arb]) -> list[float]:
