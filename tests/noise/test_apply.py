@@ -97,7 +97,7 @@ def test_noise_shows_on_the_largest_values(dtype: type) -> None:
     largest: NDArray[Any] = np.full(1000, 2.0 ** np.finfo(dtype).nmant, dtype=dtype)
     for scale in (1.0, 1.9):
         noise = add_noise(largest, scale, test_key(23)).astype(np.float64) - largest
-        # Rounded to whole numbers, noise of scale 1 is 0 in 38 cases of 100.
+        # Rounded to integers, noise of scale 1 is 0 in 38 cases of 100.
         assert 0.1 < np.mean(noise == 0.0) < 0.5
         assert 0.9 * scale < np.std(noise) < 1.2 * scale
 

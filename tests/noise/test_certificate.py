@@ -13,11 +13,11 @@ import pytest
 from flint import arb, ctx
 
 from matrixdp.errors import MatrixDPError
-from matrixdp.noise.specification import shipped as shipped_module
+from matrixdp.noise.proofs import shipped as shipped_module
+from matrixdp.noise.proofs.certificate import FINE_CUT, horner, make_table, prove_table
+from matrixdp.noise.proofs.segments import Segment
+from matrixdp.noise.proofs.shipped import SHIPPED, main
 from matrixdp.noise.specification import table as table_module
-from matrixdp.noise.specification.certificate import FINE_CUT, horner, make_table, prove_table
-from matrixdp.noise.specification.segments import Segment
-from matrixdp.noise.specification.shipped import SHIPPED, main
 from matrixdp.noise.specification.table import (
     BINADES,
     CENTRE,
@@ -168,7 +168,7 @@ def test_the_distance_of_a_segment_is_reached_at_ties(exponent: int) -> None:
 WITHOUT_FLINT = """
 import sys
 sys.modules["flint"] = None
-import matrixdp.noise.specification.certificate
+import matrixdp.noise.proofs.certificate
 """
 
 

@@ -10,9 +10,9 @@ from matrixdp.noise.kernels import coarse_loop
 from matrixdp.noise.kernels.block import Block
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
-from matrixdp.noise.specification.coarse_certificate import COARSE_CUT
+from matrixdp.noise.proofs.coarse_certificate import COARSE_CUT
+from matrixdp.noise.proofs.segments import Segment
 from matrixdp.noise.specification.coarse_table import load_coarse_table
-from matrixdp.noise.specification.segments import Segment
 from matrixdp.noise.specification.table import GRID_BITS, load_table
 
 numba: Any = pytest.importorskip("numba")

@@ -7,13 +7,14 @@ import pytest
 from flint import arb, ctx
 
 from matrixdp.errors import MatrixDPError
-from matrixdp.noise.specification import coarse_table as coarse_module
-from matrixdp.noise.specification.coarse_certificate import (
+from matrixdp.noise.proofs.coarse_certificate import (
     COARSE_CUT,
     implied_quadratic,
     make_coarse_table,
     prove_coarse_table,
 )
+from matrixdp.noise.proofs.segments import Segment
+from matrixdp.noise.specification import coarse_table as coarse_module
 from matrixdp.noise.specification.coarse_table import (
     COARSE_CENTRE,
     COARSE_DIGEST,
@@ -25,7 +26,6 @@ from matrixdp.noise.specification.coarse_table import (
     load_coarse_table,
     unpacked,
 )
-from matrixdp.noise.specification.segments import Segment
 from matrixdp.noise.specification.table import (
     BINADES,
     GRID_BITS,

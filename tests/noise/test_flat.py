@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from matrixdp.noise.application.flat import FlatView, rectangles, runs_of_tile
+from matrixdp.noise.application.tiles import FlatView, rectangles, runs_of_tile
 
 
 def numbers_of(shape: tuple[int, ...]) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ import matrixdp.noise
 
 ROOT = Path(matrixdp.noise.__file__).parent
 # From the ground up; a folder may import from itself and from those before it.
-ORDER = ["specification", "keys", "kernels", "application"]
+ORDER = ["specification", "keys", "kernels", "application", "proofs"]
 
 
 def imported_folders(source: str) -> set[str]:

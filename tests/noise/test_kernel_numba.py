@@ -1,13 +1,16 @@
-"""What is particular to the compiled kernel: its cache."""
+"""The compiled kernel alone: its cache and its compiler."""
 
-from dataclasses import replace
+import builtins
+import os
+import signal
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from matrixdp.noise.kernels import PreparedKernels, coarse_loop, fine_loop
+from matrixdp.noise.kernels import PreparedKernels, coarse_loop, compiling, fine_loop
 from matrixdp.noise.kernels.block import Block
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
 from matrixdp.noise.specification.coarse_table import COARSE_DECIDED_BELOW, load_coarse_table
@@ -91,7 +94,7 @@ def test_code_for_one_scale_is_never_served_for_a_scale_each() -> None:
     for word in (MIDDLE, OPEN_CASE):
         block = empty_block(2)
         block.values[:], block.words[:], block.scales[:] = 0.0, word, [1.0, 2.0]
-        one = replace(block, scales=np.array([2.0]))
+        one = block._replace(scales=np.array([2.0]))
         for first, second in [(block, one), (one, block)]:
             forget_compiled()
             found = {}
@@ -116,13 +119,45 @@ def test_a_machine_without_a_cache_folder_is_served(monkeypatch: pytest.MonkeyPa
     forget_compiled()
 
 
+def test_an_interrupt_that_the_compiler_swallows_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = numba.njit
+
+    def swallowing(*arguments: Any, **options: Any) -> Any:
+        with suppress(KeyboardInterrupt):  # as callbacks from C do
+            signal.raise_signal(signal.SIGINT)
+        return real(*arguments, **options)
+
+    forget_compiled()
+    monkeypatch.setattr(numba, "njit", swallowing)
+    with pytest.raises(KeyboardInterrupt):
+        shipped_kernel()
+    monkeypatch.undo()
+    assert noisy(shipped_kernel()) == pytest.approx(0.67449, abs=1e-5)
+
+
 def test_kernels_of_further_threads_take_float32_too() -> None:
     # Two releases that begin at once make a kernel each, and their threads may get the other one.
     made = PreparedKernels(shipped_kernel, 4)
     block = empty_block(1)
     block.words[:], block.scales[:] = 1 << 62, 1.0
-    single = replace(block, values=np.zeros(1, np.float32), noisy=np.zeros(1, np.float32))
+    single = block._replace(values=np.zeros(1, np.float32), noisy=np.zeros(1, np.float32))
     for _ in range(3):
         single.noisy[:] = 0.0
         assert made()(single, GRID_BITS) == 0
         assert float(single.noisy[0]) == pytest.approx(0.67449, abs=1e-5)
+
+
+def test_an_interrupt_while_numba_loads_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = builtins.__import__
+
+    def swallowing(name: str, *arguments: Any, **options: Any) -> Any:
+        if name == "numba":
+            # As numba's callbacks do with whatever is raised in them.
+            with suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+        return load(name, *arguments, **options)
+
+    monkeypatch.setattr(numba, "njit", lambda *_a, **_k: lambda loop: loop)
+    monkeypatch.setattr(builtins, "__import__", swallowing)
+    with pytest.raises(KeyboardInterrupt):
+        compiling.compiled(lambda: 0, 8)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from matrixdp.errors import KeyStateError
-from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.errors import BudgetExceededError, KeyStateError
+from matrixdp.files.publishing.npy_stream import add_noise_to_npy
 from matrixdp.noise import NoiseContext, NoiseStream, ReleaseKey, add_noise
 from matrixdp.noise.keys import release_key as key_module
 from matrixdp.noise.keys import stream as stream_module
@@ -144,8 +144,8 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> list[NoiseStream]:
     kept: list[NoiseStream] = []
     real = ReleaseKey.bind
 
-    def bind(key: ReleaseKey, context: NoiseContext) -> NoiseStream:
-        kept.append(real(key, context))
+    def bind(key: ReleaseKey, context: NoiseContext, **options: Any) -> NoiseStream:
+        kept.append(real(key, context, **options))
         return kept[-1]
 
     monkeypatch.setattr(ReleaseKey, "bind", bind)
@@ -182,3 +182,42 @@ def test_a_release_that_fails_closes_its_stream(
     with pytest.raises(MemoryError):
         add_noise(ZEROS, 2.0, test_key(137))
     assert_closed(streams)
+
+
+def test_a_refused_payment_leaves_the_key_as_it_was() -> None:
+    def refuse() -> None:
+        raise BudgetExceededError("nothing is left")
+
+    key = test_key(138)
+    with pytest.raises(BudgetExceededError):
+        key.bind(CONTEXT, pay=refuse)
+    expected = test_key(138).bind(CONTEXT).words(0, 4)
+    assert np.array_equal(key.bind(CONTEXT).words(0, 4), expected)
+
+
+@pytest.mark.parametrize("exception", [KeyboardInterrupt, SystemExit, TimeoutError, MemoryError])
+def test_a_payment_that_is_interrupted_spends_the_key(exception: type[BaseException]) -> None:
+    paid = []
+
+    def interrupted() -> None:
+        paid.append(1)
+        raise exception
+
+    key = test_key(139)
+    with pytest.raises(exception):
+        key.bind(CONTEXT, pay=interrupted)
+    with pytest.raises(KeyStateError, match="already bound"):
+        key.bind(CONTEXT, pay=interrupted)
+    assert not any(key._secret)
+    assert len(paid) == 1
+
+
+def test_a_key_that_cannot_be_bound_is_not_paid_for() -> None:
+    paid: list[int] = []
+    bound, erased = test_key(140), test_key(141)
+    bound.bind(CONTEXT)
+    erased.close()
+    for key in (bound, erased):
+        with pytest.raises(KeyStateError):
+            key.bind(CONTEXT, pay=lambda: paid.append(1))
+    assert paid == []

@@ -1,6 +1,7 @@
 """Keys are used once, by one process, and say nothing; streams are pure functions."""
 
 import copy
+import gc
 import hashlib
 import hmac
 import pickle
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -332,3 +334,11 @@ def test_contexts_refuse_what_they_cannot_serve() -> None:
             replace(CONTEXT, shape=(length,))  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="dtype='<i8'"):
         NoiseContext.describe(shape=(2,), dtype="int64", scale=1.0)
+
+
+@pytest.mark.parametrize("make", [partial(NoiseStream, CONTEXT), ReleaseKey])
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_what_failed_to_be_made_is_dropped_in_silence(make: Any) -> None:
+    with pytest.raises(TypeError):
+        make(None)
+    gc.collect()

@@ -14,8 +14,8 @@ from matrixdp.noise import ExactNoise, NoiseContext
 from matrixdp.noise.kernels import KernelFactory, available_kernels
 from matrixdp.noise.kernels import numpy_kernel as kernel_numpy_module
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
+from matrixdp.noise.proofs.certificate import FINE_CUT
 from matrixdp.noise.specification import exact as exact_module
-from matrixdp.noise.specification.certificate import FINE_CUT
 from matrixdp.noise.specification.exact import exact_element, grid_exponent, grid_index
 from matrixdp.noise.specification.normal_tail import tail_bounds
 from matrixdp.noise.specification.table import (

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from matrixdp.errors import InvalidParameterError, KeyStateError, MatrixDPError, StorageError
-from matrixdp.files import atomic, npy_stream
-from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.files.publishing import atomic, npy_stream
+from matrixdp.files.publishing.npy_stream import add_noise_to_npy
 from matrixdp.noise import (
     ExactNoise,
     NoiseContext,

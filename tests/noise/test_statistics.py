@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from matrixdp.noise import ExactNoise, NoiseContext, add_noise
 from matrixdp.noise.kernels import available_kernels
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
-from matrixdp.noise.specification.certificate import FINE_CUT
-from matrixdp.noise.specification.segments import Segment
+from matrixdp.noise.proofs.certificate import FINE_CUT
+from matrixdp.noise.proofs.segments import Segment
 from matrixdp.noise.specification.table import load_table
 from reference.noise import test_key
 from reference.normality import Normality

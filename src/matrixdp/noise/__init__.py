@@ -21,3 +21,7 @@ __all__ = [
     "simulation_generator",
     "table_digest",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

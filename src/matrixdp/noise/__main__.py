@@ -2,7 +2,7 @@
 
 import sys
 
-from matrixdp.noise.specification.shipped import main
+from matrixdp.noise.proofs.shipped import main
 
 __all__ = ["main"]
 

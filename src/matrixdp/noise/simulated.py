@@ -56,7 +56,7 @@ def simulation_generator(seed: Any) -> np.random.Generator:
     """
     # None would be a seed for numpy too, and a different experiment every time.
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not seed >= 0:
-        raise InvalidParameterError(f"seed={seed!r} must be a whole number of at least 0")
+        raise InvalidParameterError(f"seed={seed!r} must be an integer of at least 0")
     return np.random.default_rng(seed)
 
 

@@ -1,5 +1,6 @@
 """Adding exact noise to arrays: whole or in parts, in place or into an output."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -126,7 +127,14 @@ class PreparedNoise:
         prepare_fastest(dtype.itemsize)
         return cls(fitted, NoiseContext.of_scales(shape, dtype, fitted))
 
-    def noisy_copy(self, value: NDArray[Any], key: ReleaseKey, *, threads: int) -> NDArray[Any]:
+    def noisy_copy(
+        self,
+        value: NDArray[Any],
+        key: ReleaseKey,
+        *,
+        threads: int | None,
+        pay: Callable[[], None] | None = None,
+    ) -> NDArray[Any]:
         """Return a new array with exact noise: `add_noise` for a value that has been checked.
 
         Parameters
@@ -136,21 +144,22 @@ class PreparedNoise:
             of that is checked again.
         key : ReleaseKey
             Unbound; it is spent.
-        threads : int
-            How many threads; the result is the same.
+        threads : int or None
+            The most threads, None for as many as there are processors; the result is the same.
+        pay : callable, optional
+            As in `ReleaseKey.bind`.
 
         Raises
         ------
         KeyStateError
-            If the key is spent; before anything is drawn.
+            If the key is spent; before anything is paid or drawn.
         """
-        unbound = checked_key(key)
         # A new array overlaps nothing, so the output needs no check either.
         target = np.empty(value.shape, dtype=value.dtype)
         tile = rectangular_tile(
             value, target, self.scales, value.shape, (0,) * value.ndim, in_place=False
         )
-        _release(tile, self.context, unbound, threads)
+        _release(tile, self.context, key, threads, pay)
         return target
 
 
@@ -172,11 +181,17 @@ def check_range(
     check_tiles(tiles, scales, values.dtype, threads)
 
 
-def _release(tile: Tile, context: NoiseContext, key: ReleaseKey, threads: int) -> None:
+def _release(
+    tile: Tile,
+    context: NoiseContext,
+    key: ReleaseKey,
+    threads: int | None,
+    pay: Callable[[], None] | None = None,
+) -> None:
     """Spend the key on filling the tile of the whole; everything has been checked."""
-    # First, because a broken compiler must not cost the key.
+    # First, because a broken compiler must cost neither the key nor a payment.
     make_kernel = PreparedKernels(fastest_kernel, context.value_bytes)
-    with key.bind(context) as stream:
+    with key.bind(context, pay=pay) as stream:
         fill_tile(tile, stream, threads, make_kernel)
 
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.noise.application.flat import FlatView
 from matrixdp.noise.application.threads import over_ranges
-from matrixdp.noise.application.tiles import Tile
+from matrixdp.noise.application.tiles import FlatView, Tile
 from matrixdp.noise.specification.scales import checked_dtype, largest_values, value_limit
 from matrixdp.parameters import all_within, outside_limit
 
@@ -35,9 +34,7 @@ def checked_value(value: Any) -> NDArray[Any]:
         )
     checked_dtype(value.dtype)
     if value.ndim == 0:
-        raise ShapeError(
-            "value must have at least one axis, got a single number; reshape it to (1,)"
-        )
+        raise ShapeError("value must have at least one axis, got a scalar; reshape it to (1,)")
     return value
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.noise.application.flat import FlatView, runs_of_tile
 from matrixdp.noise.application.threads import over_ranges
-from matrixdp.noise.application.tiles import Tile
+from matrixdp.noise.application.tiles import FlatView, Tile, runs_of_tile
 from matrixdp.noise.kernels import KernelFactory
 from matrixdp.noise.kernels.block import Block, Kernel
 from matrixdp.noise.keys.stream import NoiseStream
@@ -24,7 +23,9 @@ _LEAST_FOR_A_THREAD = 1 << 15
 """Elements that take at least as long as starting a thread."""
 
 
-def fill_tile(tile: Tile, stream: NoiseStream, threads: int, make_kernel: KernelFactory) -> None:
+def fill_tile(
+    tile: Tile, stream: NoiseStream, threads: int | None, make_kernel: KernelFactory
+) -> None:
     """Fill ``tile.out``, each thread a contiguous range of its elements."""
 
     def fill(first: int, last: int) -> None:

@@ -50,7 +50,7 @@ def even_ranges(size: int, parts: int) -> list[tuple[int, int]]:
     return [(first, last) for first, last in pairwise(bounds) if first < last]
 
 
-def over_ranges(work: Work, size: int, threads: int, least: int) -> None:
+def over_ranges(work: Work, size: int, threads: int | None, least: int) -> None:
     """Call ``work(first, last)`` for contiguous ranges that cover ``0 .. size``.
 
     The calling thread and its helpers take one range after the other. Helpers are started anew by
@@ -66,13 +66,16 @@ def over_ranges(work: Work, size: int, threads: int, least: int) -> None:
         thread has taken by then are dropped.
     size : int
         How many elements.
-    threads : int
-        The most threads; with one, everything happens in the calling thread.
+    threads : int or None
+        The most threads, None for as many as there are processors; with one, everything happens in
+        the calling thread.
     least : int
         The fewest elements for which starting a thread pays.
     """
-    parts = max(1, min(threads, size // least))
-    if parts == 1:
+    parts = size // least
+    if parts > 1:
+        parts = min(parts, usable_cores() if threads is None else threads)
+    if parts <= 1:
         if size:
             work(0, size)
         return

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 
+from matrixdp.interrupts import interrupts_held
 from matrixdp.noise.kernels.block import Kernel
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
@@ -43,7 +44,10 @@ def available_kernels() -> dict[str, KernelFactory]:
     >>> "numpy" in available_kernels()
     True
     """
-    fast: dict[str, KernelFactory] = {"numba": _numba_kernel} if _numba_works() else {}
+    # numba loads its compiler through callbacks from C, which swallow an interrupt.
+    with interrupts_held():
+        works = _numba_works()
+    fast: dict[str, KernelFactory] = {"numba": _numba_kernel} if works else {}
     return fast | {"numpy": _numpy_kernel}
 
 

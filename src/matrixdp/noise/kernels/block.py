@@ -1,7 +1,6 @@
 """One block of elements: what a kernel reads and writes."""
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +8,7 @@ from numpy.typing import NDArray
 __all__ = ["Block", "Kernel"]
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Consecutive elements of a release on their way from value to noisy value.
 
     Attributes

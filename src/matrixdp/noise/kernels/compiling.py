@@ -10,6 +10,8 @@ used for another table or error bound. Of the relaxations of IEEE arithmetic onl
 from collections.abc import Callable
 from typing import Any, cast
 
+from matrixdp.interrupts import interrupts_held
+
 __all__ = ["Loop", "compiled"]
 
 Loop = Callable[..., int]
@@ -17,7 +19,16 @@ Loop = Callable[..., int]
 
 
 def compiled(loop: Loop, value_bytes: int) -> Loop:
-    """Compile a loop for values and noisy values of 8 bytes or 4."""
+    """Compile a loop for values and noisy values of 8 bytes or 4; an interrupt waits meanwhile.
+
+    The compiler calls back from C, where an interrupt would be printed and forgotten.
+    """
+    # The import as well: of an interrupt while numba loads, its callbacks would leave nothing.
+    with interrupts_held():
+        return _compiled(loop, value_bytes)
+
+
+def _compiled(loop: Loop, value_bytes: int) -> Loop:
     from numba import njit, types  # noqa: PLC0415 - an extra, imported late
 
     # Read-only arrays, because the value and the words may be. A fixed signature compiles at once,

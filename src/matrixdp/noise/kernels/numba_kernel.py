@@ -58,7 +58,7 @@ class NumbaKernel:
             block.values,
             block.words.view(np.int64),
             block.scales,
-            np.int64(grid_bits << 52),
+            grid_bits << 52,
             block.noisy,
             block.undecided,
         )

@@ -1,8 +1,8 @@
-"""What a key is bound to: everything public that the noise of a release depends on."""
+"""The context of a key: everything public that the noise of a release depends on."""
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from math import prod
 from typing import Any, Self
@@ -146,7 +146,8 @@ class NoiseContext:
     @cached_property
     def _encoded(self) -> bytes:
         # Sorted keys and fixed separators: these bytes decide the noise, so they must never vary.
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+        described = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.dumps(described, sort_keys=True, separators=(",", ":")).encode()
 
     def digest(self) -> bytes:
         """Return the SHA-256 of ``encode()``."""

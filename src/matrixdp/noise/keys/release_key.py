@@ -1,6 +1,7 @@
 """Release keys: 32 secret bytes that serve one release in one process."""
 
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from threading import Lock
 from typing import Any, NoReturn, Self
@@ -8,7 +9,7 @@ from typing import Any, NoReturn, Self
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from matrixdp.errors import InvalidParameterError, KeyStateError
+from matrixdp.errors import InvalidParameterError, KeyStateError, MatrixDPError
 from matrixdp.noise.keys.context import NoiseContext, check_context
 from matrixdp.noise.keys.stream import KEY_BYTES, STREAM_BYTES, NoiseStream, overwrite
 from matrixdp.processes import current_process
@@ -71,8 +72,19 @@ class ReleaseKey:
             )
         return cls(bytearray(secret))
 
-    def bind(self, context: NoiseContext) -> "NoiseStream":
+    def bind(
+        self, context: NoiseContext, *, pay: Callable[[], None] | None = None
+    ) -> "NoiseStream":
         """Spend the key on a context.
+
+        Parameters
+        ----------
+        context : NoiseContext
+            What the noise is for.
+        pay : callable, optional
+            Pays for the release. It is called once, and only if the key can be bound. If it raises
+            a MatrixDPError, it has paid nothing and the key stays unbound. After any other
+            exception, such as an interrupt, nobody knows whether it has paid, and the key is spent.
 
         Returns
         -------
@@ -95,8 +107,19 @@ class ReleaseKey:
             derived = bytearray(STREAM_BYTES)
             kdf = HKDF(SHA256(), STREAM_BYTES, salt=None, info=context.encode())
             kdf.derive_into(self._secret, derived)
-            # From here on the derived keys are all that is needed.
+            # Before it is paid for: a payment that is interrupted leaves no key that can release.
             self._context = context
+            try:
+                if pay is not None:
+                    pay()
+            except BaseException as error:
+                overwrite(derived)
+                if isinstance(error, MatrixDPError):  # refused, and nothing was paid
+                    self._context = None
+                else:
+                    self._erase()
+                raise
+            # From here on the derived keys are all that is needed.
             self._erase()
         return NoiseStream(context, derived)
 

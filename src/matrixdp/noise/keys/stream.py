@@ -109,13 +109,14 @@ class NoiseStream:
     True
     """
 
-    __slots__ = ("_closed", "_context", "_first_key", "_further_key")
+    __slots__ = ("_closed", "_context", "_erased", "_first_key", "_further_key")
 
     def __init__(self, context: NoiseContext, secret: bytearray) -> None:
         self._context = context
         self._closed = False
         # Slices of a bytearray are copies, so the argument can be overwritten.
         self._first_key, self._further_key = secret[:KEY_BYTES], secret[KEY_BYTES:]
+        self._erased = False
         overwrite(secret)
 
     @property
@@ -199,8 +200,10 @@ class NoiseStream:
         """Overwrite the stream's secret; it cannot be read any more."""
         # Marked first: see `_check_open`.
         self._closed = True
-        for secret in (self._first_key, self._further_key):
-            overwrite(secret)
+        overwrite(self._first_key)
+        overwrite(self._further_key)
+        # Last, so that an interrupted close is made up for when the stream is dropped.
+        self._erased = True
 
     def _check_open(self) -> None:
         """Raise if the stream is closed.
@@ -227,7 +230,8 @@ class NoiseStream:
 
     def __del__(self) -> None:
         """Overwrite the secret."""
-        if hasattr(self, "_further_key"):  # else the constructor has failed
+        # Without the attribute, the constructor has failed.
+        if not getattr(self, "_erased", True):
             self.close()
 
     def __repr__(self) -> str:

@@ -1,1 +1,1 @@
-"""What the noise is: exact rules in integers, and the proved table of the fast path."""
+"""The definition of the noise: exact rules in integers, and the proved table of the fast path."""

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from matrixdp.errors import MatrixDPError
-from matrixdp.noise.specification.balls import PRECISION, arb, ctx, fmpq
-from matrixdp.noise.specification.segments import (
+from matrixdp.noise.proofs.balls import PRECISION, arb, ctx, fmpq
+from matrixdp.noise.proofs.segments import (
     Segment,
     inverse_upper,
     remainder,

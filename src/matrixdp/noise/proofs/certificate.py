@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import MatrixDPError
-from matrixdp.noise.specification.balls import PRECISION, arb, ctx
-from matrixdp.noise.specification.proof import Approximation, Rounded, proven_error
-from matrixdp.noise.specification.segments import Cut, Segment, leading, nearest_double, taylor
+from matrixdp.noise.proofs.balls import PRECISION, arb, ctx
+from matrixdp.noise.proofs.proof import Approximation, Rounded, proven_error
+from matrixdp.noise.proofs.segments import Cut, Segment, leading, nearest_double, taylor
 from matrixdp.noise.specification.table import (
     BINADES,
     DEGREE,

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.noise.specification.certificate import make_table, prove_table
-from matrixdp.noise.specification.coarse_certificate import make_coarse_table, prove_coarse_table
+from matrixdp.noise.proofs.certificate import make_table, prove_table
+from matrixdp.noise.proofs.coarse_certificate import make_coarse_table, prove_coarse_table
 from matrixdp.noise.specification.coarse_table import COARSE_STEP_ERROR, load_coarse_table
 from matrixdp.noise.specification.table import STEP_ERROR, load_table, table_digest
 

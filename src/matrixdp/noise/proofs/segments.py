@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import Any
 
 from matrixdp.errors import MatrixDPError
-from matrixdp.noise.specification.balls import arb, fmpq
+from matrixdp.noise.proofs.balls import arb, fmpq
 from matrixdp.noise.specification.table import UNIFORM_BITS
 
 __all__ = [

@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import MatrixDPError
-from matrixdp.noise.specification.balls import PRECISION, arb, ctx, fmpq
+from matrixdp.noise.proofs.balls import PRECISION, arb, ctx, fmpq
+from matrixdp.noise.proofs.proof import Approximation, Rounded, proven_error
+from matrixdp.noise.proofs.segments import Cut, Segment, leading, taylor
 from matrixdp.noise.specification.coarse_table import (
     A_BITS,
     COARSE_SEGMENT_BITS,
     ROOT_TWO,
     unpacked,
 )
-from matrixdp.noise.specification.proof import Approximation, Rounded, proven_error
-from matrixdp.noise.specification.segments import Cut, Segment, leading, taylor
 from matrixdp.noise.specification.table import BINADES
 
 __all__ = ["COARSE_CUT", "implied_quadratic", "make_coarse_table", "prove_coarse_table"]
