@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from matrixdp.files import npy_stream
+from matrixdp.files.publishing import npy_stream
 
 
 @pytest.fixture

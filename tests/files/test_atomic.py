@@ -9,8 +9,8 @@ import pytest
 
 from matrixdp import InvalidParameterError, MatrixDPError
 from matrixdp.errors import StorageError
-from matrixdp.files import atomic
-from matrixdp.files.atomic import check_target, write_all
+from matrixdp.files.publishing import atomic
+from matrixdp.files.publishing.atomic import check_target, write_all
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp import Box, FrobeniusBall, RowBounds, SymmetricBall
+from matrixdp import FrobeniusBall, RowBounds, RowBox, SymmetricBall
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.files.decimal_range import cover_decimals
+from matrixdp.files.formats.decimal_range import cover_decimals
 from matrixdp.mechanisms.labelled import MatrixFile
 
 SETS = [
     FrobeniusBall(0.75, "replace"),
     SymmetricBall(0.75, "replace"),
     RowBounds([0.5, 3.0, 1e-9], "replace"),
-    Box([0.5, 3.0, 1e-9], "replace"),
+    RowBox([0.5, 3.0, 1e-9], "replace"),
 ]
 
 
 def bounds_of(sensitivity: object) -> list[float]:
     if isinstance(sensitivity, FrobeniusBall | SymmetricBall):
         return [sensitivity.bound]
-    assert isinstance(sensitivity, RowBounds | Box)
+    assert isinstance(sensitivity, RowBounds | RowBox)
     return [float(bound) for bound in sensitivity.bounds]
 
 
@@ -49,7 +49,7 @@ def test_a_range_of_subnormal_numbers_covers_their_rounding(given_range: float) 
 def test_a_cell_at_the_bound_stays_within_the_cover(
     bound: float, share: Decimal, digits: int, given_range: float | None
 ) -> None:
-    cover = cover_decimals(Box([bound], "replace"), (1, 1), given_range)
+    cover = cover_decimals(RowBox([bound], "replace"), (1, 1), given_range)
     limit = Decimal(float(cover.limits[0, 0]))
     with localcontext(prec=digits + 1):
         first = limit * share
@@ -93,7 +93,7 @@ def test_the_cover_is_needed() -> None:
     assert Fraction(second) - Fraction(first) <= Fraction("1e-7")
     distance = Fraction(float(second)) - Fraction(float(first))
     assert distance > 18 * Fraction(1e-7)
-    cover = cover_decimals(Box([1e-7], "replace"), (1, 1), 1e11)
+    cover = cover_decimals(RowBox([1e-7], "replace"), (1, 1), 1e11)
     assert distance <= Fraction(bounds_of(cover.sensitivity)[0])
 
 
@@ -101,7 +101,7 @@ def test_the_cover_is_needed() -> None:
 @pytest.mark.parametrize("given_range", [None, 1e9])
 def test_bounds_grow_by_the_formula(sensitivity: object, given_range: float | None) -> None:
     cover = cover_decimals(sensitivity, (3, 3), given_range)  # type: ignore[arg-type]
-    cells = {"Box": 1, "RowBounds": 3}.get(type(sensitivity).__name__, 9)
+    cells = {"RowBox": 1, "RowBounds": 3}.get(type(sensitivity).__name__, 9)
     for old, new, limit in zip(
         bounds_of(sensitivity), bounds_of(cover.sensitivity), cover.limits.ravel(), strict=True
     ):
@@ -149,4 +149,4 @@ def test_bad_ranges_and_shapes_are_refused() -> None:
         with pytest.raises(InvalidParameterError, match="range="):
             cover_decimals(FrobeniusBall(1.0, "replace"), (2, 2), bad)
     with pytest.raises(ShapeError):
-        cover_decimals(Box([1.0, 2.0], "replace"), (2, 3))
+        cover_decimals(RowBox([1.0, 2.0], "replace"), (2, 3))

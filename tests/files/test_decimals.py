@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp.files.decimals import exact_float, nearest_float, upper_float
+from matrixdp.files.formats.decimals import exact_float, nearest_float, upper_float
 
 DECIMALS = st.builds(
     "{}{}.{}e{}".format,

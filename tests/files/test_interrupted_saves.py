@@ -11,12 +11,13 @@ import pytest
 
 from matrixdp import IMGM, Budget, FrobeniusBall, Release
 from matrixdp.errors import StorageError
-from matrixdp.files import arrow_format, atomic, csv_format, matrices
-from matrixdp.files.atomic import write_all
-from matrixdp.files.formats import ARROW, FORMATS
-from matrixdp.files.held_interrupts import interrupts_held
-from matrixdp.files.matrices import read_matrix, write_matrix
-from matrixdp.files.releases import save_release
+from matrixdp.files.formats import arrow_format, csv_format, matrices
+from matrixdp.files.formats.matrices import read_matrix, write_matrix
+from matrixdp.files.formats.suffixes import ARROW, FORMATS
+from matrixdp.files.publishing import atomic
+from matrixdp.files.publishing.atomic import write_all
+from matrixdp.files.publishing.releases import save_release
+from matrixdp.interrupts import interrupts_held
 from matrixdp.mechanisms.labelled import MatrixFile
 
 MECHANISM = IMGM(FrobeniusBall(1.0, "replace"), Budget(1.0, 1e-5))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from matrixdp import IMGM, Budget, FrobeniusBall, Release
-from matrixdp.files.formats import ARROW, FORMATS, LABELLED
+from matrixdp.files.formats.suffixes import ARROW, FORMATS, LABELLED
 from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
 from matrixdp.postprocess import Clamp, ProcessedRelease, process
-from matrixdp.queries import PrivateCountMean, PrivateCountMeanRelease, PublicBounds
+from matrixdp.queries import Mean, MeanRelease, PublicBounds
 
 BUDGET = Budget(1.0, 1e-5)
 MECHANISM = IMGM(FrobeniusBall(1.0, "replace"), BUDGET)
@@ -94,9 +94,9 @@ def test_processed_releases_keep_labels(tmp_path: Path) -> None:
 
 
 def test_means_keep_labels(tmp_path: Path) -> None:
-    query = PrivateCountMean(PublicBounds(2, norm=1.0))
+    query = Mean(PublicBounds(2, norm=1.0), "add-remove")
     query.release([[0.5, 0.5]] * 100, BUDGET).save(tmp_path / "a.csv", columns=["u", "v"])
-    loaded = PrivateCountMeanRelease.load(tmp_path / "a.csv")
+    loaded = MeanRelease.load(tmp_path / "a.csv")
     loaded.save(tmp_path / "b.csv")
     for name in ("b.csv", "b.sum.csv"):
         assert (tmp_path / name).read_text().startswith(",u,v\n")

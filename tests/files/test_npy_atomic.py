@@ -15,9 +15,9 @@ from matrixdp.errors import (
     InvalidParameterError,
     StorageError,
 )
-from matrixdp.files import atomic, npy_stream
-from matrixdp.files.npy_layout import read_layout
-from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.files.formats.numpy_format import read_layout
+from matrixdp.files.publishing import atomic, npy_stream
+from matrixdp.files.publishing.npy_stream import add_noise_to_npy
 from matrixdp.noise import ReleaseKey, add_noise
 from reference.noise import test_key
 
@@ -90,8 +90,8 @@ def test_a_source_that_shrinks_is_noticed(
 RUN = """
 import os, signal, sys
 import numpy as np
-from matrixdp.files import atomic, npy_stream
-from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.files.publishing import atomic, npy_stream
+from matrixdp.files.publishing.npy_stream import add_noise_to_npy
 from matrixdp.noise import ReleaseKey
 
 npy_stream._CHUNK_ELEMENTS = 10_007
@@ -144,8 +144,8 @@ def test_a_killed_run_leaves_nothing_that_looks_like_a_release(
 FULL = """
 import resource, sys
 from matrixdp.errors import StorageError
-from matrixdp.files import npy_stream
-from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.files.publishing import npy_stream
+from matrixdp.files.publishing.npy_stream import add_noise_to_npy
 from matrixdp.noise import ReleaseKey
 
 npy_stream._CHUNK_ELEMENTS = 10_007
@@ -244,11 +244,28 @@ def test_a_kernel_that_cannot_be_made_spends_no_key(
     paths: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.save(paths[0], VALUE)
-    monkeypatch.setattr(npy_stream, "fastest_kernel", refused(errno.ENOEXEC))
+    monkeypatch.setattr(npy_stream, "prepare_fastest", refused(errno.ENOEXEC))
     key = ReleaseKey.generate()
     with pytest.raises(OSError, match="Exec format"):
         add_noise_to_npy(*paths, 1.0, key)
     assert repr(key) == "ReleaseKey(unbound)"
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_what_the_type_needs_is_compiled_before_the_key_is_spent(
+    kind: type, paths: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(value_bytes: int) -> None:
+        assert value_bytes == np.dtype(kind).itemsize
+        raise KeyboardInterrupt
+
+    np.save(paths[0], VALUE.astype(kind))
+    monkeypatch.setattr(npy_stream, "prepare_fastest", interrupted)
+    key = ReleaseKey.generate()
+    with pytest.raises(KeyboardInterrupt):
+        add_noise_to_npy(*paths, 1.0, key)
+    assert repr(key) == "ReleaseKey(unbound)"
+    assert not paths[1].exists()
 
 
 @pytest.mark.parametrize("links", [True, False])

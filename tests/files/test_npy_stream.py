@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from matrixdp.errors import (
+    FileFormatError,
     InvalidParameterError,
     KeyStateError,
     ShapeError,
 )
-from matrixdp.files.npy_layout import read_layout
-from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.files.formats.numpy_format import read_layout
+from matrixdp.files.publishing.npy_stream import add_noise_to_npy
 from matrixdp.noise import ReleaseKey, add_noise
 from reference.noise import test_key
 
@@ -106,7 +107,7 @@ def test_bad_arguments_are_refused_first(paths: tuple[Path, Path]) -> None:
         add_noise_to_npy(source, target, 1.0, key, threads=0)
     with pytest.raises(InvalidParameterError, match="folder"):
         add_noise_to_npy(source, source.parent / "no" / "such.npy", 1.0, key)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileFormatError, match=r"missing\.npy does not exist"):
         add_noise_to_npy(source.with_name("missing.npy"), target, 1.0, key)
     spent = test_key(67)
     add_noise(VALUE, 1.0, spent)
@@ -119,7 +120,7 @@ def test_bad_arguments_are_refused_first(paths: tuple[Path, Path]) -> None:
 MEMORY = """
 import resource, sys
 import numpy as np
-from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.files.publishing.npy_stream import add_noise_to_npy
 from matrixdp.noise import ReleaseKey, add_noise
 
 add_noise(np.zeros((300, 300)), 1.0, ReleaseKey.generate())

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matrixdp.files.formats import ARROW
-from matrixdp.files.matrices import read_matrix, write_matrix
-from matrixdp.files.pandas_index import PandasIndex, pandas_index
+from matrixdp.files.formats.matrices import read_matrix, write_matrix
+from matrixdp.files.formats.pandas_index import PandasIndex, pandas_index
+from matrixdp.files.formats.suffixes import ARROW
 from matrixdp.mechanisms.labelled import MatrixFile
 
 NUMBERS = [[1.0, 3.0], [2.0, 4.0]]

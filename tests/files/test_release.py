@@ -10,7 +10,6 @@ import pytest
 
 from matrixdp import (
     IMGM,
-    Box,
     Budget,
     FrobeniusBall,
     Guarantee,
@@ -18,16 +17,16 @@ from matrixdp import (
     Isotropic,
     Kronecker,
     MatrixDPError,
-    OneSided,
     Release,
     ReleaseKey,
     RowBounds,
+    RowBox,
     SymmetricBall,
 )
 from matrixdp.covariance import Covariance
 from matrixdp.errors import FileFormatError, ShapeError, StorageError
-from matrixdp.files import atomic
-from matrixdp.files.streamed_release import release_npy
+from matrixdp.files.publishing import atomic
+from matrixdp.files.publishing.streamed_release import release_npy
 from reference import dense
 
 BUDGET = Budget(1.0, 1e-5)
@@ -36,9 +35,9 @@ MECHANISMS = {
     "ball": IMGM(BALL, BUDGET),
     "symmetric": IMGM(SymmetricBall(0.5, neighbouring="add-remove"), BUDGET),
     "rows": IMGM(RowBounds([1.0, 0.2, 3.0], neighbouring="replace"), BUDGET),
-    "box": IMGM(Box([0.1, 5.0, 1.0], neighbouring="replace", weights=[1, 2, 3]), BUDGET),
+    "box": IMGM(RowBox([0.1, 5.0, 1.0], neighbouring="replace", weights=[1, 2, 3]), BUDGET),
     "directional": IMGM(BALL, BUDGET, Kronecker(50 * np.eye(3), np.diag([1.0, 2.0, 3.0]))),
-    "one side": IMGM(BALL, BUDGET, OneSided(np.diag([15.0, 40.0, 90.0]), "columns")),
+    "one side": IMGM(BALL, BUDGET, Kronecker(columns=np.diag([15.0, 40.0, 90.0]))),
 }
 all_mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
 

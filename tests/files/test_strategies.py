@@ -14,7 +14,7 @@ import pytest
 from matrixdp import InvalidParameterError
 from matrixdp.cli.main import main
 from matrixdp.errors import FileFormatError
-from matrixdp.files.strategies import load_strategy, save_strategy
+from matrixdp.files.publishing.strategies import load_strategy, save_strategy
 from matrixdp.workloads import (
     Certificate,
     OptimalStrategy,
@@ -144,7 +144,7 @@ def squeezed_and_broken(_: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "s.npz").unlink(), "missing"),
+        (lambda folder: (folder / "s.npz").unlink(), "does not exist"),
         (lambda folder: (folder / "s.npz.json").unlink(), "missing"),
         (lambda folder: (folder / "s.npz").write_bytes(b"PK"), "digest"),
         (lambda folder: (folder / "s.npz.json").write_text("{"), "not a statement"),
@@ -173,16 +173,16 @@ def squeezed_and_broken(_: bytes) -> bytes:
         (edit("value", 0.0), "below"),
         (lambda folder: (folder / "s.npz.json").write_bytes(b"\xff\xfe{"), "not a statement"),
         (lambda folder: (folder / "s.npz.json").write_text("[" * 10**5), "not a statement"),
-        (rewrite(lambda data: data[:-30]), "arrays are damaged"),
-        (rewrite(lambda _: b""), "arrays are damaged"),
-        (rewrite(lambda _: pickle.dumps([1, 2])), "arrays are damaged"),
-        (rewrite(lambda _: packed(factor_0=np.array([object()]))), "arrays are damaged"),
+        (rewrite(lambda data: data[:-30]), "cut short or damaged"),
+        (rewrite(lambda _: b""), "cut short or damaged"),
+        (rewrite(lambda _: pickle.dumps([1, 2])), "cut short or damaged"),
+        (rewrite(lambda _: packed(factor_0=np.array([object()]))), "dtype '[|]O'"),
         (rewrite(lambda _: packed(factor_1=np.eye(2))), "factor_0, factor_1"),
         (rewrite(lambda _: packed(other=np.eye(2))), "factor_0, factor_1"),
         (rewrite(lambda _: packed(factor_0=np.eye(4), other=np.eye(2))), "factor_0, factor_1"),
         (rewrite(lambda _: packed()), "empty"),
         (edit("comment", "fine"), "comment"),
-        (rewrite(squeezed_and_broken), "arrays are damaged"),
+        (rewrite(squeezed_and_broken), "cut short or damaged"),
         (rewrite(lambda _: packed(factor_0=np.ones(4))), "factor"),
         (rewrite(lambda _: packed(factor_0=np.ones((0, 4)))), "factor"),
         (rewrite(lambda _: packed(factor_0=np.full((4, 4), np.nan))), "factor"),
@@ -204,7 +204,7 @@ def test_more_cells_than_a_histogram_has_are_reported(
 ) -> None:
     best = optimal_strategy(Product([Prefix(3), Prefix(5)]), neighbouring="add-remove")
     save_strategy(best, tmp_path / "s.npz")
-    monkeypatch.setattr("matrixdp.files.strategies.LARGEST_HISTOGRAM", 4)
+    monkeypatch.setattr("matrixdp.files.publishing.strategies.LARGEST_HISTOGRAM", 4)
     with pytest.raises(FileFormatError, match=r"laid out as \(3, 5\)"):
         load_strategy(tmp_path / "s.npz")
 

@@ -8,7 +8,6 @@ import pytest
 
 from matrixdp import (
     IMGM,
-    Box,
     Budget,
     FrobeniusBall,
     InvalidParameterError,
@@ -17,18 +16,19 @@ from matrixdp import (
     Release,
     ReleaseKey,
     RowBounds,
+    RowBox,
     SymmetricBall,
 )
-from matrixdp.baselines.classic import ClassicGaussian
+from matrixdp.baselines.gaussian import ClassicGaussian
 from matrixdp.covariance import Diagonal
-from matrixdp.files.streamed_release import release_npy
+from matrixdp.files.publishing.streamed_release import release_npy
 
 BUDGET = Budget(1.0, 1e-5)
 BALL = FrobeniusBall(1.0, neighbouring="replace")
 MECHANISMS = {
     "ball": IMGM(BALL, BUDGET),
     "rows": IMGM(RowBounds([1.0, 0.2, 3.0], neighbouring="replace"), BUDGET),
-    "box": IMGM(Box([0.1, 5.0, 1.0], neighbouring="replace", weights=[1, 2, 3]), BUDGET),
+    "box": IMGM(RowBox([0.1, 5.0, 1.0], neighbouring="replace", weights=[1, 2, 3]), BUDGET),
     "directional": IMGM(BALL, BUDGET, Kronecker(50 * np.eye(3), np.diag([1.0, 2.0, 3.0]))),
 }
 

@@ -14,7 +14,6 @@ from scipy import stats
 
 from matrixdp import (
     IMGM,
-    Box,
     Budget,
     BudgetExceededError,
     Diagonal,
@@ -25,11 +24,12 @@ from matrixdp import (
     Release,
     ReleaseKey,
     RowBounds,
+    RowBox,
     SymmetricBall,
 )
 from matrixdp.errors import FileFormatError, ShapeError
-from matrixdp.files.noise_grid import can_be_released
-from matrixdp.files.streamed_release import release_npy
+from matrixdp.files.publishing.noise_grid import can_be_released
+from matrixdp.files.publishing.streamed_release import release_npy
 from matrixdp.noise import simulation_generator
 from reference import dense
 
@@ -39,7 +39,7 @@ INDEPENDENT = {
     "ball": IMGM(BALL, BUDGET),
     "symmetric": IMGM(SymmetricBall(0.5, neighbouring="add-remove"), BUDGET),
     "rows": IMGM(RowBounds([1.0, 0.2, 3.0], neighbouring="replace"), BUDGET),
-    "box": IMGM(Box([0.1, 5.0, 1.0], neighbouring="replace"), BUDGET),
+    "box": IMGM(RowBox([0.1, 5.0, 1.0], neighbouring="replace"), BUDGET),
 }
 independent = pytest.mark.parametrize("mechanism", INDEPENDENT.values(), ids=INDEPENDENT)
 
@@ -155,7 +155,7 @@ def test_directional_noise_cannot_claim_what_its_covariance_does_not_give() -> N
     with pytest.raises(InvalidParameterError, match="never drawn"):
         Release(
             value=release.value,
-            sensitivity=Box([0.1, 0.1], neighbouring="replace"),
+            sensitivity=RowBox([0.1, 0.1], neighbouring="replace"),
             covariance=covariance,
             guarantee=release.guarantee,
             mechanism="IMGM",
@@ -227,8 +227,8 @@ def test_a_release_larger_than_memory_is_verified_in_parts(
     def whole(*_: object, **__: object) -> None:
         raise AssertionError("read as a whole")
 
-    monkeypatch.setattr("matrixdp.files.releases.read_matrix", whole)
-    monkeypatch.setattr("matrixdp.files.noise_grid._ENTRIES_TOGETHER", 1000)
+    monkeypatch.setattr("matrixdp.files.publishing.releases.read_matrix", whole)
+    monkeypatch.setattr("matrixdp.files.publishing.noise_grid._ENTRIES_TOGETHER", 1000)
     assert Release.verify(tmp_path / "out.npy") == guarantee
 
 
@@ -249,10 +249,10 @@ def test_a_folder_is_no_release(tmp_path: Path) -> None:
     (tmp_path / "out.npy").mkdir()
     INDEPENDENT["ball"].release(np.eye(3)).save(tmp_path / "other.npy")
     (tmp_path / "other.npy.json").rename(tmp_path / "out.npy.json")
-    with pytest.raises(FileFormatError, match="not a file"):
+    with pytest.raises(FileFormatError, match=r"out\.npy is a folder"):
         Release.load(tmp_path / "out.npy")
     (tmp_path / "other.npy.json").mkdir()
-    with pytest.raises(FileFormatError, match="not a file"):
+    with pytest.raises(FileFormatError, match=r"other\.npy\.json is a folder"):
         Release.load(tmp_path / "other.npy")
 
 

@@ -1,0 +1,1 @@
+"""Saved releases: files that appear complete, their statements, and what proves them."""

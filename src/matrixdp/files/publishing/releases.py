@@ -1,0 +1,360 @@
+"""Releases in files: the matrix, and beside it the statement of what it guarantees."""
+
+import hashlib
+import io
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from matrixdp.covariance import Covariance
+from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
+from matrixdp.files.formats.matrices import read_matrix, write_matrix
+from matrixdp.files.formats.numpy_format import map_npy, read_layout
+from matrixdp.files.formats.opening import opened
+from matrixdp.files.formats.progress import Share, silent
+from matrixdp.files.formats.suffixes import LABELLED, TEXT, format_of
+from matrixdp.files.publishing.atomic import check_target, hidden_beside, hidden_file, write_all
+from matrixdp.files.publishing.noise_grid import can_be_released
+from matrixdp.files.publishing.paid_counts import (
+    CountSchema,
+    PaidCount,
+    check_paid,
+    count_of,
+    stated_count,
+)
+from matrixdp.files.publishing.statement import (
+    check_digest,
+    encoded,
+    read_statement,
+    statement_path,
+)
+from matrixdp.files.publishing.undeclared import check_nothing_undeclared
+from matrixdp.files.schemas.steps import StepSchema
+from matrixdp.files.schemas.values import (
+    CovarianceSchema,
+    DigestSchema,
+    GuaranteeSchema,
+    Schema,
+    SensitivitySchema,
+    covariance_of,
+    guarantee_of,
+    sensitivity_of,
+    stated_covariance,
+    stated_guarantee,
+    stated_sensitivity,
+)
+from matrixdp.mechanisms.labelled import MatrixFile
+from matrixdp.mechanisms.proof import NoiseProof
+from matrixdp.mechanisms.release import Release
+from matrixdp.noise import NOISE_VERSION
+from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.sets import SensitivitySet
+
+__all__ = [
+    "MatrixSchema",
+    "ReleaseStatement",
+    "StatedRelease",
+    "encode_release",
+    "load_release",
+    "load_stated_release",
+    "save_release",
+    "stated_release",
+    "verify_release",
+    "warn_of_lost_labels",
+]
+
+
+class MatrixSchema(DigestSchema, frozen=True):
+    """The file of a matrix; a header and an index of labels exist in text, Parquet and Arrow."""
+
+    shape: tuple[int, int]
+    dtype: Literal["float64", "float32"]
+    header: bool
+    index: bool
+
+
+class ReleaseStatement(Schema, frozen=True, omit_defaults=True):
+    """The statement of a saved release."""
+
+    schema: Literal["matrixdp-release/2"]
+    mechanism: str
+    guarantee: GuaranteeSchema
+    in_words: str  # for people; checked against the numbers, since people believe it
+    sensitivity: SensitivitySchema
+    covariance: CovarianceSchema
+    noise: str
+    file: MatrixSchema
+    # Of the exact noise within directional noise.
+    floor: float | None = None
+    # What was computed from the records and under which bounds, for people; the set proves itself.
+    query: str | None = None
+    # Counts of records, only if they were paid for; the guarantee covers them, too.
+    counts: dict[PaidCount, CountSchema] = msgspec.field(default_factory=dict)
+    # Steps of post-processing, in their order. The file holds the matrix as it was before them.
+    applied: tuple[StepSchema, ...] = ()
+
+
+class StatedRelease(NamedTuple):
+    """A saved release and what its statement says beside it.
+
+    The query that it answers, the counts that its guarantee covers, the steps that were applied.
+    """
+
+    release: Release
+    query: str | None
+    counts: dict[PaidCount, Release]
+    applied: tuple[StepSchema, ...]
+
+
+def save_release(
+    release: Release,
+    path: str | PathLike[str],
+    *,
+    force: bool = False,
+    query: str | None = None,
+    counts: Mapping[PaidCount, Release] | None = None,
+    applied: tuple[StepSchema, ...] = (),
+    advance: Share = silent,
+) -> None:
+    """Write a release and its statement; see `Release.save`.
+
+    The statement can name the query that was answered, hold counts of records that the guarantee
+    of the release pays for, too, and list the steps that were applied to it. ``advance`` is
+    called with each further share of the matrix that is written.
+    """
+    target = _named(path)
+    beside = statement_path(target)
+    paid = _checked_counts(release, counts)
+    # Before the work of writing; `write_all` checks again when it gives the names.
+    check_target(target, force=force)
+    check_target(beside, force=force)
+    matrix, suffix = _as_file(release), format_of(target)
+    with hidden_beside(target) as hidden:
+        # Written once and in parts, so that an interrupt is answered soon and leaves nothing.
+        with hidden_file(hidden, target) as file:
+            write_matrix(file, matrix, suffix, advance)
+        with hidden.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        statement = _stated(release, _facts(target.name, matrix, digest), query, paid, applied)
+        # The statement first: there is never a matrix without a statement of what it guarantees.
+        write_all([(beside, statement), (target, hidden)], force=force, release=True)
+
+
+def warn_of_lost_labels(release: Release, path: str | PathLike[str]) -> None:
+    """Warn if a release has labels and the format of a file has no place for them."""
+    named = release.labels is not None or not isinstance(release.value, np.ndarray)
+    if named and format_of(Path(path)) not in LABELLED:
+        # Of the caller of the method that calls this.
+        warnings.warn(
+            f"labels are left out of {path}: save as one of {', '.join(LABELLED)} to keep them",
+            stacklevel=3,
+        )
+
+
+def encode_release(
+    release: Release,
+    name: str,
+    *,
+    query: str | None = None,
+    counts: Mapping[PaidCount, Release] | None = None,
+    advance: Share = silent,
+) -> tuple[bytes, bytes]:
+    """Return the contents of the two files that `save_release` would write under a name."""
+    paid = _checked_counts(release, counts)
+    content, matrix = io.BytesIO(), _as_file(release)
+    write_matrix(content, matrix, format_of(name), advance)
+    data = content.getvalue()
+    facts = _facts(name, matrix, hashlib.sha256(data).hexdigest())
+    return data, _stated(release, facts, query, paid, ())
+
+
+def _checked_counts(
+    release: Release, counts: Mapping[PaidCount, Release] | None
+) -> dict[PaidCount, CountSchema]:
+    """Return the schemas of counts that the guarantee of a release pays for, too."""
+    paid = {} if counts is None else dict(counts)
+    check_paid(release.proof.mu, paid, release.guarantee)
+    return {kind: stated_count(count) for kind, count in paid.items()}
+
+
+def _facts(name: str, matrix: MatrixFile, digest: str) -> MatrixSchema:
+    labelled = format_of(name) in LABELLED
+    return MatrixSchema(
+        name=name,
+        sha256=digest,
+        shape=(matrix.array.shape[0], matrix.array.shape[1]),
+        dtype="float32" if matrix.array.dtype == np.float32 else "float64",
+        header=labelled and matrix.columns is not None,
+        index=labelled and matrix.index is not None,
+    )
+
+
+def _stated(
+    release: Release,
+    facts: MatrixSchema,
+    query: str | None,
+    counts: dict[PaidCount, CountSchema],
+    applied: tuple[StepSchema, ...],
+) -> bytes:
+    """Return the text of the statement of a release that is in memory."""
+    return encoded(
+        stated_release(
+            mechanism=release.mechanism,
+            sensitivity=release.sensitivity,
+            covariance=release.covariance,
+            guarantee=release.guarantee,
+            floor=release.floor,
+            query=query,
+            counts=counts,
+            applied=applied,
+            file=facts,
+        )
+    )
+
+
+def stated_release(
+    *,
+    mechanism: str,
+    sensitivity: SensitivitySet,
+    covariance: Covariance,
+    guarantee: Guarantee,
+    file: MatrixSchema,
+    floor: float | None = None,
+    query: str | None = None,
+    counts: dict[PaidCount, CountSchema] | None = None,
+    applied: tuple[StepSchema, ...] = (),
+) -> ReleaseStatement:
+    """Return the statement of a release."""
+    return ReleaseStatement(
+        schema="matrixdp-release/2",
+        mechanism=mechanism,
+        guarantee=stated_guarantee(guarantee),
+        in_words=str(guarantee),
+        sensitivity=stated_sensitivity(sensitivity),
+        covariance=stated_covariance(covariance),
+        noise=NOISE_VERSION,
+        file=file,
+        floor=floor,
+        query=query,
+        counts={} if counts is None else counts,
+        applied=applied,
+    )
+
+
+def load_release(path: str | PathLike[str]) -> Release:
+    """Read a saved release, and verify it on the way; see `Release.load`."""
+    return load_stated_release(path).release
+
+
+def load_stated_release(path: str | PathLike[str]) -> StatedRelease:
+    """Read a saved release with what its statement says beside it, and verify all of it."""
+    source = _named(path)
+    statement = _statement_of(source)
+    facts = statement.file
+    with source.open("rb") as file:
+        matrix = read_matrix(
+            file, format_of(source), source.name, header=facts.header, index=facts.index
+        )
+    if format_of(source) in TEXT:
+        # Text does not say which type its numbers had.
+        matrix = replace(matrix, array=matrix.array.astype(facts.dtype))
+    check_nothing_undeclared(source, matrix)
+    release, counts = _proven(matrix, statement, source)
+    return StatedRelease(release, statement.query, counts, statement.applied)
+
+
+def verify_release(path: str | PathLike[str]) -> Guarantee:
+    """Check a saved release, which may be larger than memory; see `Release.verify`."""
+    source = _named(path)
+    if format_of(source) != ".npy":
+        return load_release(source).guarantee
+    statement = _statement_of(source)
+    read_layout(source)  # raises unless it is a whole array of floats
+    # Mapped, not read: only the check of the numbers touches it, a few rows at a time.
+    matrix = MatrixFile(map_npy(source))
+    check_nothing_undeclared(source, matrix)
+    return _proven(matrix, statement, source)[0].guarantee
+
+
+def _named(path: str | PathLike[str]) -> Path:
+    """Return a path that names a file."""
+    named = Path(path)
+    if not named.name or "\0" in str(path):
+        raise InvalidParameterError(f"path={str(path)!r} does not name a file")
+    return named
+
+
+def _statement_of(source: Path) -> ReleaseStatement:
+    """Read the statement beside a file, and check that it describes this file."""
+    statement = read_statement(source, ReleaseStatement, "a saved release")
+    with opened(source) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    check_digest(digest, statement.file.sha256, source)
+    return statement
+
+
+def _proven(
+    matrix: MatrixFile, statement: ReleaseStatement, source: Path
+) -> tuple[Release, dict[PaidCount, Release]]:
+    """Return the release and the counts of a matrix and a statement, if these prove them."""
+    array, facts, beside = matrix.array, statement.file, statement_path(source).name
+    if array.shape != facts.shape or array.dtype.name != facts.dtype:
+        raise FileFormatError(f"{source} does not hold the matrix that its statement describes")
+    try:
+        sensitivity = sensitivity_of(statement.sensitivity)
+        covariance = covariance_of(statement.covariance)
+        guarantee = guarantee_of(statement.guarantee)
+        proof = NoiseProof(sensitivity, covariance, statement.floor)
+        # The shape of the array is the one that is stated, which was compared above.
+        for part in (sensitivity, covariance):
+            part.check_shape(facts.shape)
+        release = Release.from_proof(array, proof, guarantee, statement.mechanism, matrix.labels)
+        counts = {kind: count_of(count, guarantee) for kind, count in statement.counts.items()}
+        check_paid(proof.mu, counts, guarantee)
+    except MatrixDPError as error:
+        raise FileFormatError(
+            f"{beside} does not prove its guarantee, or was altered ({error})"
+        ) from error
+    if (statement.noise, statement.in_words) != (NOISE_VERSION, str(guarantee)):
+        raise FileFormatError(
+            f"{beside} was altered: noise or in_words is not what the guarantee rests on"
+        )
+    # Last, because it reads the whole matrix, which may be larger than memory.
+    if not can_be_released(array, release.covariance, release.floor):
+        raise FileFormatError(
+            f"{source} holds numbers that no release with the noise of its statement can have"
+        )
+    return release, counts
+
+
+def _as_file(release: Release) -> MatrixFile:
+    """Return the value of a release with its labels, or those of its kind of data frame."""
+    value, labels = release.value, release.labels
+    if isinstance(value, MatrixFile):
+        return value
+    if labels is not None:
+        return MatrixFile(value, labels.columns, labels.index, labels.corner)
+    if isinstance(value, np.ndarray):
+        return MatrixFile(value)
+    columns = [_label(name) for name in value.columns]
+    # Frames are recognised by their attributes, so that neither library need be imported.
+    index = getattr(value, "index", None)
+    if index is None:  # a polars frame
+        return MatrixFile(value.to_numpy(), columns=columns)
+    return MatrixFile(
+        value.to_numpy(),
+        columns=columns,
+        index=[_label(name) for name in index],
+        corner=_label(tuple("" if name is None else name for name in index.names)),
+    )
+
+
+def _label(name: object) -> str:
+    """Return a label as text, the levels of a nested one joined."""
+    return "/".join(str(level) for level in name) if isinstance(name, tuple) else str(name)

@@ -1,0 +1,1 @@
+"""Schemas of the JSON statements, and how they become the library's values."""

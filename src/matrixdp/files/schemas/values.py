@@ -1,0 +1,221 @@
+"""Typed schemas of what JSON statements hold, to and from the library's values.
+
+Every schema refuses unknown fields, and values of another type than the one that is written. The
+numbers are written so that they read back to the same floats.
+"""
+
+from typing import Any, TypeAlias
+
+import msgspec
+from numpy.typing import NDArray
+
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Isotropic,
+    Kronecker,
+    SymmetricIsotropic,
+)
+from matrixdp.errors import InvalidParameterError
+from matrixdp.privacy.guarantee import Guarantee, Neighbouring
+from matrixdp.sensitivity.sets import (
+    FrobeniusBall,
+    RowBounds,
+    RowBox,
+    SensitivitySet,
+    SymmetricBall,
+)
+
+__all__ = [
+    "CovarianceSchema",
+    "DigestSchema",
+    "FrobeniusBallSchema",
+    "GuaranteeSchema",
+    "IsotropicSchema",
+    "Rows",
+    "Schema",
+    "SensitivitySchema",
+    "covariance_of",
+    "guarantee_of",
+    "sensitivity_of",
+    "stated_covariance",
+    "stated_guarantee",
+    "stated_sensitivity",
+]
+
+Rows: TypeAlias = list[list[float]]
+
+
+# Unknown fields are refused: a reader that skips them might miss what they restrict.
+class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a statement."""
+
+
+# The names of kinds are those of the classes, and part of the format: they must not change.
+class _Kind(Schema, frozen=True, tag_field="kind"):
+    """One of several alternatives, which the field ``kind`` distinguishes."""
+
+
+class GuaranteeSchema(Schema, frozen=True):
+    """A `Guarantee`."""
+
+    epsilon: float
+    delta: float
+    mu: float
+    neighbouring: Neighbouring
+    records: int  # in how many records the data sets may differ: 1 for every release
+
+
+class DigestSchema(Schema, frozen=True):
+    """The name and the digest of the file that a statement belongs to."""
+
+    name: str  # when it was saved; files may be renamed, so it is not compared
+    sha256: str  # 64 hexadecimal digits
+
+
+class FrobeniusBallSchema(_Kind, frozen=True, tag="FrobeniusBall"):
+    """A `FrobeniusBall`."""
+
+    neighbouring: Neighbouring
+    bound: float
+
+
+class SymmetricBallSchema(_Kind, frozen=True, tag="SymmetricBall"):
+    """A `SymmetricBall`."""
+
+    neighbouring: Neighbouring
+    bound: float
+
+
+class RowBoundsSchema(_Kind, frozen=True, tag="RowBounds"):
+    """`RowBounds`."""
+
+    neighbouring: Neighbouring
+    bounds: list[float]
+
+
+class RowBoxSchema(_Kind, frozen=True, tag="RowBox"):
+    """A `RowBox`."""
+
+    neighbouring: Neighbouring
+    bounds: list[float]
+    weights: list[float]
+
+
+class IsotropicSchema(_Kind, frozen=True, tag="Isotropic"):
+    """An `Isotropic` covariance."""
+
+    scale: float
+
+
+class SymmetricIsotropicSchema(_Kind, frozen=True, tag="SymmetricIsotropic"):
+    """A `SymmetricIsotropic` covariance."""
+
+    scale: float
+
+
+class DiagonalSchema(_Kind, frozen=True, tag="Diagonal"):
+    """A `Diagonal` covariance."""
+
+    scales: Rows  # of shape (m, n), (m, 1), (1, n) or (1, 1)
+
+
+class KroneckerSchema(_Kind, frozen=True, tag="Kronecker"):
+    """A `Kronecker` covariance."""
+
+    # The covariances themselves, not factors of them: factors are not unique.
+    rows: Rows | None
+    columns: Rows | None
+
+
+SensitivitySchema: TypeAlias = (
+    FrobeniusBallSchema | SymmetricBallSchema | RowBoundsSchema | RowBoxSchema
+)
+CovarianceSchema: TypeAlias = (
+    IsotropicSchema | SymmetricIsotropicSchema | DiagonalSchema | KroneckerSchema
+)
+
+
+def stated_guarantee(guarantee: Guarantee) -> GuaranteeSchema:
+    """Return the schema of a guarantee."""
+    return GuaranteeSchema(
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        mu=guarantee.mu,
+        neighbouring=guarantee.neighbouring,
+        records=guarantee.records,
+    )
+
+
+def guarantee_of(schema: GuaranteeSchema) -> Guarantee:
+    """Return the guarantee of a schema; raise if its mu does not prove it."""
+    # The constructor computes what mu proves; nothing of the schema is taken for granted.
+    return Guarantee(**msgspec.structs.asdict(schema))
+
+
+def stated_sensitivity(sensitivity: SensitivitySet) -> SensitivitySchema:
+    """Return the schema of a sensitivity set."""
+    relation = sensitivity.neighbouring
+    match sensitivity:
+        case FrobeniusBall():
+            return FrobeniusBallSchema(relation, sensitivity.bound)
+        case SymmetricBall():
+            return SymmetricBallSchema(relation, sensitivity.bound)
+        case RowBounds():
+            return RowBoundsSchema(relation, _numbers(sensitivity.bounds))
+        case RowBox():
+            # Weights are written even if all are 1, so that the schema does not rest on a default.
+            bounds, weights = _numbers(sensitivity.bounds), _numbers(sensitivity.weights)
+            return RowBoxSchema(relation, bounds, weights)
+    raise InvalidParameterError(f"a {type(sensitivity).__name__} cannot be saved")
+
+
+def sensitivity_of(schema: SensitivitySchema) -> SensitivitySet:
+    """Return the sensitivity set of a schema."""
+    # No other case is left over: the type checker knows every kind of the union.
+    match schema:
+        case FrobeniusBallSchema():
+            return FrobeniusBall(schema.bound, schema.neighbouring)
+        case SymmetricBallSchema():
+            return SymmetricBall(schema.bound, schema.neighbouring)
+        case RowBoundsSchema():
+            return RowBounds(schema.bounds, schema.neighbouring)
+        case RowBoxSchema():
+            return RowBox(schema.bounds, schema.neighbouring, schema.weights)
+
+
+def stated_covariance(covariance: Covariance) -> CovarianceSchema:
+    """Return the schema of a covariance."""
+    match covariance:
+        case Isotropic():
+            return IsotropicSchema(covariance.scale)
+        case SymmetricIsotropic():
+            return SymmetricIsotropicSchema(covariance.scale)
+        case Diagonal():
+            return DiagonalSchema(_numbers(covariance.scales))
+        case Kronecker():
+            rows, columns = (
+                None if side is None else _numbers(side)
+                for side in (covariance.rows, covariance.columns)
+            )
+            return KroneckerSchema(rows, columns)
+    raise InvalidParameterError(f"a {type(covariance).__name__} cannot be saved")
+
+
+def covariance_of(schema: CovarianceSchema) -> Covariance:
+    """Return the covariance of a schema."""
+    match schema:
+        case IsotropicSchema():
+            return Isotropic(schema.scale)
+        case SymmetricIsotropicSchema():
+            return SymmetricIsotropic(schema.scale)
+        case DiagonalSchema():
+            return Diagonal(schema.scales)
+        case KroneckerSchema():
+            return Kronecker(schema.rows, schema.columns)
+
+
+def _numbers(array: NDArray[Any]) -> Any:
+    """Return an array as nested lists of floats."""
+    # Any, because the depth of the lists depends on the number of axes.
+    return array.tolist()

@@ -1,0 +1,211 @@
+"""Saved files that hold more than their statement declares are refused, signed again or not."""
+
+import gzip
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from matrixdp import IMGM, Budget, FrobeniusBall, MatrixMechanism, Release
+from matrixdp.errors import FileFormatError
+from matrixdp.files.formats.suffixes import FORMATS
+from matrixdp.files.publishing.streamed_release import release_npy
+from matrixdp.mechanisms.workload_release import WorkloadRelease
+from matrixdp.workloads import Prefix
+
+BUDGET = Budget(1.0, 1e-5)
+MECHANISM = IMGM(FrobeniusBall(1.0, "replace"), BUDGET)
+SECRET = b"Ada has measles"
+
+
+def sign_again(target: Path) -> None:
+    beside = target.with_name(target.name + ".json")
+    statement = json.loads(beside.read_text())
+    statement["file"]["sha256"] = hashlib.sha256(target.read_bytes()).hexdigest()
+    beside.write_text(json.dumps(statement))
+
+
+def refused(target: Path) -> None:
+    sign_again(target)
+    for read in (Release.load, Release.verify):
+        with pytest.raises(FileFormatError):
+            read(target)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[..., Path]:
+    def save(suffix: str, dtype: type = np.float64, shape: tuple[int, int] = (3, 2)) -> Path:
+        if suffix in {".parquet", ".arrow"}:
+            pytest.importorskip("pyarrow")
+        target = tmp_path / f"out{suffix}"
+        MECHANISM.release(np.ones(shape, dtype)).save(target, force=True)
+        return target
+
+    return save
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_honest_files_pass(suffix: str, dtype: type, saved: Callable[..., Path]) -> None:
+    for shape in ((1, 1), (3, 2), (700, 3)):
+        target = saved(suffix, dtype, shape)
+        sign_again(target)
+        assert Release.verify(target) == Release.load(target).guarantee
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".parquet", ".arrow"])
+@pytest.mark.parametrize("columns", [["a", "b"], ["0", "1"], ['x,"y"', "new\r\nline"]])
+def test_honest_labels_pass(suffix: str, columns: list[str], tmp_path: Path) -> None:
+    frames = pytest.importorskip("pandas")
+    frame = frames.DataFrame(np.ones((2, 2)), columns=columns, index=["r,1", ""])
+    for number, each in enumerate((frame, frame.rename_axis("who"))):
+        target = tmp_path / f"{number}{suffix}"
+        MECHANISM.release(each).save(target)
+        assert Release.verify(target) == MECHANISM.guarantee
+
+
+def test_columns_in_fortran_order_pass(tmp_path: Path) -> None:
+    np.save(tmp_path / "in.npy", np.asfortranarray(np.ones((4, 3))))
+    release_npy(MECHANISM, tmp_path / "in.npy", tmp_path / "out.npy")
+    assert Release.verify(tmp_path / "out.npy") == MECHANISM.guarantee
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace(b"\r\n", b"0000000000000000017\r\n", 1),
+        lambda text: text.replace(b"\r\n", b"00\r\n", 1),
+        lambda text: text.replace(b"\r\n", b" \r\n", 1),
+        lambda text: text.replace(b"\r\n", b"\n"),
+        lambda text: b"+" + text if text[:1] != b"-" else text.replace(b"-", b"-0", 1),
+        lambda text: b"\xef\xbb\xbf" + text,
+        lambda text: text + b"\r\n",
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_digits_and_signs_beyond_the_shortest(
+    change: Callable[[bytes], bytes], dtype: type, saved: Callable[..., Path]
+) -> None:
+    target = saved(".csv", dtype)
+    target.write_bytes(change(target.read_bytes()))
+    refused(target)
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        lambda text: gzip.compress(text) + gzip.compress(b""),
+        lambda text: gzip.compress(text, mtime=1_700_000_000),
+        lambda text: gzip.compress(text, mtime=0) + b"\0" * 7,
+    ],
+)
+def test_what_a_compressed_file_can_hide(
+    packed: Callable[[bytes], bytes], saved: Callable[..., Path]
+) -> None:
+    target = saved(".csv.gz")
+    target.write_bytes(packed(gzip.decompress(target.read_bytes())))
+    refused(target)
+
+
+def test_a_header_of_npy_with_more_space(saved: Callable[..., Path]) -> None:
+    target = saved(".npy")
+    content = target.read_bytes()
+    wide = content[:8] + (246).to_bytes(2, "little") + content[10:127] + b" " * 128 + content[127:]
+    target.write_bytes(wide)
+    assert np.load(target).shape == (3, 2)
+    refused(target)
+
+
+def archived(arrays: dict[str, np.ndarray], hide: str) -> bytes:
+    content = io.BytesIO()
+    if hide == "before":
+        content.write(SECRET)
+    with zipfile.ZipFile(content, "a") as archive:
+        for name, array in arrays.items():
+            member = io.BytesIO()
+            np.save(member, array)
+            info = zipfile.ZipInfo(f"{name}.npy")
+            if hide == "member comment":
+                info.comment = SECRET
+            if hide == "date":
+                info.date_time = (2024, 5, 6, 7, 8, 10)
+            if hide == "extra":
+                info.extra = b"\xfe\xca\x0f\0" + SECRET
+            archive.writestr(info, member.getvalue() + (SECRET if hide == "array" else b""))
+        if hide == "comment":
+            archive.comment = SECRET
+        if hide == "member":
+            archive.writestr("note.txt", SECRET)
+    return content.getvalue()
+
+
+HIDDEN = ["before", "member comment", "date", "extra", "array", "comment", "member"]
+
+
+@pytest.mark.parametrize("hide", HIDDEN)
+def test_what_an_archive_can_hide(hide: str, saved: Callable[..., Path], tmp_path: Path) -> None:
+    target = saved(".npz")
+    workload = tmp_path / "workload.npz"
+    MatrixMechanism(Prefix(4), BUDGET, neighbouring="replace").release([1, 2, 3, 4]).save(workload)
+    for path in (target, workload):
+        with np.load(path) as archive:
+            arrays = dict(archive)
+        path.write_bytes(archived(arrays, "nothing"))
+        sign_again(path)
+        assert (Release if path == target else WorkloadRelease).verify(path) is not None
+        path.write_bytes(archived(arrays, hide))
+    refused(target)
+    sign_again(workload)
+    with pytest.raises(FileFormatError):
+        WorkloadRelease.load(workload)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.filterwarnings("ignore:.*pandas frame is left out")
+@pytest.mark.parametrize("hide", ["metadata", "field", "index", "names", "statistics"])
+def test_what_a_file_of_columns_can_hide(
+    suffix: str, hide: str, saved: Callable[..., Path]
+) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    target = saved(suffix)
+    if suffix == ".parquet":
+        table = parquet.read_table(target)
+    else:
+        with arrow.ipc.open_file(target) as reader:
+            table = reader.read_all()
+    if hide == "metadata":
+        table = table.replace_schema_metadata({b"note": SECRET})
+    if hide == "field":
+        field = table.schema.field(0).with_metadata({b"note": SECRET})
+        table = table.cast(arrow.schema([field, table.schema.field(1)]))
+    if hide == "index":
+        table = table.append_column("who", arrow.array(["Ada", "Bob", "Eve"]))
+        stated = json.dumps({"index_columns": ["who"], "columns": []})
+        table = table.replace_schema_metadata({b"pandas": stated.encode()})
+    if hide == "names":
+        table = table.rename_columns(["Ada", "Bob"])
+    if suffix == ".parquet":
+        parquet.write_table(
+            table, target, use_dictionary=False, write_statistics=hide == "statistics"
+        )
+    else:
+        with arrow.ipc.new_file(target, table.schema) as writer:
+            for batch in table.to_batches():
+                extra = {b"note": SECRET} if hide == "statistics" else None
+                writer.write_batch(batch, custom_metadata=extra)
+    refused(target)
+
+
+def test_unknown_flags_of_gzip_are_refused(saved: Callable[..., Path]) -> None:
+    # Python's gzip ignores them, and zlib raises an error of its own.
+    target = saved(".csv.gz")
+    content = bytearray(target.read_bytes())
+    content[3] |= 0xE0
+    target.write_bytes(content)
+    refused(target)
