@@ -25,11 +25,13 @@ def made(
     seed: int | None = SEED,
     make: Callable[..., optim.Optimizer] = sgd,
     record: Path | None = None,
+    debug: bool = False,
     **changes: Any,
 ) -> Made:
     model = small_model().to(device)
     plan = small_plan(**changes)
-    return model, PrivateTraining(model, make(model), plan, seed=seed, record=record)
+    training = PrivateTraining(model, make(model), plan, seed=seed, record=record, debug=debug)
+    return model, training
 
 
 def captured(

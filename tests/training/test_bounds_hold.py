@@ -33,7 +33,7 @@ def cancelling(seed: int, examples: int, positions: int, width: int) -> Tensor:
 def check_bounds(bounds: NormBounds, truth: Tensor) -> None:
     # As `clipped_sum` reads them: what underflow can take from a norm is added for all at once.
     found = bounds.values.double() * (1.0 + bounds.share) + _LOST_TO_UNDERFLOW
-    finite = found.isfinite()  # what overflows refuses the step
+    finite = found.isfinite()  # what overflows adds nothing
     assert bool((found[finite] >= truth[finite]).all())
 
 

@@ -78,7 +78,7 @@ def test_mode_exact_is_not_captured() -> None:
 
 def test_what_is_not_finite_is_named_within_no_grad() -> None:
     inputs, targets = small_data()
-    model, training = made(lot_size=40)
+    model, training = made(lot_size=40, debug=True)
     step = captured(model, training, data=(inputs, targets), size=16)
     inputs[38, 2] = math.inf
     with (

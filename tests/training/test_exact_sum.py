@@ -1,4 +1,4 @@
-"""The mode exact: whole numbers, one record at a time, and bounds that hold in exact arithmetic."""
+"""The mode exact: integers, one record at a time, and bounds that hold in exact arithmetic."""
 
 import math
 from collections.abc import Callable
@@ -111,7 +111,9 @@ def test_what_is_not_finite_counts_as_nothing(bad: float) -> None:
 def lot_sum(model: nn.Module, records: list[int], scale: float) -> ExactLotSum:
     """Return the exact sum of some records, in the order given."""
     plan = small_plan(clip_norm={"0": 0.3, "": 0.7})
-    total = ExactLotSum(Trainable(model, sgd(model), plan), views=1, examples=len(records))
+    total = ExactLotSum(
+        Trainable(model, sgd(model), plan), views=1, examples=len(records), debug=False
+    )
     inputs, targets = small_data()
     total.begin()
     for record in records:
@@ -196,12 +198,12 @@ def test_releases_are_exact_too() -> None:
     assert all(not torch.equal(old, new) for old, new in changed)
 
 
-def test_a_gradient_that_is_not_finite_refuses_the_step() -> None:
+def test_debugging_names_what_is_not_finite() -> None:
     def broken(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(model, inputs, targets) * float("nan")
 
     model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode="exact")
+    training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode="exact", debug=True)
     before = [part.detach().clone() for part in model.parameters()]
     with pytest.raises(
         InvalidParameterError, match=r"losses and gradients of '0\.weight'.* not finite"
@@ -213,14 +215,14 @@ def test_a_gradient_that_is_not_finite_refuses_the_step() -> None:
 
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
-def test_a_loss_that_is_not_finite_refuses_the_step(mode: Any, bad: float) -> None:
+def test_debugging_names_losses_that_are_not_finite(mode: Any, bad: float) -> None:
     def shifted(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(model, inputs, targets) + bad  # whose gradients are finite
 
     model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode=mode)
+    training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode=mode, debug=True)
     before = [part.detach().clone() for part in model.parameters()]
-    with pytest.raises(InvalidParameterError, match="refused: losses are not finite"):
+    with pytest.raises(InvalidParameterError, match="debug=True stopped the step: losses are not"):
         train(training, model, steps=1, losses=shifted)
     assert training.steps_spent == 1
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))

@@ -17,7 +17,7 @@ from torch.nn.modules import module as torch_module
 from matrixdp.errors import InvalidParameterError
 from matrixdp.noise import kernels
 from matrixdp.training import PrivateTraining, noise
-from matrixdp.training.layer_record import LayerRecord
+from matrixdp.training.layer_call import LayerCall
 from matrixdp.training.recording import Recording
 from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan
 
@@ -53,7 +53,7 @@ def one_batch(model: nn.Module) -> None:
     [
         (nn.Parameter, "requires_grad_"),
         (mha, "set_fastpath_enabled"),
-        (LayerRecord, "unfreeze"),
+        (LayerCall, "unfreeze"),
         (Recording, "stop"),
         (torch.utils.hooks.RemovableHandle, "remove"),
         (torch._dynamo.eval_frame, "_set_stance"),

@@ -11,9 +11,9 @@ from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
-from matrixdp.training import layer_record  # noqa: E402
+from matrixdp.training import layer_call  # noqa: E402
 from matrixdp.training.clipping import clipped_sum  # noqa: E402
-from matrixdp.training.layer_record import LayerRecord  # noqa: E402
+from matrixdp.training.layer_call import LayerCall  # noqa: E402
 from matrixdp.training.layers import shifted_gram  # noqa: E402
 from matrixdp.training.layers.convolution import ConvolutionUse  # noqa: E402
 from matrixdp.training.layers.embedding import EmbeddingUse  # noqa: E402
@@ -135,7 +135,7 @@ def peak_of_a_step(*, private: bool, examples: int = 1024) -> int:
 def test_the_peak_of_a_large_model(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = peak_of_a_step(private=False)
     # Shapes alone have no place in memory and no autocast.
-    monkeypatch.setattr(LayerRecord, "shares", lambda *_: False)
-    monkeypatch.setattr(layer_record, "_autocast", lambda _: torch.autocast("cpu", enabled=False))
+    monkeypatch.setattr(LayerCall, "shares", lambda *_: False)
+    monkeypatch.setattr(layer_call, "_autocast", lambda _: torch.autocast("cpu", enabled=False))
     monkeypatch.setattr(shifted_gram, "_patches", lambda pixels, *_: pixels)  # one kernel on a GPU
     assert peak_of_a_step(private=True) < 1.42 * plain

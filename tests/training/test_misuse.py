@@ -28,10 +28,10 @@ from training.small_training import (
 Losses = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
-def training_of(model: nn.Module, **options: Any) -> PrivateTraining:
+def training_of(model: nn.Module, *, debug: bool = False, **options: Any) -> PrivateTraining:
     # Every record is in every lot, so that no lot is empty.
     plan = small_plan(**({"lot_size": 40} | options))
-    return PrivateTraining(model, sgd(model), plan, seed=1)
+    return PrivateTraining(model, sgd(model), plan, seed=1, debug=debug)
 
 
 @pytest.mark.parametrize(
@@ -180,12 +180,12 @@ def too_long(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     [
         (too_long, r"layer '2' are not finite.*above about 1e19 cannot be formed in float32"),
         (infinite, "losses and gradients of layer '2' are not finite"),
-        (nan_in_the_first_layer, "refused: gradients of layer '0' are not finite"),
+        (nan_in_the_first_layer, "stopped the step: gradients of layer '0' are not finite"),
     ],
 )
-def test_what_is_not_finite(losses: Losses, message: str) -> None:
+def test_debugging_names_what_is_not_finite(losses: Losses, message: str) -> None:
     model = small_model()
-    training = training_of(model)
+    training = training_of(model, debug=True)
     before = weights(model)
     with pytest.raises(InvalidParameterError, match=message):
         train(training, model, losses=losses)
@@ -203,7 +203,7 @@ def test_a_single_record_that_is_not_finite() -> None:
         return cross_entropy(model, inputs, targets) * factors
 
     model = small_model()
-    training = training_of(model)
+    training = training_of(model, debug=True)
     with pytest.raises(InvalidParameterError, match="not finite"):
         train(training, model, losses=one)
     assert training.steps_spent == 1
@@ -212,7 +212,7 @@ def test_a_single_record_that_is_not_finite() -> None:
 def test_a_model_that_is_one_layer_is_called_the_model() -> None:
     model = nn.Linear(6, 3)
     with pytest.raises(InvalidParameterError, match="gradients of the model are not finite"):
-        train(training_of(model), model, losses=infinite)
+        train(training_of(model, debug=True), model, losses=infinite)
 
 
 class Tied(nn.Module):

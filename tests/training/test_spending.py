@@ -155,7 +155,7 @@ def test_checkpoints_that_do_not_belong_to_the_record(path: Path) -> None:
     # The record of another run of the same plan.
     other = PrivateTraining(model, sgd(model), small_plan(), record=path.with_name("other"))
     train(other, model, steps=3)
-    with pytest.raises(InvalidParameterError, match="does not belong to this spending record"):
+    with pytest.raises(InvalidParameterError, match="does not belong to this spending file"):
         other.load_state_dict(state)
     unrecorded = PrivateTraining(model, sgd(model), small_plan())
     with pytest.raises(InvalidParameterError, match="record=path"):

@@ -17,7 +17,6 @@ from matrixdp.covariance import (
     Diagonal,
     Isotropic,
     Kronecker,
-    OneSided,
     SymmetricIsotropic,
 )
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, ShapeError
@@ -70,10 +69,10 @@ def rotation(size: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
 SHAPES: dict[str, Covariance] = {
     "isotropic": Isotropic(1.5),
     "diagonal": Diagonal(np.linspace(1.1, 3.0, 5)[:, None]),
-    "rows": OneSided.from_directions(rotation(5), np.linspace(1.1, 3.0, 5), "rows"),
-    "columns": OneSided.from_directions(rotation(7), np.linspace(1.1, 3.0, 7), "columns"),
+    "rows": Kronecker.from_directions(rows=(rotation(5), np.linspace(1.1, 3.0, 5))),
+    "columns": Kronecker.from_directions(columns=(rotation(7), np.linspace(1.1, 3.0, 7))),
     "kronecker": Kronecker.from_directions(
-        rotation(5), np.linspace(1.1, 2.0, 5), rotation(7), np.linspace(1.0, 2.0, 7)
+        (rotation(5), np.linspace(1.1, 2.0, 5)), (rotation(7), np.linspace(1.0, 2.0, 7))
     ),
 }
 

@@ -262,9 +262,9 @@ def test_sixteen_bits() -> None:
 def test_clipping_knows_of_sixteen_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     halves = []
 
-    def spy(*arguments: Any, half: bool) -> ClippedSum:
+    def spy(*arguments: Any, half: bool, counts: Tensor) -> ClippedSum:
         halves.append(half)
-        return clipped_sum(*arguments, half=half)
+        return clipped_sum(*arguments, half=half, counts=counts)
 
     def autocast(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         # The losses themselves have 32 bits, and are accumulated outside of the block.

@@ -30,3 +30,7 @@ __all__ = [
     "TrainingGuarantee",
     "TrainingPlan",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

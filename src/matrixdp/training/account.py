@@ -1,4 +1,4 @@
-"""How many steps of a plan are spent, with a spending record or without, across checkpoints."""
+"""The steps of a plan that are spent, with a spending file or without, across checkpoints."""
 
 import secrets
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.processes import current_process
 from matrixdp.training.plan import TrainingPlan
-from matrixdp.training.spending import SpendingRecord
+from matrixdp.training.spending import SpendingFile
 
 __all__ = ["State", "StepAccount"]
 
@@ -27,22 +27,22 @@ class StepAccount:
     mode : str
         How gradients are added up: the guarantee is for one mode in all steps.
     path : Path or None
-        The spending record, if there is one.
+        The spending file, if there is one.
     """
 
     def __init__(self, plan: TrainingPlan, seed: int | None, mode: str, path: Path | None) -> None:
         self._plan = plan
         self._seed = seed
         self._mode = mode
-        self._record = None if path is None else _opened_record(path, plan, seed, mode)
+        self._file = None if path is None else _opened_file(path, plan, seed, mode)
         self._process = current_process()
-        self._unrecorded = 0  # steps spent, where there is no record to count them
-        self._run = secrets.token_hex(16) if self._record is None else self._record.run
+        self._unwritten = 0  # steps spent, where there is no file to count them
+        self._run = secrets.token_hex(16) if self._file is None else self._file.run
 
     @property
     def spent(self) -> int:
-        """How many steps were spent, those of earlier processes in the record included."""
-        return self._unrecorded if self._record is None else self._record.spent
+        """How many steps were spent, those of earlier processes in the file included."""
+        return self._unwritten if self._file is None else self._file.spent
 
     @property
     def left(self) -> int:
@@ -50,7 +50,7 @@ class StepAccount:
         return self._plan.steps - self.spent
 
     def spend(self) -> None:
-        """Count a step, in the record first.
+        """Count a step, in the file first.
 
         Raises
         ------
@@ -61,10 +61,10 @@ class StepAccount:
         """
         self.check_process()
         self.check_left()
-        if self._record is None:
-            self._unrecorded += 1
+        if self._file is None:
+            self._unwritten += 1
         else:
-            self._record.spend()
+            self._file.spend()
 
     def check_process(self) -> None:
         """Raise in a forked child of a release: the parent does not see what is done there.
@@ -105,7 +105,7 @@ class StepAccount:
         Raises
         ------
         InvalidParameterError
-            If it belongs to another plan, mode, seed or run, or there is no record.
+            If it belongs to another plan, mode, seed or run, or there is no spending file.
         """
         own = self.state
         same = ("plan", "mode", "seed")
@@ -122,25 +122,25 @@ class StepAccount:
         whole = isinstance(spent, int) and not isinstance(spent, bool)
         if not (whole and 0 <= spent <= self._plan.steps):
             raise InvalidParameterError(
-                f"steps_spent={spent!r} of the checkpoint must be a whole number from 0 to "
+                f"steps_spent={spent!r} of the checkpoint must be an integer from 0 to "
                 f"steps={self._plan.steps}: pass what state_dict() returned"
             )
-        if self._record is None:
+        if self._file is None:
             # An experiment repeats the very same steps; a release would draw others in their place.
             if self._seed is None:
                 raise InvalidParameterError(
                     "a checkpoint does not know which steps were spent after it: resume with "
-                    "PrivateTraining(..., record=path), with the record that the run began with"
+                    "PrivateTraining(..., record=path), with the file that the run began with"
                 )
-            self._unrecorded = spent
+            self._unwritten = spent
         elif state["run"] != self._run or not spent <= self.spent:
             raise InvalidParameterError(
-                "the checkpoint does not belong to this spending record, or the record lost "
-                "steps: resume with the record that the run began with"
+                "the checkpoint does not belong to this spending file, or the file lost "
+                "steps: resume with the file that the run began with"
             )
 
 
-def _opened_record(path: Path, plan: TrainingPlan, seed: int | None, mode: str) -> SpendingRecord:
-    # A record of an experiment does not pass for that of a release, nor the other way round.
+def _opened_file(path: Path, plan: TrainingPlan, seed: int | None, mode: str) -> SpendingFile:
+    # A spending file of an experiment does not pass for that of a release, nor the other way round.
     randomness = "secure" if seed is None else f"seed {seed}"
-    return SpendingRecord(path, plan=plan.digest, mode=mode, randomness=randomness)
+    return SpendingFile(path, plan=plan.digest, mode=mode, randomness=randomness)

@@ -1,4 +1,4 @@
-"""What a private training is made from: arguments that do not fit raise before anything begins."""
+"""Checks of a private training's arguments, which raise before anything begins."""
 
 import os
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ __all__ = [
     "check_kinds",
     "check_mode",
     "check_not_inference",
-    "checked_record",
     "checked_shapes",
+    "checked_spending_path",
 ]
 
 
@@ -36,11 +36,11 @@ def check_kinds(model: object, optimizer: object, plan: object, seed: object) ->
                 f"{name} is a {type(value).__name__}: pass a {kind.__name__}"
             )
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not seed >= 0):
-        raise InvalidParameterError(f"seed={seed!r} must be a whole number of at least 0, or None")
+        raise InvalidParameterError(f"seed={seed!r} must be an integer of at least 0, or None")
 
 
-def checked_record(record: object) -> Path | None:
-    """Return the path of a spending record, which stays the same whatever folder is current."""
+def checked_spending_path(record: object) -> Path | None:
+    """Return the path of a spending file, which stays the same whatever folder is current."""
     if record is None:
         return None
     name = os.fspath(record) if isinstance(record, str | os.PathLike) else None

@@ -12,7 +12,7 @@ from matrixdp.errors import InvalidParameterError
 __all__ = ["Block", "FlatBlock", "LayerBlock", "Sums"]
 
 Sums = Mapping[nn.Parameter, Tensor]
-"""The sum of clipped gradients for each parameter; what is missing is zero."""
+"""The sum of clipped gradients for each parameter in float64; what is missing is zero."""
 
 
 class Block(abc.ABC):
@@ -25,7 +25,7 @@ class Block(abc.ABC):
 
     @abc.abstractmethod
     def gathered(self, sums: Sums) -> Tensor:
-        """Return the gradients as a new matrix: float64 where sums are exact, float32 otherwise."""
+        """Return the gradients as a new matrix, in float64 as the sums are."""
 
     @abc.abstractmethod
     def scattered(self, matrix: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
@@ -110,10 +110,8 @@ def _sum_of(parameter: nn.Parameter, sums: Sums) -> Tensor:
     """Return a parameter's sum; one that no example used has noise alone."""
     # Noise is drawn for every parameter in every step: which ones an example uses may depend on it.
     if parameter in sums:
-        # Exact sums are in float64, which holds them without rounding.
-        exact = sums[parameter].dtype == torch.float64
-        return sums[parameter] if exact else sums[parameter].to(torch.float32)
-    return torch.zeros_like(parameter, dtype=torch.float32)
+        return sums[parameter]
+    return torch.zeros_like(parameter, dtype=torch.float64)
 
 
 def _memory_order(parameter: nn.Parameter) -> list[int]:

@@ -12,6 +12,7 @@ from matrixdp.training.layers.use import (
     PerExample,
     norm_bounds_of,
     weighted_sum_of,
+    without,
 )
 from matrixdp.training.recording import MeasuredUse
 
@@ -42,7 +43,7 @@ class ClippedSum:
     sums : mapping of parameters to tensors
         ``sum_e min(1, bound / norm_e) gradient_e`` for each parameter.
     norms : Tensor, shape (groups, examples)
-        What each example was clipped by: its norm, rounded up, in float64.
+        What each example was clipped by: its norm, rounded up, in float64. It may not be finite.
     """
 
     sums: Mapping[nn.Parameter, Tensor]
@@ -56,6 +57,7 @@ def clipped_sum(
     *,
     half: bool = False,
     counts: Tensor | None = None,
+    captured: bool = False,
 ) -> ClippedSum:
     """Clip each example's gradient, within each group of parameters, and add up the examples.
 
@@ -70,17 +72,21 @@ def clipped_sum(
     half : bool, optional
         Whether gradients of activations have 16 bits.
     counts : Tensor, optional
-        For each example 1, or 0 if it only fills up the batch and is to add nothing.
+        For each example whether it may add anything: not if it only fills up the batch, or if its
+        loss is not finite.
+    captured : bool, optional
+        Whether this is captured as a graph, which cannot wait for its device.
 
     Notes
     -----
     *Guarantee:* the factor of an example is at most ``bound / norm`` for an upper bound of its
     norm, the rounding of factors and of scaled gradients included. An example whose norm is more
-    than 2**49 times its bound adds nothing. How the sum itself is rounded depends on the kernels
-    that form it, and is not covered here.
+    than 2**49 times its bound adds nothing, and one whose norm in some group is not finite adds
+    nothing in any; the sum is finite in every case. How the sum itself is rounded depends on the
+    kernels that form it, and is not covered here.
     """
     with without_autocast(groups):
-        return _clipped_sum(uses, groups, bounds, half=half, counts=counts)
+        return _clipped_sum(uses, groups, bounds, half=half, counts=counts, captured=captured)
 
 
 def _clipped_sum(
@@ -90,6 +96,7 @@ def _clipped_sum(
     *,
     half: bool,
     counts: Tensor | None,
+    captured: bool,
 ) -> ClippedSum:
     shared = _shared_gradients(uses)
     found = [measured.norm_bounds for measured in uses if measured.norm_bounds is not None]
@@ -98,12 +105,17 @@ def _clipped_sum(
     margin = _margin(norms.device, half=half)
     sums: dict[nn.Parameter, Tensor] = {}
     factors = [_factors(norms[group], bound, margin) for group, bound in enumerate(bounds)]
-    if counts is not None:
-        factors = [factor * counts for factor in factors]
+    spoilt = ~norms.isfinite().all(0)
+    # Losses may be on another device than the model.
+    silent = spoilt if counts is None else spoilt | (counts.to(spoilt.device) == 0)
     # Once for all layers; the margin is for this, too.
-    factors = [factor.to(torch.float32) for factor in factors]
+    factors = [torch.where(silent, 0.0, factor).to(torch.float32) for factor in factors]
+    # A CPU can tell at once whether there is anything to select. No other device is waited for.
+    selects = captured or spoilt.device.type != "cpu" or bool(spoilt.any())
     for _, use, measured in uses:
         if measured is not None:
+            if selects:
+                use.leave_out(spoilt)
             for group in sorted({groups[parameter] for parameter in use.parameters}):
                 totals = use.weighted_sum(factors[group])
                 # Only what was measured: a hook may have frozen a parameter meanwhile.
@@ -115,7 +127,8 @@ def _clipped_sum(
             # At once: forming the sum of the next layer takes memory as well.
             use.forget()
     for parameter, part in shared.items():
-        sums[parameter] = weighted_sum_of(part, factors[groups[parameter]])
+        gradients = without(part, spoilt) if selects else part
+        sums[parameter] = weighted_sum_of(gradients, factors[groups[parameter]])
     return ClippedSum(sums, norms)
 
 

@@ -1,4 +1,4 @@
-r"""The sum of one lot in the mode ``exact``: one record at a time, and whole numbers.
+r"""The sum of one lot in the mode ``exact``: one record at a time, and integers.
 
 The model runs on one record at a time, so that nothing of one record can enter another's gradient,
 not even through the order in which a kernel adds up a larger batch. A record's gradient is clipped,
@@ -44,7 +44,7 @@ class Quantiser:
 
     Notes
     -----
-    *Guarantee:* the whole numbers q that `__call__` returns satisfy ``step |q| <= bound`` in exact
+    *Guarantee:* the integers q that `__call__` returns satisfy ``step |q| <= bound`` in exact
     arithmetic: the sum of their squares is compared as an integer, and what does not pass counts as
     zero. It passes whenever the gradient is finite. With v the scaled gradient before it is
     rounded, ``|q| <= |v| + sqrt(size) / 2``, and v is scaled to leave that much room.
@@ -57,7 +57,7 @@ class Quantiser:
         self._length = float(steps) * (1.0 - 2.0**-40) - math.sqrt(size) / 2.0 - 1.0
 
     def __call__(self, gradients: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """Return whole numbers of steps, and whether they are those of a finite gradient.
+        """Return integer multiples of the step, and whether they are those of a finite gradient.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class Quantiser:
 
 
 def _together(numbers: Sequence[Tensor]) -> Tensor:
-    """Return single numbers as one tensor, on the device of the first: a group may be on two."""
+    """Return scalars as one tensor, on the device of the first: a group may be on two."""
     return torch.stack([part.to(numbers[0].device) for part in numbers])
 
 
@@ -98,14 +98,14 @@ class ExactLotSum(LotSum):
 
     Parameters
     ----------
-    trainable, views, examples
+    trainable, views, examples, debug
         As in `LotSum`.
     """
 
     largest_batch = 1
 
-    def __init__(self, trainable: Trainable, *, views: int, examples: int) -> None:
-        super().__init__(trainable, views=views, examples=examples)
+    def __init__(self, trainable: Trainable, *, views: int, examples: int, debug: bool) -> None:
+        super().__init__(trainable, views=views, examples=examples, debug=debug)
         self._normalised: dict[NormalisingCall, None] = {}
         self._groups: list[list[nn.Parameter]] = [[] for _ in trainable.bounds]
         for parameter, group in trainable.groups.items():
@@ -117,9 +117,7 @@ class ExactLotSum(LotSum):
         self._totals = {
             parameter: torch.zeros_like(parameter, dtype=torch.int64) for parameter in trainable
         }
-        self._finite: dict[nn.Parameter, Tensor] = {}
-        self._sound: list[Tensor] = []
-        self._losses: list[Tensor] = []
+        self._finite: dict[str, Tensor] = {}  # of losses and gradients, for debugging
         self._depends = False  # whether some loss depends on a parameter
 
     @property
@@ -147,7 +145,6 @@ class ExactLotSum(LotSum):
         for call in list(self._normalised):  # a copy: other threads may add to it
             if call.may_concern(examples * self._views):
                 refuse_batch_statistics(f"a {type(call.module).__name__}")
-        self._losses.append(losses.detach())
         parameters = list(self._totals)
         # None for a parameter that the record does not use.
         found: tuple[Tensor | None, ...] = torch.autograd.grad(
@@ -164,34 +161,31 @@ class ExactLotSum(LotSum):
             parameter: torch.zeros_like(parameter) if part is None else part
             for parameter, part in zip(parameters, found, strict=True)
         }
-        for quantiser, group in zip(self._quantisers, self._groups, strict=True):
-            numbers, sound = quantiser([gradients[parameter] for parameter in group])
-            self._sound.append(sound)
+        found_by_group = [
+            quantiser([gradients[parameter] for parameter in group])
+            for quantiser, group in zip(self._quantisers, self._groups, strict=True)
+        ]
+        # All of a record or nothing. Integers: zero times any of them is zero.
+        finite = losses.detach().isfinite().all()
+        sound = _together([*(each for _, each in found_by_group), finite]).all()
+        for group, (numbers, _) in zip(self._groups, found_by_group, strict=True):
             for parameter, part in zip(group, numbers, strict=True):
-                self._totals[parameter] += part
-        for parameter, part in gradients.items():
-            finite = part.isfinite().all()
-            self._finite[parameter] = self._finite.get(parameter, finite) & finite
+                self._totals[parameter] += part * sound.to(part.device)
+        if self._debug:
+            self._note("losses", finite)
+            for parameter, part in gradients.items():
+                name = self._trainable.names[parameter]
+                self._note(f"gradients of {name!r}", part.isfinite().all())
 
-    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
-        """Return whether all losses and gradients were finite; sums are whole numbers then."""
-        device = matrices[0].device
-        sound = [*self._sound, *(part.isfinite().all() for part in self._losses)]
-        # Another device is waited for: what has not arrived could pass for finite.
-        sound = [part.to(device) for part in sound]
-        return torch.stack(sound).all() if sound else torch.ones((), dtype=torch.bool)
+    def _note(self, subject: str, finite: Tensor) -> None:
+        self._finite[subject] = self._finite.get(subject, finite) & finite
 
-    def check_finite(self, finite: Tensor) -> None:
-        """Raise if a loss or a gradient was not finite, and name the parameters."""
-        if bool(finite):
-            return
-        names = self._trainable.names
-        wrong = [names[part] for part, finite in self._finite.items() if not bool(finite)]
-        subjects = [] if all(bool(part.isfinite().all()) for part in self._losses) else ["losses"]
-        if wrong or not all(map(bool, self._sound)):
-            subjects.append(f"gradients of {', '.join(map(repr, wrong)) or 'a record'}")
-        raise InvalidParameterError(
-            f"the step was refused: {' and '.join(subjects)} are not finite. Its budget is spent, "
-            "and the model was not changed. Look for a division by zero, a logarithm of zero or a "
-            "learning rate that is too large"
-        )
+    def check(self) -> None:
+        """Raise in debugging if a loss or a gradient was not finite, and name the parameters."""
+        wrong = [subject for subject, finite in self._finite.items() if not bool(finite)]
+        if wrong:
+            raise InvalidParameterError(
+                f"debug=True stopped the step: {' and '.join(wrong)} are not finite. Its budget is "
+                "spent, and the model was not changed. Look for a division by zero or a logarithm "
+                "of zero. Without debug=True these records add nothing, and nobody learns of them"
+            )

@@ -14,40 +14,40 @@ from matrixdp.training.lot_sum import LotSum
 from matrixdp.training.recording import MeasuredUse, Recording
 from matrixdp.training.trainable import Trainable
 
-__all__ = ["FastLotSum", "all_finite", "recorded_uses"]
+__all__ = ["FastLotSum", "mixing_layers", "recorded_uses"]
 
 
 class _Evidence(NamedTuple):
-    """What tells whether a batch was finite: small tensors, read once in a step."""
+    """What tells whether a batch was finite: small tensors, kept for debugging alone."""
 
     losses: Tensor
     norms: Tensor
     layers: Sequence[tuple[str, Mapping[nn.Parameter, NormBounds] | None]]
-    mixed: Sequence[tuple[str, Tensor]]
 
 
 class FastLotSum(LotSum):
-    """The sum of clipped gradients in float32, from one backward pass for each batch.
+    """The sum of clipped gradients in float64, from one backward pass for each batch.
 
     Parameters
     ----------
     recording : Recording
         Watches the model.
-    trainable, views, examples
+    trainable, views, examples, debug
         As in `LotSum`.
     """
 
     def __init__(
-        self, recording: Recording, trainable: Trainable, *, views: int, examples: int
+        self, recording: Recording, trainable: Trainable, *, views: int, examples: int, debug: bool
     ) -> None:
-        super().__init__(trainable, views=views, examples=examples)
+        super().__init__(trainable, views=views, examples=examples, debug=debug)
         self._recording = recording
         self._evidence: list[_Evidence] = []
+        self._mixed: dict[str, Tensor] = {}
         self._sums: dict[nn.Parameter, Tensor] = {}
 
     @property
     def sums(self) -> dict[nn.Parameter, Tensor]:
-        """The sum for each parameter that some example used, in float32."""
+        """The sum for each parameter that some example used, in float64."""
         return self._sums
 
     @contextmanager
@@ -63,42 +63,30 @@ class FastLotSum(LotSum):
 
     def _clip(self, uses: Sequence[MeasuredUse], losses: Tensor) -> None:
         clipped = clipped_sum(
-            uses, self._trainable.groups, self._trainable.bounds, half=self._recording.half
+            *(uses, self._trainable.groups, self._trainable.bounds),
+            half=self._recording.half,
+            counts=losses.isfinite(),
         )
-        # In float32 whatever the model's type is: 16 bits would lose small examples in the sum.
+        # In float64 whatever the model's type is. The spacing of float32 doubles at a power of two,
+        # and batches of just above half of it would move a sum beyond it twice as fast as one
+        # below: the distance of neighbours would double, and again at the next power.
         for parameter, total in clipped.sums.items():
             if parameter in self._sums:
                 self._sums[parameter] += total
             else:
-                self._sums[parameter] = total.to(torch.float32)
-        # Only names and norms are kept: the uses hold the activations of the batch.
-        layers = [(use.name, use.norm_bounds) for use in uses]
-        mixed = [
-            (one.name, one.use.mixed)
-            for one in uses
-            if isinstance(one.use, KeptGradients) and one.use.mixed is not None
-        ]
-        self._evidence.append(_Evidence(losses, clipped.norms, layers, mixed))
+                self._sums[parameter] = total.to(torch.float64)
+        for name, mixed in mixing_layers(uses, losses):
+            self._mixed[name] = mixed | self._mixed[name] if name in self._mixed else mixed
+        if self._debug:
+            # Only names and norms are kept: the uses hold the activations of the batch.
+            layers = [(use.name, use.norm_bounds) for use in uses]
+            self._evidence.append(_Evidence(losses, clipped.norms, layers))
 
-    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
-        """Return whether all losses, norms and sums are finite."""
-        return all_finite([*matrices, *(part for batch in self._evidence for part in batch[:2])])
-
-    def check_finite(self, finite: Tensor) -> None:
-        """Raise if a loss, a norm or a sum is not finite, and name the layer."""
-        if not bool(finite):
-            self._check_mixed()
-            raise InvalidParameterError(
-                f"the step was refused: {self._first_not_finite()} not finite. Its budget is "
-                "spent, and the model was not changed. Look for a division by zero, a logarithm "
-                "of zero or a learning rate that is too large. Norms above about 1e19 cannot be "
-                "formed in float32 either: scale such losses down"
-            )
-
-    def _check_mixed(self) -> None:
-        """Raise if a layer that was run again did something else then."""
-        for name, mixed in (one for batch in self._evidence for one in batch.mixed):
-            if bool(mixed.any()):
+    def check(self) -> None:
+        """Raise if a layer mixes examples, or in debugging if something is not finite."""
+        # Waits for the device, but only for layers that were run again.
+        for name, mixed in self._mixed.items():
+            if bool(mixed):
                 raise InvalidParameterError(
                     f"the step was refused: {_subject(name)} returns something else for an example "
                     "alone than for the same example in the batch, so that examples may mix. Its "
@@ -107,10 +95,17 @@ class FastLotSum(LotSum):
                     "what it keeps from call to call; run it in float32 if it rounds or compares "
                     "numbers of 16 bits; or use mode='exact'"
                 )
+        subject = self._first_not_finite()
+        if subject is not None:
+            raise InvalidParameterError(
+                f"debug=True stopped the step: {subject} not finite. Its budget is spent, and the "
+                "model was not changed. Look for a division by zero or a logarithm of zero. Norms "
+                "above about 1e19 cannot be formed in float32 either: scale such losses down. "
+                "Without debug=True these records add nothing, and nobody learns of them"
+            )
 
-    def _first_not_finite(self) -> str:
+    def _first_not_finite(self) -> str | None:
         """Name the layer: the first one on the way back from the losses."""
-        # Slow, with a wait for every layer, but only on the way to an error.
         for batch in self._evidence:
             subject = "losses and" if not batch.losses.isfinite().all() else ""
             for name, bounds in batch.layers:
@@ -121,7 +116,7 @@ class FastLotSum(LotSum):
                 return f"{subject} gradients of one of the layers {shared!r} are".strip()
             if subject:
                 return "losses are"
-        return "the sum of gradients is"
+        return None
 
 
 def recorded_uses(
@@ -144,13 +139,15 @@ def recorded_uses(
     return uses
 
 
-def all_finite(parts: Sequence[Tensor]) -> Tensor:
-    """Return whether all numbers are finite, without waiting for the device."""
-    # A sum is finite only if its terms are; float64, so that none overflows on the way.
-    totals = [part.sum(dtype=torch.float64) for part in parts]
-    device = totals[0].device
-    # Another device is waited for: what has not arrived could pass for finite.
-    return torch.stack([total.to(device) for total in totals]).sum().isfinite()
+def mixing_layers(uses: Sequence[MeasuredUse], losses: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Return layers that were run again, each with whether it did something else for an example.
+
+    Examples whose loss is not finite are not asked: they add nothing, and the step is not to be
+    refused because of them.
+    """
+    for name, use, _ in uses:
+        if isinstance(use, KeptGradients) and use.mixed is not None:
+            yield name, (use.mixed & losses.isfinite().to(use.mixed.device)).any()
 
 
 def _subject(name: str) -> str:

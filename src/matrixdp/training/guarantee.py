@@ -1,4 +1,4 @@
-"""What a private training run guarantees: a frozen statement to be printed and kept."""
+"""The guarantee of a private training run: a frozen statement to be printed and kept."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +22,7 @@ _ACCOUNTS = {
 _ASSUMPTIONS: dict[Mode, str] = {
     "fast": (
         "Mode fast: each example is clipped by a proven upper bound of its gradient's norm. Two "
-        "things are assumed, not proven: that the rounding error of the accumulated sum is "
+        "things are assumed, not proven: that the rounding error of the sum of a batch is "
         "negligible, and that the kernels give an example the same gradient whatever else is in "
         "its batch."
     ),
@@ -62,6 +62,8 @@ class TrainingGuarantee:
         Whether lots come from the operating system's randomness, or from a seed.
     shaped_layers : tuple of str
         The layers whose noise has a covariance of its own; the rest is independent noise.
+    debug : bool
+        Whether steps stop at records that are not finite, which tells that these are there.
     """
 
     epsilon: float
@@ -74,11 +76,15 @@ class TrainingGuarantee:
     noise: Noise
     lots: Lots
     shaped_layers: tuple[str, ...] = ()
+    debug: bool = False
 
     @property
     def protects(self) -> bool:
-        """Whether noise and lots are secret; what comes from a seed protects nothing."""
-        return self.noise == "exact" and self.lots == "secure"
+        """Whether noise and lots are secret, and nothing is told beside them.
+
+        What comes from a seed protects nothing, nor does debugging.
+        """
+        return self.noise == "exact" and self.lots == "secure" and not self.debug
 
     def __str__(self) -> str:
         """Say the guarantee in sentences, its numbers rounded to the private side."""
@@ -93,8 +99,9 @@ class TrainingGuarantee:
         )
         # First, so that nobody quotes the numbers of an experiment as a promise.
         warning = "" if self.protects else "An experiment, which protects nothing; it simulates: "
+        stops = " Debugging: a step stops at records that are not finite." if self.debug else ""
         sources = f"Noise: {self.noise}. Lots: {self.lots}."
-        return f"{warning}{claim} {how} {sources} {_ASSUMPTIONS[self.mode]}"
+        return f"{warning}{claim} {how} {sources}{stops} {_ASSUMPTIONS[self.mode]}"
 
     def _sampling(self) -> str:
         if self.sampling_rate == 1.0:

@@ -1,4 +1,4 @@
-"""What the uses of layers hold between their norms and their sums, which must stay as it was."""
+"""Tensors held between the norms and the sums of layers, which must stay unchanged."""
 
 from torch import Tensor
 

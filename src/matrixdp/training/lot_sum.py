@@ -2,7 +2,6 @@
 
 import abc
 import threading
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 
 import torch
@@ -29,14 +28,17 @@ class LotSum(abc.ABC):
         How many rows each example has.
     examples : int
         How many examples the lot has.
+    debug : bool
+        Whether `check` raises if a loss or a gradient is not finite.
     """
 
     largest_batch: int | None = None
     """The most records that may be handed out together, where that matters."""
 
-    def __init__(self, trainable: Trainable, *, views: int, examples: int) -> None:
+    def __init__(self, trainable: Trainable, *, views: int, examples: int, debug: bool) -> None:
         self._trainable = trainable
         self._views = views
+        self._debug = debug
         self._watching = ExitStack()
         # Threads must not hand out, or add, the same records twice.
         self._lock = threading.RLock()
@@ -52,24 +54,8 @@ class LotSum(abc.ABC):
         """The sum for each parameter that some example used."""
 
     @abc.abstractmethod
-    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
-        """Return whether all losses, gradients and sums are finite, without waiting for the device.
-
-        Parameters
-        ----------
-        matrices : sequence of Tensor
-            The sums, as they are about to get noise.
-        """
-
-    @abc.abstractmethod
-    def check_finite(self, finite: Tensor) -> None:
-        """Raise if something is not finite, and name it; waits for the device once.
-
-        Parameters
-        ----------
-        finite : Tensor
-            What `finite` returned.
-        """
+    def check(self) -> None:
+        """Raise if a layer mixes examples, or in debugging if something is not finite."""
 
     @abc.abstractmethod
     def _watch(self) -> AbstractContextManager[None]:

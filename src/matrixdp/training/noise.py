@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, OneSided
+from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.noise.kernels import prepare_fastest
@@ -60,7 +60,7 @@ class SimulatedNoise:
         # Places count from 1: 0 are the words that lots are drawn by.
         words = np.random.SeedSequence([self._seed, step, 1 + self._place])
         self._generator.manual_seed(int(words.generate_state(1, np.uint64)[0] >> np.uint64(1)))
-        # In float32 whatever the sums are in: the same seed gives the same noise in both modes.
+        # In float32, which is enough for experiments.
         standard = torch.empty_like(matrix, dtype=torch.float32).normal_(generator=self._generator)
         return matrix.add_(self._colour(standard))
 
@@ -80,16 +80,15 @@ def _colouring(covariance: Covariance, device: torch.device) -> Callable[[Tensor
         case Kronecker():
             inner = moved(covariance.eigenbasis_scales)
             left, right = (
-                moved(covariance.row_eigen.vectors),
-                moved(covariance.column_eigen.vectors),
+                None if side.vectors is None else moved(side.vectors) for side in covariance.sides
             )
-            return lambda standard: left @ (inner * standard) @ right.T
-        case OneSided():
-            inner, vectors = moved(covariance.eigenbasis_scales), moved(covariance.eigen.vectors)
-            if covariance.side == "rows":
-                return lambda standard: vectors @ (inner * standard)
-            return lambda standard: (inner * standard) @ vectors.T
+
+            def rotated(standard: Tensor) -> Tensor:
+                coloured = inner * standard if left is None else left @ (inner * standard)
+                return coloured if right is None else coloured @ right.T
+
+            return rotated
     raise InvalidParameterError(
         f"noise of a {type(covariance).__name__} does not go with gradients: pass Isotropic, "
-        "Diagonal, OneSided or Kronecker"
+        "Diagonal or Kronecker"
     )

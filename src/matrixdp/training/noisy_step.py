@@ -1,6 +1,5 @@
 """The end of a step: noise on the sum of its lot, and an optimiser that follows it."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from torch import Tensor, nn, optim
@@ -18,11 +17,8 @@ class Summed(Protocol):
     def sums(self) -> dict[nn.Parameter, Tensor]:
         """The sum for each parameter."""
 
-    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
-        """Return whether everything about it is finite."""
-
-    def check_finite(self, finite: Tensor) -> None:
-        """Raise if not."""
+    def check(self) -> None:
+        """Raise if no step may be taken with it."""
 
 
 class NoisyStep:
@@ -59,15 +55,9 @@ class NoisyStep:
         number : int
             Of the step, on which simulated noise depends.
         """
+        total.check()
         matrices = self._noise.gathered(total.sums)
-        finite = total.finite(matrices)
-        if self._noise.kind == "exact":
-            # It is added on the CPU, which waits for the device, and only to finite numbers.
-            total.check_finite(finite)
-        means = list(self._noise.noisy_means(matrices, number, self._lot_size))
-        # Simulated noise was drawn while the device still ran the model. This waits for it.
-        total.check_finite(finite)
-        for parameter, mean in means:
+        for parameter, mean in self._noise.noisy_means(matrices, number, self._lot_size):
             parameter.grad = mean.to(parameter.dtype)
         self._optimizer.step()
         self._trainable.forget_gradients()

@@ -1,12 +1,11 @@
 """The sum of one lot in batches of a fixed shape, each of them the same work on the same memory.
 
 Lots have random sizes, and a CUDA graph repeats fixed work. So a lot is divided into batches of one
-size, and the last one is filled up with copies of one of its own records whose weight is zero. A
-copy cannot spoil a step that the record itself does not spoil: if its gradient is finite, zero
-times it adds exactly nothing, and if not, the step is refused in any case.
+size, and the last one is filled up with copies of one of its own records whose weight is zero. Zero
+times a copy adds exactly nothing; a gradient that is not finite is set to zero before.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.clipping import clipped_sum
 from matrixdp.training.cuda_graph import repeatable
-from matrixdp.training.fast_sum import FastLotSum, all_finite, recorded_uses
+from matrixdp.training.fast_sum import FastLotSum, mixing_layers, recorded_uses
 from matrixdp.training.lot_sum import checked_losses
 from matrixdp.training.lots import Lot
 from matrixdp.training.recording import MeasuredUse, Recording
@@ -48,8 +47,8 @@ def padded_lot(numbers: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     """
     batches = -(-len(numbers) // size)
     filled = batches * size - len(numbers)
-    # Copies of a record of the last batch, never of one outside of the lot: whether a step is
-    # refused must not depend on records that were not drawn.
+    # Copies of a record of the last batch, never of one outside of the lot: nothing may depend on
+    # records that were not drawn.
     records = np.pad(numbers, (0, filled), mode="edge") if filled else numbers
     counts = np.arange(batches * size) < len(numbers)
     pairs = np.stack([records, counts.astype(np.int64)])
@@ -73,6 +72,8 @@ class PaddedLotSum:
         Called with the tensors of a batch.
     batch_size, views : int
         How many records a batch has, and how many rows each of them.
+    debug : bool
+        As in `LotSum`.
 
     Raises
     ------
@@ -90,6 +91,7 @@ class PaddedLotSum:
         *,
         batch_size: int,
         views: int,
+        debug: bool,
     ) -> None:
         device = _common_device(trainable, records)
         self._model = model
@@ -99,12 +101,14 @@ class PaddedLotSum:
         self._losses = losses
         self._size = batch_size
         self._views = views
+        self._debug = debug
         self._lot: NDArray[np.int64] = np.empty(0, np.int64)
         # What a graph reads and writes stays in one place for all of its runs.
         first = padded_lot(np.arange(min(batch_size, len(records))), batch_size)[0]
         self._batch = torch.from_numpy(first).to(device)
-        self.sums = {part: torch.zeros_like(part, dtype=torch.float32) for part in trainable}
-        self._evidence = torch.zeros((), dtype=torch.float64, device=device)
+        # In float64, as in `FastLotSum`.
+        self.sums = {part: torch.zeros_like(part, dtype=torch.float64) for part in trainable}
+        self._wrong = torch.zeros((), dtype=torch.bool, device=device)
         trainable.forget_gradients()
         self._repeat = repeatable(self._add_batch, device)
         self._try_another_size()
@@ -133,7 +137,7 @@ class PaddedLotSum:
         # Gradients of the user's own, which would be in the place of the noisy ones.
         self._trainable.forget_gradients()
         torch._foreach_zero_(list(self.sums.values()))
-        self._evidence.zero_()
+        self._wrong.zero_()
         # One copy to the device for the whole lot; the rest stays on it.
         for batch in torch.from_numpy(padded_lot(numbers, self._size)).to(self._batch.device):
             self._batch.copy_(batch)
@@ -146,12 +150,16 @@ class PaddedLotSum:
         bounds, groups = self._trainable.bounds, self._trainable.groups
         half = self._recording.half
         with torch.no_grad():
-            clipped = clipped_sum(uses, groups, bounds, half=half, counts=counts)
+            finite = losses.isfinite()
+            counts = counts * finite
+            clipped = clipped_sum(uses, groups, bounds, half=half, counts=counts, captured=True)
             totals = [self.sums[part] for part in clipped.sums]
-            terms = [part.to(torch.float32) for part in clipped.sums.values()]
+            terms = [part.to(torch.float64) for part in clipped.sums.values()]
             torch._foreach_add_(totals, terms)
-            # A sum is finite only if its terms are.
-            self._evidence += losses.detach().sum(dtype=torch.float64) + clipped.norms.sum()
+            for _, mixed in mixing_layers(uses, losses):
+                self._wrong |= mixed
+            if self._debug:
+                self._wrong |= ~(finite.all() & clipped.norms.isfinite().all())
 
     def _recorded(self, numbers: Tensor) -> tuple[Tensor, list[MeasuredUse]]:
         """Run losses and model on some records; return a loss for each, and the layers' uses."""
@@ -200,40 +208,27 @@ class PaddedLotSum:
     def _losses_of(self, batch: Any) -> Tensor:
         return self._losses(*batch) if isinstance(batch, tuple) else self._losses(batch)
 
-    def finite(self, matrices: Sequence[Tensor]) -> Tensor:
-        """Return whether all losses, norms and sums of the last lot are finite.
-
-        Parameters
-        ----------
-        matrices : sequence of Tensor
-            The sums, as they are about to get noise.
-        """
-        return all_finite([*matrices, self._evidence])
-
-    def check_finite(self, finite: Tensor) -> None:
-        """Raise if something is not finite, and name the layer; waits for the device.
-
-        Parameters
-        ----------
-        finite : Tensor
-            What `finite` returned.
-        """
-        if bool(finite):
+    def check(self) -> None:
+        """Raise as `FastLotSum` does, and name the layer; waits for the device."""
+        if not bool(self._wrong):
             return
         # A graph cannot tell which layer it was, so the lot is run once more, layer by layer.
         total = FastLotSum(
-            self._recording, self._trainable, views=self._views, examples=len(self._lot)
+            *(self._recording, self._trainable),
+            views=self._views,
+            examples=len(self._lot),
+            debug=self._debug,
         )
         # As in `_add_batch`, also where the step is called within no_grad().
         with torch.enable_grad():
             for batch in Lot(self._records, self._lot, total, self._views).batches(self._size):
                 total.add(self._losses_of(batch))
-        total.check_finite(total.finite(list(total.sums.values())))
+        total.check()
         # Not the same numbers, for instance with dropout.
         raise InvalidParameterError(
-            "the step was refused: losses or gradients are not finite. Its budget is spent, and "
-            "the model was not changed. Look for a division by zero, a logarithm of zero or a "
-            "learning rate that is too large"
+            "the step was refused: a layer returns something else for an example alone than in the "
+            "batch, or, with debug=True, losses or gradients are not finite. A second run did not "
+            "repeat it. Its budget is spent, and the model was not changed"
         )
 
 

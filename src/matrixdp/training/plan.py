@@ -214,10 +214,10 @@ class TrainingPlan:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of the plan, by which checkpoints and spending records know it."""
+        """A fingerprint of the plan, by which checkpoints and spending files know it."""
         # json writes every digit of a float, so that plans which differ at all differ here.
         fields = asdict(self) | {"accountant": self.accountant.value}
-        # Spending records of plans without a bound of the sum are older than the bound itself.
+        # Plans without a bound of the sum keep the digest that they had before there was one.
         if self.sum_norm is None:
             del fields["sum_norm"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

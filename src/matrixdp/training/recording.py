@@ -22,7 +22,7 @@ from torch.utils.hooks import RemovableHandle
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.held import HeldTensors
-from matrixdp.training.layer_record import LayerRecord
+from matrixdp.training.layer_call import LayerCall
 from matrixdp.training.layers.batch_statistics import NormalisingCall, uses_batch_statistics
 from matrixdp.training.layers.fallback import is_known
 from matrixdp.training.layers.precision import without_autocast
@@ -31,7 +31,7 @@ from matrixdp.training.layers.same_run import copied_outputs
 from matrixdp.training.layers.table import check_layer, layer_uses
 from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
 from matrixdp.training.layers.whole import check_no_cache, is_whole
-from matrixdp.training.leaves import check_leaves
+from matrixdp.training.leaves import without_gradients
 from matrixdp.training.mixing import MixingCalls
 from matrixdp.training.tapping import tapped
 
@@ -94,8 +94,8 @@ class Recording:
         self._measuring = False  # whether `backward` is running
         self._going_back = False  # whether a backward pass is under way
         self._pass = -1  # torch's number of it
-        self._calls: list[LayerRecord] = []
-        self._waiting: list[LayerRecord] = []
+        self._calls: list[LayerCall] = []
+        self._waiting: list[LayerCall] = []
         self._measured: list[MeasuredUse] = []
         self._held = HeldTensors()
         self._shared: set[nn.Parameter] = set()
@@ -158,7 +158,7 @@ class Recording:
                 f"{self._waiting[-1].name!r}, whose own parameters are not to be trained as long "
                 "as it runs: let it return them, and call training.accumulate(losses) afterwards"
             )
-        counted = Counter(part for record in self._calls for part in self._own[record.module])
+        counted = Counter(part for call in self._calls for part in self._own[call.module])
         self._shared = {part for part, number in counted.items() if number > 1}
         self._rows, self._examples = rows, examples
         self.half = False
@@ -167,12 +167,12 @@ class Recording:
         try:
             with without_autocast(self._trained):
                 total = losses.sum()
-                check_leaves(total, self._trained, (rows, examples))
                 total.register_hook(self._entered)
                 trained = self._trained_now()
-                total.backward()
-                for record in self._calls:
-                    self._measure(record)
+                with without_gradients(total, self._trained, (rows, examples)):
+                    total.backward()
+                for call in self._calls:
+                    self._measure(call)
             self._mixing.check(rows)
             self._held.check_unchanged()
             if self._trained_now() != trained:
@@ -192,19 +192,19 @@ class Recording:
     def _entered(self, _gradient: Tensor) -> None:
         self._pass = torch._C._current_graph_task_id()  # noqa: SLF001
 
-    def _arrived(self, record: LayerRecord, place: int, gradient: Tensor | None) -> None:
+    def _arrived(self, call: LayerCall, place: int, gradient: Tensor | None) -> None:
         if not self._measuring:
-            _check_own_pass(record)
+            _check_own_pass(call)
             return
-        if record.over:
+        if call.over:
             raise InvalidParameterError(
-                f"losses depend on a call of layer {record.name!r} from before this batch, whose "
+                f"losses depend on a call of layer {call.name!r} from before this batch, whose "
                 "records are not those of this one: run the model on this batch alone, and detach "
                 "what is carried over"
             )
         if torch._C._current_graph_task_id() != self._pass:  # noqa: SLF001
             raise InvalidParameterError(
-                f"a hook or a backward function asks for gradients through layer {record.name!r} "
+                f"a hook or a backward function asks for gradients through layer {call.name!r} "
                 "within the backward pass, and these cannot be told from those of the losses: "
                 "compute them in the forward pass, or use mode='exact'"
             )
@@ -213,29 +213,29 @@ class Recording:
         # The smallest numbers of float16 have a single bit: a share of one of them is rounded to
         # nothing or to all of it, and scaled in 16 bits, a gradient could stay as large as it was.
         gradient = gradient.float() if gradient.dtype == torch.float16 else gradient
-        record.take_gradient(place, gradient)
+        call.take_gradient(place, gradient)
         self.half = self.half or gradient.element_size() < 4
-        if record.tapped == 1:
-            self._measure(record)
+        if call.tapped == 1:
+            self._measure(call)
 
-    def _measure(self, record: LayerRecord) -> None:
-        """Turn a record into uses, once."""
-        if not record.gradients:
-            if record.inputs and may_mix_rows(record.module):
+    def _measure(self, call: LayerCall) -> None:
+        """Turn a call into uses, once."""
+        if not call.gradients:
+            if call.inputs and may_mix_rows(call.module):
                 # Nothing comes back, and yet what went in may have been mixed.
-                self._mixing.add(record.module, record.inputs)
+                self._mixing.add(call.module, call.inputs)
             return
-        record.check_unchanged()
-        record.check_settings()
-        check_rows(record.module, record.name, record.inputs, record.gradients, self._rows)
-        for use in self._uses(record):
+        call.check_unchanged()
+        call.check_settings()
+        check_rows(call.module, call.name, call.inputs, call.gradients, self._rows)
+        for use in self._uses(call):
             shared = not self._shared.isdisjoint(use.parameters)
-            if shared and isinstance(use, KeptGradients) and self._joined(record.name, use):
+            if shared and isinstance(use, KeptGradients) and self._joined(call.name, use):
                 continue
             bounds = None if shared else use.norm_bounds()
-            self._held.add(record.name, use)
-            self._measured.append(MeasuredUse(record.name, use, bounds))
-        record.forget()
+            self._held.add(call.name, use)
+            self._measured.append(MeasuredUse(call.name, use, bounds))
+        call.forget()
 
     def _joined(self, name: str, use: KeptGradients) -> bool:
         """Add gradients to those of another call of the same layer, if there are any.
@@ -249,11 +249,11 @@ class Recording:
                 return True
         return False
 
-    def _uses(self, record: LayerRecord) -> list[LayerUse]:
+    def _uses(self, call: LayerCall) -> list[LayerUse]:
         # A layer without a shortcut is run again, which is not activation checkpointing.
         former, self._going_back = self._going_back, False
         try:
-            return layer_uses(record.module, record, self._examples)
+            return layer_uses(call.module, call, self._examples)
         finally:
             self._going_back = former
 
@@ -274,22 +274,22 @@ class Recording:
             return  # Another thread runs the same model, and not for the losses of this batch.
         inside = self._waiting[-1] if self._waiting and self._waiting[-1].whole else None
         if inside is not None and inside.module is not module:
-            return  # What is inside a layer that is recorded as a whole belongs to its record.
+            return  # What is inside a layer that is recorded as a whole belongs to its call.
         self._check_call(module)
         own = self._own[module]
-        record = LayerRecord(self._names[module], module, arguments, whole=module in self._whole)
-        self._waiting.append(record)
-        record.freeze(own)
-        if len(record.frozen) < len(own):
-            record.untrained = self._frozen_by_the_user(own)
-            if len(record.untrained) == len(own):
+        call = LayerCall(self._names[module], module, arguments, whole=module in self._whole)
+        self._waiting.append(call)
+        call.freeze(own)
+        if len(call.frozen) < len(own):
+            call.untrained = self._frozen_by_the_user(own)
+            if len(call.untrained) == len(own):
                 # As a critic is that only passes gradients on to what it judges.
-                record.unfreeze()
+                call.unfreeze()
                 self._waiting.pop()
 
     def _frozen_by_the_user(self, own: tuple[nn.Parameter, ...]) -> list[nn.Parameter]:
         """Return those of a layer's parameters that neither it nor a layer around it froze."""
-        frozen = {part for record in self._waiting for part in record.frozen}
+        frozen = {part for call in self._waiting for part in call.frozen}
         return [part for part in own if part not in frozen]
 
     def _is_own_thread(self) -> bool:
@@ -298,7 +298,7 @@ class Recording:
     def _check_call(self, module: nn.Module) -> None:
         """Raise if the gradients of this call are not what its parameters would get from torch."""
         name = self._names[module]
-        if any(record.module is module for record in self._waiting):
+        if any(call.module is module for call in self._waiting):
             raise InvalidParameterError(
                 f"layer {name!r} calls itself, so that its gradients would count twice: call it "
                 "in a loop from outside, or use mode='exact'"
@@ -336,24 +336,24 @@ class Recording:
             if self._listening and may_mix_rows(module):
                 self._mixing.add(module, arguments, *named)
             return output
-        record = last
+        call = last
         try:
             if output is None:  # the layer raised
                 return output
-            record.check_arguments()
+            call.check_arguments()
             if any(named):
-                record.take_by_name(*named)
-            self._calls.append(record)
-            if not record.shortcut and not is_known(module):
+                call.take_by_name(*named)
+            self._calls.append(call)
+            if not call.shortcut and not is_known(module):
                 # To be compared. Layers of torch's own are known to treat every row by itself, and
                 # may be run in another type.
-                record.returned = copied_outputs(output)
+                call.returned = copied_outputs(output)
             # Before its parameters train again: a view of one would then seem to need a gradient,
             # and autograd would pass it by.
-            return tapped(record, output, partial(self._arrived, record))
+            return tapped(call, output, partial(self._arrived, call))
         finally:
             # In this order: what an interrupt leaves waiting is let go of when the batch is over.
-            record.unfreeze()
+            call.unfreeze()
             self._waiting.pop()
 
     def _release(self) -> None:
@@ -365,8 +365,8 @@ class Recording:
 
     def _forget(self) -> None:
         """Let nothing of a batch enter the next one."""
-        for record in self._calls:
-            record.over = True
+        for call in self._calls:
+            call.over = True
         # Not cleared in place: the uses may just have been returned.
         self._calls, self._measured = [], []
         self._mixing.forget()
@@ -375,7 +375,7 @@ class Recording:
         self._rows = self._examples = 0
 
 
-def _check_own_pass(record: LayerRecord) -> None:
+def _check_own_pass(call: LayerCall) -> None:
     """Raise if a gradient pass of the user's own is to be differentiated once more.
 
     Any other one, for instance for adversarial inputs, leaves the recorded calls as they are. But
@@ -383,9 +383,9 @@ def _check_own_pass(record: LayerRecord) -> None:
     such as a gradient penalty, would not reach them.
     """
     # Only then does torch enable gradients during a backward pass.
-    if torch.is_grad_enabled() and not record.over:
+    if torch.is_grad_enabled() and not call.over:
         raise InvalidParameterError(
-            f"gradients through layer {record.name!r} were asked for with create_graph=True, and "
+            f"gradients through layer {call.name!r} were asked for with create_graph=True, and "
             "losses that are made of gradients cannot be followed: leave create_graph out, or use "
             "mode='exact'"
         )

@@ -1,4 +1,4 @@
-"""Where records come from: tensors that are indexed at once, or a data set item by item."""
+"""Sources of records: tensors that are indexed at once, or a data set item by item."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol

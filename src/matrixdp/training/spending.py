@@ -1,10 +1,10 @@
-"""The spending record: a file that knows how many steps were spent, whatever happens to the run.
+"""The spending file, which knows how many steps were spent, whatever happens to the run.
 
 A line is added and forced to the disk *before* a step draws its lot and its noise. A process that
-is killed at any moment has therefore never drawn anything that the record does not count. It may
+is killed at any moment has therefore never drawn anything that the file does not count. It may
 count one step that was never released: that is the private side.
 
-The first line says which plan the record is for. Line k after it is ``{"step": k}``, so that what
+The first line says which plan the file is for. Line k after it is ``{"step": k}``, so that what
 is missing at the end of a torn line is known, and anything else is recognised as not written here.
 A power cut may leave zeros where the end of the last line was to be. No more than one line can be
 torn, since each is on the disk before the next one is written.
@@ -20,10 +20,10 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
-from matrixdp.files.atomic import write_all
-from matrixdp.files.locks import lock
+from matrixdp.files.publishing.atomic import write_all
+from matrixdp.files.publishing.locks import lock
 
-__all__ = ["SpendingRecord"]
+__all__ = ["SpendingFile"]
 
 
 _FORMAT: Literal["matrixdp-spending-2"] = "matrixdp-spending-2"
@@ -43,24 +43,24 @@ def _line(step: int) -> bytes:
     return b'{"step": %d}\n' % step
 
 
-class SpendingRecord:
+class SpendingFile:
     """How many steps of a run were spent, in a file.
 
     Parameters
     ----------
     path : Path
-        An existing record of the same plan is continued; otherwise a new one is made.
+        An existing file of the same plan is continued; otherwise a new one is made.
     plan : str
         The digest of the plan.
     mode : str
         How gradients are added up, which is a part of the guarantee for all steps.
     randomness : str
-        Where lots and noise come from: a record of an experiment is not continued by a release.
+        Where lots and noise come from: a file of an experiment is not continued by a release.
 
     Raises
     ------
     FileFormatError
-        If the file is not a spending record, or was changed.
+        If the file is not a spending file, or was changed.
     InvalidParameterError
         If it belongs to another plan, mode or seed.
     StorageError
@@ -75,7 +75,7 @@ class SpendingRecord:
     """
 
     def __init__(self, path: Path, *, plan: str, mode: str, randomness: str) -> None:
-        # Once and for all: in another current folder, the same name may be another run's record.
+        # Once and for all: in another current folder, the same name may be another run's file.
         self._path = path = path.absolute()
         wanted = (plan, mode, randomness)
         if not self._exists():
@@ -84,7 +84,7 @@ class SpendingRecord:
                 # All at once: a header is never torn, and never replaces another one.
                 write_all([(path, msgspec.json.encode(header) + b"\n")])
             except InvalidParameterError:
-                # Another process made the record meanwhile: as if it had been there before.
+                # Another process made the file meanwhile: as if it had been there before.
                 if not self._exists():
                     raise
         with self._opened() as file:
@@ -173,16 +173,16 @@ def _read(content: bytes, path: Path) -> tuple[_Header, int, bytes]:
     own = b'{"format":"%s"' % _FORMAT.encode()
     if not newline and first and (first.startswith(own) or own.startswith(first)):
         raise FileFormatError(
-            f"{path} is a spending record whose first line is damaged. What was spent is not known "
+            f"{path} is a spending file whose first line is damaged. What was spent is not known "
             "any more; take the whole plan as spent"
         )
     if not newline and first.startswith(b'{"format":"matrixdp-spending-'):
         raise FileFormatError(
-            f"{path} is a spending record of another version: the steps that it counts stay spent, "
+            f"{path} is a spending file of another version: the steps that it counts stay spent, "
             "so finish the run with that version, or plan anew with what is left of the budget"
         )
     if not newline:
-        raise FileFormatError(f"{path} is not a spending record: choose another file")
+        raise FileFormatError(f"{path} is not a spending file: choose another file")
     *whole, last = rest.split(b"\n")
     steps = len(whole)
     expected = all(line + b"\n" == _line(number) for number, line in enumerate(whole, 1))
@@ -190,7 +190,7 @@ def _read(content: bytes, path: Path) -> tuple[_Header, int, bytes]:
     torn = following.startswith(last.rstrip(b"\0")) and len(last) <= len(following)
     if not (expected and torn):
         raise FileFormatError(
-            f"{path} is a spending record that was changed: its steps are not numbered from 1. "
+            f"{path} is a spending file that was changed: its steps are not numbered from 1. "
             "What was spent is not known any more; take the whole plan as spent"
         )
     return header, steps + bool(last), last

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker, OneSided
+from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.training.blocks import Block, FlatBlock, LayerBlock, Sums
@@ -15,8 +15,8 @@ from matrixdp.training.plan import TrainingPlan
 
 __all__ = ["StepNoise"]
 
-_SHAPES = (Isotropic, Diagonal, OneSided, Kronecker)
-# The factor and each product are rounded to float32: 2**-23 together.
+_SHAPES = (Isotropic, Diagonal, Kronecker)
+# More than the rounding of the factor and of each product takes or adds.
 _ROUNDING_MARGIN = 1.0 - 2.0**-21
 
 
@@ -123,8 +123,7 @@ def _project(matrices: Sequence[Tensor], bound: float) -> None:
     norms = [torch.linalg.vector_norm(part, dtype=torch.float64).to(device) for part in matrices]
     whole = torch.linalg.vector_norm(torch.stack(norms))
     # A slightly smaller ball instead of a smaller factor: a factor that jumped at the bound would
-    # move neighbours apart. A norm of 0 gives infinity, which is clamped; NaN stays NaN, and is
-    # refused with the step.
+    # move neighbours apart. A norm of 0 gives infinity, which is clamped.
     factor = (bound * _ROUNDING_MARGIN / whole).clamp(max=1.0)
     for matrix in matrices:
         matrix.mul_(factor.to(matrix.device))
@@ -152,7 +151,7 @@ def _shaped_mechanism(name: str, covariance: object, shape: tuple[int, int], fla
     """Return the mechanism of a layer, proven to have enough noise in every direction."""
     if not isinstance(covariance, _SHAPES):
         raise InvalidParameterError(
-            f"noise[{name!r}] is a {type(covariance).__name__}: pass Isotropic, Diagonal, OneSided "
+            f"noise[{name!r}] is a {type(covariance).__name__}: pass Isotropic, Diagonal "
             "or Kronecker; of a mechanism, its covariance"
         )
     covariance.check_shape(shape)

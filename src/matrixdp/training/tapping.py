@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from matrixdp.training.layer_record import LayerRecord
+from matrixdp.training.layer_call import LayerCall
 from matrixdp.training.layers.trees import check_followed, tensors_in
 
 __all__ = ["ROOT", "tapped"]
@@ -58,12 +58,12 @@ class _Apart(torch.autograd.Function):
         return gradients[0], None
 
 
-def tapped(record: LayerRecord, output: Any, arrived: Arrived) -> Any:
+def tapped(call: LayerCall, output: Any, arrived: Arrived) -> Any:
     """Return a layer's output with every tensor in it tapped, numbered in their order.
 
     Parameters
     ----------
-    record : LayerRecord
+    call : LayerCall
         Of the call; the number of tensors is written to it.
     output : any
         What the layer returned: tensors in containers that torch knows. Other things in them, such
@@ -78,20 +78,20 @@ def tapped(record: LayerRecord, output: Any, arrived: Arrived) -> Any:
     """
     if type(output) is Tensor and _is_smooth(output):
         # As nearly every layer returns: a short way, as this is done at every call.
-        record.outputs = record.tapped = 1
-        tap = _alone(record, output)
+        call.outputs = call.tapped = 1
+        tap = _alone(call, output)
         _listen(tap, 0, arrived)
         return tap
-    check_followed(record.name, "returns", output)
+    check_followed(call.name, "returns", output)
     parts, structure = tree_flatten(output)
     places = [place for place, part in enumerate(parts) if isinstance(part, Tensor)]
     # The others, such as indices, have no gradient.
     smooth = [place for place in places if _is_smooth(parts[place])]
-    record.outputs, record.tapped = len(places), len(smooth)
+    call.outputs, call.tapped = len(places), len(smooth)
     if len(smooth) == 1:
-        taps = [_alone(record, parts[smooth[0]])]
+        taps = [_alone(call, parts[smooth[0]])]
     else:
-        taps = _several(record, [parts[place] for place in smooth])
+        taps = _several(call, [parts[place] for place in smooth])
     for place, tap in zip(smooth, taps, strict=True):
         _listen(tap, places.index(place), arrived)
         parts[place] = tap
@@ -113,13 +113,13 @@ def _listen(tap: Tensor, place: int, arrived: Arrived) -> None:
     node.register_prehook(lambda gradients: arrived(place, gradients[number]))
 
 
-def _alone(record: LayerRecord, output: Tensor) -> Tensor:
+def _alone(call: LayerCall, output: Tensor) -> Tensor:
     """Return the only output of a layer, on the way of autograd."""
     if output.requires_grad:
         # A change in place of a view would pass its hooks by, and nothing made a leaf.
         return _apart(output) if output._is_view() or output.is_leaf else output  # noqa: SLF001
     # Nothing before this layer needs a gradient, so autograd would not come here.
-    output = output.clone() if record.shares(output) else output
+    output = output.clone() if call.shares(output) else output
     return cast("Tensor", _Rooted.apply(output, ROOT))  # type: ignore[no-untyped-call]
 
 
@@ -127,18 +127,18 @@ def _apart(output: Tensor) -> Tensor:
     return cast("Tensor", _Apart.apply(output, ROOT))  # type: ignore[no-untyped-call]
 
 
-def _several(record: LayerRecord, outputs: list[Tensor]) -> list[Tensor]:
+def _several(call: LayerCall, outputs: list[Tensor]) -> list[Tensor]:
     """Return the outputs of a layer apart from each other, each on the way of autograd."""
     memory = Counter(map(_memory, outputs))
-    memory.update({_memory(part) for part in tensors_in(record.inputs)})
-    memory.update({_memory(part) for part in record.module.parameters()})
+    memory.update({_memory(part) for part in tensors_in(call.inputs)})
+    memory.update({_memory(part) for part in call.module.parameters()})
     taps = []
     for output in outputs:
         shared = memory[_memory(output)] > 1
         tap = _apart(output.clone() if shared else output)
         if shared:
             # Were it changed in place, plain torch would change what shares its memory, too.
-            record.copies.append(tap.detach())
+            call.copies.append(tap.detach())
         taps.append(tap)
     return taps
 

@@ -1,5 +1,6 @@
-"""Which parameters are trained: their names, their clipping groups, and that they stay the same."""
+"""The trained parameters: their names, their clipping groups, and that they stay the same."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 
@@ -131,6 +132,23 @@ class Trainable:
                         "the model first, then make its optimiser and PrivateTraining"
                     )
         self._check_optimizer()
+
+    def check_finite(self) -> None:
+        """Raise if a trained parameter holds NaN or infinity; waits for the device.
+
+        No record could be trained with it. Parameters are public, so this tells nothing about any.
+        """
+        parts = [part.detach() for part in self._names if part.numel()]
+        # The largest of each, which is no number if one of them is none.
+        largest = torch._foreach_norm(parts, math.inf)  # noqa: SLF001
+        device = largest[0].device
+        if bool(torch.stack([one.to(device, torch.float64) for one in largest]).isfinite().all()):
+            return
+        wrong = next(name for part, name in self._names.items() if not part.isfinite().all())
+        raise InvalidParameterError(
+            f"parameter {wrong!r} holds NaN or infinity: load a checkpoint from before, and lower "
+            "the learning rate. With 16 bits use bfloat16 rather than float16"
+        )
 
     def forget_gradients(self) -> None:
         """Remove all gradients, so that any that appear are known to be new."""

@@ -18,8 +18,8 @@ from matrixdp.training.arguments import (
     check_kinds,
     check_mode,
     check_not_inference,
-    checked_record,
     checked_shapes,
+    checked_spending_path,
 )
 from matrixdp.training.exact_sum import ExactLotSum
 from matrixdp.training.fast_sum import FastLotSum
@@ -61,13 +61,16 @@ class PrivateTraining:
         checkpoint; see `load_state_dict`.
     mode : {"fast", "exact"}, optional
         How gradients are added up. ``fast``, the default, runs whole batches; its guarantee states
-        what is assumed of float arithmetic. ``exact`` runs one record at a time and adds up whole
-        numbers, so that the guarantee holds for the program as it is, at many times the cost.
+        what is assumed of float arithmetic. ``exact`` runs one record at a time and adds up
+        integers, so that the guarantee holds for the program as it is, at many times the cost.
     noise : mapping of str to Covariance, optional
         Noise of another shape for the layers named. The matrix of a layer is its weight as outputs
         times inputs, with the bias as the last column. A covariance needs at least
         ``plan.noise_scale`` in every direction: use ``covariance.rescaled_for(sensitivity,
         plan.step_budget)``.
+    debug : bool, optional
+        Raise in a step if a loss or a gradient is not finite, and name the layer. This tells that
+        such a record is there, without noise: for public data. Otherwise such records add nothing.
 
     Raises
     ------
@@ -114,11 +117,12 @@ class PrivateTraining:
         record: str | Path | None = None,
         mode: Mode = "fast",
         noise: Mapping[str, Covariance] | None = None,
+        debug: bool = False,
     ) -> None:
         check_kinds(model, optimizer, plan, seed)
         check_mode(mode, plan)
-        shapes, path = checked_shapes(noise), checked_record(record)
-        self._mode = mode
+        shapes, path = checked_shapes(noise), checked_spending_path(record)
+        self._mode, self._debug = mode, debug
         self._plan = plan
         self._model = model
         # Another training may have left layers frozen.
@@ -143,7 +147,7 @@ class PrivateTraining:
 
     @property
     def steps_spent(self) -> int:
-        """How many steps were spent, those of earlier processes in the record included."""
+        """How many steps were spent, those of earlier processes in the file included."""
         return self._account.spent
 
     @property
@@ -165,6 +169,7 @@ class PrivateTraining:
             noise=self._noise.kind,
             lots=self._coins.kind,
             shaped_layers=self._noise.shaped_layers,
+            debug=self._debug,
         )
 
     def lots(self, data: Any, *, workers: int = 0) -> Iterator[Lot]:
@@ -173,8 +178,7 @@ class PrivateTraining:
         Parameters
         ----------
         data : Dataset, Tensor, or tuple of Tensor
-            A map-style data set, or tensors whose first axis is the records. Tensors are indexed
-            where they are, so that a data set on the GPU stays there.
+            A map-style data set, or tensors whose first axis is the records, wherever they are.
         workers : int, optional
             How many processes read a data set, while the model runs; the lots stay the same.
 
@@ -182,11 +186,11 @@ class PrivateTraining:
         ------
         InvalidParameterError
             If the data makes its own batches, or has another number of records than the plan. Also
-            when a lot is asked for, if the model was changed; nothing is spent then.
+            when a lot is asked for, if the model was changed or holds NaN; nothing is spent then.
         BudgetExceededError
             If no step is left.
         StorageError
-            When a lot is asked for, if the spending record cannot be written; nothing is drawn.
+            When a lot is asked for, if the spending file cannot be written; nothing is drawn.
         """
         source = record_source(data, self._plan.records, workers)
         self._account.check_left()
@@ -230,6 +234,7 @@ class PrivateTraining:
     def _next_lot(self) -> NDArray[np.int64]:
         """Spend a step, and draw its lot."""
         number = self.steps_spent
+        self._trainable.check_finite()
         # Before the lot is drawn: whatever happens from here on depends on its records, also
         # whether it is given up, or the process dies.
         self._account.spend()
@@ -237,10 +242,10 @@ class PrivateTraining:
         return drawn_records(self._coins, self._plan.records, self._plan.exact_rate, number)
 
     def _empty_sum(self, examples: int) -> LotSum:
-        views = self._plan.views
+        options: Any = {"views": self._plan.views, "examples": examples, "debug": self._debug}
         if self._recording is None:
-            return ExactLotSum(self._trainable, views=views, examples=examples)
-        return FastLotSum(self._recording, self._trainable, views=views, examples=examples)
+            return ExactLotSum(self._trainable, **options)
+        return FastLotSum(self._recording, self._trainable, **options)
 
     def accumulate(self, losses: Tensor) -> None:
         """Clip the gradients of a batch and add them up, instead of ``losses.mean().backward()``.
@@ -269,13 +274,11 @@ class PrivateTraining:
     def step(self) -> None:
         """Add noise to the sum, divide by the expected lot size, and optimise.
 
-        The step was spent when its lot was drawn.
-
         Raises
         ------
         InvalidParameterError
-            If a batch is missing or the model was changed; the call can be made again then. If
-            losses or gradients are not finite, the model stays as it was.
+            If a batch is missing or the model was changed; the call can be made again then. If a
+            layer mixes examples, the model stays as it was.
         BudgetExceededError
             If no step is left.
         """
@@ -297,11 +300,10 @@ class PrivateTraining:
     def captured_step(self, data: Any, losses: Losses, *, batch_size: int) -> Callable[[], None]:
         """Return a function that takes one step each time it is called, on a GPU as a CUDA graph.
 
-        A step is that of the loop over `lots`: the same lots, clipping, noise and account. But it
-        runs in batches of a fixed size, of which the last is filled up with rows that count for
-        nothing, so that a GPU can repeat one captured graph for each. This saves the time that
-        Python takes to launch kernels, which is most of the time of a small model. Other devices
-        run the same batches without a graph.
+        A step is that of the loop over `lots`. But it runs in batches of a fixed size, of which the
+        last is filled up with rows that count for nothing, so that a GPU can repeat one captured
+        graph for each. This saves the time that Python takes to launch kernels, which is most of
+        the time of a small model. Other devices run the same batches without a graph.
 
         Parameters
         ----------
@@ -353,6 +355,7 @@ class PrivateTraining:
             *(self._model, self._recording, self._trainable, records, losses),
             batch_size=size,
             views=self._plan.views,
+            debug=self._debug,
         )
         return lambda: self._padded_step(total)
 
@@ -372,9 +375,8 @@ class PrivateTraining:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint; steps that were spent after it stay spent.
 
-        A release is continued with the spending record that it was begun with: the checkpoint
-        does not know how many steps were drawn after it. An experiment needs none. It draws the
-        same lots and the same noise once more.
+        A release needs the spending file that it was begun with, since a checkpoint knows nothing
+        of later steps. An experiment needs none: it draws the same lots and noise once more.
 
         Parameters
         ----------
@@ -384,7 +386,7 @@ class PrivateTraining:
         Raises
         ------
         InvalidParameterError
-            If it belongs to another plan, mode, seed or run, or there is no record.
+            If it belongs to another plan, mode, seed or run, or there is no spending file.
         """
         with self._lock:
             # First: an experiment then goes back to the count of the checkpoint.

@@ -24,6 +24,7 @@ from matrixdp.training.layers.use import (
     norm_bounds_of,
     trainable,
     weighted_sum_of,
+    without,
 )
 
 if TYPE_CHECKING:
@@ -369,6 +370,20 @@ class ConvolutionUse(LayerUse):
         scale = weights.to(wide).repeat_interleave(views)[:, None, None, None]
         # Not in place: other layers may have recorded the same tensor, where branches meet.
         return self._inputs.to(wide), self._outputs * scale
+
+    def leave_out(self, spoilt: Tensor) -> None:
+        """Set inputs, output gradients and what was made of them to zero."""
+        self._bias_gradients = {
+            bias: without(part, spoilt) for bias, part in self._bias_gradients.items()
+        }
+        if self._kept is not None:
+            self._kept = without(self._kept, spoilt)
+            return
+        self._inputs, self._outputs = (
+            without(part, spoilt) for part in (self._inputs, self._outputs)
+        )
+        if self._fused is not None:
+            self._fused.inputs, self._fused.outputs = self._inputs, self._outputs
 
     def forget(self) -> None:
         """Let go of everything that is as large as the activations."""

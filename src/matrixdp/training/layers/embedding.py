@@ -36,7 +36,8 @@ class EmbeddingUse(LayerUse):
         if module.padding_idx is not None:
             # The row of the padding token is constant: torch gives it no gradient either. A
             # negative number counts from the end.
-            gradient = gradient * (tokens != module.padding_idx % length)[..., None]
+            padding = tokens == module.padding_idx % length
+            gradient = gradient.masked_fill(padding[..., None], 0.0)
         first = torch.arange(self._examples, device=tokens.device)[:, None]
         pairs, order = (first * length + tokens).flatten().sort()
         # The place of a pair among the different ones. There is a row for each token, and those
@@ -76,6 +77,10 @@ class EmbeddingUse(LayerUse):
         scaled = self._rows * weights.to(self._rows.dtype)[self._owner][:, None]
         total = self._rows.new_zeros(self._table.shape)
         return {self._table: total.index_add_(0, self._token, scaled)}
+
+    def leave_out(self, spoilt: Tensor) -> None:
+        """Set rows of the examples' tokens to zero."""
+        self._rows = self._rows.masked_fill(spoilt[self._owner][:, None], 0.0)
 
     def forget(self) -> None:
         """Let go of the rows."""

@@ -28,8 +28,8 @@ from matrixdp.training.layers.whole import (
 __all__ = ["fallback_use", "is_known"]
 
 
-class Record(Protocol):
-    """What was recorded of one call of a layer."""
+class RecordedCall(Protocol):
+    """One call of a layer, as it was recorded."""
 
     name: str
     whole: bool
@@ -42,7 +42,7 @@ class Record(Protocol):
     half: bool
 
 
-def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradients:
+def fallback_use(module: nn.Module, call: RecordedCall, examples: int) -> KeptGradients:
     """Return the use of a layer that nothing cheaper is known for.
 
     The layer is run once more on every example alone, as a batch of its views, and differentiated
@@ -56,26 +56,26 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
     ShapeError
         If an input has other rows than the batch.
     """
-    call, autocast = _call(module, record), record.autocast
+    again, autocast = _call(module, call), call.autocast
     if is_known(module):
         # As autocast would have it, types do not match in the backward pass of `torch.func`.
-        call = call.in_type(next(module.parameters()).dtype)
-        autocast = torch.autocast(call.inputs[0].device.type, enabled=False)
+        again = again.in_type(next(module.parameters()).dtype)
+        autocast = torch.autocast(again.inputs[0].device.type, enabled=False)
     # By every name that a parameter has, as `functional_call` is not to tie anything: a child that
     # shares a parameter counts its own use itself.
     names = {
         name: parameter
-        for name, parameter in module.named_parameters(recurse=record.whole, remove_duplicate=False)
+        for name, parameter in module.named_parameters(recurse=call.whole, remove_duplicate=False)
         if parameter.requires_grad
     }
     try:
         with autocast, _plain_kernels(module):
             found, mixed = example_gradients(
-                module, names, call, examples, one_by_one=_is_fused(module, call)
+                module, names, again, examples, one_by_one=_is_fused(module, again)
             )
     except RandomRunError as error:
         raise InvalidParameterError(
-            f"layer {record.name!r} has no shortcut, and draws random numbers, for instance for "
+            f"layer {call.name!r} has no shortcut, and draws random numbers, for instance for "
             "dropout, which a second run cannot repeat: give each parameter that it holds itself "
             "to a small module of its own, or use mode='exact'"
         ) from error
@@ -83,37 +83,37 @@ def fallback_use(module: nn.Module, record: Record, examples: int) -> KeptGradie
         raise
     except RuntimeError as error:
         raise InvalidParameterError(
-            f"layer {record.name!r} has no shortcut, and cannot be run again on one example alone "
+            f"layer {call.name!r} has no shortcut, and cannot be run again on one example alone "
             f"({error}): split it into known layers, or use mode='exact'"
         ) from error
     return KeptGradients(found, mixed)
 
 
-def _call(module: nn.Module, record: Record) -> Call:
+def _call(module: nn.Module, call: RecordedCall) -> Call:
     """Return what was recorded, and where the rows are in it."""
-    rows = len(tensors_in(record.inputs)[0])
-    check_no_cache(module, record.name, whole=record.whole)
+    rows = len(tensors_in(call.inputs)[0])
+    check_no_cache(module, call.name, whole=call.whole)
     # Checked again: both kinds may have been changed since training began.
     if isinstance(module, nn.MultiheadAttention) and is_known(module):
-        check_attention(module, record.name)
-        return attention_call(module, record, rows)
+        check_attention(module, call.name)
+        return attention_call(module, call, rows)
     if isinstance(module, nn.RNNBase) and is_known(module):
-        check_recurrent(module, record.name)
-        return recurrent_call(module, record, rows)
+        check_recurrent(module, call.name)
+        return recurrent_call(module, call, rows)
     if isinstance(module, nn.RNNCellBase) and is_known(module):
-        return recurrent_call(module, record, rows)
-    _check_arguments(record, rows)
-    axes = tuple(0 if isinstance(part, Tensor) else None for part in tree_leaves(record.inputs))
-    firsts = dict.fromkeys(record.gradients, 0)
+        return recurrent_call(module, call, rows)
+    _check_arguments(call, rows)
+    axes = tuple(0 if isinstance(part, Tensor) else None for part in tree_leaves(call.inputs))
+    firsts = dict.fromkeys(call.gradients, 0)
     return Call(
-        record.inputs,
+        call.inputs,
         axes,
-        record.gradients,
+        call.gradients,
         firsts,
-        record.outputs,
-        record.by_name,
-        record.returned,
-        record.half,
+        call.outputs,
+        call.by_name,
+        call.returned,
+        call.half,
     )
 
 
@@ -125,25 +125,25 @@ def is_known(module: nn.Module) -> bool:
     return runs_plainly(module, nn.MultiheadAttention, nn.RNN, nn.GRU, nn.LSTM, *_CELLS)
 
 
-def _check_arguments(record: Record, rows: int) -> None:
+def _check_arguments(call: RecordedCall, rows: int) -> None:
     """Raise unless the first axis of all tensors that a layer takes is the rows."""
-    check_followed(record.name, "takes", record.inputs)
-    for part in tensors_in(record.inputs):
+    check_followed(call.name, "takes", call.inputs)
+    for part in tensors_in(call.inputs):
         if part.ndim == 0 or len(part) != rows:
             raise InvalidParameterError(
-                f"layer {record.name!r} has no shortcut and takes a tensor of shape "
+                f"layer {call.name!r} has no shortcut and takes a tensor of shape "
                 f"{tuple(part.shape)} beside {rows} rows: make it a buffer of the layer, or expand "
                 "it to one for each row"
             )
 
 
-def _is_fused(module: nn.Module, call: Call) -> bool:
+def _is_fused(module: nn.Module, again: Call) -> bool:
     """Return whether a layer runs in kernels that ``vmap`` cannot take apart, even without cuDNN.
 
     These are the cells of GRU and LSTM on a GPU.
     """
     fused = runs_plainly(module, nn.GRU, nn.LSTM, nn.GRUCell, nn.LSTMCell)
-    return fused and call.inputs[0].device.type != "cpu"
+    return fused and again.inputs[0].device.type != "cpu"
 
 
 @contextmanager

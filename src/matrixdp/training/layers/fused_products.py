@@ -207,6 +207,8 @@ class FusedProducts:
     ----------
     inputs : Tensor
         The input as it is multiplied, in the type of the output gradients.
+    outputs : Tensor
+        The output gradients. Both may be replaced by others of the same shapes.
     """
 
     def __init__(self, inputs: Tensor, outputs: Tensor, geometry: Geometry, examples: int) -> None:
@@ -214,7 +216,7 @@ class FusedProducts:
         # are read several at a time.
         wide = outputs.itemsize >= 4
         self.inputs = inputs.to(outputs.dtype) if wide else channels_last(inputs, outputs.dtype)
-        self._outputs = outputs
+        self.outputs = outputs
         self._geometry = geometry
         self._examples = examples
         made, entries = outputs.shape[1], math.prod(geometry.kernel) * inputs.shape[1]
@@ -246,7 +248,7 @@ class FusedProducts:
             before all examples are multiplied at once. This is fast where an example has few
             positions, but the numbers are no longer those whose norms `bounds` takes.
         """
-        device = torch.cuda.get_device_properties(self._outputs.device)
+        device = torch.cuda.get_device_properties(self.outputs.device)
         programs = _PROGRAMS * device.multi_processor_count
         together = triton.cdiv(self._examples * self._tiles, programs)
         chunks = triton.cdiv(self._examples, together)
@@ -263,11 +265,11 @@ class FusedProducts:
         return NormBounds(squares.sum(1, dtype=torch.float64).sqrt(), share)
 
     def _empty(self, *shape: int) -> Tensor:
-        return torch.empty(*shape, dtype=torch.float32, device=self._outputs.device)
+        return torch.empty(*shape, dtype=torch.float32, device=self.outputs.device)
 
     def _gradients(self, number: int) -> Tensor:
         rows, columns = self._geometry.kernel
-        made, channels = self._outputs.shape[1], self.inputs.shape[1]
+        made, channels = self.outputs.shape[1], self.inputs.shape[1]
         return self._empty(number, rows, 1, made, columns * channels)
 
     def _run(
@@ -279,7 +281,7 @@ class FusedProducts:
         *,
         scaled: bool = False,
     ) -> None:
-        inputs, outputs, shape = self.inputs, self._outputs, self._geometry
+        inputs, outputs, shape = self.inputs, self.outputs, self._geometry
         with torch.cuda.device_of(outputs):  # Triton runs on the current one
             _form[(self._tiles * chunks,)](
                 *(inputs, outputs, weights, result, squares),

@@ -1,4 +1,4 @@
-"""Which input pixels a convolution meets where."""
+"""Geometry of convolutions: the input pixels that each output position meets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,6 +6,7 @@ an example's weight gradient is ``sum_t g_t x_t^T``, and its squared norm
 the gradient itself costs ``T in out``.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -97,7 +98,9 @@ def bounds_from_rows(
     The sum is formed from rounded factors. That moves every ``g_t x_t^T`` by a share of its norm,
     and these terms cancel as well, so the share of ``sum_t |x_t| |g_t|`` is added to the norm.
     """
-    total = rows.sum(1, dtype=torch.float64).clamp(min=0.0)
+    total = rows.sum(1, dtype=torch.float64)
+    # Next to the largest float32, a product may overflow on its negative side alone.
+    total = total.where(total > -math.inf, math.nan).clamp(min=0.0)
     padding = units * _LOST_SQUARES
     first, second = (part.to(torch.float64).clamp(min=0.0) + padding for part in (inputs, outputs))
     sizes = (first * second).sqrt().sum(1)

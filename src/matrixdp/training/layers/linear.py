@@ -15,6 +15,7 @@ from matrixdp.training.layers.use import (
     outer_product_bounds,
     trainable,
     weighted_sum_of,
+    without,
 )
 
 __all__ = ["LinearUse"]
@@ -94,6 +95,18 @@ class LinearUse(LayerUse):
             product = wide_product(left.flatten(0, 1).T, right.flatten(0, 1))
             result[self._weight] = product.to(torch.float32)
         return result
+
+    def leave_out(self, spoilt: Tensor) -> None:
+        """Set inputs, output gradients and what was made of them to zero."""
+        if self._kept is None:
+            self._inputs, self._outputs = (
+                without(part, spoilt) for part in (self._inputs, self._outputs)
+            )
+        else:
+            self._kept = without(self._kept, spoilt)
+        self._bias_gradients = {
+            bias: without(part, spoilt) for bias, part in self._bias_gradients.items()
+        }
 
     def forget(self) -> None:
         """Let go of everything that is as large as the activations."""

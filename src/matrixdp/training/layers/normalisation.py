@@ -57,7 +57,7 @@ def _by_channel(
     That number is the mean as float32 gives it, so that the mean of y is near zero.
     """
     rows, channels = inputs.shape[:2]
-    # Without positions a channel is a single number.
+    # Without positions a channel is a scalar.
     inputs, outputs = (
         part.flatten(2) if part.ndim > 2 else part[..., None] for part in (inputs, outputs)
     )

@@ -1,4 +1,4 @@
-"""How coarsely a device may multiply, with what the user allows."""
+"""The precision of a device's multiplications, under what the user allows."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,4 +1,4 @@
-"""Whether a layer that is run again draws random numbers: they would not be those of its first run.
+"""Refusal of layers that draw random numbers: a second run would draw others than the first.
 
 ``vmap`` refuses to draw by itself. In a loop over examples, torch's generators are compared before
 and after it.

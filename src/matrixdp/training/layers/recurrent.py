@@ -16,11 +16,11 @@ from torch.backends import cudnn
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.linear import LinearUse
 
-__all__ = ["RecurrentRecord", "check_recurrent", "recurrent_uses"]
+__all__ = ["RecurrentCall", "check_recurrent", "recurrent_uses"]
 
 
-class RecurrentRecord(NamedTuple):
-    """What was recorded of one call, batch first.
+class RecurrentCall(NamedTuple):
+    """One recorded call of an LSTM, batch first.
 
     Gradients are None where the losses do not depend on that output.
     """
@@ -60,17 +60,15 @@ def check_recurrent(module: nn.RNNBase, name: str) -> None:
         )
 
 
-def recurrent_uses(module: nn.LSTM, record: RecurrentRecord, examples: int) -> list[LinearUse]:
+def recurrent_uses(module: nn.LSTM, call: RecurrentCall, examples: int) -> list[LinearUse]:
     """Return the uses of an LSTM's parameters, two for each layer and direction."""
     directions = 2 if module.bidirectional else 1
-    inputs = [record.inputs]
+    inputs = [call.inputs]
     for layer in range(module.num_layers):
-        hidden = [
-            _outputs(module, inputs[layer], record, layer, side) for side in range(directions)
-        ]
+        hidden = [_outputs(module, inputs[layer], call, layer, side) for side in range(directions)]
         inputs.append(torch.cat(hidden, dim=2))
     uses: list[LinearUse] = []
-    gradient = record.output_gradient
+    gradient = call.output_gradient
     if gradient is None:
         gradient = torch.zeros_like(inputs[-1])
     for layer in reversed(range(module.num_layers)):
@@ -81,7 +79,7 @@ def recurrent_uses(module: nn.LSTM, record: RecurrentRecord, examples: int) -> l
             gates, before = _gate_gradients(
                 parameters,
                 (inputs[layer], inputs[layer + 1][..., part], gradient[..., part]),
-                record,
+                call,
                 layer * directions + side,
                 backwards=side == 1,
             )
@@ -124,16 +122,14 @@ def _start(module_states: tuple[Tensor, Tensor] | None, place: int, like: Tensor
     return [state[place].to(like.dtype) for state in module_states]
 
 
-def _outputs(
-    module: nn.LSTM, inputs: Tensor, record: RecurrentRecord, layer: int, side: int
-) -> Tensor:
+def _outputs(module: nn.LSTM, inputs: Tensor, call: RecurrentCall, layer: int, side: int) -> Tensor:
     """Return the hidden states of all steps of one layer in one direction."""
     own = _parameters(module, layer, side)
     parameters = [_detached(part, inputs) for part in own if part is not None]
     directions = 2 if module.bidirectional else 1
     rows = inputs.flip(1) if side else inputs
     like = inputs.new_zeros(len(inputs), module.hidden_size)
-    start = [state[None] for state in _start(record.states, layer * directions + side, like)]
+    start = [state[None] for state in _start(call.states, layer * directions + side, like)]
     # has_biases, num_layers, dropout, train, bidirectional, batch_first
     options = (module.bias, 1, 0.0, False, False, True)
     former = cudnn.enabled
@@ -150,7 +146,7 @@ def _outputs(
 def _gate_gradients(
     parameters: _Direction,
     sequences: tuple[Tensor, Tensor, Tensor],
-    record: RecurrentRecord,
+    call: RecurrentCall,
     place: int,
     *,
     backwards: bool,
@@ -161,7 +157,7 @@ def _gate_gradients(
     and direction among the states.
     """
     inputs, outputs, gradient = (part.flip(1) if backwards else part for part in sequences)
-    first, cell = _start(record.states, place, outputs[:, 0])
+    first, cell = _start(call.states, place, outputs[:, 0])
     before = torch.cat([first[:, None], outputs[:, :-1]], dim=1)
     hidden_weight = _detached(parameters.hidden_weight, inputs)
     total = inputs @ _detached(parameters.input_weight, inputs).T + before @ hidden_weight.T
@@ -173,7 +169,7 @@ def _gate_gradients(
     cells = [cell]
     for step in range(inputs.shape[1]):
         cells.append(forget[:, step] * cells[-1] + in_gate[:, step] * new[:, step])
-    last_hidden, last_cell = record.last_hidden_gradient, record.last_cell_gradient
+    last_hidden, last_cell = call.last_hidden_gradient, call.last_cell_gradient
     from_hidden = torch.zeros_like(cell) if last_hidden is None else last_hidden[place]
     from_cell = torch.zeros_like(cell) if last_cell is None else last_cell[place]
     steps: list[Tensor] = []

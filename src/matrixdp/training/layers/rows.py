@@ -1,4 +1,4 @@
-"""Whether a call of a layer keeps the rows of a batch apart, as far as shapes can tell."""
+"""Check that a call of a layer keeps the rows of a batch apart, as far as shapes can tell."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

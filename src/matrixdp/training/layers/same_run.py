@@ -1,4 +1,4 @@
-"""Whether a layer gives an example the same alone as in the batch.
+"""Check that a layer gives an example the same alone as in the batch.
 
 A layer of the user's own may take a mean over the batch, decide by all of its rows, draw random
 numbers or keep something from call to call. Its second run then returns something else. This finds
@@ -62,7 +62,8 @@ def differing(in_batch: Tensor, alone: Tensor, inputs: Tensor, *, half: bool) ->
     finite = first.isfinite() & second.isfinite()
     others = (first.isfinite() != second.isfinite()).any(1)
     size, change = (
-        torch.linalg.vector_norm(part.where(finite, 0.0), dim=1) for part in (first, first - second)
+        torch.linalg.vector_norm(part.where(finite, 0.0), dim=1, dtype=torch.float64)
+        for part in (first, first - second)
     )
     return others | (change > share * torch.maximum(size, size.median()) + noise * inputs)
 
@@ -75,7 +76,11 @@ def norms_of_inputs(inputs: Iterable[Tensor]) -> Tensor:
     inputs : iterable of Tensor
         With the examples on the first axis.
     """
-    norms = [torch.linalg.vector_norm(_wide(part).flatten(1), dim=1) for part in inputs]
+    # In float64, where the squares of large numbers do not overflow.
+    norms = [
+        torch.linalg.vector_norm(_wide(part).flatten(1), dim=1, dtype=torch.float64)
+        for part in inputs
+    ]
     return torch.stack([one.nan_to_num() for one in norms]).sum(0)
 
 

@@ -1,4 +1,4 @@
-"""What a call of a layer depends on beside its tensors: it must be the same when it is measured."""
+"""Settings of a layer's call beside its tensors: they must be the same when it is measured."""
 
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Which layer is handled how: shortcuts for known kinds, ``torch.func`` for the rest."""
+"""The table of layers: shortcuts for known kinds, ``torch.func`` for the rest."""
 
 import warnings
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from matrixdp.training.layers.embedding import EmbeddingUse
 from matrixdp.training.layers.fallback import fallback_use
 from matrixdp.training.layers.linear import LinearUse
 from matrixdp.training.layers.normalisation import normalisation_use
-from matrixdp.training.layers.recurrent import RecurrentRecord, check_recurrent, recurrent_uses
+from matrixdp.training.layers.recurrent import RecurrentCall, check_recurrent, recurrent_uses
 from matrixdp.training.layers.use import LayerUse
 from matrixdp.training.layers.whole import check_attention
 
@@ -52,8 +52,8 @@ def runs_as(kind: type[nn.Module]) -> Callable[[_Forward], _Forward]:
     return mark
 
 
-class Record(Protocol):
-    """What was recorded of one call of a layer."""
+class RecordedCall(Protocol):
+    """One call of a layer, as it was recorded."""
 
     name: str
     whole: bool
@@ -148,19 +148,19 @@ def _check_parametrisation(module: nn.Module, name: str) -> None:
         )
 
 
-def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUse]:
+def layer_uses(module: nn.Module, call: RecordedCall, examples: int) -> list[LayerUse]:
     """Return the uses of a layer's parameters in one recorded call."""
-    if not record.shortcut:
+    if not call.shortcut:
         _warn_once(module)
-        return [fallback_use(module, record, examples)]
-    first: Tensor = record.inputs[0]
+        return [fallback_use(module, call, examples)]
+    first: Tensor = call.inputs[0]
     match module:
         case nn.LSTM():
             # Checked again: it may have been changed since training began.
-            check_recurrent(module, record.name)
-            return list(recurrent_uses(module, _recurrent_record(module, record), examples))
+            check_recurrent(module, call.name)
+            return list(recurrent_uses(module, _recurrent_call(module, call), examples))
         case nn.Linear():
-            gradient = record.gradients[0]
+            gradient = call.gradients[0]
             inputs = first.reshape(examples, -1, first.shape[-1])
             outputs = gradient.reshape(examples, -1, gradient.shape[-1])
             weight, bias = (
@@ -169,11 +169,11 @@ def layer_uses(module: nn.Module, record: Record, examples: int) -> list[LayerUs
             )
             return [LinearUse(weight, bias, inputs, outputs)]
         case nn.Conv1d() | nn.Conv2d():
-            return [ConvolutionUse(module, first, record.gradients[0], examples)]
+            return [ConvolutionUse(module, first, call.gradients[0], examples)]
         case nn.Embedding():
-            gradient = record.gradients[0].reshape(examples, -1, module.weight.shape[1])
+            gradient = call.gradients[0].reshape(examples, -1, module.weight.shape[1])
             return [EmbeddingUse(module, first.reshape(examples, -1), gradient)]
-    return [normalisation_use(module, first, record.gradients[0], examples)]  # type: ignore[arg-type]
+    return [normalisation_use(module, first, call.gradients[0], examples)]  # type: ignore[arg-type]
 
 
 def has_shortcut(module: nn.Module) -> bool:
@@ -224,16 +224,16 @@ def _warn_once(module: nn.Module) -> None:
         )
 
 
-def _recurrent_record(module: nn.LSTM, record: Record) -> RecurrentRecord:
+def _recurrent_call(module: nn.LSTM, call: RecordedCall) -> RecurrentCall:
     """Return what was recorded of an LSTM, whose batches come first."""
-    first: Tensor = record.inputs[0]
-    states = record.inputs[1] if len(record.inputs) > 1 else None
+    first: Tensor = call.inputs[0]
+    states = call.inputs[1] if len(call.inputs) > 1 else None
     # All of it in one type: autocast may have run the layer in another one than its weights have.
     # Never in 16 bits: gradients of gates would be scaled in them, and a share of the smallest
     # numbers of float16 is rounded to nothing or to all of it.
     dtype = torch.promote_types(cast("Tensor", module.weight_ih_l0).dtype, torch.float32)
-    gradients = {place: part.to(dtype) for place, part in record.gradients.items()}
-    return RecurrentRecord(
+    gradients = {place: part.to(dtype) for place, part in call.gradients.items()}
+    return RecurrentCall(
         inputs=first.to(dtype),
         states=None if states is None else (states[0].detach(), states[1].detach()),
         output_gradient=gradients.get(0),

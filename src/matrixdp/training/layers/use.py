@@ -1,4 +1,4 @@
-"""What one use of one layer contributes to the gradients of every example.
+"""The contribution of one use of a layer to the gradients of every example.
 
 A layer is recorded by its input and by the gradient of the losses with respect to its output. The
 gradients of its parameters follow from these two, example by example, without another backward
@@ -22,6 +22,7 @@ __all__ = [
     "outer_product_bounds",
     "trainable",
     "weighted_sum_of",
+    "without",
 ]
 
 PerExample = dict[nn.Parameter, Tensor]
@@ -88,13 +89,25 @@ def weighted_sum_of(gradients: Tensor, weights: Tensor) -> Tensor:
 
 
 def _rows(gradients: Tensor) -> Tensor:
-    """Return every example's gradient as a row, also that of a single number."""
+    """Return every example's gradient as a row, also that of a scalar."""
     return gradients[:, None] if gradients.ndim == 1 else gradients.flatten(1)
 
 
-def _along(examples: Tensor, gradients: Tensor) -> Tensor:
-    """Return one number for each example, with as many axes as its gradient."""
-    return examples.reshape(-1, *[1] * (gradients.ndim - 1))
+def without(held: Tensor, spoilt: Tensor, value: float = 0.0) -> Tensor:
+    """Return what is held with another value for some examples, each of as many rows.
+
+    Parameters
+    ----------
+    held : Tensor
+        Gradients or activations; its first axis is the examples, or their rows one after another.
+    spoilt : Tensor, shape (examples,)
+        Which ones.
+    value : float, optional
+        What all of their numbers become.
+    """
+    rows = len(held) // len(spoilt)
+    by_row = spoilt if rows == 1 else spoilt.repeat_interleave(rows)
+    return held.masked_fill(by_row.reshape(-1, *[1] * (held.ndim - 1)), value)
 
 
 def trainable(*parameters: nn.Parameter | None) -> tuple[nn.Parameter, ...]:
@@ -135,6 +148,18 @@ class LayerUse(abc.ABC):
         }
 
     @abc.abstractmethod
+    def leave_out(self, spoilt: Tensor) -> None:
+        """Set all that is held of some examples to zero, before a sum in which they weigh nothing.
+
+        By selection: zero times infinity is no number, and one of these would be the whole sum's.
+
+        Parameters
+        ----------
+        spoilt : Tensor, shape (examples,)
+            Which ones.
+        """
+
+    @abc.abstractmethod
     def forget(self) -> None:
         """Let go of what is held for the sum; nothing else is called afterwards."""
 
@@ -155,8 +180,7 @@ class KeptGradients(LayerUse):
         self.mixed = mixed
         if mixed is not None:
             gradients = {
-                parameter: part.masked_fill(_along(mixed, part), math.nan)
-                for parameter, part in gradients.items()
+                parameter: without(part, mixed, math.nan) for parameter, part in gradients.items()
             }
         self._gradients = gradients
 
@@ -176,6 +200,12 @@ class KeptGradients(LayerUse):
             self._gradients[parameter] = part if known is None else known + part
         if self.mixed is not None and other.mixed is not None:
             self.mixed = self.mixed | other.mixed
+
+    def leave_out(self, spoilt: Tensor) -> None:
+        """Set gradients to zero."""
+        self._gradients = {
+            parameter: without(part, spoilt) for parameter, part in self._gradients.items()
+        }
 
     def forget(self) -> None:
         """Let go of the gradients."""

@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 
-class Record(Protocol):
-    """What was recorded of one call of a layer."""
+class RecordedCall(Protocol):
+    """One call of a layer, as it was recorded."""
 
     name: str
     inputs: tuple[Any, ...]
@@ -107,7 +107,7 @@ def check_attention(module: nn.MultiheadAttention, name: str) -> None:
         )
 
 
-def attention_call(module: nn.MultiheadAttention, record: Record, rows: int) -> Call:
+def attention_call(module: nn.MultiheadAttention, call: RecordedCall, rows: int) -> Call:
     """Return a recorded call of attention.
 
     Rows come first in every tensor but a mask of two axes, which all examples share, even if it is
@@ -120,24 +120,24 @@ def attention_call(module: nn.MultiheadAttention, record: Record, rows: int) -> 
     """
     axes: list[int | None] = []
     # The names that the layer knows them by: only these tell masks apart.
-    for name, part in _named(module, record).items():
+    for name, part in _named(module, call).items():
         if not isinstance(part, Tensor) or (name == "attn_mask" and part.ndim == 2):
             axes.append(None)
             continue
         heads = module.num_heads if name == "attn_mask" else 1
-        _check_length(record.name, name, part, 0, rows * heads)
+        _check_length(call.name, name, part, 0, rows * heads)
         axes.append(0)
     return Call(
-        record.inputs,
+        call.inputs,
         tuple(axes),
-        record.gradients,
-        dict.fromkeys(record.gradients, 0),
-        record.outputs,
-        record.by_name,
+        call.gradients,
+        dict.fromkeys(call.gradients, 0),
+        call.outputs,
+        call.by_name,
     )
 
 
-def recurrent_call(module: nn.RNNBase | nn.RNNCellBase, record: Record, rows: int) -> Call:
+def recurrent_call(module: nn.RNNBase | nn.RNNCellBase, call: RecordedCall, rows: int) -> Call:
     """Return a recorded call of a recurrent layer or of the cell of one.
 
     The states of a layer have the rows on their second axis, those of a cell on the first one.
@@ -147,10 +147,10 @@ def recurrent_call(module: nn.RNNBase | nn.RNNCellBase, record: Record, rows: in
     ShapeError
         If a tensor has another number of rows than the batch.
     """
-    named = _named(module, record)
+    named = _named(module, call)
     first, states = named["input"], named.get("hx")
     # What is added here is not to be seen by the layer's own hooks, nor what they did not see.
-    by_name = tuple(name for name in ("input", "hx") if name in record.by_name or name not in named)
+    by_name = tuple(name for name in ("input", "hx") if name in call.by_name or name not in named)
     if states is None:
         # As the layer would make them itself, but with rows: `vmap` cannot change in place what
         # all examples share.
@@ -158,22 +158,22 @@ def recurrent_call(module: nn.RNNBase | nn.RNNCellBase, record: Record, rows: in
     axis = 1 if isinstance(module, nn.RNNBase) else 0
     parts = tensors_in(states)
     for part in parts:
-        _check_length(record.name, "hx", part, axis, rows)
+        _check_length(call.name, "hx", part, axis, rows)
     return Call(
         (first, states),
         (0, *(axis for _ in parts)),
-        record.gradients,
-        {place: axis if place else 0 for place in record.gradients},
-        record.outputs,
+        call.gradients,
+        {place: axis if place else 0 for place in call.gradients},
+        call.outputs,
         by_name,
     )
 
 
-def _named(module: nn.Module, record: Record) -> dict[str, Any]:
+def _named(module: nn.Module, call: RecordedCall) -> dict[str, Any]:
     """Return all inputs by the names that the layer has for them."""
     order = inspect.signature(module.forward).parameters
-    by_position = len(record.inputs) - len(record.by_name)
-    return dict(zip((*list(order)[:by_position], *record.by_name), record.inputs, strict=True))
+    by_position = len(call.inputs) - len(call.by_name)
+    return dict(zip((*list(order)[:by_position], *call.by_name), call.inputs, strict=True))
 
 
 def _first_states(

@@ -1,4 +1,4 @@
-"""What is kept of one call of a layer until its gradients are formed."""
+"""One call of a layer, kept until its gradients are formed."""
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,10 +13,10 @@ from matrixdp.training.layers.settings import settings_of
 from matrixdp.training.layers.table import has_shortcut
 from matrixdp.training.layers.trees import detached, tensors_in
 
-__all__ = ["LayerRecord"]
+__all__ = ["LayerCall"]
 
 
-class LayerRecord:
+class LayerCall:
     """One call of one layer: what went in, and as the backward pass goes on what comes back."""
 
     def __init__(

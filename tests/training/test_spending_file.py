@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
-from matrixdp.files.atomic import write_all
+from matrixdp.files.publishing.atomic import write_all
 from matrixdp.training import spending
-from matrixdp.training.spending import SpendingRecord
+from matrixdp.training.spending import SpendingFile
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run.spent"
 
 
-def opened(path: Path) -> SpendingRecord:
-    return SpendingRecord(path, plan="p", mode="fast", randomness="secure")
+def opened(path: Path) -> SpendingFile:
+    return SpendingFile(path, plan="p", mode="fast", randomness="secure")
 
 
 def test_steps_are_counted(path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_changed_record_is_refused(path: Path, old: bytes, new: bytes) -> None
         record.spend()
     changed = path.read_bytes().replace(old, new)
     path.write_bytes(changed)
-    with pytest.raises(FileFormatError, match="spending record"):
+    with pytest.raises(FileFormatError, match="spending file"):
         opened(path)
     assert path.read_bytes() == changed
 
@@ -77,7 +77,7 @@ def test_a_changed_record_is_refused(path: Path, old: bytes, new: bytes) -> None
 @pytest.mark.parametrize("content", [b"", b"\n", b"hello", b"{}\n", b"\xff\n"])
 def test_another_file_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(FileFormatError, match="is not a spending record"):
+    with pytest.raises(FileFormatError, match="is not a spending file"):
         opened(path)
 
 
@@ -96,7 +96,7 @@ def test_another_plan_mode_or_seed_is_refused(path: Path) -> None:
         ("p", "fast", "seed 1"),
     ):
         with pytest.raises(InvalidParameterError, match="belongs to another plan, mode or seed"):
-            SpendingRecord(path, plan=plan, mode=mode, randomness=randomness)
+            SpendingFile(path, plan=plan, mode=mode, randomness=randomness)
 
 
 @pytest.mark.parametrize("plan", ["p", "q"])
@@ -107,7 +107,7 @@ def test_a_record_that_another_process_makes_meanwhile(
 
     def later(contents: Sequence[tuple[Path, bytes | Path]]) -> None:
         monkeypatch.setattr(spending, "write_all", write_all)
-        others.append(SpendingRecord(path, plan=plan, mode="fast", randomness="secure"))
+        others.append(SpendingFile(path, plan=plan, mode="fast", randomness="secure"))
         others[0].spend()
         write_all(contents)
 

@@ -1,0 +1,234 @@
+"""Records whose losses, norms or gradients are not finite: they add nothing, and nobody is told."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training import PrivateTraining
+from matrixdp.training.fast_sum import mixing_layers
+from matrixdp.training.layers.gram import bounds_from_rows
+from matrixdp.training.layers.use import KeptGradients
+from matrixdp.training.noisy_step import NoisyStep, Summed
+from matrixdp.training.recording import MeasuredUse
+from training.brute_force import clipped
+from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan, weights
+
+SPOILT = 2
+WAYS = ["fast", "exact", "captured"]
+
+
+class Twice(nn.Module):
+    """Has a parameter with two uses, and one with a rule of its own for every example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(4, 4), nn.RMSNorm(4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        made: Tensor = self.norm(self.layer(self.layer(inputs)))
+        return made
+
+
+class Last(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        made: Tensor = self.layer(inputs)[0][:, -1]
+        return made
+
+
+LAYERS: list[tuple[Callable[[], nn.Module], tuple[int, ...]]] = [
+    (lambda: nn.Linear(4, 3), (4,)),
+    (lambda: nn.Linear(40, 30), (3, 40)),  # by Gram matrices
+    (lambda: nn.Linear(4, 3), (30, 4)),  # gradients kept
+    (lambda: nn.Conv2d(8, 9, 3, padding=1), (8, 3, 3)),  # by Gram matrices
+    (lambda: nn.Conv2d(2, 3, 3), (2, 12, 12)),  # gradients kept
+    (lambda: nn.Conv1d(2, 3, 3), (2, 12)),
+    (lambda: nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 3)), (4,)),
+    (lambda: nn.Sequential(nn.Conv1d(2, 4, 1), nn.GroupNorm(2, 4)), (2, 5)),
+    (Last, (5, 4)),
+    (Twice, (4,)),
+]
+
+
+def squares(model: nn.Module, inputs: Tensor) -> Tensor:
+    made: Tensor = model(inputs)
+    return made.flatten(1).square().sum(1)
+
+
+@pytest.mark.parametrize("bad", [1e25, math.inf, math.nan])
+@pytest.mark.parametrize(("make", "shape"), LAYERS)
+@pytest.mark.parametrize("views", [1, 2])
+@pytest.mark.filterwarnings("ignore:RMSNorm has no shortcut")
+def test_the_sum_is_that_of_the_others(
+    make: Callable[[], nn.Module], shape: tuple[int, ...], bad: float, views: int
+) -> None:
+    torch.manual_seed(1)
+    model, inputs = make(), torch.randn(6 * views, *shape)
+    inputs[SPOILT * views].view(-1)[0] = bad
+    others = [row for row in range(len(inputs)) if row // views != SPOILT]
+    found = clipped(model, inputs, 6, losses=squares)
+    expected = clipped(model, inputs[others], 5, losses=squares)
+    moved = [(found.sums[part] - total).norm() for part, total in expected.sums.items()]
+    # Some layers take 1e25 and have a gradient then, which is clipped.
+    assert float(torch.stack(moved).norm()) <= (1.0 if math.isfinite(bad) else 1e-5)
+
+
+@pytest.mark.parametrize("padding", [None, 0])
+def test_embeddings_without_a_record(padding: int | None) -> None:
+    torch.manual_seed(1)
+    model = nn.Embedding(5, 3, padding_idx=padding)
+    tokens = torch.randint(0, 5, (6, 4))
+    tokens[SPOILT] = torch.tensor([0, 1, 1, 2])
+    factors = torch.ones(6)
+    factors[SPOILT] = math.inf
+
+    def losses(model: nn.Module, tokens: Tensor) -> Tensor:
+        return squares(model, tokens) * factors[: len(tokens)]
+
+    found = clipped(model, tokens, 6, losses=losses)
+    others = clipped(model, tokens[[0, 1, 3, 4, 5]], 5, losses=squares)
+    for parameter, total in others.sums.items():
+        torch.testing.assert_close(found.sums[parameter], total)
+
+
+def sums_of_a_step(
+    data: tuple[Tensor, Tensor],
+    way: str,
+    monkeypatch: pytest.MonkeyPatch,
+    losses: Callable[..., Tensor] = cross_entropy,
+) -> Tensor:
+    """Return the sums that the first step of a training adds noise to; it must not raise."""
+    found: list[Tensor] = []
+    taken = NoisyStep.take
+
+    def take(step: NoisyStep, total: Summed, number: int) -> None:
+        found.append(torch.cat([part.flatten().clone() for part in total.sums.values()]))
+        taken(step, total, number)
+
+    model, records = small_model(), len(data[0])
+    plan = small_plan(records=records, lot_size=records)
+    mode: Any = "exact" if way == "exact" else "fast"
+    training = PrivateTraining(model, sgd(model), plan, mode=mode)
+    before = weights(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(NoisyStep, "take", take)
+        if way == "captured":
+            training.captured_step(data, lambda *rows: losses(model, *rows), batch_size=16)()
+        else:
+            for batch in next(training.lots(data)).batches(16):
+                training.accumulate(losses(model, *batch))
+            training.step()
+    assert not torch.equal(weights(model), before)
+    assert weights(model).isfinite().all()
+    return found[0]
+
+
+@pytest.mark.parametrize("bad", [1e25, -1e38, math.inf, math.nan])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("place", [3, -1])  # the last one also fills up the last batch
+def test_no_step_tells_whether_an_outlier_is_there(
+    way: str, bad: float, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, targets = small_data()
+    inputs[place, 1] = bad
+    kept = torch.arange(len(inputs)) != place % len(inputs)
+    whole = sums_of_a_step((inputs, targets), way, monkeypatch)
+    without = sums_of_a_step((inputs[kept], targets[kept]), way, monkeypatch)
+    assert float((whole - without).norm()) <= small_plan().sensitivity + 1e-6
+    if not math.isfinite(bad):
+        torch.testing.assert_close(whole, without, rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_a_loss_that_is_not_finite_with_a_gradient_that_is(
+    way: str, bad: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = 7.0
+
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(model, inputs, targets) + torch.where(inputs[:, 0] == mark, bad, 0.0)
+
+    inputs, targets = small_data()
+    inputs[3, 0] = mark
+    kept = torch.arange(len(inputs)) != 3
+    whole = sums_of_a_step((inputs, targets), way, monkeypatch, losses)
+    without = sums_of_a_step((inputs[kept], targets[kept]), way, monkeypatch, losses)
+    torch.testing.assert_close(whole, without, rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_groups_leave_out_a_record_together(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only the first layer's gradient overflows: the second one's is clipped in a group of its own.
+    sums: list[dict[nn.Parameter, Tensor]] = []
+    monkeypatch.setattr(NoisyStep, "take", lambda _step, total, _number: sums.append(total.sums))
+    model = small_model()
+    plan = small_plan(records=1, lot_size=1, clip_norm={"0": 1.0, "2": 1.0})
+    training = PrivateTraining(model, sgd(model), plan, mode=mode, seed=1)
+    for rows in next(training.lots(torch.full((1, 6), math.inf))).batches(1):
+        hidden = model[0](rows).nan_to_num(0.0, 0.0, 0.0)
+        training.accumulate(model[2](hidden + 1.0)[:, 0])
+    training.step()
+    assert all(not part.any() for part in sums[0].values())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_weights_that_are_not_finite_are_refused_before_a_step_is_spent(way: str) -> None:
+    model, data = small_model(), small_data()
+    mode: Any = "exact" if way == "exact" else "fast"
+    training = PrivateTraining(model, sgd(model), small_plan(), mode=mode)
+    step: Callable[[], object] = partial(next, training.lots(data))
+    if way == "captured":
+        step = training.captured_step(data, lambda *rows: cross_entropy(model, *rows), batch_size=8)
+    with torch.no_grad():
+        next(reversed(list(model.parameters())))[1] = math.nan
+    with pytest.raises(InvalidParameterError, match=r"parameter '2\.bias' holds NaN or infinity"):
+        step()
+    assert training.steps_spent == 0
+
+
+def test_debugging_does_not_protect() -> None:
+    model = small_model()
+    guarantee = PrivateTraining(model, sgd(model), small_plan(), debug=True).guarantee
+    assert not guarantee.protects
+    assert "a step stops at records that are not finite" in str(guarantee)
+    assert PrivateTraining(model, sgd(model), small_plan()).guarantee.protects
+
+
+def test_a_record_that_is_not_finite_is_no_sign_of_mixing() -> None:
+    weight = nn.Parameter(torch.zeros(1))
+    use = KeptGradients({weight: torch.ones(2, 1)}, torch.tensor([True, False]))
+    uses = [MeasuredUse("layer", use, use.norm_bounds())]
+    for first, mixes in ((1.0, True), (math.inf, False), (math.nan, False)):
+        ((_, flag),) = mixing_layers(uses, torch.tensor([first, 1.0]))
+        assert bool(flag) is mixes
+
+
+def test_rows_of_gram_matrices_that_overflow_to_one_side() -> None:
+    sizes = torch.full((1, 2), 1.8e19)
+    bounds = bounds_from_rows(torch.tensor([[-math.inf, 3e38]]), sizes, sizes, 4, 0.0)
+    assert not bounds.values.isfinite().any()
+
+
+def test_nothing_outside_of_the_model_gets_a_gradient_in_batches_of_one() -> None:
+    model = small_model()
+    temperature = torch.ones(1, requires_grad=True)  # as long as the batch
+    temperature.grad = before = torch.full((1,), 5.0)
+    training = PrivateTraining(model, sgd(model), small_plan(), seed=1)
+    for inputs, targets in next(training.lots(small_data())).batches(1):
+        training.accumulate(cross_entropy(model, inputs, targets) * (1e3 * temperature))
+    training.step()
+    assert temperature.grad is before
+    assert float(before) == 5.0
