@@ -13,8 +13,8 @@ from matrixdp import (
     Budget,
     FrobeniusBall,
     InvalidParameterError,
-    privacy_bound,
     privacy_epsilon,
+    privacy_mu,
 )
 from matrixdp.audit.comparison import Comparison, Contender, compare
 from matrixdp.audit.curves import CURVES
@@ -121,7 +121,7 @@ def test_sampled_steps() -> None:
         assert one.true_epsilon <= 1.0
     assert found["IMGM, PLD"].true_epsilon == pytest.approx(1.0, rel=1e-4)
     unsampled = scale(found, "IMGM, exact, unsampled")
-    assert unsampled == pytest.approx(math.sqrt(4000) / privacy_bound(1.0, 1e-5), rel=1e-14)
+    assert unsampled == pytest.approx(math.sqrt(4000) / privacy_mu(1.0, 1e-5), rel=1e-14)
 
 
 @pytest.mark.parametrize("sensitivity", [1e-300, 1e99, 1e120, 1e300])
@@ -215,7 +215,7 @@ def test_curves_span_what_they_should() -> None:
 def test_epsilon_to_zero() -> None:
     curve = CURVES["epsilon"]()
     zero, first = curve.rows[0], curve.rows[1]
-    assert zero[1] == pytest.approx(1 / privacy_bound(0.0, 1e-5), rel=1e-14)
+    assert zero[1] == pytest.approx(1 / privacy_mu(0.0, 1e-5), rel=1e-14)
     assert zero[3:] == (None,) * 3
     assert first[1] == pytest.approx(zero[1], rel=1e-4)
     # The others grow without end: as 1 / epsilon.

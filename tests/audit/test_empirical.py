@@ -10,7 +10,6 @@ from scipy import stats
 
 from matrixdp import (
     IMGM,
-    Box,
     Budget,
     FrobeniusBall,
     InvalidParameterError,
@@ -19,6 +18,7 @@ from matrixdp import (
     Release,
     ReleaseKey,
     RowBounds,
+    RowBox,
     SymmetricBall,
     privacy_delta,
 )
@@ -283,7 +283,7 @@ def test_fresh_releases_can_be_drawn() -> None:
     [
         SymmetricBall(1.0, neighbouring="replace"),
         RowBounds([1.0, 2.0, 0.5], neighbouring="replace"),
-        Box([0.1, 5.0, 1.0], neighbouring="replace"),
+        RowBox([0.1, 5.0, 1.0], neighbouring="replace"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -7,7 +7,7 @@ from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp import InvalidParameterError, privacy_bound
+from matrixdp import InvalidParameterError, privacy_mu
 from matrixdp.baselines import Zeta
 from matrixdp.baselines.precision_budget import _harmonic, _harmonic_of_roots, mvg_precision_budget
 
@@ -150,7 +150,7 @@ def test_noise_relative_to_the_least(shape: tuple[int, int], zeta: Zeta, ratio: 
         *shape, norm_bound=1.0, sensitivity=1.0, epsilon=1.0, delta=1e-5, zeta=zeta
     )
     noise = math.sqrt(math.sqrt(math.prod(shape)) / budget)
-    assert noise * privacy_bound(1.0, 1e-5) == pytest.approx(ratio, rel=1e-2)
+    assert noise * privacy_mu(1.0, 1e-5) == pytest.approx(ratio, rel=1e-2)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from matrixdp import (
     InvalidParameterError,
     Isotropic,
     Kronecker,
-    OneSided,
     SymmetricIsotropic,
 )
 from matrixdp.covariance import Covariance
@@ -30,8 +29,8 @@ COVARIANCES = {
     "columns": Diagonal([[1.0, 2.0, 0.5, 3.0]]),
     "entries": Diagonal(RNG.uniform(0.5, 2.0, SHAPE)),
     "kronecker": Kronecker(ROWS, COLUMNS),
-    "one side, rows": OneSided(ROWS, "rows"),
-    "one side, columns": OneSided(COLUMNS, "columns"),
+    "one side, rows": Kronecker(rows=ROWS),
+    "one side, columns": Kronecker(columns=COLUMNS),
     "factors": Kronecker.from_factors(np.linalg.cholesky(ROWS), RNG.standard_normal((4, 6))),
 }
 all_covariances = pytest.mark.parametrize("covariance", COVARIANCES.values(), ids=COVARIANCES)
@@ -84,7 +83,7 @@ def test_kronecker_is_the_kronecker_product() -> None:
 
 @pytest.mark.parametrize("side", ["rows", "columns"])
 def test_one_side_is_a_kronecker_product_with_the_identity(side: str) -> None:
-    one = OneSided(ROWS if side == "rows" else COLUMNS, side)  # type: ignore[arg-type]
+    one = Kronecker(rows=ROWS) if side == "rows" else Kronecker(columns=COLUMNS)
     both = Kronecker(ROWS, np.eye(4)) if side == "rows" else Kronecker(np.eye(3), COLUMNS)
     colouring, other = (dense.colouring_map(each, SHAPE) for each in (one, both))
     np.testing.assert_allclose(colouring @ colouring.T, other @ other.T, atol=1e-12)
@@ -94,8 +93,8 @@ def test_one_side_is_a_kronecker_product_with_the_identity(side: str) -> None:
 def test_directions_and_scales() -> None:
     left, _ = np.linalg.qr(RNG.standard_normal((3, 3)))
     right, _ = np.linalg.qr(RNG.standard_normal((4, 4)))
-    noise = Kronecker.from_directions(left, [1.0, 2.0, 3.0], right, [1.0, 1.0, 1.0, 5.0])
-    np.testing.assert_allclose(noise.row_covariance, (left * [1, 4, 9]) @ left.T, atol=1e-12)
+    noise = Kronecker.from_directions((left, [1.0, 2.0, 3.0]), (right, [1.0, 1.0, 1.0, 5.0]))
+    np.testing.assert_allclose(np.asarray(noise.rows), (left * [1, 4, 9]) @ left.T, atol=1e-12)
     assert noise.smallest_singular_value == pytest.approx(1.0)
     assert noise.largest_singular_value == pytest.approx(15.0)
 
@@ -140,9 +139,9 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
             "asymmetry",
         ),
         (lambda: Kronecker(np.ones((2, 3)), np.eye(2)), ShapeError, "square"),
-        (lambda: Kronecker(np.eye(2), np.ones((2, 2))), NotPositiveDefiniteError, "column_cov"),
-        (lambda: Kronecker(np.diag([1.0, -1.0]), np.eye(2)), NotPositiveDefiniteError, "row_cov"),
-        (lambda: Kronecker(np.diag([1.0, 1e-18]), np.eye(2)), NotPositiveDefiniteError, "row_cov"),
+        (lambda: Kronecker(np.eye(2), np.ones((2, 2))), NotPositiveDefiniteError, "columns"),
+        (lambda: Kronecker(np.diag([1.0, -1.0]), np.eye(2)), NotPositiveDefiniteError, "rows"),
+        (lambda: Kronecker(np.diag([1.0, 1e-18]), np.eye(2)), NotPositiveDefiniteError, "rows"),
         (lambda: Kronecker(np.eye(2) * 1j, np.eye(2)), InvalidParameterError, "dtype"),
         (
             lambda: Kronecker.from_factors(np.ones((3, 2)), np.eye(2)),
@@ -150,24 +149,24 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
             "row",
         ),
         (
-            lambda: Kronecker.from_directions(np.ones((2, 2)), [1, 1], np.eye(2), [1, 1]),
+            lambda: Kronecker.from_directions((np.ones((2, 2)), [1, 1]), (np.eye(2), [1, 1])),
             InvalidParameterError,
             "orthonormal",
         ),
         (
-            lambda: Kronecker.from_directions(np.eye(2), [1, -1], np.eye(2), [1, 1]),
+            lambda: Kronecker.from_directions((np.eye(2), [1, -1]), (np.eye(2), [1, 1])),
             InvalidParameterError,
-            "row_scales",
+            "rows scales|scales of shape",
         ),
         (
-            lambda: Kronecker.from_directions(np.eye(2), [1, 1, 1], np.eye(2), [1, 1]),
+            lambda: Kronecker.from_directions((np.eye(2), [1, 1, 1]), (np.eye(2), [1, 1])),
             ShapeError,
-            "row_scales",
+            "rows scales|scales of shape",
         ),
         (
-            lambda: Kronecker.from_directions(np.eye(2), [[1], [1, 1]], np.eye(2), [1, 1]),
+            lambda: Kronecker.from_directions((np.eye(2), [[1], [1, 1]]), (np.eye(2), [1, 1])),
             ShapeError,
-            "row_scales is ragged",
+            "rows scales is ragged",
         ),
         (lambda: Isotropic(1.0).scaled(math.nan), InvalidParameterError, "factor=nan"),
         (lambda: SymmetricIsotropic(1.0).scaled(0.0), InvalidParameterError, "factor=0.0"),
@@ -184,7 +183,7 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
             "sensitivity is a float",
         ),
         (
-            lambda: Kronecker.from_directions(np.eye(2) + 1e-6, [1, 1], np.eye(2), [1, 1]),
+            lambda: Kronecker.from_directions((np.eye(2) + 1e-6, [1, 1]), (np.eye(2), [1, 1])),
             InvalidParameterError,
             "orthonormal",
         ),
@@ -196,13 +195,17 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
             InvalidParameterError,
             "positive mu",
         ),
-        (lambda: OneSided(np.diag([1.0, -1.0]), "rows"), NotPositiveDefiniteError, "covariance"),
-        (lambda: OneSided(np.eye(2), "both"), InvalidParameterError, "side='both'"),  # type: ignore[arg-type]
-        (lambda: OneSided(np.eye(2), "rows").check_shape((3, 2)), ShapeError, "2 rows"),
-        (lambda: OneSided(np.eye(2), "columns").check_shape((2, 3)), ShapeError, "2 columns"),
+        (lambda: Kronecker(rows=np.diag([1.0, -1.0])), NotPositiveDefiniteError, "rows"),
+        (Kronecker, InvalidParameterError, "rows and columns"),
+        (lambda: Kronecker(rows=np.eye(2)).check_shape((3, 2)), ShapeError, "2 rows"),
+        (lambda: Kronecker(columns=np.eye(2)).check_shape((2, 3)), ShapeError, "2 columns"),
         (lambda: SymmetricIsotropic(1.0).entry_scales((2, 3)), ShapeError, "square"),
         (lambda: Diagonal([[1.0], [2.0]]).entry_scales((3, 3)), ShapeError, "do not fit"),
-        (lambda: Kronecker(np.eye(2), np.eye(3)).check_shape((3, 2)), ShapeError, r"\(2, 3\)"),
+        (
+            lambda: Kronecker(np.eye(2), np.eye(3)).check_shape((3, 2)),
+            ShapeError,
+            r"2 rows.*\(3, 2\)",
+        ),
     ],
 )
 def test_bad_covariances(make: Callable[[], object], error: type[Exception], message: str) -> None:

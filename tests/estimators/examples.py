@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
 
 from matrixdp.estimators import (
-    PrivateLinearDiscriminant,
+    PrivateLinearDiscriminantAnalysis,
     PrivateLogisticRegression,
     PrivatePCA,
     PrivateRidge,
@@ -22,7 +22,7 @@ ALL = (
     PrivatePCA,
     PrivateRidge,
     PrivateRidgeClassifier,
-    PrivateLinearDiscriminant,
+    PrivateLinearDiscriminantAnalysis,
     PrivateLogisticRegression,
 )
 CLASSIFIERS = ALL[2:]

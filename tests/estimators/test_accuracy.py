@@ -21,7 +21,7 @@ FloatArray = NDArray[np.float64]
 Digits = tuple[FloatArray, NDArray[Any], FloatArray, NDArray[Any]]
 FLOORS = {
     "PrivateRidgeClassifier": {1.0: 0.70, 10.0: 0.88},
-    "PrivateLinearDiscriminant": {1.0: 0.55, 10.0: 0.88},
+    "PrivateLinearDiscriminantAnalysis": {1.0: 0.55, 10.0: 0.88},
     "PrivateLogisticRegression": {1.0: 0.72, 10.0: 0.90},
 }
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 
 from estimators.examples import FloatArray, records
 from matrixdp.estimators import (
-    PrivateLinearDiscriminant,
+    PrivateLinearDiscriminantAnalysis,
     PrivateLogisticRegression,
     PrivatePCA,
     PrivateRidge,
@@ -76,7 +76,7 @@ def test_ridge_classifier(relation: str, *, box: bool, number: int) -> None:
 def test_linear_discriminant(relation: str, *, box: bool, number: int) -> None:
     X, classes, bounds = data(box=box)
     y = np.minimum(classes, number - 1)
-    model = PrivateLinearDiscriminant(classes=range(number), **generous(relation, bounds))
+    model = PrivateLinearDiscriminantAnalysis(classes=range(number), **generous(relation, bounds))
     reference = LinearDiscriminantAnalysis(solver="lsqr", store_covariance=True).fit(X, y)
     model.fit(X, y)
     scale = FACTORS if box else np.ones(4)

@@ -21,6 +21,8 @@ from matrixdp.mechanisms.gaussian import GaussianMechanism
 from matrixdp.privacy import composed_mu
 from matrixdp.queries import CrossMoment, Gram, JointMoments
 
+# The same estimator is fitted to neighbours on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::matrixdp.estimators.RepeatedSpendingWarning")
 each_kind = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 each_relation = pytest.mark.parametrize("relation", ["replace", "add-remove"])
 bounds_of_both_kinds = pytest.mark.parametrize("norm", [None, 2.0], ids=["box", "norm"])

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from estimators.examples import ALL, CLASSIFIERS, bounded, records, targets
 from matrixdp.errors import InvalidParameterError, MatrixDPError, ShapeError
-from matrixdp.estimators import PrivateLinearDiscriminant, PrivatePCA, PrivateRidge
+from matrixdp.estimators import PrivateLinearDiscriminantAnalysis, PrivatePCA, PrivateRidge
 from matrixdp.noise import ReleaseKey
 
 pd = pytest.importorskip("pandas", reason="frames are tested with pandas")
@@ -47,7 +47,7 @@ def message_of(model: Any, X: Any, y: Any) -> str:
     shown = "".join(traceback.format_exception_only(caught.value))
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
-    for secret in (str(CANARY), str(COUNT)):
+    for secret in (str(CANARY), str(COUNT), "sample"):
         assert secret not in shown
     return shown
 
@@ -69,9 +69,9 @@ BAD_TABLES = {
     "complex": (np.full((COUNT, 4), CANARY + 1j), "Complex"),
     "sparse": (sparse.csr_array(np.full((COUNT, 4), float(CANARY))), "parse"),
     "no features": (np.empty((COUNT, 0)), "0 feature"),
-    "no records": (np.empty((0, 4)), "0 sample"),
+    "no records": (np.empty((0, 4)), "cannot be read"),
     "frame of text": (pd.DataFrame({"a": [f"x{CANARY}"] * COUNT}), "X"),
-    "names of two types": (pd.DataFrame(np.zeros((COUNT, 2)), columns=["a", 1]), "column names"),
+    "names of two types": (pd.DataFrame(np.zeros((COUNT, 2)), columns=["a", 1]), "names"),
     "a record less": (np.full((COUNT + 1, 4), float(CANARY)), "different numbers of records"),
     "beyond floats": (with_canary(CANARY * 10**400), "X"),
     "nothing": (None, "X"),
@@ -187,7 +187,7 @@ def test_parameters_of_one_estimator(kind: Any, wrong: dict[str, Any], named: st
 @pytest.mark.filterwarnings("ignore::matrixdp.estimators.PrivacyLeakWarning")
 def test_bounds_that_the_data_do_not_have() -> None:
     X, _ = records(COUNT)
-    assert "one class" in message_of(PrivateLinearDiscriminant(), X, np.full(COUNT, CANARY))
+    assert "one class" in message_of(PrivateLinearDiscriminantAnalysis(), X, np.full(COUNT, CANARY))
     for size in (CANARY * 1e150, CANARY * 1e-150, 1.7e308):
         X = np.zeros((COUNT, 4))
         X[0, 0] = size

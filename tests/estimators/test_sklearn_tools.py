@@ -1,6 +1,8 @@
 """Pipelines, clones and searches: estimators work in them, and warn where many fits spend."""
 
 import importlib
+import math
+import re
 import warnings
 from typing import Any
 
@@ -16,6 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from sklearn.pipeline import make_pipeline
 
 from estimators.examples import ALL, CLASSIFIERS, bounded, records, targets
+from matrixdp import Budget, InvalidParameterError
 from matrixdp.estimators import (
     PrivateLogisticRegression,
     PrivatePCA,
@@ -51,6 +54,10 @@ def test_a_pipeline_of_two_private_steps() -> None:
     assert all(step.guarantee_.mu > 0.26 for step in pipeline)
 
 
+def message(warning: warnings.WarningMessage) -> str:
+    return str(warning.message)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_grid_search_warns(jobs: int) -> None:
     X, classes = records(200)
@@ -61,13 +68,16 @@ def test_a_grid_search_warns(jobs: int) -> None:
     ):
         warnings.simplefilter("always")
         search.fit(X, classes)
-    # Two candidates on two folds each, and the best once more on all records.
-    assert len(caught) == 5
+    # Two candidates on two folds each, and the best once more on all records: five fits.
+    assert len(caught) == 4
     for warning in caught:
         assert warning.category is RepeatedSpendingWarning
         text = str(warning.message)
-        for words in ("sklearn.model_selection", "fold spends epsilon=1", "not private", "split"):
+        for words in ("of this estimator and its clones", "mu=0.", "not private", "split"):
             assert words in text
+    five = math.sqrt(5.0) * Budget(1.0, 1e-5).mu
+    (shown,) = re.findall(r"fit number 5 .* mu=([0-9.]+)", " ".join(map(message, caught)))
+    assert five <= float(shown) < 1.0001 * five
     assert search.best_estimator_.guarantee_.epsilon == 1.0
 
 
@@ -75,13 +85,13 @@ def test_a_grid_search_warns(jobs: int) -> None:
 def test_cross_validation_warns(validation: Any) -> None:
     X, classes = records(200)
     with pytest.warns(RepeatedSpendingWarning) as caught:
-        validation(bounded(CLASSIFIERS[1]), X, classes, cv=2)
+        validation(bounded(CLASSIFIERS[1]), X, classes, cv=3)
     assert len(caught) == 2
 
 
 def test_an_ensemble_warns() -> None:
     X, classes = records(200)
-    with pytest.warns(RepeatedSpendingWarning, match=r"sklearn\.ensemble"):
+    with pytest.warns(RepeatedSpendingWarning, match="fit number 2"):
         BaggingClassifier(bounded(CLASSIFIERS[1]), n_estimators=2).fit(X, classes)
 
 
@@ -89,7 +99,7 @@ def test_a_robust_regression_warns() -> None:
     X, classes = records(200)
     model = bounded(PrivateRidge)
     robust = RANSACRegressor(model, min_samples=20, residual_threshold=100.0, max_trials=2)
-    with pytest.warns(RepeatedSpendingWarning, match=r"sklearn\.linear_model"):
+    with pytest.warns(RepeatedSpendingWarning, match="fit number 2"):
         robust.fit(X, targets(PrivateRidge, X, classes))
 
 
@@ -99,8 +109,8 @@ def test_an_imputation_warns() -> None:
     imputer = importlib.import_module("sklearn.impute").IterativeImputer
     X, _ = records(200)
     X[0, 0] = np.nan
-    with pytest.warns(RepeatedSpendingWarning, match=r"sklearn\.impute"):
-        imputer(bounded(PrivateRidge), max_iter=1, skip_complete=True).fit(X)
+    with pytest.warns(RepeatedSpendingWarning, match="fit number 2"):
+        imputer(bounded(PrivateRidge), max_iter=2, skip_complete=True).fit(X)
 
 
 def test_private_steps_of_a_pipeline_warn_too() -> None:
@@ -109,8 +119,23 @@ def test_private_steps_of_a_pipeline_warn_too() -> None:
         bounded(PrivatePCA), PrivateLogisticRegression(data_norm=5.0, classes=[0, 1, 2])
     )
     with pytest.warns(RepeatedSpendingWarning) as caught:
-        cross_val_score(pipeline, X, classes, cv=2)
+        cross_val_score(pipeline, X, classes, cv=3)
     assert len(caught) == 4
+
+
+def test_a_second_fit_warns_where_it_was_called() -> None:
+    X, classes = records(200)
+    model = bounded(PrivateRidgeClassifier).fit(X, classes)
+    with pytest.warns(RepeatedSpendingWarning, match="fit number 2") as caught:
+        model.fit(X, classes)
+    assert caught[0].filename == __file__
+    with pytest.warns(RepeatedSpendingWarning, match="fit number 3"):
+        clone(model).fit(X, classes)
+    # A refused fit has spent nothing.
+    with pytest.raises(InvalidParameterError):
+        model.fit(X, classes[1:])
+    with pytest.warns(RepeatedSpendingWarning, match="fit number 4"):
+        model.fit(X, classes)
 
 
 def test_frames_and_names() -> None:

@@ -8,16 +8,16 @@ import pytest
 
 from matrixdp import (
     IMGM,
-    Box,
     Budget,
     FrobeniusBall,
     InvalidParameterError,
     MatrixMechanism,
     Release,
+    RowBox,
     WorkloadRelease,
 )
 from matrixdp.postprocess import Clamp, process
-from matrixdp.queries import PrivateCountMean, PublicBounds
+from matrixdp.queries import Mean, PublicBounds
 from matrixdp.workloads import Prefix
 
 BUDGET = Budget(1.0, 1e-5)
@@ -31,7 +31,7 @@ def workload_release() -> WorkloadRelease:
 
 def releases() -> list[Any]:
     released = MECHANISM.release(MATRIX)
-    means = PrivateCountMean(PublicBounds(3, norm=1.0)).release(MATRIX, BUDGET)
+    means = Mean(PublicBounds(3, norm=1.0), "add-remove").release(MATRIX, BUDGET)
     return [released, process(released, Clamp(lower=0.0)), means, workload_release()]
 
 
@@ -81,7 +81,7 @@ def test_what_is_released_is_not_released_again_by_mistake() -> None:
 
 
 def test_a_noise_scale_that_is_not_one_number_is_none() -> None:
-    box = Box([1.0, 2.0, 3.0], neighbouring="replace")
+    box = RowBox([1.0, 2.0, 3.0], neighbouring="replace")
     assert IMGM(box, BUDGET).release(MATRIX).noise_scale is None
     release = MECHANISM.release(MATRIX)
     assert release.noise_scale == release.standard_errors()[0, 0]

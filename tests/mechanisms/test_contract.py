@@ -16,7 +16,6 @@ from scipy import stats
 
 from matrixdp import (
     IMGM,
-    Box,
     Budget,
     FrobeniusBall,
     InvalidParameterError,
@@ -25,6 +24,7 @@ from matrixdp import (
     Release,
     ReleaseKey,
     RowBounds,
+    RowBox,
     SymmetricBall,
 )
 from matrixdp.baselines import MVG, AnalyticGaussian, ClassicGaussian, Zeta, binary_precision
@@ -111,7 +111,7 @@ def test_each_meets_its_claim_by_the_exact_curve_and_none_beats_imgm(
     [
         SymmetricBall(0.3, neighbouring="replace"),
         RowBounds([1.0, 2.0, 0.5, 1.0], neighbouring="replace"),
-        Box([0.1, 5.0, 1.0, 2.0], neighbouring="replace"),
+        RowBox([0.1, 5.0, 1.0, 2.0], neighbouring="replace"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -326,7 +326,7 @@ def test_mvg_refuses_what_its_proof_does_not_cover() -> None:
     [
         ((0, [0], 0.5), "size=0"),
         ((3, [3], 0.5), "0 to 2"),
-        ((3, [0.5], 0.5), "whole numbers"),
+        ((3, [0.5], 0.5), "integers"),
         ((3, [], 0.5), "0 of 3"),
         ((3, [True], 0.5), "truth values"),
         ((3, np.ma.masked_less([0, 1], 1), 0.5), "masked"),

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from matrixdp import IMGM, Box, Budget, Diagonal, FrobeniusBall, Kronecker, RowBounds
-from matrixdp.covariance import OneSided
+from matrixdp import IMGM, Budget, Diagonal, FrobeniusBall, Kronecker, RowBounds, RowBox
 from matrixdp.workloads import ProductStrategy, StackedStrategy
 
 BUDGET = Budget(1.0, 1e-5)
@@ -21,14 +20,11 @@ PROVEN: list[tuple[Any, Callable[[Any], Sequence[NDArray[Any]]]]] = [
     (Diagonal([[4.0, 5.0]]), lambda it: [it.scales]),
     (
         Kronecker(25.0 * np.eye(2), np.eye(3)),
-        lambda it: [
-            *(it.row_covariance, it.column_covariance),
-            *(it.row_eigenvalues, it.column_eigenvalues),
-        ],
+        lambda it: [it.rows, it.columns, *(side.eigenvalues(2) for side in it.sides)],
     ),
-    (OneSided(25.0 * np.eye(2), "rows"), lambda it: [it.covariance, it.eigenvalues]),
+    (Kronecker(rows=25.0 * np.eye(2)), lambda it: [it.rows, it.sides[0].eigenvalues(2)]),
     (RowBounds([1.0, 2.0], neighbouring="replace"), lambda it: [it.bounds]),
-    (Box([1.0, 2.0], neighbouring="replace"), lambda it: [it.bounds, it.weights]),
+    (RowBox([1.0, 2.0], neighbouring="replace"), lambda it: [it.bounds, it.weights]),
     (
         ProductStrategy([np.eye(2)], weights=[1.0, 2.0]),
         lambda it: [*it.factors, it.weights],

@@ -12,7 +12,6 @@ from scipy import sparse, stats
 
 from matrixdp import (
     IMGM,
-    Box,
     Budget,
     BudgetExceededError,
     Diagonal,
@@ -23,6 +22,7 @@ from matrixdp import (
     Release,
     ReleaseKey,
     RowBounds,
+    RowBox,
     SymmetricBall,
     SymmetricIsotropic,
 )
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[SensitivitySet, Covariance | None]] = {
     ),
     "symmetric": (SymmetricBall(0.5, neighbouring="add-remove"), None),
     "rows": (RowBounds([1.0, 0.2, 3.0], neighbouring="replace"), None),
-    "box": (Box([0.1, 5.0, 1.0], neighbouring="replace"), None),
+    "box": (RowBox([0.1, 5.0, 1.0], neighbouring="replace"), None),
 }
 
 
@@ -135,10 +135,11 @@ def spied_scales(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     seen: list[np.ndarray] = []
 
     def spy(
-        noise: PreparedNoise, matrix: np.ndarray, key: ReleaseKey, *, threads: int
+        noise: PreparedNoise, matrix: np.ndarray, key: ReleaseKey, *, threads: int | None, pay: None
     ) -> np.ndarray:
+        assert pay is None
         seen.append(np.broadcast_to(noise.scales, matrix.shape))
-        return add_noise(matrix, noise.scales, key, threads=threads)
+        return add_noise(matrix, noise.scales, key, threads=threads or 1)
 
     monkeypatch.setattr(PreparedNoise, "noisy_copy", spy)
     return seen
@@ -275,7 +276,7 @@ def test_shapes_that_do_not_fit() -> None:
         IMGM(CASES["rows"][0], BUDGET).release(np.zeros((2, 3)))
     with pytest.raises(ShapeError, match="3 columns"):
         IMGM(CASES["box"][0], BUDGET).release(np.zeros((3, 2)))
-    with pytest.raises(ShapeError, match="row_covariance"):
+    with pytest.raises(ShapeError, match="columns is a covariance of"):
         IMGM(BALL, BUDGET, Kronecker(99 * np.eye(2), np.eye(2))).release(np.zeros((2, 3)))
     with pytest.raises(InvalidParameterError, match="not symmetric"):
         IMGM(CASES["symmetric"][0], BUDGET).release(np.array([[0.0, 1.0], [2.0, 0.0]]))

@@ -241,8 +241,8 @@ def test_a_given_strategy_is_used_if_it_answers_the_workload() -> None:
     ("histogram", "message"),
     [
         ([1, 2], "4 cells"),
-        ([1, 2, 3, -1], "whole numbers"),
-        ([1, 2, 3, 0.5], "whole numbers"),
+        ([1, 2, 3, -1], "integers"),
+        ([1, 2, 3, 0.5], "integers"),
         ([1, 2, 3, np.nan], "NaN"),
         ([1, 2, 3, 2**30], "records in all"),
         (["a", "b", "c", "d"], "dtype"),

@@ -21,8 +21,8 @@ from matrixdp import (
     ReleaseKey,
     SymmetricBall,
 )
-from matrixdp.files.streamed_release import release_npy
-from matrixdp.mechanisms.proof import NoiseProof
+from matrixdp.files.publishing.streamed_release import release_npy
+from matrixdp.mechanisms.proof import NoiseProof, kept_proof
 from matrixdp.noise import NoiseContext
 from matrixdp.noise.application import add
 from matrixdp.noise.kernels import fastest_kernel
@@ -67,6 +67,7 @@ def test_a_matrix_is_searched_once_for_what_is_not_finite(
 def test_noise_is_proven_once_for_all_releases(
     make: Callable[[], IMGM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kept_proof.cache_clear()
     proofs = counted(monkeypatch, NoiseProof, "__init__")
     mechanism = make()
     releases = [mechanism.release(np.eye(3)) for _ in range(3)]
@@ -124,10 +125,10 @@ def test_large_covariances_are_not_kept_when_their_mechanism_is_gone(
 def test_independent_noise_on_a_ball_is_prepared_once_for_matrices_of_any_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    kept_proof.cache_clear()
     contexts = counted(monkeypatch, NoiseContext, "of_scales")
-    mechanism = IMGM(BALL, BUDGET)
-    for _ in range(3):
-        mechanism.release(np.zeros((300, 300)))
+    for _ in range(3):  # also by mechanisms that are equal
+        IMGM(BALL, BUDGET).release(np.zeros((300, 300)))
     assert len(contexts) == 1
 
 

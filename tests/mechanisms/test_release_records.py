@@ -13,16 +13,16 @@ from scipy import stats
 
 from matrixdp import (
     Budget,
-    Filter,
     InvalidParameterError,
     MatrixMechanism,
+    PrivacyFilter,
     ReleaseKey,
     WorkloadRelease,
 )
 from matrixdp.errors import ShapeError
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.queries import Bins, Categories, ContingencyTable, histogram
-from matrixdp.workloads import Identity, Prefix, Workload, marginals
+from matrixdp.queries import Bins, Categories, ContingencyTable
+from matrixdp.workloads import Identity, Prefix, Workload, count_cells, marginals
 from matrixdp.workloads.strategies.product import ProductStrategy
 
 BUDGET = Budget(1.0, 1e-5)
@@ -64,7 +64,7 @@ def test_records_and_their_histogram_give_the_same_release(
 ) -> None:
     mechanism = MatrixMechanism(workload, BUDGET, neighbouring=relation)
     records = records_of(workload.dimensions, 100)
-    counted = mechanism.release(histogram(records, workload.dimensions), key=key())
+    counted = mechanism.release(count_cells(records, workload.dimensions), key=key())
     blocks = mechanism.release_records((records[at : at + 7] for at in range(0, 100, 7)), key=key())
     for release in (mechanism.release_records(records, key=key()), blocks):
         np.testing.assert_array_equal(release.measurements.value, counted.measurements.value)
@@ -187,7 +187,7 @@ def test_a_release_beyond_memory_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([[0.0] * 14], "whole numbers"),
+        ([[0.0] * 14], "integers"),
         ([[0] * 13], "14 columns"),
         ([0] * 14, "14 columns"),
         ([[2] + [0] * 13], r"outside 0 .. 1 in column 1, counted from 1"),
@@ -200,11 +200,11 @@ def test_a_release_beyond_memory_is_read_back(tmp_path: Path) -> None:
 )
 def test_what_are_no_records_is_refused_and_costs_nothing(records: Any, message: str) -> None:
     mechanism = MatrixMechanism(LARGE, BUDGET, neighbouring="replace")
-    purse, unspent = Filter(BUDGET, neighbouring="replace"), key()
+    purse, unspent = PrivacyFilter(BUDGET, neighbouring="replace"), key()
     with pytest.raises((InvalidParameterError, ShapeError), match=message):
-        mechanism.release_records(records, key=unspent, filter=purse)
-    assert purse.remaining == Filter(BUDGET, neighbouring="replace").remaining
-    mechanism.release_records([[0] * 14], key=unspent, filter=purse)
+        mechanism.release_records(records, key=unspent, privacy_filter=purse)
+    assert purse.remaining == PrivacyFilter(BUDGET, neighbouring="replace").remaining
+    mechanism.release_records([[0] * 14], key=unspent, privacy_filter=purse)
 
 
 @pytest.mark.parametrize("none", [[], iter([]), iter([[], []]), np.zeros((0, 14), dtype=int)])
@@ -217,7 +217,7 @@ def test_no_records_are_released_like_some(none: Any) -> None:
 
 
 def test_more_records_than_the_noise_covers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("matrixdp.mechanisms.counting.LARGEST_TOTAL", 5)
+    monkeypatch.setattr("matrixdp.workloads.counting.LARGEST_TOTAL", 5)
     mechanism = MatrixMechanism(LARGE, BUDGET, neighbouring="add-remove")
     mechanism.release_records([[0] * 14] * 5)
     with pytest.raises(InvalidParameterError, match="more than 5"):

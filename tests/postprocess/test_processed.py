@@ -1,11 +1,14 @@
 """Processed releases: the guarantee stays, steps are checked first, files prove themselves."""
 
 import copy
+import dataclasses
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -20,9 +23,11 @@ from matrixdp import (
     ReleaseKey,
     SymmetricBall,
     SymmetricIsotropic,
+    postprocess,
 )
 from matrixdp.covariance import Covariance
 from matrixdp.errors import FileFormatError, ShapeError
+from matrixdp.files.schemas.steps import PARAMETERS
 from matrixdp.postprocess import (
     Clamp,
     CorrelationMatrix,
@@ -37,6 +42,7 @@ from matrixdp.postprocess import (
     Step,
     process,
 )
+from matrixdp.postprocess.processed import stated_step, step_of
 from matrixdp.postprocess.step import FloatArray
 from matrixdp.workloads import Prefix
 
@@ -212,7 +218,7 @@ def test_files_prove_the_release_and_repeat_the_steps(
 def test_plain_releases_are_written_as_before(release: Release, tmp_path: Path) -> None:
     release.save(tmp_path / "plain.npy")
     assert "applied" not in json.loads((tmp_path / "plain.npy.json").read_text())
-    with pytest.raises(FileFormatError, match="without recorded steps: read it with Release"):
+    with pytest.raises(FileFormatError, match="without steps: read it with Release"):
         ProcessedRelease.load(tmp_path / "plain.npy")
 
 
@@ -248,6 +254,72 @@ def test_altered_steps_are_refused(
     beside.write_text(json.dumps(statement | {"applied": applied}))
     with pytest.raises(FileFormatError):
         ProcessedRelease.load(path)
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (SingularValueShrinkage("nuclear"), '{"kind":"SingularValueShrinkage","loss":"nuclear"}'),
+        (SingularValueThreshold(), '{"kind":"SingularValueThreshold","threshold":null}'),
+        (SingularValueThreshold(0.1), '{"kind":"SingularValueThreshold","threshold":0.1}'),
+        (EntryThreshold(2), '{"kind":"EntryThreshold","threshold":2.0}'),
+        (JamesStein(), '{"kind":"JamesStein","target":null}'),
+        (JamesStein([[1, 1 / 3]]), '{"kind":"JamesStein","target":[[1.0,0.3333333333333333]]}'),
+        (EfronMorris(), '{"kind":"EfronMorris"}'),
+        (PositiveSemidefinite(), '{"kind":"PositiveSemidefinite"}'),
+        (CorrelationMatrix(), '{"kind":"CorrelationMatrix"}'),
+        (Simplex(7, over="rows"), '{"kind":"Simplex","total":7.0,"over":"rows"}'),
+        (Clamp(upper=3), '{"kind":"Clamp","lower":null,"upper":[[3.0]]}'),
+        (Clamp([[0], [1]], 9), '{"kind":"Clamp","lower":[[0.0],[1.0]],"upper":[[9.0]]}'),
+    ],
+)
+def test_the_json_of_every_step_is_part_of_the_format(step: Step, text: str) -> None:
+    stated = stated_step(step)
+    assert msgspec.json.encode(stated) == text.encode()
+    again = step_of(msgspec.json.decode(text, type=type(stated)))
+    assert type(again) is type(step)
+    assert str(again) == str(step)
+    assert msgspec.json.encode(stated_step(again)) == text.encode()
+
+
+def test_every_step_of_the_library_can_be_stated() -> None:
+    public = [getattr(postprocess, name) for name in postprocess.__all__]
+    steps: list[Any] = [one for one in public if isinstance(one, type) and issubclass(one, Step)]
+    fields = {one.__name__: tuple(f.name for f in dataclasses.fields(one)) for one in steps[:-1]}
+    assert steps[-1] is Step
+    assert fields == PARAMETERS
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"kind": "Sharpen"},
+        {"kind": 3},
+        {"loss": "nuclear"},
+        {"kind": "EfronMorris", "more": 1},
+        {"kind": "EfronMorris", "threshold": 1.0},
+        {"kind": "EntryThreshold"},
+        {"kind": "EntryThreshold", "threshold": True},
+        {"kind": "EntryThreshold", "threshold": "1.0"},
+        {"kind": "Clamp", "lower": 2.0, "upper": None},
+        {"kind": "Clamp", "lower": [[2.0]]},
+        {"kind": "JamesStein", "target": [["a"]]},
+        {"kind": "SingularValueShrinkage", "loss": "hinge"},
+        {"kind": "Simplex", "total": None, "over": "rows"},
+        {"kind": "Simplex", "total": 1.0, "over": "columns"},
+        ["EfronMorris"],
+    ],
+)
+@pytest.mark.parametrize("read", [Release.load, Release.verify, ProcessedRelease.load])
+def test_malformed_steps_are_refused_by_every_reader(
+    release: Release, read: Callable[[Path], object], step: object, tmp_path: Path
+) -> None:
+    path, beside = tmp_path / "counts.npy", tmp_path / "counts.npy.json"
+    process(release, EfronMorris()).save(path)
+    statement = json.loads(beside.read_text())
+    beside.write_text(json.dumps(statement | {"applied": [step]}))
+    with pytest.raises(FileFormatError, match="is not a statement of matrixdp"):
+        read(path)
 
 
 def test_an_altered_matrix_is_refused(release: Release, tmp_path: Path) -> None:

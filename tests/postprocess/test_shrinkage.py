@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize
 
-from matrixdp import Diagonal, InvalidParameterError, Isotropic, OneSided, SymmetricIsotropic
+from matrixdp import Diagonal, InvalidParameterError, Isotropic, Kronecker, SymmetricIsotropic
 from matrixdp.postprocess import SingularValueShrinkage
 from matrixdp.postprocess.shrinkage import Loss, shrunk
 
@@ -176,6 +176,6 @@ def test_bad_input_is_refused_by_name() -> None:
             SingularValueShrinkage(wrong)  # type: ignore[arg-type]
     step = SingularValueShrinkage()
     step.check((2, 2), Diagonal([[2.0, 2.0]]))
-    for covariance in (Diagonal([[1.0, 2.0]]), OneSided(np.diag([1.0, 2.0]), "rows")):
+    for covariance in (Diagonal([[1.0, 2.0]]), Kronecker(rows=np.diag([1.0, 2.0]))):
         with pytest.raises(InvalidParameterError, match=r"one scale.*FrobeniusBall"):
             step.check((2, 2), covariance)

@@ -9,7 +9,7 @@ import pytest
 
 from matrixdp import Release
 from matrixdp.cli.main import main
-from matrixdp.queries import PrivateCountMeanRelease
+from matrixdp.queries import MeanRelease
 
 ADDING = ["--epsilon", "1", "--delta", "1e-6", "--neighbouring", "add-remove"]
 # So little noise that released counts can be recognised: only for these tests.
@@ -35,13 +35,13 @@ def test_the_statement_says_how_many_records_the_bounds_changed_if_that_was_paid
     assert "counts" not in json.loads(Path("out.csv.json").read_text())
     alone = Release.load("out.csv").standard_errors().max()
     capsys.readouterr()
-    assert main([*arguments, *count, "--touched-share", "0.19", "--json"]) == 0
+    assert main([*arguments, *count, "--clipped-share", "0.19", "--json"]) == 0
     statement = json.loads(Path("out.csv.json").read_text())
-    touched = statement["counts"]["touched"]
-    assert touched["value"] == pytest.approx(2.0, abs=0.1)
-    assert json.loads(capsys.readouterr().out)["counts"] == {"touched": touched["value"]}
+    clipped = statement["counts"]["clipped"]
+    assert clipped["value"] == pytest.approx(2.0, abs=0.1)
+    assert json.loads(capsys.readouterr().out)["counts"] == {"clipped": clipped["value"]}
     # The count has 0.19 of mu², the matrix the rest, and the guarantee is that of both.
-    assert 1000 * touched["noise_scale"] * 0.19**0.5 == pytest.approx(1.0)
+    assert 1000 * clipped["noise_scale"] * 0.19**0.5 == pytest.approx(1.0)
     release = Release.load("out.csv")
     assert release.standard_errors().max() * 0.9 == pytest.approx(alone)
     assert Release.verify("out.csv").mu == pytest.approx(1000.0)
@@ -49,16 +49,16 @@ def test_the_statement_says_how_many_records_the_bounds_changed_if_that_was_paid
 
 
 def test_the_report_says_that_the_count_was_paid_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["query", "sum", "in.csv", "o.csv", *BOX, *CLEAR, "--touched-share", ".5"]) == 0
+    assert main(["query", "sum", "in.csv", "o.csv", *BOX, *CLEAR, "--clipped-share", ".5"]) == 0
     error = capsys.readouterr().err
     assert "records changed by the bounds: 2.0, with a standard error of 0.00142" in error
 
 
 def test_means_over_a_private_count(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["query", "mean", "in.csv", "means.csv", *BOX, "--private-count"]
+    arguments = ["query", "mean", "in.csv", "means.csv", *BOX]
     assert main([*arguments, *CLEAR]) == 0
     assert "records in all: 4.0" in capsys.readouterr().err
-    released = PrivateCountMeanRelease.load("means.csv")
+    released = MeanRelease.load("means.csv")
     np.testing.assert_allclose(released.value, [[50.0, 1.0]], atol=0.5)
     written = np.genfromtxt("means.csv", delimiter=",", skip_header=1)[1:]
     np.testing.assert_array_equal(written, released.value[0])
@@ -71,16 +71,14 @@ def test_means_over_a_private_count(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["mean", *ADDING], "pass --count"),
-        (["mean", *ADDING, "--private-count", "--count", "4"], "without --count"),
-        (["mean", *ADDING, "--private-count", "--touched-share", "0.1"], "--touched-share"),
-        (["mean", *ADDING[:-1], "replace", "--private-count"], "public"),
-        (["sum", *ADDING, "--touched-share", "0"], "touched_share=0.0"),
-        (["sum", *ADDING, "--touched-share", "1"], "touched_share=1.0"),
-        (["sum", *ADDING, "--touched-share", "nan"], "touched_share=nan"),
-        (["sum", *ADDING, "--touched-share", "x"], "'x' is not a number"),
-        (["covariance", *ADDING, "--private-count"], "--private-count"),
-        (["touched", *ADDING, "--touched-share", "0.1"], "--touched-share"),
+        (["mean", *ADDING, "--clipped-share", "0.1"], "--clipped-share"),
+        (["mean", *ADDING[:-1], "replace"], "public"),
+        (["sum", *ADDING, "--clipped-share", "0"], "clipped_share=0.0"),
+        (["sum", *ADDING, "--clipped-share", "1"], "clipped_share=1.0"),
+        (["sum", *ADDING, "--clipped-share", "nan"], "clipped_share=nan"),
+        (["sum", *ADDING, "--clipped-share", "x"], "'x' is not a number"),
+        (["covariance", *ADDING], "pass --count"),
+        (["clipped", *ADDING, "--clipped-share", "0.1"], "--clipped-share"),
     ],
 )
 def test_refusals(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +94,7 @@ def test_categories_of_a_file_of_numbers() -> None:
     arguments = ["query", "histogram", "in.npy", "out.npy", "--bins", "1=0,6,9", *CLEAR]
     assert main([*arguments, "--categories", "0=1,2"]) == 0
     np.testing.assert_allclose(Release.load("out.npy").value, [[1, 1], [0, 1]], atol=0.1)
-    # 7.5 is not a whole number, which could be a category.
+    # 7.5 is not an integer, which could be a category.
     assert main(["query", "histogram", "in.npy", "o.npy", "--categories", "1=5,7", *CLEAR]) == 2
 
 

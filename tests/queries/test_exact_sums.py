@@ -1,4 +1,4 @@
-"""Sums of whole numbers are exact, however large and in whatever order."""
+"""Sums of integers are exact, however large and in whatever order."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from matrixdp import InvalidParameterError
-from matrixdp.queries import Covariance, Mean, PublicBounds
+from matrixdp.queries import Mean, PublicBounds, SampleCovariance
 from matrixdp.queries.exact_sums import (
     PRODUCT_BITS,
     PRODUCT_ROWS,
@@ -93,6 +93,6 @@ def test_powers_of_two(value: Fraction) -> None:
 @pytest.mark.parametrize("count", [1, 3, 1000, 2**30, 2**62])
 def test_no_quotient_exceeds_what_a_float_holds(count: int) -> None:
     bounds = PublicBounds(2, norm=1.0)
-    covariance, mean = (make(bounds, "add-remove", count) for make in (Covariance, Mean))
+    covariance, mean = (make(bounds, "add-remove", count) for make in (SampleCovariance, Mean))
     assert 2**53 * count * covariance._unit >= MOST_RECORDS * 4**GRID_BITS
     assert 2**53 * count * mean._unit >= MOST_RECORDS * 2**GRID_BITS

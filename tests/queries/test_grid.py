@@ -1,4 +1,4 @@
-"""Records as whole numbers: exactly within their bounds, and a function of the record alone."""
+"""Records as integers: exactly within their bounds, and a function of the record alone."""
 
 import functools
 import math
@@ -154,8 +154,8 @@ def test_what_is_not_finite_is_refused(value: float, kind: type, bounds: PublicB
 
 
 def test_rows_outside_both_a_norm_and_a_box_keep_their_length() -> None:
-    # The ends of the box are just below a whole number of steps, and its corner is just outside the
-    # norm: the row that is clamped to the box is almost a step longer than its whole numbers.
+    # The ends of the box are just below a multiple of the step, and its corner is just outside the
+    # norm: the row that is clamped to the box is almost a step longer than its integers.
     rng = np.random.default_rng(9)
     for columns in (1, 2, 3, 5, 8) * 40:
         norm = float(rng.uniform(2.0**20, 2.0**21))  # the step is 1
@@ -167,7 +167,7 @@ def test_rows_outside_both_a_norm_and_a_box_keep_their_length() -> None:
 
 
 def four_squares(total: int) -> list[int]:
-    """Return four whole numbers whose squares add up to a number (Lagrange)."""
+    """Return four integers whose squares add up to a number (Lagrange)."""
     for first in range(math.isqrt(total), 0, -1):
         for second in range(math.isqrt(total - first**2), -1, -1):
             rest = total - first**2 - second**2
@@ -204,8 +204,8 @@ def test_steps_cannot_be_changed() -> None:
         RecordGrid(PublicBounds(2, norm=1.0)).steps[0] = 9.0
 
 
-def test_a_record_is_touched_if_a_number_moves_by_more_than_a_step() -> None:
+def test_a_record_is_clipped_if_a_number_moves_by_more_than_a_step() -> None:
     # Norm 2**20: the step is 1.
     grid = RecordGrid(PublicBounds(1, lower=-(2.0**20), upper=2.0**20))
     moved = np.array([[0.0], [0.4], [1.0], [1.01], [3.0], [9.0]])
-    assert grid.touched(2.0**20 + moved).tolist() == [False, False, False, True, True, True]
+    assert grid.clipped(2.0**20 + moved).tolist() == [False, False, False, True, True, True]

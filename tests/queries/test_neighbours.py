@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixdp import Box, FrobeniusBall, RowBounds, SymmetricBall
+from matrixdp import FrobeniusBall, RowBounds, RowBox, SymmetricBall
 from matrixdp.queries import (
     Bins,
     Categories,
+    ClippedRecords,
     ContingencyTable,
-    Covariance,
     CrossMoment,
     Features,
     Gram,
@@ -25,8 +25,8 @@ from matrixdp.queries import (
     Mean,
     PublicBounds,
     Query,
+    SampleCovariance,
     Sum,
-    TouchedRecords,
 )
 from matrixdp.sensitivity.sets import SensitivitySet
 
@@ -44,19 +44,19 @@ ADDING: dict[str, Maker] = {
     "sum": lambda b: Sum(b, "add-remove"),
     "mean": lambda b: Mean(b, "add-remove", count=7),
     "gram": lambda b: Gram(b, "add-remove"),
-    "covariance": lambda b: Covariance(b, "add-remove", count=5),
+    "covariance": lambda b: SampleCovariance(b, "add-remove", count=5),
     "cross": lambda b: CrossMoment(b, LAST, "add-remove"),
     "joint": lambda b: JointMoments(b, LAST, "add-remove"),
-    "touched": lambda b: TouchedRecords(b, "add-remove"),
+    "clipped": lambda b: ClippedRecords(b, "add-remove"),
 }
 REPLACING: dict[str, Maker] = {
     "sum": lambda b: Sum(b, "replace"),
     "mean": lambda b: Mean(b, "replace", count=RECORDS),
     "gram": lambda b: Gram(b, "replace"),
-    "covariance": lambda b: Covariance(b, "replace", count=RECORDS),
+    "covariance": lambda b: SampleCovariance(b, "replace", count=RECORDS),
     "cross": lambda b: CrossMoment(b, LAST, "replace"),
     "joint": lambda b: JointMoments(b, LAST, "replace"),
-    "touched": lambda b: TouchedRecords(b, "replace"),
+    "clipped": lambda b: ClippedRecords(b, "replace"),
     "features": lambda b: Features(b, "replace", count=RECORDS),
 }
 
@@ -83,7 +83,7 @@ def contains(members: SensitivitySet, first: np.ndarray, second: np.ndarray) -> 
             return len(changed) <= 1 and all(
                 square <= Fraction(float(members.bounds[row])) ** 2 for row in changed
             )
-        case Box():
+        case RowBox():
             return len(changed) <= 1 and all(
                 abs(entry) <= Fraction(float(bound))
                 for row in change
@@ -94,7 +94,7 @@ def contains(members: SensitivitySet, first: np.ndarray, second: np.ndarray) -> 
 def share(members: SensitivitySet, first: np.ndarray, second: np.ndarray) -> float:
     """Return how far out in its set a difference is: 1 at the edge."""
     change = np.abs(first - second)
-    if isinstance(members, Box):
+    if isinstance(members, RowBox):
         return float((change / members.bounds).max(axis=1).max())
     bound = members.bounds.max() if isinstance(members, RowBounds) else members.bound
     return float(np.linalg.norm(change)) / float(bound)
@@ -185,7 +185,7 @@ PROVEN_GAPS = {
 
 
 # A count has two values, between which a local search does not climb.
-CONTINUOUS = [case for case in CASES if not isinstance(case.values[0], TouchedRecords)]
+CONTINUOUS = [case for case in CASES if not isinstance(case.values[0], ClippedRecords)]
 
 
 @pytest.mark.parametrize(("query", "answers"), CONTINUOUS)
@@ -217,10 +217,10 @@ def test_the_rounding_of_quotients_is_covered() -> None:
     # In quarters of a step over 3, one step is 4/3 and rounded down, with the record up.
     mean, few = Mean(unit, "add-remove", count=3), np.array([[2.0**-20], [1.0]])
     boxed = Mean(PublicBounds(2, lower=0, upper=[1.0, 0.25]), "add-remove", count=3)
-    assert isinstance(boxed.sensitivity, Box)
+    assert isinstance(boxed.sensitivity, RowBox)
     wide = few * [1.0, 0.25]
     # All records at one end but one at the other: 5/36 2**42 over 2**17 ends in .8.
-    covariance, ends = Covariance(unit, "replace", count=6), -np.ones((6, 1))
+    covariance, ends = SampleCovariance(unit, "replace", count=6), -np.ones((6, 1))
     moved = np.vstack([ends[1:], [[1.0]]])
     for query, answers, change in (
         (mean, (mean.evaluate(few[:1]), mean.evaluate(few)), Fraction(1, 3)),
@@ -233,7 +233,7 @@ def test_the_rounding_of_quotients_is_covered() -> None:
 
 def test_three_records_at_one_distance_stay_within_the_covariance() -> None:
     # The axes of a corner: sqrt(2) C apart. Their change exceeds that squared, but not (2 C)².
-    query = Covariance(CORNER, "replace", count=61)
+    query = SampleCovariance(CORNER, "replace", count=61)
     x, y, others = np.eye(3) * 1.2
     first, second = (
         query.evaluate(np.vstack([record, np.tile(others, (60, 1))])) for record in (x, y)
@@ -242,9 +242,9 @@ def test_three_records_at_one_distance_stay_within_the_covariance() -> None:
     assert np.linalg.norm(first - second) > 1.2 * 2 * 1.2**2 * 60 / 61**2
 
 
-def test_counts_of_touched_records_attain_their_bound() -> None:
+def test_counts_of_clipped_records_attain_their_bound() -> None:
     inside, outside = [0.5, 0.5, 0.0], [9.0, 9.0, 9.0]
-    query = TouchedRecords(NORM, "replace")
+    query = ClippedRecords(NORM, "replace")
     first, second = query.evaluate([inside, inside]), query.evaluate([inside, outside])
     assert share(query.sensitivity, first, second) == 1.0
 
@@ -270,5 +270,5 @@ def test_contains_can_fail() -> None:
     assert not contains(ball, np.array([[np.nextafter(1.0, 2.0)]]), np.array([[0.0]]))
     symmetric = SymmetricBall(5.0, "replace")
     assert not contains(symmetric, np.array([[0.0, 1.0], [0.0, 0.0]]), np.zeros((2, 2)))
-    assert not contains(Box([1.0, 1.0], "replace"), np.array([[0.0, 1.5]]), np.zeros((1, 2)))
+    assert not contains(RowBox([1.0, 1.0], "replace"), np.array([[0.0, 1.5]]), np.zeros((1, 2)))
     assert not contains(RowBounds([2.0, 2.0], "replace"), np.ones((2, 2)), np.zeros((2, 2)))

@@ -10,14 +10,14 @@ import pytest
 
 from matrixdp import IMGM, Budget, FrobeniusBall, Guarantee, InvalidParameterError, Release
 from matrixdp.errors import FileFormatError, ShapeError
-from matrixdp.files.releases import load_stated_release, save_release
+from matrixdp.files.publishing.releases import load_stated_release, save_release
 from matrixdp.privacy import composed_mu
 from matrixdp.queries import (
-    PrivateCountMean,
-    PrivateCountMeanRelease,
+    ClippedRecords,
+    Mean,
+    MeanRelease,
     PublicBounds,
     Sum,
-    TouchedRecords,
 )
 
 BUDGET = Budget(1.0, 1e-6)
@@ -25,8 +25,10 @@ BOUNDS = PublicBounds(2, norm=1.0)
 ROWS = np.random.default_rng(0).standard_normal((500, 2))
 
 
-def means() -> PrivateCountMeanRelease:
-    return PrivateCountMean(BOUNDS).release(ROWS, BUDGET)
+def means() -> MeanRelease:
+    released = Mean(BOUNDS, "add-remove").release(ROWS, BUDGET)
+    assert isinstance(released, MeanRelease)
+    return released
 
 
 @pytest.mark.parametrize("name", ["means.csv", "means.npy", "means.npz"])
@@ -35,7 +37,7 @@ def test_means_over_a_private_count_are_saved_with_their_proof(name: str, tmp_pa
     released.save(target, columns=["a", "b"])
     beside = tmp_path / name.replace("means.", "means.sum.")
     assert sorted(tmp_path.iterdir()) == sorted([target, beside, Path(f"{beside}.json")])
-    loaded = PrivateCountMeanRelease.load(target)
+    loaded = MeanRelease.load(target)
     np.testing.assert_array_equal(loaded.value, released.value)
     assert loaded.guarantee == released.guarantee == Release.verify(beside)
     assert loaded.query == "mean of records over a private count, norm at most 1"
@@ -66,7 +68,7 @@ def test_no_file_is_made_if_one_of_them_exists(tmp_path: Path) -> None:
         means().save(tmp_path / "means.npy")
     assert [path.name for path in tmp_path.iterdir()] == ["means.sum.npy.json"]
     means().save(tmp_path / "means.npy", force=True)
-    assert PrivateCountMeanRelease.load(tmp_path / "means.npy").shape == (1, 2)
+    assert MeanRelease.load(tmp_path / "means.npy").shape == (1, 2)
 
 
 def test_bad_paths_and_names_are_refused(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def altered(statement: dict[str, Any], what: str) -> None:
         case "less noise":
             count["noise_scale"] /= 2
         case "one count more":
-            statement["counts"]["touched"] = dict(count)
+            statement["counts"]["clipped"] = dict(count)
         case "no noise":
             count["noise_scale"] = 0.0
         case "unknown count":
@@ -123,7 +125,7 @@ def test_a_statement_that_was_altered_proves_nothing(what: str, tmp_path: Path) 
     altered(statement, what)
     path.write_text(json.dumps(statement))
     with pytest.raises(FileFormatError):
-        PrivateCountMeanRelease.load(tmp_path / "means.npy")
+        MeanRelease.load(tmp_path / "means.npy")
     with pytest.raises(FileFormatError):
         Release.verify(tmp_path / "means.sum.npy")
 
@@ -131,21 +133,21 @@ def test_a_statement_that_was_altered_proves_nothing(what: str, tmp_path: Path) 
 def test_a_sum_without_a_count_is_not_of_means(tmp_path: Path) -> None:
     Sum(BOUNDS, "add-remove").release(ROWS, BUDGET).save(tmp_path / "means.sum.npy")
     with pytest.raises(FileFormatError, match="states no number of records"):
-        PrivateCountMeanRelease.load(tmp_path / "means.npy")
+        MeanRelease.load(tmp_path / "means.npy")
 
 
 def test_a_count_that_is_not_paid_for_is_not_stated(tmp_path: Path) -> None:
     total = Sum(BOUNDS, "replace").release(ROWS, BUDGET)
-    count = TouchedRecords(BOUNDS, "replace").release(ROWS, BUDGET)
+    count = ClippedRecords(BOUNDS, "replace").release(ROWS, BUDGET)
     with pytest.raises(InvalidParameterError, match="together"):
-        save_release(total, tmp_path / "sum.npy", counts={"touched": count})
+        save_release(total, tmp_path / "sum.npy", counts={"clipped": count})
     both = Guarantee.of_mu(
         composed_mu([total.proof.mu, count.proof.mu]), delta=1e-6, neighbouring="replace"
     )
     stated = Release.from_proof(total.value, total.proof, both, total.mechanism)
-    save_release(stated, tmp_path / "sum.npy", counts={"touched": count})
+    save_release(stated, tmp_path / "sum.npy", counts={"clipped": count})
     loaded = load_stated_release(tmp_path / "sum.npy")
-    assert float(loaded.counts["touched"].value[0, 0]) == float(count.value[0, 0])
+    assert float(loaded.counts["clipped"].value[0, 0]) == float(count.value[0, 0])
     assert loaded.release.guarantee == both
     # Loaded and saved again without the count, it keeps the guarantee, which then is not tight.
     loaded.release.save(tmp_path / "again.npy")

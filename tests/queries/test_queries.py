@@ -10,24 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matrixdp import IMGM, Budget, BudgetExceededError, Filter, FrobeniusBall, ReleaseKey
+from matrixdp import IMGM, Budget, BudgetExceededError, FrobeniusBall, PrivacyFilter, ReleaseKey
 from matrixdp.baselines import MVG, AnalyticGaussian, ClassicGaussian, private_directions
 from matrixdp.errors import InvalidParameterError
 from matrixdp.queries import (
-    Covariance,
+    ClippedRecords,
     CrossMoment,
     Features,
     GradientSum,
     Gram,
     JointMoments,
     Mean,
-    PrivateCountMean,
     PublicBounds,
     Query,
+    SampleCovariance,
     Sum,
-    TouchedRecords,
 )
-from matrixdp.sensitivity.sets import Box, RowBounds
+from matrixdp.sensitivity.sets import RowBounds, RowBox
 
 BUDGET = Budget(1.0, 1e-6)
 KEY = bytes(range(32))
@@ -43,12 +42,12 @@ PARTS = PublicBounds(3, norm=2.0), PublicBounds(1, lower=-1, upper=1)
         (Mean(WIDE, "replace", count=400), ROWS.mean(axis=0)[None]),
         (Mean(WIDE, "add-remove", count=300), ROWS.sum(axis=0)[None] / 300),
         (Gram(WIDE, "replace"), ROWS.T @ ROWS),
-        (Covariance(WIDE, "replace", count=400), np.cov(ROWS.T, bias=True)),
-        (Covariance(WIDE, "add-remove", count=1), np.cov(ROWS.T) * 399),
+        (SampleCovariance(WIDE, "replace", count=400), np.cov(ROWS.T, bias=True)),
+        (SampleCovariance(WIDE, "add-remove", count=1), np.cov(ROWS.T) * 399),
         (CrossMoment(*PARTS, "replace"), ROWS[:, :3].T @ ROWS[:, 3:]),
         (JointMoments(*PARTS, "replace"), ROWS.T @ ROWS),
         (Features(WIDE, "replace", count=400), ROWS),
-        (TouchedRecords(WIDE, "replace"), [[0.0]]),
+        (ClippedRecords(WIDE, "replace"), [[0.0]]),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Query) else "",
 )
@@ -84,13 +83,19 @@ def test_gradients_are_clipped_over_all_parameters() -> None:
         (Gram(WIDE, "replace"), 4 * 2**0.5),
         (Gram(PublicBounds(1, norm=2.0), "replace"), 4.0),
         (Gram(PublicBounds(4, lower=0, upper=1), "replace"), 4.0),
-        (Covariance(WIDE, "add-remove", count=1), 16.0),
-        (Covariance(WIDE, "replace", count=10), 16 * 9 / 100),
-        (Covariance(PublicBounds(4, lower=5, upper=6), "add-remove", count=1), 4.0),
+        (SampleCovariance(WIDE, "add-remove", count=1), 16.0),
+        (SampleCovariance(WIDE, "replace", count=10), 16 * 9 / 100),
+        (SampleCovariance(PublicBounds(4, lower=5, upper=6), "add-remove", count=1), 4.0),
         # A norm and a box: the smaller diameter, and the distance of two records.
-        (Covariance(PublicBounds(2, lower=-9, upper=9, norm=0.5), "replace", count=4), 3 / 16),
-        (Covariance(PublicBounds(2, lower=-1, upper=3, norm=50), "replace", count=4), 32 * 3 / 16),
-        (Covariance(PublicBounds(2, lower=0, upper=9, norm=0.5), "add-remove", count=1), 0.5),
+        (
+            SampleCovariance(PublicBounds(2, lower=-9, upper=9, norm=0.5), "replace", count=4),
+            3 / 16,
+        ),
+        (
+            SampleCovariance(PublicBounds(2, lower=-1, upper=3, norm=50), "replace", count=4),
+            32 * 3 / 16,
+        ),
+        (SampleCovariance(PublicBounds(2, lower=0, upper=9, norm=0.5), "add-remove", count=1), 0.5),
         (Sum(PublicBounds(4, lower=0, upper=9, norm=1), "replace"), 2**0.5),
         (Sum(PublicBounds(4, lower=-0.125, upper=9, norm=1), "replace"), 3**0.5),
         (CrossMoment(*PARTS, "add-remove"), 2.0),
@@ -106,7 +111,7 @@ def test_bounds_are_the_derived_ones_and_their_rounding(query: Any, bound: float
 
 def test_of_a_ball_and_a_box_the_one_with_less_noise_is_taken() -> None:
     box = Sum(PublicBounds(3, lower=0, upper=[1, 10, 100]), "replace").sensitivity
-    assert isinstance(box, Box)
+    assert isinstance(box, RowBox)
     assert box.bounds.tolist() == [1.0, 10.0, 100.0]
     both = PublicBounds(3, lower=-1, upper=1, norm=0.5)
     assert Sum(both, "add-remove").sensitivity == FrobeniusBall(0.5, "add-remove")
@@ -114,7 +119,7 @@ def test_of_a_ball_and_a_box_the_one_with_less_noise_is_taken() -> None:
     assert isinstance(rows, RowBounds)
     assert rows.bounds.tolist() == [2.0, 2.0]
     assert isinstance(
-        Features(PublicBounds(2, lower=0, upper=[1, 9]), "replace", 2).sensitivity, Box
+        Features(PublicBounds(2, lower=0, upper=[1, 9]), "replace", 2).sensitivity, RowBox
     )
 
 
@@ -153,17 +158,17 @@ def test_a_mechanism_for_another_set_is_refused() -> None:
 
 
 def test_a_filter_pays() -> None:
-    purse = Filter(BUDGET, neighbouring="add-remove")
-    Sum(WIDE, "add-remove").release(ROWS, BUDGET.split(2)[0], filter=purse)
+    purse = PrivacyFilter(BUDGET, neighbouring="add-remove")
+    Sum(WIDE, "add-remove").release(ROWS, BUDGET.split(2)[0], privacy_filter=purse)
     assert 0 < purse.spent < BUDGET.mu
     with pytest.raises(BudgetExceededError):
-        Sum(WIDE, "add-remove").release(ROWS, BUDGET, filter=purse)
+        Sum(WIDE, "add-remove").release(ROWS, BUDGET, privacy_filter=purse)
 
 
 def test_a_private_count_is_paid_within_the_budget() -> None:
-    query = PrivateCountMean(PublicBounds(4, norm=2.0))
-    purse = Filter(BUDGET, neighbouring="add-remove")
-    release = query.release(np.repeat(ROWS, 100, axis=0), BUDGET, filter=purse)
+    query = Mean(PublicBounds(4, norm=2.0), "add-remove")
+    purse = PrivacyFilter(BUDGET, neighbouring="add-remove")
+    release = query.release(np.repeat(ROWS, 100, axis=0), BUDGET, privacy_filter=purse)
     parts = release.total.guarantee.mu, release.count.guarantee.mu
     assert sum(mu**2 for mu in parts) <= BUDGET.mu**2 * (1 + 1e-15)
     assert parts[0] ** 2 / parts[1] ** 2 == pytest.approx(2.0)
@@ -171,11 +176,11 @@ def test_a_private_count_is_paid_within_the_budget() -> None:
     # 40,000 records and noise of scale 13 at most: both are within 1 % for sure.
     np.testing.assert_allclose(release.value, ROWS.mean(axis=0)[None], atol=0.01)
     with pytest.raises(BudgetExceededError):
-        query.release(ROWS, BUDGET, filter=purse)
+        query.release(ROWS, BUDGET, privacy_filter=purse)
 
 
 def test_a_noisy_count_below_one_does_not_divide_by_zero() -> None:
-    query = PrivateCountMean(PublicBounds(1, norm=1.0))
+    query = Mean(PublicBounds(1, norm=1.0), "add-remove")
     tiny = Budget(1e-3, 1e-9)
     values = [query.release([[0.5]], tiny).value for _ in range(20)]
     assert np.isfinite(values).all()
@@ -197,7 +202,7 @@ def test_queries_can_be_copied_and_pickled() -> None:
 
 
 def test_queries_show_bounds_and_no_data() -> None:
-    query = Covariance(PublicBounds(2, lower=0, upper=[1, 5]), "replace", count=9)
+    query = SampleCovariance(PublicBounds(2, lower=0, upper=[1, 5]), "replace", count=9)
     assert str(query) == (
         "covariance of records over the public count 9, column ranges 0 to 1, 0 to 5"
     )

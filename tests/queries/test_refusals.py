@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from matrixdp import Budget, Filter, InvalidParameterError, ReleaseKey
+from matrixdp import Budget, InvalidParameterError, PrivacyFilter, ReleaseKey
+from matrixdp.baselines import AnalyticGaussian
 from matrixdp.errors import FileFormatError, MatrixDPError, ShapeError
 from matrixdp.queries import (
     Bins,
     Categories,
+    ClippedRecords,
     ContingencyTable,
-    Covariance,
     CrossMoment,
     Features,
     GradientSum,
     Gram,
     JointMoments,
     Mean,
-    PrivateCountMean,
     PublicBounds,
     Query,
+    SampleCovariance,
     Sum,
-    TouchedRecords,
     parquet_blocks,
 )
 
@@ -35,11 +35,11 @@ QUERIES: list[Query] = [
     Sum(BOUNDS, "replace"),
     Mean(BOUNDS, "replace", count=2),
     Gram(PublicBounds(2, lower=0, upper=1), "replace"),
-    Covariance(BOUNDS, "replace", count=2),
+    SampleCovariance(BOUNDS, "replace", count=2),
     CrossMoment(PublicBounds(1, norm=1.0), PublicBounds(1, norm=1.0), "replace"),
     JointMoments(PublicBounds(1, norm=1.0), PublicBounds(1, norm=1.0), "replace"),
     Features(BOUNDS, "replace", count=2),
-    TouchedRecords(BOUNDS, "replace"),
+    ClippedRecords(BOUNDS, "replace"),
 ]
 BAD_DATA: dict[str, Any] = {
     "wrong width": [[SECRET, 1.0, 2.0]],
@@ -82,15 +82,17 @@ def test_bad_data_are_refused_before_anything_is_drawn(query: Query, kind: str) 
             "NaN in a late block": [np.ones((1, 2)), np.array([[SECRET, np.nan]])],
         }
         data = iter(blocks[kind])
-    key, purse = ReleaseKey.from_bytes(bytes(32)), Filter(BUDGET, neighbouring="replace")
+    key, purse = ReleaseKey.from_bytes(bytes(32)), PrivacyFilter(BUDGET, neighbouring="replace")
     with pytest.raises((InvalidParameterError, ShapeError, FileFormatError)) as refusal:
-        query.release(data, BUDGET, key=key, filter=purse)
+        query.release(data, BUDGET, key=key, privacy_filter=purse)
     assert "8675309" not in str(refusal.value)
     assert purse.spent == 0.0
     key.check_unbound()
 
 
-@pytest.mark.parametrize("query", [Mean(BOUNDS, "replace", 5), Covariance(BOUNDS, "replace", 5)])
+@pytest.mark.parametrize(
+    "query", [Mean(BOUNDS, "replace", 5), SampleCovariance(BOUNDS, "replace", 5)]
+)
 def test_a_public_count_must_be_the_number_of_records(query: Query) -> None:
     with pytest.raises(InvalidParameterError, match="count=5 is not the number of records"):
         query.release(np.zeros((7, 2)), BUDGET)
@@ -103,9 +105,24 @@ def test_features_have_one_row_for_each_record(rows: int) -> None:
 
 
 def test_a_private_count_that_is_not_paid_for_is_refused() -> None:
-    for query in (Mean, Covariance):
-        with pytest.raises(InvalidParameterError, match="count"):
-            query(BOUNDS, "add-remove", count=None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="count"):
+        SampleCovariance(BOUNDS, "add-remove", count=None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match=r"count=None.*public under replace"):
+        Mean(BOUNDS, "replace")
+
+
+def test_two_releases_take_no_key_and_are_no_matrix() -> None:
+    query, purse = Mean(BOUNDS, "add-remove"), PrivacyFilter(BUDGET, neighbouring="add-remove")
+    for more, message in (
+        ({"key": ReleaseKey.from_bytes(bytes(32))}, "key is for one release"),
+        ({"mechanism": AnalyticGaussian}, "mechanism is for"),
+    ):
+        with pytest.raises(InvalidParameterError, match=message):
+            query.release([[1.0, 1.0]], BUDGET, privacy_filter=purse, **more)
+    assert purse.spent == 0.0
+    for ask in (lambda: query.sensitivity, lambda: query.evaluate([[1.0, 1.0]])):
+        with pytest.raises(InvalidParameterError, match="call release"):
+            ask()
     with pytest.raises(InvalidParameterError, match="how many records"):
         Features(BOUNDS, "add-remove", count=2)
 
@@ -145,7 +162,7 @@ def test_bad_bounds_are_refused(arguments: dict[str, Any], message: str) -> None
 
 
 def test_bad_relations_bounds_and_budgets_are_refused() -> None:
-    for make in (Sum, Gram, TouchedRecords):
+    for make in (Sum, Gram, ClippedRecords):
         with pytest.raises(InvalidParameterError, match="neighbouring"):
             make(BOUNDS, "both")  # type: ignore[arg-type]
         with pytest.raises(InvalidParameterError, match="bounds is a float"):
@@ -156,9 +173,9 @@ def test_bad_relations_bounds_and_budgets_are_refused() -> None:
     with pytest.raises(InvalidParameterError, match="budget is a float"):
         Sum(BOUNDS, "replace").release([[1.0, 1.0]], 1.0)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="budget is a float"):
-        PrivateCountMean(BOUNDS).release([[1.0, 1.0]], 1.0)  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameterError, match="filter is a Budget"):
-        PrivateCountMean(BOUNDS).release([[1.0, 1.0]], BUDGET, filter=BUDGET)  # type: ignore[arg-type]
+        Mean(BOUNDS, "add-remove").release([[1.0, 1.0]], 1.0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="privacy_filter is a Budget"):
+        Mean(BOUNDS, "add-remove").release([[1.0, 1.0]], BUDGET, privacy_filter=BUDGET)  # type: ignore[arg-type]
     for count in (0, -1, 2.5, True):
         with pytest.raises(InvalidParameterError, match="count="):
             Mean(BOUNDS, "replace", count=count)  # type: ignore[arg-type]
@@ -237,7 +254,7 @@ LARGE = ContingencyTable([Bins("a", np.arange(9999.0))] * 2, "replace")
         (lambda: Categories("a", []), "at least one"),
         (lambda: Categories("a", ["x", "x"]), "twice"),
         (lambda: Categories("a", [1, True]), "twice"),
-        (lambda: Categories("a", [1.5]), "text or whole numbers"),
+        (lambda: Categories("a", [1.5]), "text or integers"),
         (lambda: Categories("a", "xy"), "not a sequence"),
         (lambda: Bins("a", [1]), "two or more"),
         (lambda: Bins("a", [1, 1]), "increase"),
@@ -298,9 +315,9 @@ def test_text_is_not_a_block_of_records() -> None:
 
 
 def test_a_filter_does_not_pay_for_noise_that_cannot_be_drawn() -> None:
-    purse = Filter(BUDGET, neighbouring="add-remove")
+    purse = PrivacyFilter(BUDGET, neighbouring="add-remove")
     with pytest.raises(InvalidParameterError, match="rescale"):
-        PrivateCountMean(PublicBounds(2, norm=1e90)).release(
-            [[1.0, 2.0]], Budget(0.0, 1e-200), filter=purse
+        Mean(PublicBounds(2, norm=1e90), "add-remove").release(
+            [[1.0, 2.0]], Budget(0.0, 1e-200), privacy_filter=purse
         )
     assert purse.spent == 0.0

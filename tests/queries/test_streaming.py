@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from matrixdp.errors import FileFormatError, MissingExtraError
 from matrixdp.queries import (
-    Covariance,
+    ClippedRecords,
     CrossMoment,
     Features,
     Gram,
@@ -21,8 +21,8 @@ from matrixdp.queries import (
     Mean,
     PublicBounds,
     Query,
+    SampleCovariance,
     Sum,
-    TouchedRecords,
     parquet_blocks,
 )
 from matrixdp.queries.sources import record_blocks
@@ -34,10 +34,10 @@ QUERIES: list[Query] = [
     Sum(BOUNDS, "replace"),
     Mean(BOUNDS, "add-remove", count=1234),
     Gram(BOUNDS, "replace"),
-    Covariance(BOUNDS, "replace", count=ROWS),
+    SampleCovariance(BOUNDS, "replace", count=ROWS),
     CrossMoment(*PARTS, "replace"),
     JointMoments(*PARTS, "replace"),
-    TouchedRecords(BOUNDS, "replace"),
+    ClippedRecords(BOUNDS, "replace"),
     Features(BOUNDS, "replace", count=ROWS),
 ]
 all_queries = pytest.mark.parametrize("query", QUERIES, ids=lambda query: type(query).__name__)

@@ -10,14 +10,13 @@ import pytest
 
 from matrixdp import (
     IMGM,
-    Box,
     Budget,
     Diagonal,
     FrobeniusBall,
     InvalidParameterError,
     Kronecker,
-    OneSided,
     RowBounds,
+    RowBox,
     SymmetricBall,
 )
 from matrixdp.queries import Bins, PublicBounds, Sum
@@ -28,11 +27,11 @@ MAKERS: dict[str, tuple[Callable[[], Any], Any]] = {
     "RowBounds": (lambda: RowBounds([1.0, 2.0], "replace"), RowBounds([1.0, 3.0], "replace")),
     "relation": (lambda: RowBounds([1.0, 2.0], "replace"), RowBounds([1.0, 2.0], "add-remove")),
     "length": (lambda: RowBounds([1.0], "replace"), RowBounds([1.0, 1.0], "replace")),
-    "Box": (lambda: Box([1.0, 2.0], "replace"), Box([1.0, 2.0], "replace", [1.0, 2.0])),
-    "kind": (lambda: Box([1.0, 2.0], "replace"), RowBounds([1.0, 2.0], "replace")),
+    "RowBox": (lambda: RowBox([1.0, 2.0], "replace"), RowBox([1.0, 2.0], "replace", [1.0, 2.0])),
+    "kind": (lambda: RowBox([1.0, 2.0], "replace"), RowBounds([1.0, 2.0], "replace")),
     "Diagonal": (lambda: Diagonal([[1.0, 2.0]]), Diagonal([[1.0], [2.0]])),
     "Kronecker": (lambda: Kronecker(SQUARE, SQUARE), Kronecker(SQUARE, 2 * SQUARE)),
-    "OneSided": (lambda: OneSided(SQUARE, "rows"), OneSided(SQUARE, "columns")),
+    "one side": (lambda: Kronecker(rows=SQUARE), Kronecker(columns=SQUARE)),
     "PublicBounds": (lambda: PublicBounds(2, lower=0, upper=1), PublicBounds(2, norm=1.0)),
     "Bins": (lambda: Bins("age", [0, 18, 65]), Bins("age", [0, 18, 66])),
     "query": (
@@ -58,23 +57,23 @@ def test_equal_values_are_equal(make: Callable[[], Any], other: Any) -> None:
 
 
 def test_weights_that_are_the_default_may_be_given() -> None:
-    assert Box([1.0, 2.0], "replace") == Box([1.0, 2.0], "replace", weights=[1.0, 1.0])
+    assert RowBox([1.0, 2.0], "replace") == RowBox([1.0, 2.0], "replace", weights=[1.0, 1.0])
 
 
 def test_negative_zero_is_zero() -> None:
     negative = SQUARE * np.array([[1.0, -1.0], [-1.0, 1.0]])
-    assert OneSided(negative, "rows") == OneSided(SQUARE, "rows")
-    assert hash(OneSided(negative, "rows")) == hash(OneSided(SQUARE, "rows"))
+    assert Kronecker(rows=negative) == Kronecker(rows=SQUARE)
+    assert hash(Kronecker(rows=negative)) == hash(Kronecker(rows=SQUARE))
 
 
 def test_a_mechanism_may_make_the_set_of_a_query_again() -> None:
     query = Sum(PublicBounds(2, lower=0, upper=[1, 9]), "add-remove")
-    assert isinstance(query.sensitivity, Box)
+    assert isinstance(query.sensitivity, RowBox)
 
     def rebuilt(_: object, budget: Budget, factor: float = 1.0) -> IMGM:
         members = query.sensitivity
-        assert isinstance(members, Box)
-        return IMGM(Box(factor * members.bounds, members.neighbouring), budget)
+        assert isinstance(members, RowBox)
+        return IMGM(RowBox(factor * members.bounds, members.neighbouring), budget)
 
     assert query.release([[0.5, 2.0]], Budget(1.0, 1e-5), mechanism=rebuilt).shape == (1, 2)
     with pytest.raises(InvalidParameterError, match="another sensitivity"):

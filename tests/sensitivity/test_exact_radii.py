@@ -14,13 +14,13 @@ from flint import fmpq, fmpq_mat
 from numpy.typing import NDArray
 
 from matrixdp import (
-    Box,
     Budget,
     Diagonal,
     FrobeniusBall,
     Isotropic,
     Kronecker,
     RowBounds,
+    RowBox,
     SymmetricBall,
 )
 from matrixdp.sensitivity import protects_repeated
@@ -91,8 +91,8 @@ def test_independent_noise(case: int) -> None:
             FrobeniusBall(first, "replace").radius(Isotropic(one)),
             Fraction(first) ** 2 / Fraction(one) ** 2,
         ),
-        (Box(bounds, "replace").radius(Isotropic(one)), whole / Fraction(one) ** 2),
-        (Box(bounds, "replace").radius(Diagonal(scales)), corner),
+        (RowBox(bounds, "replace").radius(Isotropic(one)), whole / Fraction(one) ** 2),
+        (RowBox(bounds, "replace").radius(Diagonal(scales)), corner),
         (RowBounds(bounds, "replace").radius(Diagonal(scales)), max(row_ratios[0])),
         (SymmetricBall(first, "replace").radius(Diagonal(scales)), heaviest * Fraction(first) ** 2),
     ]:
@@ -113,9 +113,9 @@ def test_full_covariances(case: int, power: float) -> None:
     )
     found = RowBounds(row_bounds, "replace").radius(Kronecker(rows, np.eye(1)))
     assert Fraction(found.value) ** 2 >= for_rows
-    boxed = Box(box, "replace").radius(Kronecker(rows, columns))
+    boxed = RowBox(box, "replace").radius(Kronecker(rows, columns))
     corner = largest_corner(box, exact_inverse(columns))
-    alone = Box(box, "replace").radius(Kronecker(np.eye(1), columns))
+    alone = RowBox(box, "replace").radius(Kronecker(np.eye(1), columns))
     assert Fraction(alone.value) ** 2 >= corner
     assert Fraction(boxed.value) ** 2 >= heaviest * corner
     if power <= 6.0:
@@ -134,7 +134,7 @@ def test_full_covariances(case: int, power: float) -> None:
 )
 def test_rescaling_keeps_the_budget(make: Callable[[np.random.Generator], Kronecker]) -> None:
     rng = np.random.default_rng(9)
-    box = Box([1.0, 0.3], "replace")
+    box = RowBox([1.0, 0.3], "replace")
     for _ in CASES:
         budget = Budget(10.0 ** float(rng.uniform(-2, 1)), 1e-6)
         tight = make(rng).rescaled_for(box, budget)
@@ -154,10 +154,10 @@ def test_scaling_never_falls_short() -> None:
 
 def test_what_is_allowed_repeatedly_never_exceeds_the_budget() -> None:
     noise = Kronecker(np.eye(2), np.eye(2))
-    for releases in (*range(1, 60), 10**6, 10**12 + 1):
+    for steps in (*range(1, 60), 10**6, 10**12 + 1):
         budget = Budget(0.7, 1e-6)
-        allowed = Fraction(protects_repeated(noise, 1.0, budget, releases=releases).allowed)
-        spent = allowed**2 * releases
+        allowed = Fraction(protects_repeated(noise, 1.0, budget, steps=steps).allowed)
+        spent = allowed**2 * steps
         assert budget.mu_squared * (1 - Fraction(1, 10**15)) <= spent <= budget.mu_squared
 
 
@@ -175,7 +175,7 @@ def test_nothing_underflows_on_the_way(bound: float, rows: float, columns: float
     truth = Fraction(bound) ** 2 / (Fraction(rows) * Fraction(columns))
     for found in (
         RowBounds([bound], "replace").radius(noise),
-        Box([bound], "replace").radius(noise),
+        RowBox([bound], "replace").radius(noise),
         FrobeniusBall(bound, "replace").radius(noise),
     ):
         assert truth <= Fraction(found.value) ** 2 <= truth * (1 + Fraction(1, 10**13))
@@ -184,7 +184,7 @@ def test_nothing_underflows_on_the_way(bound: float, rows: float, columns: float
 def test_subnormal_numbers_keep_their_meaning() -> None:
     least = 5e-324
     for count in (2, 3, 5, 7):
-        found = Box([least] * count, "replace").radius(Isotropic(least)).value
+        found = RowBox([least] * count, "replace").radius(Isotropic(least)).value
         assert count <= Fraction(found) ** 2 <= count * (1 + Fraction(1, 10**13))
     found = SymmetricBall(1e300, "replace").radius(Diagonal([[1.7e308]])).value
     truth = (Fraction(1e300) / Fraction(1.7e308)) ** 2
@@ -200,7 +200,7 @@ def test_exact_means_to_a_millionth(size: int) -> None:
     bounds[-1] = 1.0
     truth = Fraction(1) / Fraction(10**7)
     for found in (
-        Box(bounds, "replace").radius(Kronecker([[1.0]], np.diag(variances))),
+        RowBox(bounds, "replace").radius(Kronecker([[1.0]], np.diag(variances))),
         RowBounds(bounds, "replace").radius(Kronecker(np.diag(variances), [[1.0]])),
     ):
         assert Fraction(found.value) ** 2 >= truth

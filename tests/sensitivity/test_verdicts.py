@@ -33,8 +33,8 @@ def test_the_verdict_on_a_difference_bounds_its_whitened_norm(shape: tuple[int, 
         verdict = protects_difference(difference, noise, BUDGET)
         assert verdict.mu >= np.linalg.norm(noise.whiten(difference)) * (1 - 1e-12)
         values = np.linalg.svd(difference, compute_uv=False)
-        rows = np.sort(np.linalg.eigvalsh(noise.row_covariance))
-        columns = np.sort(np.linalg.eigvalsh(noise.column_covariance))
+        rows = np.sort(np.linalg.eigvalsh(np.asarray(noise.rows)))
+        columns = np.sort(np.linalg.eigvalsh(np.asarray(noise.columns)))
         literal = sum(values[i] ** 2 / (rows[i] * columns[i]) for i in range(min(shape)))
         assert verdict.mu == pytest.approx(math.sqrt(literal), rel=1e-9)
 
@@ -61,8 +61,8 @@ def test_the_verdict_on_a_ball_is_its_radius() -> None:
 def test_repeated_releases_need_root_t_more_noise() -> None:
     noise = random_noise(3, 4)
     once = protects_ball(noise, 1.0, BUDGET).shortfall
-    assert protects_repeated(noise, 1.0, BUDGET, releases=49).shortfall == pytest.approx(7 * once)
-    assert protects_repeated(noise, 1.0, BUDGET, releases=1) == protects_ball(noise, 1.0, BUDGET)
+    assert protects_repeated(noise, 1.0, BUDGET, steps=49).shortfall == pytest.approx(7 * once)
+    assert protects_repeated(noise, 1.0, BUDGET, steps=1) == protects_ball(noise, 1.0, BUDGET)
 
 
 def test_nothing_changed_costs_nothing() -> None:
@@ -73,20 +73,20 @@ def test_nothing_changed_costs_nothing() -> None:
 
 def test_bad_input() -> None:
     noise = random_noise(2, 3)
-    with pytest.raises(ShapeError, match="row_covariance"):
+    with pytest.raises(ShapeError, match="rows is a covariance of"):
         protects_difference(np.ones((3, 2)), noise, BUDGET)
     with pytest.raises(InvalidParameterError, match="difference"):
         protects_difference(np.full((2, 3), np.nan), noise, BUDGET)
     with pytest.raises(InvalidParameterError, match=r"sensitivity=0\.0"):
         protects_ball(noise, 0.0, BUDGET)
-    with pytest.raises(InvalidParameterError, match="releases=0"):
-        protects_repeated(noise, 1.0, BUDGET, releases=0)
+    with pytest.raises(InvalidParameterError, match="steps=0"):
+        protects_repeated(noise, 1.0, BUDGET, steps=0)
     for other in (Isotropic(9.0), SymmetricIsotropic(9.0), "noise"):
         with pytest.raises(InvalidParameterError, match="covariance is a"):
             protects_ball(other, 1.0, BUDGET)  # type: ignore[arg-type]
         with pytest.raises(InvalidParameterError, match="covariance is a"):
             protects_difference(np.ones((2, 3)), other, BUDGET)  # type: ignore[arg-type]
-    for judge in (protects_ball, partial(protects_repeated, releases=2)):
+    for judge in (protects_ball, partial(protects_repeated, steps=2)):
         with pytest.raises(InvalidParameterError, match="budget is a int"):
             judge(noise, 1.0, 3)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="budget is a int"):

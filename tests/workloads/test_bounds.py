@@ -13,7 +13,6 @@ from matrixdp.workloads import Dense, Identity, Prefix, Product, Ranges, Total, 
 from matrixdp.workloads.optimal import optimal_strategy
 from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
 from matrixdp.workloads.solve.dual import Problem, dual_point
-from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.replacement_bound import (
     _balanced,
     _image,
@@ -21,6 +20,7 @@ from matrixdp.workloads.solve.replacement_bound import (
     bound_from_pairs,
     bound_from_spectra,
 )
+from matrixdp.workloads.solve.searches import ExplicitQueries
 from reference import workloads as oracle
 
 

@@ -26,9 +26,8 @@ from matrixdp.workloads import (
 from matrixdp.workloads.solve import replacement_bound
 from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
 from matrixdp.workloads.solve.dual import DualPoint, Problem, dual_point
-from matrixdp.workloads.solve.explicit import ExplicitQueries
-from matrixdp.workloads.solve.results import Found, FoundMatrix
-from matrixdp.workloads.strategies.compensated import compensated_error
+from matrixdp.workloads.solve.searches import ExplicitQueries, Found, FoundMatrix
+from matrixdp.workloads.strategies.measuring import compensated_error
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 from matrixdp.workloads.unions import bound as union_bound
 from matrixdp.workloads.unions import search as unions

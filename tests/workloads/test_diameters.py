@@ -41,7 +41,7 @@ def written_out(parts: list[np.ndarray]) -> np.ndarray:
 
 
 def largest_squared_distance(matrix: np.ndarray) -> float:
-    """Return it exactly: the entries are small whole numbers."""
+    """Return it exactly: the entries are small integers."""
     gram = matrix.T @ matrix
     norms = np.diagonal(gram)
     return float(np.max(norms[:, None] + norms - 2 * gram))

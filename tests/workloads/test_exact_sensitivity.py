@@ -13,8 +13,8 @@ from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.rounding import sqrt_up
 from matrixdp.workloads import Prefix, ProductStrategy, Strategy, marginals, optimal_strategy
 from matrixdp.workloads.strategies import product as strategy_module
-from matrixdp.workloads.strategies.compensated import compensated_error
 from matrixdp.workloads.strategies.diameters import smallest_inner_product
+from matrixdp.workloads.strategies.measuring import compensated_error
 from reference import workloads as oracle
 
 FloatArray = NDArray[np.float64]

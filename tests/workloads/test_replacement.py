@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from matrixdp import Budget, MatrixMechanism, privacy_bound
+from matrixdp import Budget, MatrixMechanism, privacy_mu
 from matrixdp.workloads import (
     Dense,
     Identity,
@@ -23,9 +23,9 @@ from matrixdp.workloads import (
     optimal,
     optimal_strategy,
 )
-from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.pairs import search_pairs
 from matrixdp.workloads.solve.replacement import _contrasts_of_queries
+from matrixdp.workloads.solve.searches import ExplicitQueries
 from reference import workloads as oracle
 
 RNG = np.random.default_rng(5)
@@ -173,7 +173,7 @@ def assert_promise_is_kept(workload: Workload, relation: str) -> None:
         neighbouring=relation,  # type: ignore[arg-type]
         strategy=best.strategy,
     )
-    promised = best.rmse / privacy_bound(budget.epsilon, budget.delta)
+    promised = best.rmse / privacy_mu(budget.epsilon, budget.delta)
     assert promised <= mechanism.expected_error * (1 + 1e-9)
     assert mechanism.expected_error <= promised * (1 + 1e-5)
 

@@ -29,7 +29,7 @@ from matrixdp.workloads import (
 )
 from matrixdp.workloads import optimal as searched
 from matrixdp.workloads.solve.bases import differing_directions
-from matrixdp.workloads.solve.results import Found
+from matrixdp.workloads.solve.searches import Found
 from matrixdp.workloads.unions import search as unions
 from matrixdp.workloads.unions.bound import cell_weights, union_bound
 from matrixdp.workloads.unions.residual import _error, _needs, _split, residual_strategy

@@ -25,7 +25,7 @@ from matrixdp.workloads import (
     marginals,
 )
 from matrixdp.workloads.strategies import set_distances
-from matrixdp.workloads.strategies.contrasts import (
+from matrixdp.workloads.strategies.residual_answers import (
     contrast_scales,
     spread_contrasts,
     whole_contrasts,

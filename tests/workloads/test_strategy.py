@@ -21,7 +21,7 @@ from matrixdp.workloads import (
     marginals,
     optimal_strategy,
 )
-from matrixdp.workloads.strategies.compensated import compensated_error, compensated_product
+from matrixdp.workloads.strategies.measuring import compensated_error, compensated_product
 from reference import workloads as oracle
 
 RNG = np.random.default_rng(8)

@@ -20,8 +20,8 @@ from matrixdp.workloads import (
     svd_bound,
 )
 from matrixdp.workloads.solve.addition import optimal_factor
-from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.replacement import replacement_factor
+from matrixdp.workloads.solve.searches import ExplicitQueries
 from matrixdp.workloads.solve.tables import _in_the_worst_case
 from matrixdp.workloads.strategies.attribute_sets import covering_sets, members, set_costs
 from matrixdp.workloads.strategies.plain import direct_sensitivity_squared

@@ -1,4 +1,4 @@
-"""What mechanisms really cost: comparisons, audits of claims, and audits from samples."""
+"""The real cost of mechanisms: comparisons, audits of claims, and audits from samples."""
 
 from matrixdp.audit.claim import ClaimAudit, audit_claim
 from matrixdp.audit.comparison import Comparison, Contender, compare
@@ -22,3 +22,7 @@ __all__ = [
     "release_sampler",
     "simulation_sampler",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

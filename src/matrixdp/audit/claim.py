@@ -1,11 +1,11 @@
-"""Whether a claim is true: what given noise really guarantees."""
+"""Audits of claims: the guarantee that given noise really has."""
 
 from dataclasses import dataclass
 from fractions import Fraction
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
-from matrixdp.privacy.bound import privacy_bound, privacy_delta, privacy_epsilon
+from matrixdp.privacy.bound import privacy_delta, privacy_epsilon, privacy_mu
 from matrixdp.rounding import product_up, quotient_up, sqrt_up
 
 __all__ = ["ClaimAudit", "audit_claim"]
@@ -18,7 +18,7 @@ class ClaimAudit:
     Attributes
     ----------
     mu : float
-        sensitivity sqrt(releases) / noise scale, rounded up.
+        sensitivity sqrt(steps) / noise scale, rounded up.
     true_epsilon : float
         The least epsilon at the claimed delta, rounded up.
     true_delta : float
@@ -39,7 +39,7 @@ class ClaimAudit:
 
 
 def audit_claim(
-    noise_scale: float, sensitivity: float, *, epsilon: float, delta: float, releases: int = 1
+    noise_scale: float, sensitivity: float, *, epsilon: float, delta: float, steps: int = 1
 ) -> ClaimAudit:
     """Return what noise of one scale really guarantees, by the exact curve.
 
@@ -51,7 +51,7 @@ def audit_claim(
         The largest Frobenius norm by which one record changes the matrix.
     epsilon, delta : float
         What was claimed.
-    releases : int, optional
+    steps : int, optional
         How many matrices were released with that noise.
 
     Notes
@@ -73,21 +73,21 @@ def audit_claim(
     scale = positive_number(noise_scale, "noise_scale")
     difference = positive_number(sensitivity, "sensitivity")
     loss, delta = EPSILON.number(epsilon), DELTA.number(delta)
-    count = positive_integer(releases, "releases")
+    count = positive_integer(steps, "steps")
     # Caught, because the error of the rounding names neither of the arguments.
     try:
         whole = product_up(difference, sqrt_up(Fraction(count)))
-        needed = quotient_up(whole, privacy_bound(loss, delta))
+        needed = quotient_up(whole, privacy_mu(loss, delta))
     except InvalidParameterError:
         raise InvalidParameterError(
-            f"sensitivity={difference!r} in releases={count} needs noise beyond the range of a "
+            f"sensitivity={difference!r} in steps={count} needs noise beyond the range of a "
             "float: rescale the matrix"
         ) from None
     # Compared as rationals, because the quotient may overflow.
     if not Fraction(whole) <= Fraction(MU.largest) * Fraction(scale):
         raise InvalidParameterError(
             f"noise_scale={scale!r} is below a {MU.largest:g}th of what sensitivity={difference!r} "
-            f"in releases={count} adds up to: it protects nothing; give more noise"
+            f"in steps={count} adds up to: it protects nothing; give more noise"
         )
     mu = quotient_up(whole, scale)
     # By the scale and not by mu: needed is rounded up, so a claim that holds here is proven.

@@ -14,13 +14,13 @@ from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
-from matrixdp.baselines.classic import classic_noise_scale
+from matrixdp.baselines.gaussian import classic_noise_scale
 from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
 from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_number
 from matrixdp.privacy.accountants import Accountant, plan_epsilon
 from matrixdp.privacy.amplification import before_amplification, checked_sampling_rate
-from matrixdp.privacy.bound import privacy_bound
+from matrixdp.privacy.bound import privacy_mu
 from matrixdp.privacy.claims import Claim, best_equal_claims
 from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.multiplier import noise_multiplier_for
@@ -197,7 +197,7 @@ def _claimed_multiplier(setting: Comparison, formula: _Formula) -> float:
 
 
 def _analytic(_: Comparison, epsilon: float, delta: float) -> float:
-    return quotient_up(1.0, privacy_bound(epsilon, delta))
+    return quotient_up(1.0, privacy_mu(epsilon, delta))
 
 
 def _classic(_: Comparison, epsilon: float, delta: float) -> float:
@@ -252,7 +252,7 @@ def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, Callable[[], f
 def _exact(setting: Comparison) -> float:
     """Return ``sqrt(T) / B``, Theorem 3 of the IMGM paper."""
     # Both factors rounded up, so the product is never too little noise.
-    each = quotient_up(1.0, privacy_bound(setting.epsilon, setting.delta))
+    each = quotient_up(1.0, privacy_mu(setting.epsilon, setting.delta))
     return product_up(each, sqrt_up(Fraction(setting.steps)))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from matrixdp.audit.comparison import Comparison, claimed_noise, compare
-from matrixdp.privacy.bound import privacy_bound
+from matrixdp.privacy.bound import privacy_mu
 from matrixdp.rounding import quotient_up, shown_up
 
 __all__ = ["CURVES", "Curve"]
@@ -84,7 +84,7 @@ def _over_epsilon() -> Curve:
     """One release at epsilon 1e-9 to 10, and at 0, where only the exact bound has an answer."""
     epsilons = [lead * 10.0**power for power in range(-9, 1) for lead in _ONE_TWO_FIVE] + [10.0]
     curve = _curve("epsilon", "epsilon", epsilons, lambda e: replace(_BASE, epsilon=float(e)))
-    limit = quotient_up(_BASE.sensitivity, privacy_bound(0.0, _BASE.delta))
+    limit = quotient_up(_BASE.sensitivity, privacy_mu(0.0, _BASE.delta))
     # The other formulas divide by epsilon.
     first = (0.0, limit, limit, *([None] * (len(curve.contenders) - 2)))
     return replace(curve, rows=(first, *curve.rows))

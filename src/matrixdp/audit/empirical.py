@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from matrixdp.covariance import Kronecker, OneSided
+from matrixdp.covariance import Kronecker
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.parameters import finite_array, positive_integer, proper_fraction
@@ -223,11 +223,12 @@ def exposed_difference(mechanism: Mechanism[Any], shape: tuple[int, ...]) -> Flo
     covariance = mechanism.covariance
     covariance.check_shape((shape[0], shape[1]))
     if isinstance(covariance, Kronecker):
-        rows, columns = covariance.row_eigen.vectors, covariance.column_eigen.vectors
-        weakest = np.outer(rows[:, 0], columns[:, 0])
-    elif isinstance(covariance, OneSided):
-        vector, ones = covariance.eigen.vectors[:, 0], np.ones(shape)
-        weakest = ones * (vector[:, None] if covariance.side == "rows" else vector)
+        # Along a side that is left out all are equally weak.
+        rows, columns = (
+            np.ones(length) if side.vectors is None else side.vectors[:, 0]
+            for side, length in zip(covariance.sides, shape, strict=True)
+        )
+        weakest = np.outer(rows, columns)
     else:
         scales = covariance.entry_scales((shape[0], shape[1]))
         # Independent noise: all entries with the least noise alike.

@@ -1,7 +1,6 @@
-"""What IMGM is compared with: the classic and analytic Gaussian mechanisms, and MVG."""
+"""Mechanisms that IMGM is compared with: the classic and analytic Gaussian mechanisms, and MVG."""
 
-from matrixdp.baselines.analytic import AnalyticGaussian
-from matrixdp.baselines.classic import ClassicGaussian, classic_noise_scale
+from matrixdp.baselines.gaussian import AnalyticGaussian, ClassicGaussian, classic_noise_scale
 from matrixdp.baselines.mvg import MVG, binary_precision
 from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
 from matrixdp.baselines.private_directions import PrivateDirections, private_directions
@@ -17,3 +16,7 @@ __all__ = [
     "mvg_precision_budget",
     "private_directions",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
-from matrixdp.covariance import Covariance, Diagonal, OneSided
-from matrixdp.covariance.one_sided import Side, checked_side
+from matrixdp.covariance import Covariance, Diagonal, Kronecker
+from matrixdp.covariance.side import Side, checked_side
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.gaussian import GaussianMechanism, checked_set, largest_norm
 from matrixdp.mechanisms.labelled import LabelledMatrix
@@ -42,7 +42,7 @@ class MVG(GaussianMechanism):
 
     Parameters
     ----------
-    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box; or a query
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or RowBox; or a query
         What one record can change; MVG uses the largest Frobenius norm in it.
     budget : Budget
         What is to be guaranteed; its epsilon must be above 0.
@@ -181,7 +181,7 @@ def binary_precision(size: int, important: ArrayLike, share: float) -> FloatArra
     chosen = np.unique(whole_numbers(important, "important"))
     part = proper_fraction(share, "share")
     if not bool(np.all((chosen >= 0) & (chosen < size))):
-        raise InvalidParameterError(f"important must be whole numbers from 0 to {size - 1}")
+        raise InvalidParameterError(f"important must be integers from 0 to {size - 1}")
     if not 1 <= len(chosen) < size:
         raise InvalidParameterError(
             f"important names {len(chosen)} of {size} directions: name some, but not all"
@@ -216,4 +216,4 @@ def _covariance(scales: FloatArray, directions: ArrayLike | None, side: Side) ->
     # Independent entries are drawn exactly one by one, with no rotation in floats.
     if directions is None:
         return Diagonal(scales[:, None] if side == "rows" else scales[None, :])
-    return OneSided.from_directions(directions, scales, side)
+    return Kronecker.from_directions(**{side: (directions, scales)})

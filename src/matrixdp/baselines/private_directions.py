@@ -7,7 +7,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from matrixdp.covariance.one_sided import Side, checked_side
+from matrixdp.covariance.side import Side, checked_side
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.noise import ReleaseKey
@@ -45,7 +45,7 @@ def private_directions(
     ----------
     matrix : ndarray, list of lists, pandas or polars DataFrame
         As for `IMGM.release`.
-    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box; or a query
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or RowBox; or a query
         What one record can change.
     budget : Budget
         What the estimate may cost.

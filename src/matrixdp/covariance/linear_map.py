@@ -1,4 +1,4 @@
-"""What every covariance is: a linear map of independent standard normal entries."""
+"""The base of every covariance: a linear map of independent standard normal entries."""
 
 import abc
 from typing import Any, Protocol, Self

@@ -1,6 +1,6 @@
 """Private estimators with the interface of scikit-learn (extra ``sklearn``).
 
-`PrivatePCA`, `PrivateRidge`, `PrivateRidgeClassifier`, `PrivateLinearDiscriminant` and
+`PrivatePCA`, `PrivateRidge`, `PrivateRidgeClassifier`, `PrivateLinearDiscriminantAnalysis` and
 `PrivateLogisticRegression`. See ``docs/estimators.md``.
 """
 
@@ -14,21 +14,27 @@ except ImportError:
     ) from None
 
 # Below the check, since all of these import scikit-learn.
-from matrixdp.estimators.checks import CHECKS_FAILED_BY_NOISE
-from matrixdp.estimators.discriminant import PrivateLinearDiscriminant
-from matrixdp.estimators.leaks import PrivacyLeakWarning
+from matrixdp.estimators.base import (
+    CHECKS_FAILED_BY_NOISE,
+    PrivacyLeakWarning,
+    RepeatedSpendingWarning,
+)
+from matrixdp.estimators.discriminant import PrivateLinearDiscriminantAnalysis
 from matrixdp.estimators.logistic import PrivateLogisticRegression
 from matrixdp.estimators.pca import PrivatePCA
 from matrixdp.estimators.ridge import PrivateRidge, PrivateRidgeClassifier
-from matrixdp.estimators.spending import RepeatedSpendingWarning
 
 __all__ = [
     "CHECKS_FAILED_BY_NOISE",
     "PrivacyLeakWarning",
-    "PrivateLinearDiscriminant",
+    "PrivateLinearDiscriminantAnalysis",
     "PrivateLogisticRegression",
     "PrivatePCA",
     "PrivateRidge",
     "PrivateRidgeClassifier",
     "RepeatedSpendingWarning",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

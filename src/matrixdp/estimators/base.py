@@ -1,7 +1,8 @@
-"""What every private estimator does: check its parameters, then take bounds, then spend once."""
+"""The base of every private estimator: its parameters, its bounds, and the warnings of its fits."""
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,21 +10,70 @@ from sklearn.base import BaseEstimator
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.estimators.inputs import checked_features
-from matrixdp.estimators.leaks import warn_of_leak
 from matrixdp.estimators.public_features import PublicFeatures, largest_row_norm
-from matrixdp.estimators.spending import warn_of_repeated_spending
 from matrixdp.mechanisms.release import Release
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
+from matrixdp.rounding import shown_up
 
-__all__ = ["PrivateEstimator"]
+__all__ = [
+    "CHECKS_FAILED_BY_NOISE",
+    "PrivacyLeakWarning",
+    "PrivateEstimator",
+    "RepeatedSpendingWarning",
+    "warn_of_leak",
+]
+
 
 FloatArray = NDArray[np.float64]
 
 # Norms that are taken from the data. Bounds may be from 1e-100 to 1e100; this leaves room for those
 # that estimators derive from the norm: of constants, targets and joined rows.
 _SHORTEST, _LONGEST = 1e-90, 1e90
+
+_FRESH = "two fits on the same records have different noise, and no seed can make it the same"
+_ACCURACY = "asks for accuracy on so few records that noise at epsilon=1 does not allow it"
+
+CHECKS_FAILED_BY_NOISE = {
+    "check_classifier_data_not_an_array": _FRESH,
+    "check_fit_idempotent": _FRESH,
+    "check_pipeline_consistency": _FRESH,
+    "check_regressor_data_not_an_array": _FRESH,
+    "check_regressors_int": _FRESH,
+    "check_supervised_y_2d": _FRESH,
+    "check_transformer_data_not_an_array": _FRESH,
+    "check_transformer_general": _FRESH,
+    "check_classifiers_train": _ACCURACY,
+    "check_regressors_train": _ACCURACY,
+}
+"""Names of checks and why they fail, for ``check_estimator(..., expected_failed_checks=...)``."""
+
+
+class PrivacyLeakWarning(UserWarning):
+    """Something was taken from the data without privacy; the message names it."""
+
+
+def warn_of_leak(leak: str, parameter: str) -> None:
+    """Warn that something leaks, and say which parameter prevents it.
+
+    Parameters
+    ----------
+    leak : str
+        What is taken from the data, in words; never its value.
+    parameter : str
+        What to pass instead.
+    """
+    warnings.warn(
+        f"{leak} is taken from the data and leaks, so that guarantee_ is None: pass {parameter}, "
+        "chosen without looking at the data",
+        PrivacyLeakWarning,
+        stacklevel=4,
+    )
+
+
+class RepeatedSpendingWarning(UserWarning):
+    """A fit is one of several of an estimator and its clones; each spends its own budget."""
 
 
 class PrivateEstimator(BaseEstimator):
@@ -74,15 +124,57 @@ class PrivateEstimator(BaseEstimator):
         """Return the number of records where the relation makes it public."""
         return len(records) if self.neighbouring == "replace" else None
 
+    def _unfitted(self) -> Self:
+        """Return an estimator with the same parameters for a fit to set its results on."""
+        self._earlier_fits()
+        blank = object.__new__(type(self))
+        # By scikit-learn's convention, what ends in an underscore is a result of a fit.
+        blank.__dict__ = {
+            name: value for name, value in vars(self).items() if not name.endswith("_")
+        }
+        return blank
+
     def _before_release(self, budget: Budget) -> None:
         """Warn of what cannot be undone; called after every check and before the first draw."""
-        warn_of_repeated_spending(budget)
+        fits = self._earlier_fits()
+        fits.append(budget.mu)
+        if len(fits) == 1:
+            return
+        warnings.warn(
+            f"this is fit number {len(fits)} of this estimator and its clones: for records "
+            f"that are in all of them they spend mu={shown_up(composed_mu(fits))} together, "
+            "guarantee_ is that of one fit alone, and scores on held-out records are not private "
+            "at all. Choose parameters on public data, or give each of k fits a part of the "
+            "budget, Budget(epsilon, delta).split(k)[0].epsilon",
+            RepeatedSpendingWarning,
+            stacklevel=3,
+        )
 
-    def _state(self, budget: Budget, releases: Sequence[Release], leaks: list[str]) -> None:
-        """Set what the fit guarantees."""
-        self.leaks_ = tuple(leaks)
+    def _earlier_fits(self) -> list[float]:
+        """Return the mu of every fit in this process, of this estimator and of its clones."""
+        fits: list[float] = self.__dict__.setdefault("_fits", [])
+        return fits
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a clone for scikit-learn, whose searches and ensembles fit clones."""
+        # Shared, so that one of many fits is known from the others without a look at the data.
+        fits, clone = self._earlier_fits(), super().__sklearn_clone__()
+        clone.__dict__["_fits"] = fits
+        return cast("Self", clone)
+
+    def _publish(
+        self, fitted: Self, budget: Budget, releases: Sequence[Release], leaks: list[str]
+    ) -> Self:
+        """Take over all results of a finished fit and what they guarantee; return the estimator.
+
+        In one assignment: a fit that fails or is interrupted leaves the old results with the old
+        guarantee, and never a mixture of two fits.
+        """
+        fitted.leaks_ = tuple(leaks)
         # A claim about releases whose bounds come from the data would not be one about the data.
-        self.guarantee_ = None if leaks else self._together(budget, releases)
+        fitted.guarantee_ = None if leaks else self._together(budget, releases)
+        self.__dict__ = fitted.__dict__
+        return self
 
     def _together(self, budget: Budget, releases: Sequence[Release]) -> Guarantee:
         mu = composed_mu(release.guarantee.mu for release in releases)

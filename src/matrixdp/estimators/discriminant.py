@@ -11,12 +11,12 @@ from matrixdp.estimators.spectrum import noise_norm, raised_spectrum
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.queries import JointMoments, PublicBounds
 
-__all__ = ["PrivateLinearDiscriminant"]
+__all__ = ["PrivateLinearDiscriminantAnalysis"]
 
 FloatArray = NDArray[np.float64]
 
 
-class PrivateLinearDiscriminant(PrivateProbabilities):
+class PrivateLinearDiscriminantAnalysis(PrivateProbabilities):
     """Normal classes with one covariance, from privately released moments.
 
     Parameters
@@ -53,7 +53,7 @@ class PrivateLinearDiscriminant(PrivateProbabilities):
     >>> generator = np.random.default_rng(0)
     >>> y = generator.integers(2, size=2000)
     >>> X = generator.normal(size=(2000, 2)) + 3 * y[:, None]
-    >>> model = PrivateLinearDiscriminant(bounds=(-4, 8), classes=[0, 1]).fit(X, y)
+    >>> model = PrivateLinearDiscriminantAnalysis(bounds=(-4, 8), classes=[0, 1]).fit(X, y)
     >>> model.predict([[-1.0, 0.0], [3.0, 4.0]])
     array([0, 1])
     """
@@ -91,7 +91,7 @@ class PrivateLinearDiscriminant(PrivateProbabilities):
 
         Returns
         -------
-        PrivateLinearDiscriminant
+        PrivateLinearDiscriminantAnalysis
             This estimator.
 
         Raises
@@ -100,7 +100,8 @@ class PrivateLinearDiscriminant(PrivateProbabilities):
             Before anything is drawn; the message never shows a record.
         """
         budget = self._checked_budget()
-        records, labels = checked_records(self, X, y)
+        fitted = self._unfitted()
+        records, labels = checked_records(fitted, X, y)
         leaks: list[str] = []
         features = self._public_features(records, leaks)
         classes = self._public_classes(labels, leaks)
@@ -122,13 +123,12 @@ class PrivateLinearDiscriminant(PrivateProbabilities):
         within = raised_spectrum(
             moments[:width, :width] - (means.T * counts) @ means, noise_norm(release, width)
         ) / float(counts.sum())
-        self.priors_ = counts / counts.sum()
-        self.means_ = means * features.scale + features.centre
-        self.covariance_ = within * np.outer(features.scale, features.scale)
-        slopes, intercepts = discriminants(self.means_, self.covariance_, self.priors_)
-        self._set_scores(classes, slopes, intercepts)
-        self._state(budget, [release], leaks)
-        return self
+        fitted.priors_ = counts / counts.sum()
+        fitted.means_ = means * features.scale + features.centre
+        fitted.covariance_ = within * np.outer(features.scale, features.scale)
+        slopes, intercepts = discriminants(fitted.means_, fitted.covariance_, fitted.priors_)
+        self._set_scores(fitted, classes, slopes, intercepts)
+        return self._publish(fitted, budget, [release], leaks)
 
 
 def class_counts(noisy: FloatArray, *, total: int | None) -> FloatArray:

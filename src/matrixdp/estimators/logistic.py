@@ -130,7 +130,8 @@ class PrivateLogisticRegression(PrivateProbabilities):
         budget, alpha = self._checked_budget(), checked_penalty(self.alpha)
         steps = positive_integer(self.max_iter, "max_iter")
         residual_norm = positive_number(self.residual_norm, "residual_norm")
-        records, labels = checked_records(self, X, y)
+        fitted = self._unfitted()
+        records, labels = checked_records(fitted, X, y)
         leaks: list[str] = []
         features = self._public_features(records, leaks)
         classes = self._public_classes(labels, leaks)
@@ -158,10 +159,9 @@ class PrivateLogisticRegression(PrivateProbabilities):
             penalty=penalty,
             budgets=for_gradients.split(steps),
         )
-        self.n_iter_ = steps
-        self._set_scores(classes, *features.raw(weights))
-        self._state(budget, [gram, *gradients], leaks)
-        return self
+        fitted.n_iter_ = steps
+        self._set_scores(fitted, classes, *features.raw(weights))
+        return self._publish(fitted, budget, [gram, *gradients], leaks)
 
 
 def curvature(gram: Release, penalty: FloatArray) -> FloatArray:
@@ -187,9 +187,9 @@ def descend(
     query : CrossMoment
         Of rows and residuals.
     whole, indicators : ndarray
-        Private: the rows with the constant, in whole numbers of grid steps, and the classes.
+        Private: the rows with the constant, as multiples of grid steps, and the classes.
     grid_steps : ndarray
-        What the whole numbers are multiples of, for each column.
+        What the integers are multiples of, for each column.
     hessian, penalty : ndarray
         What steps are divided by, and the penalty of each weight.
     budgets : tuple of Budget

@@ -120,7 +120,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             Before anything is drawn; the message never shows a record.
         """
         budget = self._checked_budget()
-        records = checked_features(self, X, reset=True)
+        fitted = self._unfitted()
+        records = checked_features(fitted, X, reset=True)
         width = records.shape[1]
         kept = self._checked_components(width)
         leaks: list[str] = []
@@ -138,15 +139,14 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         mean = moments[:width, width] / (constant * total)
         covariance = (moments[:width, :width] - total * np.outer(mean, mean)) / max(total - 1, 1)
         variances, directions = principal_directions(covariance)
-        self.n_components_ = kept
-        self.components_ = directions[:kept]
-        self.explained_variance_ = variances[:kept]
-        self.explained_variance_ratio_ = variances[:kept] / max(
+        fitted.n_components_ = kept
+        fitted.components_ = directions[:kept]
+        fitted.explained_variance_ = variances[:kept]
+        fitted.explained_variance_ratio_ = variances[:kept] / max(
             variances.sum(), np.finfo(float).tiny
         )
-        self.mean_ = mean + features.centre
-        self._state(budget, [release], leaks)
-        return self
+        fitted.mean_ = mean + features.centre
+        return self._publish(fitted, budget, [release], leaks)
 
     def _checked_components(self, width: int) -> int:
         if self.n_components is None:

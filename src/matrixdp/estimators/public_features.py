@@ -1,4 +1,4 @@
-"""How raw records become rows within public bounds: one record at a time, by public numbers."""
+"""The public map of records to rows within bounds: one record at a time, by public numbers."""
 
 import math
 from dataclasses import dataclass

@@ -8,9 +8,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.estimators.base import PrivateEstimator
+from matrixdp.estimators.base import PrivateEstimator, warn_of_leak
 from matrixdp.estimators.inputs import checked_records
-from matrixdp.estimators.leaks import warn_of_leak
 from matrixdp.estimators.linear_classifier import PrivateLinearClassifier
 from matrixdp.estimators.linear_moments import release_moments
 from matrixdp.estimators.public_features import PublicFeatures, public_range
@@ -115,7 +114,8 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
             Before anything is drawn; the message never shows a record.
         """
         budget, alpha = self._checked_budget(), checked_penalty(self.alpha)
-        records, given = checked_records(self, X, y)
+        fitted = self._unfitted()
+        records, given = checked_records(fitted, X, y)
         answers, leaks = _numbers(given), list[str]()
         features = self._public_features(records, leaks)
         centre, half = self._target_range(answers, leaks)
@@ -133,10 +133,9 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
             count=self._known_count(records),
         )
         slopes, intercepts = features.raw(moments.weights(penalty))
-        self.coef_ = half * slopes[0]
-        self.intercept_ = float(half * intercepts[0] + centre)
-        self._state(budget, [moments.release], leaks)
-        return self
+        fitted.coef_ = half * slopes[0]
+        fitted.intercept_ = float(half * intercepts[0] + centre)
+        return self._publish(fitted, budget, [moments.release], leaks)
 
     def _target_range(self, answers: FloatArray, leaks: list[str]) -> tuple[float, float]:
         """Return the middle of the targets' range and half its length."""
@@ -235,7 +234,8 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
             Before anything is drawn; the message never shows a record.
         """
         budget, alpha = self._checked_budget(), checked_penalty(self.alpha)
-        records, labels = checked_records(self, X, y)
+        fitted = self._unfitted()
+        records, labels = checked_records(fitted, X, y)
         leaks: list[str] = []
         features = self._public_features(records, leaks)
         classes = self._public_classes(labels, leaks)
@@ -256,12 +256,12 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
         many = len(classes.labels) > 2
         shift = 2.0 / len(classes.labels) - 1.0
         self._set_scores(
+            fitted,
             classes,
             2.0 * slopes if many else slopes,
             2.0 * intercepts + shift if many else intercepts,
         )
-        self._state(budget, [moments.release], leaks)
-        return self
+        return self._publish(fitted, budget, [moments.release], leaks)
 
 
 def centred_indicators(indicators: FloatArray) -> tuple[FloatArray, float]:

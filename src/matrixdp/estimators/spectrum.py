@@ -1,4 +1,4 @@
-"""How large the noise of a symmetric release is, and what it leaves of a spectrum."""
+"""The norm of the noise of a symmetric release, and a spectrum raised to it."""
 
 import numpy as np
 from numpy.typing import NDArray

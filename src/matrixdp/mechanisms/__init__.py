@@ -1,1 +1,5 @@
 """Mechanisms: from a matrix and a promise to a release."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

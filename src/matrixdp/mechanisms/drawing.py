@@ -5,8 +5,9 @@ ball: as an exact i.i.d. floor that carries all of the privacy, plus extra noise
 The extra noise is post-processing, so that no rounding in it can hurt.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -110,7 +111,14 @@ class Drawing:
                 f"{self.dtype.name} can hold: rescale the query"
             )
 
-    def draw(self, matrix: NDArray[Any], key: ReleaseKey, *, threads: int) -> NDArray[Any]:
+    def draw(
+        self,
+        matrix: NDArray[Any],
+        key: ReleaseKey,
+        *,
+        threads: int | None,
+        pay: Callable[[], None] | None = None,
+    ) -> NDArray[Any]:
         """Return the matrix with noise.
 
         Parameters
@@ -120,43 +128,42 @@ class Drawing:
             noise.
         key : ReleaseKey
             Unbound; it is spent.
-        threads : int
-            How many threads; the result is the same.
+        threads : int or None
+            The most threads, None for as many as there are processors; the result is the same.
+        pay : callable, optional
+            Pays for the release, as in `ReleaseKey.bind`.
         """
+        noisy = partial(self.noise.noisy_copy, key=key, threads=threads, pay=pay)
         match self.proof.covariance:
+            case Isotropic():  # first: for a small matrix the other questions take as long as AES
+                return noisy(matrix)
             case SymmetricIsotropic():
-                return self._draw_symmetric(matrix, key, threads)
+                # The upper triangle is drawn once and mirrored.
+                upper = np.triu_indices(len(matrix))
+                result = np.empty_like(matrix)
+                result[upper] = noisy(np.ascontiguousarray(matrix[upper]))
+                result.T[upper] = result[upper]
+                return result
             case Directional() as directional:
-                return self._draw_directional(matrix, directional, key, threads)
+                both = np.concatenate([matrix, np.zeros_like(matrix)])
+                return self._directional(noisy(both), directional)
             case _:
-                return self.noise.noisy_copy(matrix, key, threads=threads)
+                return noisy(matrix)
 
-    def _draw_symmetric(self, matrix: NDArray[Any], key: ReleaseKey, threads: int) -> NDArray[Any]:
-        """Draw the upper triangle once and mirror it."""
-        upper = np.triu_indices(len(matrix))
-        noisy = self.noise.noisy_copy(np.ascontiguousarray(matrix[upper]), key, threads=threads)
-        result = np.empty_like(matrix)
-        result[upper] = noisy
-        result.T[upper] = noisy
-        return result
+    def _directional(self, drawn: NDArray[Any], covariance: Directional) -> NDArray[Any]:
+        """Add ``V1 (sqrt(s_ij^2 - floor^2) G) V2^T`` to a matrix with exact noise.
 
-    def _draw_directional(
-        self, matrix: NDArray[Any], covariance: Directional, key: ReleaseKey, threads: int
-    ) -> NDArray[Any]:
-        """Add exact noise of scale ``floor``, then ``V1 (sqrt(s_ij^2 - floor^2) G) V2^T``.
-
-        s_ij is the standard deviation in the eigendirections i and j, which V1 and V2 hold. The
-        floor carries the whole promise.
+        That matrix is the first half of what was drawn, and G the second. s_ij is the standard
+        deviation in the eigendirections i and j, which V1 and V2 hold. The exact noise has the
+        scale ``floor`` and carries the whole promise.
         """
-        rows, floor = len(matrix), self._exact_scales.item()
-        both = np.concatenate([matrix, np.zeros_like(matrix)])
-        drawn = self.noise.noisy_copy(both, key, threads=threads)
+        rows, floor = self.shape[0], self._exact_scales.item()
         scale = covariance.eigenbasis_scales
         # sqrt(s^2 - f^2), without the squares that underflow. A scale that rounding puts below the
         # floor gets no extra noise.
         inner = np.sqrt(np.maximum(scale - floor, 0.0)) * np.sqrt(scale + floor) * drawn[rows:]
         noise = covariance.rotated(inner)
-        return np.asarray((drawn[:rows] + noise).astype(matrix.dtype))
+        return np.asarray((drawn[:rows] + noise).astype(drawn.dtype))
 
 
 def drawing_for(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[Any]) -> Drawing:

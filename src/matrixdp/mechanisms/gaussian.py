@@ -1,10 +1,10 @@
-"""What all Gaussian mechanisms share: given a covariance, how a matrix is released.
+"""The base of all Gaussian mechanisms: the release of a matrix, given a covariance.
 
 They differ only in the covariance that they choose for a sensitivity set and a budget.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,11 @@ from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
-from matrixdp.noise.application.threads import checked_threads, usable_cores
+from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.simulated import checked_generator
 from matrixdp.parameters import Limit
 from matrixdp.privacy.budget import Budget, check_budget
-from matrixdp.privacy.filter import Filter
+from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet, SymmetricBall
@@ -38,7 +38,7 @@ def checked_set(sensitivity: SensitivitySet | HasSensitivity, budget: Budget) ->
     if not isinstance(members, SensitivitySet):
         raise InvalidParameterError(
             f"sensitivity is a {type(sensitivity).__name__}: pass FrobeniusBall, SymmetricBall, "
-            "RowBounds or Box, or a query, which has one of them"
+            "RowBounds or RowBox, or a query, which has one of them"
         )
     check_budget(budget)
     return members
@@ -109,7 +109,7 @@ class GaussianMechanism:
         matrix: Any,
         *,
         key: ReleaseKey | None = None,
-        filter: Filter | None = None,  # noqa: A002
+        privacy_filter: PrivacyFilter | None = None,
         threads: int | None = None,
     ) -> Release:
         """Return the matrix with exact noise, and what that guarantees.
@@ -123,8 +123,9 @@ class GaussianMechanism:
             digits left for the noise.
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
-        filter : Filter, optional
-            Pays for the release, after all checks and before anything is drawn.
+        privacy_filter : PrivacyFilter, optional
+            Pays for the release, after all checks and before anything is drawn. A key that is
+            bound already is not paid for; an interrupt amid the payment spends the key.
         threads : int, optional
             The most threads that draw; by default as many as there are processors. The result is
             the same, and a small matrix takes one.
@@ -147,18 +148,18 @@ class GaussianMechanism:
             raise InvalidParameterError(
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
             )
-        if filter is not None and not isinstance(filter, Filter):
+        if privacy_filter is not None and not isinstance(privacy_filter, PrivacyFilter):
             raise InvalidParameterError(
-                f"filter is a {type(filter).__name__}: pass Filter(budget, neighbouring=...), or "
-                "nothing"
+                f"privacy_filter is a {type(privacy_filter).__name__}: pass "
+                "PrivacyFilter(budget, neighbouring=...), or nothing"
             )
-        workers = usable_cores() if threads is None else checked_threads(threads)
+        workers = None if threads is None else checked_threads(threads)
         if key is not None:
             key.check_unbound()
         fresh = ReleaseKey.generate() if key is None else key
-        if filter is not None:
-            filter.spend(self.guarantee)
-        noisy = drawing.draw(labelled.array, fresh, threads=workers)
+        # Paid within the binding, so that of two releases with one key only one pays.
+        pay = None if privacy_filter is None else partial(privacy_filter.spend, self.guarantee)
+        noisy = drawing.draw(labelled.array, fresh, threads=workers, pay=pay)
         return Release.from_proof(
             labelled.relabel(noisy), self.proof, self.guarantee, type(self).__name__
         )

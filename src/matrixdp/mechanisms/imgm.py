@@ -14,7 +14,7 @@ class IMGM(GaussianMechanism):
 
     Parameters
     ----------
-    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box; or a query
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or RowBox; or a query
         What one record can change.
     budget : Budget
         What is to be guaranteed; for T releases one of ``budget.split(T)`` each.

@@ -1,4 +1,4 @@
-"""What may be released: a matrix of real numbers, and the labels that its release gets back.
+"""Matrices that may be released: real numbers, and the labels that a release gets back.
 
 numpy arrays and nested lists, pandas and polars data frames. Frames are recognised by the name of
 their type, because pandas and polars are not needed otherwise and are slow to import.
@@ -102,7 +102,7 @@ class LabelledMatrix:
             If it does not have two axes, or is empty.
         """
         # Before the gate, whose message does not say that noise fills the zeros.
-        if is_sparse(matrix):
+        if type(matrix) is not np.ndarray and is_sparse(matrix):
             raise InvalidParameterError(
                 "matrix is sparse, but its release is not: noise goes on the zeros too. Pass "
                 "matrix.toarray() if that is what is meant"
@@ -118,6 +118,8 @@ class LabelledMatrix:
 
 def _without_labels(matrix: Any) -> tuple[Any, Callable[[NDArray[Any]], Any]]:
     """Return the numbers of a matrix, and how to put its labels on a result."""
+    if type(matrix) is np.ndarray:
+        return matrix, _unlabelled
     library = type(matrix).__module__.partition(".")[0]
     if library == "pandas" and type(matrix).__name__ == "DataFrame":
         _refuse_sparse_columns(matrix)
@@ -136,7 +138,11 @@ def _without_labels(matrix: Any) -> tuple[Any, Callable[[NDArray[Any]], Any]]:
             f"matrix is a {type(matrix).__name__}: pass a numpy array, or a pandas or polars data "
             "frame"
         )
-    return matrix, lambda array: array
+    return matrix, _unlabelled
+
+
+def _unlabelled(array: NDArray[Any]) -> NDArray[Any]:
+    return array
 
 
 def _into_pandas(frame: Any) -> Callable[[NDArray[Any]], Any]:

@@ -10,15 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
-from matrixdp.mechanisms.counting import checked_counts, counted_tables
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.workload_release import WorkloadRelease, measured_sensitivity
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
 from matrixdp.privacy.budget import Budget, check_budget
-from matrixdp.privacy.filter import Filter
+from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import ResidualStrategy, Strategy, Workload, optimal_strategy
+from matrixdp.workloads.counting import checked_counts, counted_tables
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
 
@@ -68,8 +68,8 @@ class MatrixMechanism:
     than s. Underflow is far smaller than the amount by which that is rounded up. The stated
     sensitivity is larger again by a factor of 1 + 2**-32, so that a processor that sums in another
     order can prove it from the strategy. The same holds for the parts of a `StackedStrategy`, with
-    the largest r and the columns of all parts together. A `ResidualStrategy` computes in whole
-    numbers, and rounds twice. The noise is that of `IMGM` on the
+    the largest r and the columns of all parts together. A `ResidualStrategy` computes in
+    integers, and rounds twice. The noise is that of `IMGM` on the
     Frobenius ball; everything after it is post-processing.
 
     References
@@ -174,7 +174,7 @@ class MatrixMechanism:
         histogram: ArrayLike,
         *,
         key: ReleaseKey | None = None,
-        filter: Filter | None = None,  # noqa: A002
+        privacy_filter: PrivacyFilter | None = None,
         threads: int | None = None,
     ) -> WorkloadRelease:
         """Measure a histogram with exact noise, and answer the workload.
@@ -182,10 +182,10 @@ class MatrixMechanism:
         Parameters
         ----------
         histogram : array_like, shape (cells,) or the workload's dimensions
-            Counts of records: whole numbers of at least 0, at most 2**30 in all.
+            Counts of records: integers of at least 0, at most 2**30 in all.
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
-        filter : Filter, optional
+        privacy_filter : PrivacyFilter, optional
             Pays for the release, after all checks and before anything is drawn.
         threads : int, optional
             As for `IMGM.release`.
@@ -199,14 +199,14 @@ class MatrixMechanism:
         """
         # `measure`, not `apply`: its products are compensated, which the sensitivity counts on.
         exact = self.strategy.measure(checked_counts(histogram, self.workload))
-        return self._released(exact, key, filter, threads)
+        return self._released(exact, key, privacy_filter, threads)
 
     def release_records(
         self,
         records: ArrayLike | Iterator[ArrayLike],
         *,
         key: ReleaseKey | None = None,
-        filter: Filter | None = None,  # noqa: A002
+        privacy_filter: PrivacyFilter | None = None,
         threads: int | None = None,
     ) -> WorkloadRelease:
         """Count records, measure the counts with exact noise, and answer the workload.
@@ -218,7 +218,7 @@ class MatrixMechanism:
         ----------
         records : array_like of int, shape (records, attributes), or iterator of such blocks
             The number of the cell along each attribute, counted from 0; at most 2**30 records.
-        key, filter, threads
+        key, privacy_filter, threads
             As for `release`.
 
         Raises
@@ -241,19 +241,25 @@ class MatrixMechanism:
         """
         if isinstance(self.strategy, ResidualStrategy):
             tables = counted_tables(records, self.workload.dimensions, self.strategy.tables)
-            return self._released(self.strategy.measure_tables(tables), key, filter, threads)
+            return self._released(
+                self.strategy.measure_tables(tables), key, privacy_filter, threads
+            )
         # Any other strategy is for histograms that fit in memory.
         kept = tuple(range(len(self.workload.dimensions)))
         counts = counted_tables(records, self.workload.dimensions, [kept])[kept]
-        return self.release(counts, key=key, filter=filter, threads=threads)
+        return self.release(counts, key=key, privacy_filter=privacy_filter, threads=threads)
 
     def _released(
-        self, exact: FloatArray, key: ReleaseKey | None, paying: Filter | None, threads: int | None
+        self,
+        exact: FloatArray,
+        key: ReleaseKey | None,
+        paying: PrivacyFilter | None,
+        threads: int | None,
     ) -> WorkloadRelease:
         """Return measurements with exact noise."""
         return WorkloadRelease(
             measurements=self._noise.release(
-                exact.reshape(-1, 1), key=key, filter=paying, threads=threads
+                exact.reshape(-1, 1), key=key, privacy_filter=paying, threads=threads
             ),
             workload=self.workload,
             strategy=self.strategy,

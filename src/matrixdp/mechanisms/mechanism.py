@@ -7,7 +7,7 @@ import numpy as np
 from matrixdp.covariance import Covariance
 from matrixdp.noise import ReleaseKey, SimulatedValue
 from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.filter import Filter
+from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
 
@@ -51,7 +51,7 @@ class Mechanism(Protocol[R_co]):
         /,
         *,
         key: ReleaseKey | None = None,
-        filter: Filter | None = None,  # noqa: A002
+        privacy_filter: PrivacyFilter | None = None,
         threads: int | None = None,
     ) -> R_co:
         """Return what leaves, with exact noise, and what it guarantees; a filter pays for it."""

@@ -1,15 +1,16 @@
-"""Which mu the noise of a covariance gives to a sensitivity set, proven once and passed on."""
+"""Proofs of the mu that a covariance gives a sensitivity set, made once and passed on."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from matrixdp.covariance import Covariance, Directional
+from matrixdp.covariance import Covariance, Directional, Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import positive_number
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import FrobeniusBall, SensitivitySet
 
-__all__ = ["NoiseProof"]
+__all__ = ["NoiseProof", "kept_proof"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -20,7 +21,7 @@ class NoiseProof:
 
     Parameters
     ----------
-    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or RowBox
         What one record can change.
     covariance : Covariance
         Of the noise.
@@ -34,6 +35,8 @@ class NoiseProof:
         Never below the radius of the set under the covariance.
     floor : float or None
         None for independent entries, and for noise that cannot be drawn.
+    can_be_drawn : bool
+        Whether there is exact noise of this covariance: independent entries, or a floor.
 
     Raises
     ------
@@ -52,6 +55,7 @@ class NoiseProof:
     covariance: Covariance
     floor: float | None
     mu: float
+    can_be_drawn: bool
 
     def __init__(
         self, sensitivity: SensitivitySet, covariance: Covariance, floor: float | None = None
@@ -74,18 +78,18 @@ class NoiseProof:
         object.__setattr__(self, "covariance", covariance)
         object.__setattr__(self, "floor", floor)
         object.__setattr__(self, "mu", mu)
+        drawn = floor is not None or not isinstance(covariance, Directional)
+        object.__setattr__(self, "can_be_drawn", drawn)
 
     @classmethod
     def portable(cls, sensitivity: SensitivitySet, covariance: Covariance) -> "NoiseProof":
         """Return a proof that other machines can repeat: with a floor that leaves a margin."""
+        # Two numbers: such a proof is kept, and with it the drawings that rest on it.
+        if isinstance(sensitivity, FrobeniusBall) and isinstance(covariance, Isotropic):
+            return kept_proof(sensitivity, covariance)
         if isinstance(covariance, Directional) and isinstance(sensitivity, FrobeniusBall):
             return cls(sensitivity, covariance, covariance.proven_floor())
         return cls(sensitivity, covariance)
-
-    @property
-    def can_be_drawn(self) -> bool:
-        """Whether there is exact noise of this covariance: independent entries, or a floor."""
-        return self.floor is not None or not isinstance(self.covariance, Directional)
 
     def check_claim(self, guarantee: Guarantee) -> None:
         """Raise unless the noise can be drawn and gives what a guarantee claims.
@@ -112,19 +116,6 @@ class NoiseProof:
                 f"guarantee claims mu={guarantee.mu!r}, but the noise gives mu={self.mu!r}"
             )
 
-    def restated(self, guarantee: Guarantee) -> Guarantee:
-        """Return a claimed guarantee if it is proven, else what is proven at the same delta.
-
-        For statements of releases made before floors were stated: they rest on what the machine
-        that made them could prove, which may be more than this one can.
-        """
-        self._check_relation(guarantee)
-        if self.mu <= guarantee.mu:
-            return guarantee
-        return Guarantee.of_mu(
-            self.mu, delta=guarantee.delta, neighbouring=self.sensitivity.neighbouring
-        )
-
     def _check_relation(self, guarantee: Guarantee) -> None:
         if guarantee.records != 1:
             raise InvalidParameterError(
@@ -136,6 +127,9 @@ class NoiseProof:
                 f"guarantee claims neighbouring={guarantee.neighbouring!r}, but the sensitivity is "
                 f"for {self.sensitivity.neighbouring!r}"
             )
+
+
+kept_proof = lru_cache(maxsize=32)(NoiseProof)
 
 
 def _check_kinds(sensitivity: object, covariance: object) -> None:

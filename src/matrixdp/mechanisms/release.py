@@ -1,4 +1,4 @@
-"""What leaves the library: a noisy matrix together with what it guarantees and how good it is."""
+"""Releases: a noisy matrix together with what it guarantees and how good it is."""
 
 import math
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Release:
     ----------
     value : ndarray or DataFrame
         The noisy matrix.
-    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or Box
+    sensitivity : FrobeniusBall, SymmetricBall, RowBounds or RowBox
         What one record could change.
     covariance : Covariance
         Of the noise, which is public too.
@@ -194,7 +194,7 @@ class Release:
             If the disk is full; no target is made.
         """
         # Late, because files are above mechanisms: only these three methods look up there.
-        from matrixdp.files.releases import save_release, warn_of_lost_labels  # noqa: PLC0415
+        from matrixdp.files.publishing.releases import save_release, warn_of_lost_labels  # noqa: PLC0415
 
         save_release(self, path, force=force)
         warn_of_lost_labels(self, path)
@@ -209,7 +209,7 @@ class Release:
             If the statement is missing or foreign, does not prove its guarantee, or belongs to
             another file.
         """
-        from matrixdp.files.releases import load_release  # noqa: PLC0415
+        from matrixdp.files.publishing.releases import load_release  # noqa: PLC0415
 
         return load_release(path)
 
@@ -219,7 +219,7 @@ class Release:
 
         As `load` does it, but a ``.npy`` file may be larger than memory.
         """
-        from matrixdp.files.releases import verify_release  # noqa: PLC0415
+        from matrixdp.files.publishing.releases import verify_release  # noqa: PLC0415
 
         return verify_release(path)
 

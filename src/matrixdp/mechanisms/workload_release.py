@@ -1,4 +1,4 @@
-"""What the Matrix Mechanism releases: noisy measurements, and the answers that follow from them."""
+"""Releases of the Matrix Mechanism: noisy measurements, and the answers from them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -258,7 +258,7 @@ class WorkloadRelease:
         True
         """
         # Late: files/ is above mechanisms/, and imports this class.
-        from matrixdp.files.workload_releases import save_workload_release  # noqa: PLC0415
+        from matrixdp.files.publishing.workload_releases import save_workload_release  # noqa: PLC0415
 
         save_workload_release(self, path, force=force)
 
@@ -277,7 +277,7 @@ class WorkloadRelease:
             If a file is missing, damaged or not the one that the statement describes, or if
             anything in them does not prove the guarantee.
         """
-        from matrixdp.files.workload_releases import load_workload_release  # noqa: PLC0415
+        from matrixdp.files.publishing.workload_releases import load_workload_release  # noqa: PLC0415
 
         return load_workload_release(path)
 

@@ -32,3 +32,7 @@ __all__ = [
     "process",
     "whole_counts",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -69,7 +69,7 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
 
 
 def whole_counts(estimate: FloatArray) -> NDArray[np.int64]:
-    """Return whole numbers whose total is that of the estimate, rounded.
+    """Return integers whose total is that of the estimate, rounded.
 
     Every number is rounded down, except that those with the largest remainders are rounded up until
     the total is right. Non-negative numbers stay non-negative, and none moves by 1 or more.
@@ -77,7 +77,7 @@ def whole_counts(estimate: FloatArray) -> NDArray[np.int64]:
     Parameters
     ----------
     estimate : ndarray
-        Below 2**53 in size, so that whole numbers are exact.
+        Below 2**53 in size, so that integers are exact.
 
     Examples
     --------

@@ -123,7 +123,7 @@ class ConsistentMarginals:
     -----
     *Guarantee.* That of all releases together: ``sqrt(sum of mu^2)``, if each mu was fixed before
     the first release, at the smallest of their deltas. Where they were chosen on the way, the
-    `Filter` that paid for them states the guarantee.
+    `PrivacyFilter` that paid for them states the guarantee.
 
     A table over A with noise variance s^2 shows the component of S in its sums with variance
     ``s^2 * (cells of A without S)``. The estimates are spread back over the cells.

@@ -1,4 +1,4 @@
-"""A release and what was made of it: the guarantee stays, and the steps are on record."""
+"""A release and what was made of it: the guarantee stays, and the steps are listed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,17 +10,30 @@ from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
-from matrixdp.files.releases import load_stated_release, save_release, warn_of_lost_labels
+from matrixdp.files.publishing.releases import (
+    load_stated_release,
+    save_release,
+    warn_of_lost_labels,
+)
+from matrixdp.files.schemas.steps import PARAMETERS, StepSchema
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.parameters import members_of
-from matrixdp.postprocess.recorded_steps import recorded_step, step_of
+from matrixdp.postprocess.james_stein import EfronMorris, JamesStein
+from matrixdp.postprocess.projections import (
+    Clamp,
+    CorrelationMatrix,
+    PositiveSemidefinite,
+    Simplex,
+)
+from matrixdp.postprocess.shrinkage import SingularValueShrinkage
 from matrixdp.postprocess.spectrum import is_symmetric
 from matrixdp.postprocess.step import FloatArray, Step
+from matrixdp.postprocess.thresholds import EntryThreshold, SingularValueThreshold
 from matrixdp.privacy.guarantee import Guarantee
 
-__all__ = ["ProcessedRelease", "process"]
+__all__ = ["ProcessedRelease", "process", "stated_step", "step_of"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,7 +103,7 @@ class ProcessedRelease:
         return tuple(str(step) for step in self.steps)
 
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
-        """Write the release, and beside it the statement ``<path>.json``, which records the steps.
+        """Write the release, and beside it the statement ``<path>.json``, which lists the steps.
 
         The file holds the matrix as it was *released*: only that can be proven. `Release.load`
         reads it as the release; `load` applies the steps again. A file of the processed matrix,
@@ -111,32 +124,30 @@ class ProcessedRelease:
         StorageError
             If the disk is full; no target is made.
         """
-        records = tuple(recorded_step(step) for step in self.steps)
-        save_release(self.release, path, force=force, applied=records)
+        applied = tuple(stated_step(step) for step in self.steps)
+        save_release(self.release, path, force=force, applied=applied)
         warn_of_lost_labels(self.release, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "ProcessedRelease":
-        """Read a saved release, prove its guarantee again, and apply the recorded steps again.
+        """Read a saved release, prove its guarantee again, and apply its steps again.
 
         The last digits of the value may differ between machines.
 
         Raises
         ------
         FileFormatError
-            If the file is not a release that proves itself, records no steps, or records steps
-            that do not fit.
+            If the file is not a release that proves itself, lists no steps, or lists steps that
+            do not fit.
         """
         saved = load_stated_release(path)
         if not saved.applied:
-            raise FileFormatError(
-                f"{path} is a release without recorded steps: read it with Release.load"
-            )
+            raise FileFormatError(f"{path} is a release without steps: read it with Release.load")
         try:
-            return cls(saved.release, tuple(step_of(record) for record in saved.applied))
+            return cls(saved.release, tuple(step_of(schema) for schema in saved.applied))
         except MatrixDPError as error:
             raise FileFormatError(
-                f"the statement of {path} records steps that do not fit it ({error})"
+                f"the statement of {path} lists steps that do not fit it ({error})"
             ) from error
 
     def __repr__(self) -> str:
@@ -229,3 +240,47 @@ def _applied(value: FloatArray, release: Release, steps: tuple[Step, ...]) -> Fl
                 "release's shape: its numbers are too large, or the step is wrong"
             )
     return value
+
+
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        SingularValueShrinkage,
+        SingularValueThreshold,
+        EntryThreshold,
+        JamesStein,
+        EfronMorris,
+        PositiveSemidefinite,
+        CorrelationMatrix,
+        Simplex,
+        Clamp,
+    )
+}
+
+
+def stated_step(step: Step) -> StepSchema:
+    """Return the schema of a step, or raise if the library could not read it again."""
+    kind: Any = type(step).__name__
+    # The class itself: one from elsewhere may do something else than what the schema says.
+    if _KINDS.get(kind) is not type(step):
+        raise InvalidParameterError(
+            f"a {kind} cannot be saved, because it is not part of the library: save the release, "
+            "and process it again when it is loaded"
+        )
+    return StepSchema(kind, **{name: _plain(getattr(step, name)) for name in PARAMETERS[kind]})
+
+
+def step_of(schema: StepSchema) -> Step:
+    """Return the step of a schema; its constructor checks the parameters."""
+    parameters = {name: getattr(schema, name) for name in PARAMETERS[schema.kind]}
+    step: Step = _KINDS[schema.kind](**parameters)
+    return step
+
+
+def _plain(parameter: float | str | FloatArray | None) -> Any:
+    """Return a parameter as JSON has it: matrices as nested lists of floats."""
+    return (
+        parameter
+        if isinstance(parameter, (float, str)) or parameter is None
+        else parameter.tolist()
+    )

@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike
 from matrixdp.covariance import Covariance
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import checked_matrix, positive_number
-from matrixdp.postprocess.choices import check_choice
 from matrixdp.postprocess.correlation import nearest_correlation
 from matrixdp.postprocess.spectrum import eigenvalues_of_symmetric
-from matrixdp.postprocess.step import FloatArray, Shape, Step
+from matrixdp.postprocess.step import FloatArray, Shape, Step, check_choice
 
 __all__ = ["Clamp", "CorrelationMatrix", "Over", "PositiveSemidefinite", "Simplex"]
 

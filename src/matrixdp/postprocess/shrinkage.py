@@ -7,10 +7,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from matrixdp.covariance import Covariance
-from matrixdp.postprocess.choices import check_choice
 from matrixdp.postprocess.noise_law import noise_law
 from matrixdp.postprocess.spectrum import Spectrum
-from matrixdp.postprocess.step import FloatArray, Shape, Step
+from matrixdp.postprocess.step import FloatArray, Shape, Step, check_choice
 
 __all__ = ["Loss", "SingularValueShrinkage", "shrunk"]
 

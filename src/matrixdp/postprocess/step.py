@@ -1,4 +1,4 @@
-"""What every step of post-processing is."""
+"""The interface of every step of post-processing, and a check of its arguments."""
 
 import abc
 
@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.covariance import Covariance
+from matrixdp.errors import InvalidParameterError
 
-__all__ = ["FloatArray", "Shape", "Step"]
+__all__ = ["FloatArray", "Shape", "Step", "check_choice"]
 
 FloatArray = NDArray[np.float64]
 Shape = tuple[int, int]
@@ -44,3 +45,11 @@ class Step(abc.ABC):
     @abc.abstractmethod
     def __str__(self) -> str:
         """Say what the step does."""
+
+
+def check_choice(value: object, name: str, choices: tuple[str, ...]) -> None:
+    """Raise unless a value is one of some words."""
+    # isinstance first: comparing an array with a word would be an array.
+    if not isinstance(value, str) or value not in choices:
+        words = " or ".join(map(repr, choices))
+        raise InvalidParameterError(f"{name}={value!r} is not known: pass {words}")

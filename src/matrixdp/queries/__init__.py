@@ -2,35 +2,35 @@
 
 from matrixdp.queries.attributes import Bins, Categories
 from matrixdp.queries.bounds import PublicBounds
-from matrixdp.queries.covariances import Covariance
+from matrixdp.queries.covariances import SampleCovariance
 from matrixdp.queries.features import Features
-from matrixdp.queries.histogram import histogram
 from matrixdp.queries.means import Mean
 from matrixdp.queries.moments import CrossMoment, Gram, JointMoments
-from matrixdp.queries.private_count import PrivateCountMean, PrivateCountMeanRelease
+from matrixdp.queries.private_count import MeanRelease
 from matrixdp.queries.query import Query
 from matrixdp.queries.sources import parquet_blocks
-from matrixdp.queries.sums import GradientSum, Sum
+from matrixdp.queries.sums import ClippedRecords, GradientSum, Sum
 from matrixdp.queries.tables import ContingencyTable
-from matrixdp.queries.touched import TouchedRecords
 
 __all__ = [
     "Bins",
     "Categories",
+    "ClippedRecords",
     "ContingencyTable",
-    "Covariance",
     "CrossMoment",
     "Features",
     "GradientSum",
     "Gram",
     "JointMoments",
     "Mean",
-    "PrivateCountMean",
-    "PrivateCountMeanRelease",
+    "MeanRelease",
     "PublicBounds",
     "Query",
+    "SampleCovariance",
     "Sum",
-    "TouchedRecords",
-    "histogram",
     "parquet_blocks",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -27,7 +27,7 @@ class Categories:
     name : str
         What the attribute is called.
     values : sequence
-        All categories, each once: text or whole numbers. Add one for values that are none of the
+        All categories, each once: text or integers. Add one for values that are none of the
         others, if there may be such, and map them to it before counting.
 
     Examples
@@ -45,7 +45,7 @@ class Categories:
         kinds = (str, int)
         if not labels or not all(isinstance(label, kinds) for label in labels):
             raise InvalidParameterError(
-                f"values of {name!r} must be categories, at least one: text or whole numbers"
+                f"values of {name!r} must be categories, at least one: text or integers"
             )
         # True equals 1 and 1.0 in a dictionary, so that types are compared, too.
         if len({(type(label), label) for label in labels}) != len(labels) or len(
@@ -159,5 +159,5 @@ def _number(value: Any) -> float:
     real = isinstance(plain, int | float) and not isinstance(plain, bool)
     try:
         return float(plain) if real else math.nan
-    except OverflowError:  # a whole number beyond every float, and every bin but an infinite one
+    except OverflowError:  # an integer beyond every float, and every bin but an infinite one
         return math.inf if plain > 0 else -math.inf

@@ -1,4 +1,4 @@
-"""What is publicly known, or enforced, about every record: its norm, the range of its numbers."""
+"""Public bounds, known or enforced, on every record: its norm, the range of its numbers."""
 
 from dataclasses import dataclass
 from fractions import Fraction

@@ -20,19 +20,19 @@ from matrixdp.queries.exact_sums import (
     rounded_quotients,
 )
 from matrixdp.queries.grid import RecordGrid, whole_blocks
-from matrixdp.queries.products import product_rounding
+from matrixdp.queries.moments import product_rounding
 from matrixdp.queries.query import Query, check_bounds, check_public_count
 from matrixdp.queries.sources import record_blocks
 from matrixdp.rounding import float_up
 from matrixdp.sensitivity.sets import SymmetricBall
 
-__all__ = ["Covariance"]
+__all__ = ["SampleCovariance"]
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Covariance(Query):
+class SampleCovariance(Query):
     """The covariance matrix of the records about their own mean, over a public count: symmetric.
 
     That is ``sum (x - m)(x - m)^T / count`` with m the mean of the records.
@@ -87,7 +87,7 @@ class Covariance(Query):
 
     Examples
     --------
-    >>> query = Covariance(PublicBounds(2, norm=1.0), "replace", count=4)
+    >>> query = SampleCovariance(PublicBounds(2, norm=1.0), "replace", count=4)
     >>> round(query.sensitivity.bound, 4)  # 4 C^2 (n - 1) / n^2
     0.75
     >>> query.evaluate([[0, 0], [0.5, 0], [0, 0.5], [0.5, 0.5]]).tolist()

@@ -1,4 +1,4 @@
-"""Sums of whole numbers that are exact whatever their order: small ones in floats, large in pairs.
+"""Sums of integers that are exact whatever their order: small ones in floats, large in pairs.
 
 Products of rows of integers are computed by BLAS in float64, which is exact while every partial sum
 stays below 2**53. They are then added up in 64-bit integers, and those in pairs of integers.
@@ -27,7 +27,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 PRODUCT_ROWS: int = 2 ** (53 - 2 * GRID_BITS)
-"""Of so many records, products of two whole numbers add up to at most 2**53."""
+"""Of so many records, products of two integers add up to at most 2**53."""
 
 LEAST_PRODUCT_ROWS = 512
 """With fewer records at once, adding up products would take longer than making them."""
@@ -43,7 +43,7 @@ _BLOCK_NUMBERS = 2**18
 
 
 class ExactSum:
-    """The sum of arrays of whole numbers, each of the records of one block.
+    """The sum of arrays of integers, each of the records of one block.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from matrixdp.queries.one_row import change_in_box, change_in_norm
 from matrixdp.queries.query import Query, check_bounds
 from matrixdp.queries.sources import record_blocks
 from matrixdp.rounding import float_up
-from matrixdp.sensitivity.sets import Box, RowBounds
+from matrixdp.sensitivity.sets import RowBounds, RowBox
 
 __all__ = ["Features"]
 
@@ -42,7 +42,7 @@ class Features(Query):
     -----
     *Sensitivity.* Replacing a record changes its row x to y and no other. ``|y - x|`` is at most
     2 C for a norm C, attained by y = -x, and an entry changes by at most the length of its range,
-    attained by opposite corners; for both together see `Sum`. The set is `RowBounds` or `Box`,
+    attained by opposite corners; for both together see `Sum`. The set is `RowBounds` or `RowBox`,
     whichever takes less noise.
 
     Each record is released once, in a row of its own. The guarantee is the one a record would have
@@ -71,14 +71,14 @@ class Features(Query):
         object.__setattr__(self, "count", positive_integer(self.count, "count"))
 
     @cached_property
-    def sensitivity(self) -> RowBounds | Box:
+    def sensitivity(self) -> RowBounds | RowBox:
         """What one row can change by."""
         ball = change_in_norm(self.bounds, "replace")
         sides = change_in_box(self.bounds, "replace").tolist()
         # Total variances of a row at mu = 1.
         if self.bounds.columns * ball**2 <= sum(map(Fraction, sides)) ** 2:
             return RowBounds(np.full(self.count, float_up(ball)), "replace")
-        return Box(sides, "replace")
+        return RowBox(sides, "replace")
 
     @cached_property
     def _grid(self) -> RecordGrid:

@@ -1,4 +1,4 @@
-r"""Records as whole numbers: clamped, clipped and rounded to a public grid.
+r"""Records as integers: clamped, clipped and rounded to a public grid.
 
 A float program that clips rows and adds them up does not have the sensitivity of its formula: a
 clipped norm may exceed the bound by a rounding, and a float sum moves by more than its terms.
@@ -39,7 +39,7 @@ _SINGLE_EXPONENTS = range(-126, 128)
 
 
 class RecordGrid:
-    """Turns records into whole numbers of steps that keep the public bounds exactly.
+    """Turns records into integer multiples of steps that keep the public bounds exactly.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class RecordGrid:
             self._highest = _whole(bounds.upper, self.steps, math.floor)
 
     def __call__(self, records: NDArray[Any]) -> FloatArray:
-        """Return the whole numbers of steps of a block of records, as a new float64 array.
+        """Return the multiples of steps of a block of records, as a new float64 array.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class RecordGrid:
         return whole
 
     def fill(self, records: NDArray[Any], whole: FloatArray, single: NDArray[np.float32]) -> None:
-        """Write the whole numbers of a block into ``whole``; ``single`` is space to work in."""
+        """Write the integers of a block into ``whole``; ``single`` is space to work in."""
         # Overflow gives infinity, which fails the test of the norm or is clamped.
         with np.errstate(all="ignore"):
             self._round(records, whole, single)
@@ -112,7 +112,7 @@ class RecordGrid:
                 if bool(outside.any()):
                     whole[outside] = self._clipped(records[outside], squares[outside])
 
-    def touched(self, records: NDArray[Any]) -> NDArray[np.bool_]:
+    def clipped(self, records: NDArray[Any]) -> NDArray[np.bool_]:
         """Return for each record whether the bounds move it by more than rounding does."""
         whole = self(records)
         with np.errstate(all="ignore"):
@@ -137,14 +137,14 @@ class RecordGrid:
             np.rint(whole, out=whole)
 
     def _clipped(self, records: NDArray[Any], squares: FloatArray) -> FloatArray:
-        """Return whole numbers of records that are outside the norm.
+        """Return the integers of records that are outside the norm.
 
         Parameters
         ----------
         records : ndarray
             The records.
         squares : ndarray
-            The computed squared norms of their whole numbers, which are exact if below 2**53.
+            The computed squared norms of their integers, which are exact if below 2**53.
         """
         clamped = records.astype(np.float64)
         if self.bounds.lower is not None:
@@ -166,7 +166,7 @@ class RecordGrid:
         return whole
 
     def _shrunk(self, records: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return records times powers of two, and the squared norms of their whole numbers.
+        """Return records times powers of two, and the squared norms of their integers.
 
         The largest number of each record then has from 2**20 to 2**21 steps.
         """
@@ -177,7 +177,7 @@ class RecordGrid:
 
 
 def whole_blocks(blocks: Iterable[NDArray[Any]], *grids: RecordGrid) -> Iterator[FloatArray]:
-    """Yield the whole numbers of blocks of records; each block overwrites the one before it.
+    """Yield the integers of blocks of records; each block overwrites the one before it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Means of records, over a public count."""
+"""Means of records, over a public count or one that the budget pays for."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.noise import ReleaseKey
 from matrixdp.parameters import positive_integer
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import power_of_two_up, rounded_quotients
 from matrixdp.queries.grid import RecordGrid
 from matrixdp.queries.one_row import single_row_set
-from matrixdp.queries.query import Query, check_bounds, check_public_count
+from matrixdp.queries.private_count import released_means
+from matrixdp.queries.query import MechanismMaker, Query, check_bounds, check_public_count
 from matrixdp.queries.sums import exact_total
-from matrixdp.sensitivity.sets import Box, FrobeniusBall
+from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
 
 __all__ = ["Mean"]
 
@@ -33,10 +39,11 @@ class Mean(Query):
         Enforced on every record.
     neighbouring : {"add-remove", "replace"}
         What a record's change is.
-    count : int
+    count : int, optional
         A public number. Under ``replace`` the number of records is public, and must be this one.
         Under ``add-remove`` it is private: choose a divisor without looking at the data (the answer
-        is the mean times the true number over this one), or use `PrivateCountMean`.
+        is the mean times the true number over this one), or leave it out. Then the budget pays for
+        the number of records too, and `release` returns a `MeanRelease`.
 
     Notes
     -----
@@ -44,51 +51,114 @@ class Mean(Query):
     rounded to: two roundings to the nearest multiple differ by at most one unit more than what is
     rounded. A unit is at most ``step / count``, a share of 2**-20 of the change of an entry.
 
+    *Without a count* sum and count are released side by side, with shares of mu² in the ratio
+    ``sqrt(columns)`` to 1. That minimises ``columns C² / mu_sum² + C² / mu_count²``, the squared
+    error of the quotient for a mean as long as the bound C. The shares are stated by the guarantees
+    of the two releases. There is no one matrix then, so `sensitivity` and `evaluate` raise.
+
     Examples
     --------
     >>> query = Mean(PublicBounds(3, lower=0, upper=1), "replace", count=100)
     >>> query.sensitivity.bounds.round(6).tolist()
     [0.01, 0.01, 0.01]
+    >>> query = Mean(PublicBounds(4, norm=1.0), "add-remove")
+    >>> release = query.release([[0.5, 0.5, 0, 0]] * 1000, Budget(1.0, 1e-5))
+    >>> print(release.guarantee)
+    (1, 1e-05)-differential privacy under adding or removing one record (mu = 0.2681).
+    >>> release.value.shape
+    (1, 4)
     """
 
     bounds: PublicBounds
     neighbouring: Neighbouring
-    count: int
+    count: int | None = None
 
     def __post_init__(self) -> None:
         """Raise unless these are bounds, a relation and a count."""
         check_bounds(self.bounds)
         checked_neighbouring(self.neighbouring)
-        object.__setattr__(self, "count", positive_integer(self.count, "count"))
+        if self.count is not None:
+            object.__setattr__(self, "count", positive_integer(self.count, "count"))
+        elif self.neighbouring == "replace":
+            raise InvalidParameterError(
+                "count=None pays for the number of records, which is public under replace: pass it"
+            )
 
     @cached_property
-    def sensitivity(self) -> FrobeniusBall | Box:
+    def sensitivity(self) -> FrobeniusBall | RowBox:
         """That of the sum over the count, with the rounding of the quotient."""
         return single_row_set(
             self.bounds,
             self.neighbouring,
-            divisor=self.count,
+            divisor=self._divisor,
             rounding=self.grid.steps * float(self._unit),
         )
 
     @cached_property
     def grid(self) -> RecordGrid:
-        """How records become whole numbers."""
+        """How records become integers."""
         return RecordGrid(self.bounds)
 
     @property
     def _unit(self) -> Fraction:
         """What quotients are rounded to multiples of, in steps: at most one over the count."""
         # A sum of at most 2**51 steps has less than 2**53 units then.
-        return power_of_two_up(Fraction(1, self.count)) / 2
+        return power_of_two_up(Fraction(1, self._divisor)) / 2
+
+    @property
+    def _divisor(self) -> int:
+        """The public count, or raise if there is none."""
+        if self.count is None:
+            raise InvalidParameterError(
+                "count=None releases a sum and a count, which are not one matrix: call release, or "
+                "pass a public count"
+            )
+        return self.count
 
     def evaluate(self, data: Any) -> FloatArray:
         """Return the mean, which is private."""
+        divisor = self._divisor
         total = exact_total(data, self.grid)
-        check_public_count(total.records, self.count, self.neighbouring)
-        quotients = rounded_quotients(total.integers(), self.count * self._unit)
+        check_public_count(total.records, divisor, self.neighbouring)
+        quotients = rounded_quotients(total.integers(), divisor * self._unit)
         return np.asarray(quotients * (self.grid.steps * float(self._unit)))
+
+    # Any, because the count decides: a `Release`, or the `MeanRelease` of two of them.
+    def release(
+        self,
+        data: Any,
+        budget: Budget,
+        *,
+        mechanism: MechanismMaker = IMGM,
+        key: ReleaseKey | None = None,
+        privacy_filter: PrivacyFilter | None = None,
+        threads: int | None = None,
+    ) -> Any:
+        """Return the mean with exact noise; without a public count a `MeanRelease`.
+
+        The parameters are those of `Query.release`. A sum and a count are two releases: they take
+        no key and no mechanism.
+        """
+        if self.count is not None:
+            return super().release(
+                data,
+                budget,
+                mechanism=mechanism,
+                key=key,
+                privacy_filter=privacy_filter,
+                threads=threads,
+            )
+        if key is not None or mechanism is not IMGM:
+            raise InvalidParameterError(
+                f"{'key' if key is not None else 'mechanism'} is for one release, and count=None "
+                "makes two: leave it out, or pass a public count"
+            )
+        return released_means(
+            data, self.bounds, budget, str(self), privacy_filter=privacy_filter, threads=threads
+        )
 
     def __str__(self) -> str:
         """Say what is averaged."""
+        if self.count is None:
+            return f"mean of records over a private count, {self.bounds}"
         return f"sum of records over the public count {self.count}, {self.bounds}"

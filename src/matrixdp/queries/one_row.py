@@ -1,4 +1,4 @@
-"""What one record can change in a matrix of which it changes a single row."""
+"""Sensitivity of a matrix of which one record changes a single row."""
 
 from fractions import Fraction
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.queries.bounds import PublicBounds, exact_squared_norm
 from matrixdp.rounding import float_up, sqrt_up
-from matrixdp.sensitivity.sets import Box, FrobeniusBall
+from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
 
 __all__ = ["change_in_box", "change_in_norm", "single_row_set"]
 
@@ -21,7 +21,7 @@ def single_row_set(
     *,
     divisor: int = 1,
     rounding: FloatArray | None = None,
-) -> FrobeniusBall | Box:
+) -> FrobeniusBall | RowBox:
     """Return what a record changes in a sum of records, divided by a public number.
 
     Of the ball and the box that contain every change, the one that takes less noise.
@@ -51,7 +51,7 @@ def single_row_set(
     # Total variances at mu = 1.
     if bounds.columns * ball**2 <= sum(sides) ** 2:
         return FrobeniusBall(float_up(ball), neighbouring)
-    return Box([float_up(side) for side in sides], neighbouring)
+    return RowBox([float_up(side) for side in sides], neighbouring)
 
 
 def change_in_norm(bounds: PublicBounds, neighbouring: Neighbouring) -> Fraction:

@@ -12,26 +12,29 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
-from matrixdp.files.atomic import check_target, write_all
-from matrixdp.files.formats import format_of, with_word
-from matrixdp.files.matrices import write_matrix
-from matrixdp.files.paid_counts import check_paid
-from matrixdp.files.releases import encode_release, load_stated_release, warn_of_lost_labels
-from matrixdp.files.statement import statement_path
+from matrixdp.files.formats.matrices import write_matrix
+from matrixdp.files.formats.suffixes import format_of, with_word
+from matrixdp.files.publishing.atomic import check_target, write_all
+from matrixdp.files.publishing.paid_counts import check_paid
+from matrixdp.files.publishing.releases import (
+    encode_release,
+    load_stated_release,
+    warn_of_lost_labels,
+)
+from matrixdp.files.publishing.statement import statement_path
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.composition import composed_mu
-from matrixdp.privacy.filter import Filter
+from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.queries.bounds import PublicBounds
-from matrixdp.queries.query import check_bounds
 from matrixdp.queries.sums import Sum, exact_total
 from matrixdp.sensitivity.sets import FrobeniusBall
 
-__all__ = ["PrivateCountMean", "PrivateCountMeanRelease", "sum_path"]
+__all__ = ["MeanRelease", "released_means", "sum_path"]
 
 FloatArray = NDArray[np.float64]
 
@@ -45,7 +48,7 @@ def sum_path(path: str | PathLike[str]) -> Path:
 
 
 @dataclass(frozen=True)
-class PrivateCountMeanRelease:
+class MeanRelease:
     """A released sum and a released count; their quotient is post-processing.
 
     Attributes
@@ -146,10 +149,11 @@ class PrivateCountMeanRelease:
                 (target, means.getvalue()),
             ],
             force=force,
+            release=True,
         )
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> "PrivateCountMeanRelease":
+    def load(cls, path: str | PathLike[str]) -> "MeanRelease":
         """Read what proves saved means, and verify it; the means are computed again.
 
         Raises
@@ -172,90 +176,45 @@ class PrivateCountMeanRelease:
         return cls(total, saved.counts["records"], both, saved.query)
 
 
-@dataclass(frozen=True)
-class PrivateCountMean:
-    """The mean of the records where their number is private too, and paid for.
+def released_means(
+    data: Any,
+    bounds: PublicBounds,
+    budget: Budget,
+    query: str,
+    *,
+    privacy_filter: PrivacyFilter | None = None,
+    threads: int | None = None,
+) -> MeanRelease:
+    """Return sum and count of records with exact noise, within one budget.
 
-    Parameters
-    ----------
-    bounds : PublicBounds
-        Enforced on every record. The relation is ``add-remove``; under ``replace`` the number of
-        records is public, and `Mean` takes it.
-
-    Notes
-    -----
-    *Budget.* Sum and count are released side by side, with shares of mu² in the ratio
-    ``sqrt(columns)`` to 1. That minimises ``columns C² / mu_sum² + C² / mu_count²``, the squared
-    error of the quotient for a mean as long as the bound C. The shares are stated by the guarantees
-    of the two releases.
-
-    Examples
-    --------
-    >>> query = PrivateCountMean(PublicBounds(4, norm=1.0))
-    >>> release = query.release([[0.5, 0.5, 0, 0]] * 1000, Budget(1.0, 1e-5))
-    >>> print(release.guarantee)
-    (1, 1e-05)-differential privacy under adding or removing one record (mu = 0.2681).
-    >>> release.value.shape
-    (1, 4)
+    A filter pays for both at once, after all checks and before anything is drawn.
     """
-
-    bounds: PublicBounds
-
-    def __post_init__(self) -> None:
-        """Raise unless these are bounds."""
-        check_bounds(self.bounds)
-
-    def release(
-        self,
-        data: Any,
-        budget: Budget,
-        *,
-        filter: Filter | None = None,  # noqa: A002
-        threads: int | None = None,
-    ) -> PrivateCountMeanRelease:
-        """Return sum and count with exact noise, within one budget.
-
-        Parameters
-        ----------
-        data : array_like, path of a .npy file, Arrow table, or iterable of blocks
-            Records in rows.
-        budget : Budget
-            For both releases together.
-        filter : Filter, optional
-            Pays for both at once, after all checks and before anything is drawn.
-        threads : int, optional
-            As in `IMGM.release`.
-        """
-        check_budget(budget)
-        if filter is not None and not isinstance(filter, Filter):
-            raise InvalidParameterError(
-                f"filter is a {type(filter).__name__}: pass Filter(budget, neighbouring=...), or "
-                "nothing"
-            )
-        workers = None if threads is None else checked_threads(threads)
-        shares = budget.split([math.sqrt(self.bounds.columns), 1.0])
-        summed = Sum(self.bounds, "add-remove")
-        of_sum = IMGM(summed.sensitivity, shares[0])
-        of_count = IMGM(FrobeniusBall(1.0, "add-remove"), shares[1])
-        both = Guarantee.of_budget(
-            budget,
-            mu=composed_mu([of_sum.mu, of_count.mu]),
-            neighbouring="add-remove",
+    check_budget(budget)
+    if privacy_filter is not None and not isinstance(privacy_filter, PrivacyFilter):
+        raise InvalidParameterError(
+            f"privacy_filter is a {type(privacy_filter).__name__}: pass "
+            "PrivacyFilter(budget, neighbouring=...), or nothing"
         )
-        total = exact_total(data, summed.grid)
-        answers = (total.rounded(0) * summed.grid.steps, np.array([[float(total.records)]]))
-        # Everything is checked before the filter pays, and nothing can be refused after it.
-        for mechanism, answer in zip((of_sum, of_count), answers, strict=True):
-            mechanism.prepared(answer)
-        if filter is not None:
-            filter.spend(both)
-        return PrivateCountMeanRelease(
-            of_sum.release(answers[0], threads=workers),
-            of_count.release(answers[1], threads=workers),
-            both,
-            str(self),
-        )
-
-    def __str__(self) -> str:
-        """Say what is averaged."""
-        return f"mean of records over a private count, {self.bounds}"
+    workers = None if threads is None else checked_threads(threads)
+    shares = budget.split([math.sqrt(bounds.columns), 1.0])
+    summed = Sum(bounds, "add-remove")
+    of_sum = IMGM(summed.sensitivity, shares[0])
+    of_count = IMGM(FrobeniusBall(1.0, "add-remove"), shares[1])
+    both = Guarantee.of_budget(
+        budget,
+        mu=composed_mu([of_sum.mu, of_count.mu]),
+        neighbouring="add-remove",
+    )
+    total = exact_total(data, summed.grid)
+    answers = (total.rounded(0) * summed.grid.steps, np.array([[float(total.records)]]))
+    # Everything is checked before the filter pays, and nothing can be refused after it.
+    for mechanism, answer in zip((of_sum, of_count), answers, strict=True):
+        mechanism.prepared(answer)
+    if privacy_filter is not None:
+        privacy_filter.spend(both)
+    return MeanRelease(
+        of_sum.release(answers[0], threads=workers),
+        of_count.release(answers[1], threads=workers),
+        both,
+        query,
+    )

@@ -1,4 +1,4 @@
-"""What a query is: a matrix computed from records, together with what one record can change."""
+"""The interface of queries: a matrix computed from records, and all that one record can change."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.filter import Filter
+from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.sensitivity.sets import SensitivitySet
@@ -64,7 +64,7 @@ class Query(ABC):
         *,
         mechanism: MechanismMaker = IMGM,
         key: ReleaseKey | None = None,
-        filter: Filter | None = None,  # noqa: A002
+        privacy_filter: PrivacyFilter | None = None,
         threads: int | None = None,
     ) -> Release:
         """Return the answer with exact noise, and what that guarantees.
@@ -77,7 +77,7 @@ class Query(ABC):
             What is to be guaranteed.
         mechanism : callable, optional
             Makes the mechanism from the query's sensitivity set and the budget; by default `IMGM`.
-        key, filter, threads : optional
+        key, privacy_filter, threads : optional
             As in `IMGM.release`.
 
         Raises
@@ -96,7 +96,9 @@ class Query(ABC):
                 "mechanism has another sensitivity than the query: build it from the set that it "
                 "is called with"
             )
-        return chosen.release(self.evaluate(data), key=key, filter=filter, threads=threads)
+        return chosen.release(
+            self.evaluate(data), key=key, privacy_filter=privacy_filter, threads=threads
+        )
 
 
 def check_bounds(bounds: object, name: str = "bounds") -> None:

@@ -1,4 +1,4 @@
-"""Where records come from: arrays, files, data frames, Arrow tables, or any iterator of blocks.
+"""Sources of records: arrays, files, data frames, Arrow tables, or any iterator of blocks.
 
 Whatever the source, records are handed on in blocks, and memory is bounded by the block.
 """
@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
-from matrixdp.files.arrow_format import arrow_module
-from matrixdp.files.formats import format_of
+from matrixdp.files.formats.arrow_format import arrow_module, open_table
+from matrixdp.files.formats.numpy_format import map_npy
+from matrixdp.files.formats.opening import check_regular
+from matrixdp.files.formats.suffixes import format_of
 from matrixdp.parameters import members_of
 from matrixdp.parameters.arrays import plain_array
 
@@ -111,38 +113,23 @@ def arrow_batches(
     if not names:
         raise InvalidParameterError("columns=[] has no name: pass at least one")
     arrow = arrow_module()
-    of_parquet = (format_of(Path(path)) if suffix is None else suffix) == ".parquet"
-    read = _parquet_batches if of_parquet else _ipc_batches
-    try:
-        yield from read(path, names)
-    except FileNotFoundError:
-        raise FileFormatError(f"{path} does not exist: name a file to read") from None
-    except (arrow.ArrowException, OSError):
-        # Not Arrow's own message, which may quote what it could not read.
-        kind = "a Parquet file" if of_parquet else "an Arrow file"
-        raise FileFormatError(f"{path} is not {kind}, or is damaged") from None
-
-
-def _parquet_batches(path: str | PathLike[str], names: list[str]) -> Iterator[Any]:
-    with arrow_module("pyarrow.parquet").ParquetFile(path) as file:
-        _check_columns(file.schema_arrow.names, names, path)
-        # Chosen once more by name: pyarrow gives the columns in the order of the file.
-        for batch in file.iter_batches(batch_size=_ARROW_ROWS, columns=names):
-            yield batch.select(names)
-
-
-def _ipc_batches(path: str | PathLike[str], names: list[str]) -> Iterator[Any]:
-    with arrow_module().memory_map(str(path)) as mapped:
-        file = arrow_module("pyarrow.ipc").open_file(mapped)
-        _check_columns(file.schema.names, names, path)
-        for number in range(file.num_record_batches):
-            yield file.get_batch(number).select(names)
-
-
-def _check_columns(found: Sequence[str], names: Sequence[str], path: str | PathLike[str]) -> None:
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise FileFormatError(f"{path} has no column {missing[0]!r}: name one that it has")
+    kind = format_of(Path(path)) if suffix is None else suffix
+    check_regular(path)
+    # Mapped, not read: an Arrow file may be larger than memory.
+    opener = arrow.OSFile if kind == ".parquet" else arrow.memory_map
+    with opener(str(path)) as source:
+        table = open_table(source, kind, path)
+        found = table.schema.names
+        for name in names:
+            if found.count(name) != 1:
+                many = "more than one" if name in found else "no"
+                raise FileFormatError(
+                    f"{path} has {many} column {name!r}: name one that it has once"
+                )
+        places = [found.index(name) for name in names]
+        for batch in table.batches():
+            # By their places: pyarrow gives the columns in the order of the file.
+            yield batch.select(places)
 
 
 def _blocks(data: Any) -> Iterator[Any]:
@@ -169,15 +156,7 @@ def _mapped(path: Path) -> NDArray[Any]:
         raise InvalidParameterError(
             f"data is the path {str(path)!r}: pass a .npy file, or parquet_blocks(path, columns)"
         )
-    try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except FileNotFoundError:
-        raise FileFormatError(f"{path} does not exist: name a file to read") from None
-    except (ValueError, EOFError, OSError):
-        # Not numpy's own message, which advises to allow pickles: they run foreign code.
-        raise FileFormatError(
-            f"{path} is not a .npy file of numbers, or is cut short: save it with numpy.save"
-        ) from None
+    return map_npy(path)
 
 
 def _checked(block: Any, columns: int) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Sums of records, and of per-example gradients."""
+"""Sums of records and of per-example gradients, and the number of records that bounds change."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,15 +19,15 @@ from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.one_row import single_row_set
 from matrixdp.queries.query import Query, check_bounds
 from matrixdp.queries.sources import record_blocks
-from matrixdp.sensitivity.sets import Box, FrobeniusBall
+from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
 
-__all__ = ["GradientSum", "Sum", "exact_total"]
+__all__ = ["ClippedRecords", "GradientSum", "Sum", "exact_total"]
 
 FloatArray = NDArray[np.float64]
 
 
 def exact_total(data: Any, grid: RecordGrid) -> ExactSum:
-    """Return the sum of the records of a source, in whole numbers of the grid's steps."""
+    """Return the sum of the records of a source, in integer multiples of the grid's steps."""
     columns = grid.bounds.columns
     total = ExactSum((1, columns))
     for whole in whole_blocks(record_blocks(data, columns, block_rows(columns)), grid):
@@ -54,7 +54,7 @@ class Sum(Query):
     and ``y = -x``, or by opposite corners. For a norm and ranges from ``-a_i`` to ``b_i`` together,
     ``|y - x|^2`` is also at most ``2 C^2 + 2 sum a_i b_i``, because no product ``x_i y_i`` is below
     ``-a_i b_i``. This may be too large, by at most a factor of 2: unless the norm allows the whole
-    box, a record of norm C and 0 are C apart. The set is a `FrobeniusBall` or a `Box`, whichever
+    box, a record of norm C and 0 are C apart. The set is a `FrobeniusBall` or a `RowBox`, whichever
     takes less noise.
 
     *Rounding.* Records are rounded to a public grid whose step is at most 2**-20 of the bound, so
@@ -82,13 +82,13 @@ class Sum(Query):
         checked_neighbouring(self.neighbouring)
 
     @cached_property
-    def sensitivity(self) -> FrobeniusBall | Box:
+    def sensitivity(self) -> FrobeniusBall | RowBox:
         """A ball or a box around every record, or around every difference of two."""
         return single_row_set(self.bounds, self.neighbouring)
 
     @cached_property
     def grid(self) -> RecordGrid:
-        """How records become whole numbers."""
+        """The grid on which records become integers."""
         return RecordGrid(self.bounds)
 
     def evaluate(self, data: Any) -> FloatArray:
@@ -151,7 +151,7 @@ class GradientSum(Query):
         return Sum(PublicBounds(columns, norm=self.norm), self.neighbouring)
 
     @property
-    def sensitivity(self) -> FrobeniusBall | Box:
+    def sensitivity(self) -> FrobeniusBall | RowBox:
         """A ball whose radius is the clip norm, or twice that."""
         return self._sum.sensitivity
 
@@ -201,3 +201,60 @@ class GradientSum(Query):
     def __str__(self) -> str:
         """Say what is summed."""
         return f"sum of per-example gradients, {self._sum.bounds}"
+
+
+@dataclass(frozen=True)
+class ClippedRecords(Query):
+    """The number of records that clipping or clamping changes: a matrix of one entry.
+
+    Use it to judge bounds that were chosen without looking at the data.
+
+    Parameters
+    ----------
+    bounds : PublicBounds
+        The bounds in question.
+    neighbouring : {"add-remove", "replace"}
+        What a record's change is.
+
+    Notes
+    -----
+    *Sensitivity.* Each record counts 0 or 1, and whether it counts depends on it alone. So one
+    record changes the count by at most 1 under either relation, attained. A record counts if one of
+    its numbers moves by more than a step of the grid, which is at most 2**-20 of its bound.
+
+    Examples
+    --------
+    >>> query = ClippedRecords(PublicBounds(2, norm=1.0), "add-remove")
+    >>> query.evaluate([[0.5, 0.5], [3.0, 4.0]]).tolist()
+    [[1.0]]
+    """
+
+    bounds: PublicBounds
+    neighbouring: Neighbouring
+
+    def __post_init__(self) -> None:
+        """Raise unless these are bounds and a relation."""
+        check_bounds(self.bounds)
+        checked_neighbouring(self.neighbouring)
+
+    @cached_property
+    def sensitivity(self) -> FrobeniusBall:
+        """One."""
+        return FrobeniusBall(1.0, self.neighbouring)
+
+    @cached_property
+    def _grid(self) -> RecordGrid:
+        return RecordGrid(self.bounds)
+
+    def evaluate(self, data: Any) -> NDArray[np.float64]:
+        """Return the count, which is private."""
+        columns = self.bounds.columns
+        total = ExactSum((1, 1))
+        for block in record_blocks(data, columns, block_rows(columns)):
+            clipped = np.count_nonzero(self._grid.clipped(block))
+            total.add(np.array([[float(clipped)]]), len(block))
+        return total.rounded(0).astype(np.float64)
+
+    def __str__(self) -> str:
+        """Say what is counted."""
+        return f"number of records that are changed by the bounds: {self.bounds}"

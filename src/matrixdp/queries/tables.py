@@ -16,11 +16,10 @@ from matrixdp.parameters import members_of
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.attributes import Attribute
 from matrixdp.queries.grid import MOST_RECORDS
-from matrixdp.queries.histogram import histogram
 from matrixdp.queries.query import Query
 from matrixdp.rounding import sqrt_up
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import Workload, marginals
+from matrixdp.workloads import Workload, count_cells, marginals
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = ["ContingencyTable"]
@@ -119,7 +118,7 @@ class ContingencyTable(Query):
         counts = np.zeros(self.dimensions, dtype=np.int64)
         records = 0
         for cells in self.cells(data):
-            counts += histogram(cells, self.dimensions)
+            counts += count_cells(cells, self.dimensions)
             records += len(cells)
         if not 1 <= records <= MOST_RECORDS:
             raise ShapeError(f"data must have from 1 to {MOST_RECORDS} records")

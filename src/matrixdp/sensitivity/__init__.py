@@ -1,10 +1,10 @@
-"""What one record can change: sets of possible differences, and how noise measures them."""
+"""Sensitivity sets: all that one record can change, and how noise measures it."""
 
 from matrixdp.sensitivity.radius import Radius
 from matrixdp.sensitivity.sets import (
-    Box,
     FrobeniusBall,
     RowBounds,
+    RowBox,
     SensitivitySet,
     SymmetricBall,
 )
@@ -16,10 +16,10 @@ from matrixdp.sensitivity.verdicts import (
 )
 
 __all__ = [
-    "Box",
     "FrobeniusBall",
     "Radius",
     "RowBounds",
+    "RowBox",
     "SensitivitySet",
     "SymmetricBall",
     "Verdict",
@@ -27,3 +27,7 @@ __all__ = [
     "protects_difference",
     "protects_repeated",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.covariance import Covariance, Directional, SymmetricIsotropic
+from matrixdp.covariance.side import SideCovariance
 from matrixdp.errors import InvalidParameterError, ShapeError
 
 __all__ = [
     "Radius",
     "agree",
+    "check_full_side",
     "check_known",
     "check_sides",
     "normalised",
@@ -68,9 +70,20 @@ def agree(least: float, most: float) -> bool:
     return most <= least * (1.0 + _AGREEMENT)
 
 
-def check_sides(have: int, want: int, side: str, *, full: bool = False) -> None:
-    """Raise unless a covariance has as many rows or columns as there are bounds."""
-    if have != want and (full or have != 1):  # one scale for all broadcasts, a full matrix does not
+def check_full_side(covariance: SideCovariance, want: int, side: str) -> None:
+    """Raise unless the covariance of a side is for as many as there are bounds, or for any."""
+    if covariance.length is not None:
+        _check_length(covariance.length, want, side)
+
+
+def check_sides(have: int, want: int, side: str) -> None:
+    """Raise unless there are as many scales as bounds, or one for all."""
+    if have != 1:
+        _check_length(have, want, side)
+
+
+def _check_length(have: int, want: int, side: str) -> None:
+    if have != want:
         raise ShapeError(f"a covariance of {have} {side} does not fit bounds for {want} {side}")
 
 

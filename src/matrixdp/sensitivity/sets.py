@@ -19,7 +19,6 @@ from matrixdp.covariance import (
     Directional,
     Isotropic,
     Kronecker,
-    OneSided,
     SymmetricIsotropic,
 )
 from matrixdp.covariance.linear_map import noise_factor
@@ -31,6 +30,7 @@ from matrixdp.rounding import inflated, quotient_up, ratio_up
 from matrixdp.sensitivity.radius import (
     Radius,
     agree,
+    check_full_side,
     check_known,
     check_sides,
     normalised,
@@ -40,10 +40,10 @@ from matrixdp.sensitivity.radius import (
 )
 
 __all__ = [
-    "Box",
     "FrobeniusBall",
     "HasSensitivity",
     "RowBounds",
+    "RowBox",
     "SensitivitySet",
     "SymmetricBall",
 ]
@@ -146,11 +146,14 @@ class SymmetricBall:
                 return Radius(inflated(ratio_up([self.bound, worst], smallest), 16), exact=True)
             case _:
                 whole = quotient_up(self.bound, covariance.smallest_singular_value)
-                same = isinstance(covariance, Kronecker) and np.array_equal(
-                    covariance.row_covariance, covariance.column_covariance
+                same = (
+                    isinstance(covariance, Kronecker)
+                    and covariance.rows is not None
+                    and covariance.columns is not None
+                    and np.array_equal(covariance.rows, covariance.columns)
                 )
                 # With equal covariances the weakest direction v v^T is symmetric.
-                return Radius(whole, exact=bool(same) and resolved(covariance))
+                return Radius(whole, exact=same and resolved(covariance))
 
     def best_covariance(self, budget: Budget) -> SymmetricIsotropic:
         """Return symmetric noise of scale ``bound / mu``."""
@@ -218,19 +221,19 @@ class RowBounds(EqualByValue):
                 weakest = covariance.scales.min(axis=1)
                 return Radius(inflated(float(np.max(self.bounds / weakest)), 4), exact=True)
             case Kronecker():
-                check_sides(len(covariance.row_covariance), len(self.bounds), "rows", full=True)
+                rows, columns = covariance.sides
+                check_full_side(rows, len(self.bounds), "rows")
+                inverse = rows.inverse(len(self.bounds))
                 # With the inverse at the lower and the upper end of its enclosure: if both agree,
                 # the radius is exact.
                 least, most = (
-                    self._whitened(np.diagonal(covariance.row_inverse.matrix) + error, smallest)
+                    self._whitened(np.diagonal(inverse.matrix) + error, smallest)
                     for error, smallest in (
-                        (-covariance.row_inverse.error, float(covariance.column_eigen.values[0])),
-                        (covariance.row_inverse.error, float(covariance.column_eigenvalues[0])),
+                        (-inverse.error, float(columns.scales[0]) ** 2),
+                        (inverse.error, float(columns.eigenvalues(1)[0])),
                     )
                 )
                 return Radius(most, exact=agree(least, most))
-            case OneSided():
-                return _within_a_ball(self, covariance)
         raise unknown_covariance(covariance)
 
     def _whitened(self, precisions: FloatArray, smallest: float) -> float:
@@ -250,7 +253,7 @@ class RowBounds(EqualByValue):
 
 
 @dataclass(frozen=True, eq=False)
-class Box(EqualByValue):
+class RowBox(EqualByValue):
     """One row changes, any one: its entry j by at most ``bounds[j]`` either way.
 
     Parameters
@@ -269,8 +272,8 @@ class Box(EqualByValue):
 
     Examples
     --------
-    >>> from matrixdp import Box, Budget
-    >>> box = Box([1.0, 100.0], neighbouring="replace")
+    >>> from matrixdp import RowBox, Budget
+    >>> box = RowBox([1.0, 100.0], neighbouring="replace")
     >>> box.best_covariance(Budget(1.0, 1e-5)).scales.round(2).tolist()
     [[37.49, 374.92]]
     """
@@ -327,9 +330,12 @@ class Box(EqualByValue):
                 value = largest * math.sqrt(float(np.max(corners)))
                 return Radius(inflated(value, size + 16), exact=True)
             case Kronecker():
-                check_sides(len(covariance.column_covariance), size, "columns", full=True)
+                check_full_side(covariance.sides[1], size, "columns")
                 # Any row may change, so the one with the least noise decides.
-                rows, columns = covariance.row_inverse, covariance.column_inverse
+                rows, columns = (
+                    side.inverse(length)
+                    for side, length in zip(covariance.sides, (1, size), strict=True)
+                )
                 least, most = (
                     self._whitened(
                         float(np.max(np.diagonal(rows.matrix))) + sign * rows.error,
@@ -338,10 +344,9 @@ class Box(EqualByValue):
                     for sign in (-1.0, 1.0)
                 )
                 # For a diagonal inverse the bound c^T |P| c is attained by the corner itself.
-                diagonal = bool(np.count_nonzero(covariance.column_covariance) == size)
+                full = covariance.columns
+                diagonal = full is None or bool(np.count_nonzero(full) == size)
                 return Radius(most, exact=diagonal and agree(least, most))
-            case OneSided():
-                return _within_a_ball(self, covariance)
         raise unknown_covariance(covariance)
 
     def _whitened(self, row_precision: float, precisions: FloatArray) -> float:
@@ -361,7 +366,7 @@ class Box(EqualByValue):
         return Diagonal(scales[None, :]).rescaled_for(self, budget)
 
 
-SensitivitySet = FrobeniusBall | SymmetricBall | RowBounds | Box
+SensitivitySet = FrobeniusBall | SymmetricBall | RowBounds | RowBox
 """Any of the sets."""
 
 
@@ -371,13 +376,6 @@ class HasSensitivity(Protocol):
     @property
     def sensitivity(self) -> SensitivitySet:
         """What one record can change."""
-
-
-def _within_a_ball(members: "RowBounds | Box", covariance: OneSided) -> Radius:
-    """Return the radius of the smallest Frobenius ball around a set: a bound of the set's own."""
-    # Coarse, but such noise off the ball is only ever compared, never drawn.
-    norm = members.radius(Isotropic(1.0)).value
-    return Radius(quotient_up(norm, covariance.smallest_singular_value), exact=False)
 
 
 def _check_ball(ball: FrobeniusBall | SymmetricBall) -> None:

@@ -77,9 +77,11 @@ def protects_difference(difference: ArrayLike, covariance: Kronecker, budget: Bu
         values = singular_value_upper_bounds(matrix)
     rank = len(values)
     # Ascending eigenvalues are sigma_m^2, sigma_(m-1)^2, ...: the pairing of the theorem.
-    weakest = np.sqrt(covariance.row_eigenvalues[:rank]) * np.sqrt(
-        covariance.column_eigenvalues[:rank]
+    rows, columns = (
+        side.eigenvalues(length)[:rank]
+        for side, length in zip(covariance.sides, matrix.shape, strict=True)
     )
+    weakest = np.sqrt(rows) * np.sqrt(columns)
     # The largest ratio is taken out before squaring, which could over- or underflow.
     ratios = values / weakest
     largest = float(np.max(ratios))
@@ -111,11 +113,11 @@ def protects_ball(covariance: Kronecker, sensitivity: float, budget: Budget) -> 
         The budget to keep.
     """
     # Theorem 2 is Theorem 3 with a single release.
-    return protects_repeated(covariance, sensitivity, budget, releases=1)
+    return protects_repeated(covariance, sensitivity, budget, steps=1)
 
 
 def protects_repeated(
-    covariance: Kronecker, sensitivity: float, budget: Budget, *, releases: int
+    covariance: Kronecker, sensitivity: float, budget: Budget, *, steps: int
 ) -> Verdict:
     """Test a covariance for T releases: ``sigma_min(U1) sigma_min(U2) >= s2 sqrt(T) / B``.
 
@@ -125,14 +127,14 @@ def protects_repeated(
     >>> from matrixdp import Budget, Kronecker
     >>> from matrixdp.sensitivity import protects_repeated
     >>> noise = Kronecker(25.0 * np.eye(2), np.eye(3))
-    >>> verdict = protects_repeated(noise, 1.0, Budget(1.0, 1e-5), releases=4)
+    >>> verdict = protects_repeated(noise, 1.0, Budget(1.0, 1e-5), steps=4)
     >>> verdict.holds, round(verdict.shortfall, 4)
     (False, 1.4923)
     """
     _check_kronecker(covariance)
     check_budget(budget)
     sensitivity = positive_number(sensitivity, "sensitivity")
-    count = positive_integer(releases, "releases")
+    count = positive_integer(steps, "steps")
     # Each release may cost a T-th of the budget's mu squared, as an exact rational.
     allowed = sqrt_down(budget.mu_squared / Fraction(count))
     # The proven bound, not the estimate: "yes" must hold in exact arithmetic.

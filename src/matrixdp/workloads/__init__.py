@@ -1,6 +1,7 @@
 """Linear queries on histograms, and the best strategies for answering them with Gaussian noise."""
 
 from matrixdp.workloads.composed import Product, Union, marginals
+from matrixdp.workloads.counting import count_cells
 from matrixdp.workloads.dense import Dense
 from matrixdp.workloads.operator import Factor, Workload
 from matrixdp.workloads.optimal import OptimalStrategy, optimal_strategy
@@ -27,7 +28,12 @@ __all__ = [
     "Total",
     "Union",
     "Workload",
+    "count_cells",
     "marginals",
     "optimal_strategy",
     "svd_bound",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

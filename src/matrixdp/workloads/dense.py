@@ -95,16 +95,16 @@ class Dense(Factor):
         return self.matrix
 
     def gram(self) -> FloatArray:
-        """Return ``M^T M``; exact for whole numbers."""
+        """Return ``M^T M``; exact for integers."""
         product = self.matrix.T @ self.matrix
         # BLAS need not round the two triangles alike, and decompositions read only one of them.
         return np.asarray((product + product.T) / 2)
 
     @property
     def gram_error(self) -> float:
-        """The rounding error of the product over its trace; none for whole numbers."""
+        """The rounding error of the product over its trace; none for integers."""
         whole = bool(np.array_equal(self.matrix, np.rint(self.matrix)))
-        # Sums of whole numbers below 2**53 round nothing.
+        # Sums of integers below 2**53 round nothing.
         if whole and float(np.sum(np.square(self.matrix))) < LARGEST_EXACT_INTEGER:
             return 0.0
         # Entry (i, j) is off by at most (rows + 2) u |w_i|^T |w_j|, and the Frobenius norm of

@@ -1,4 +1,4 @@
-"""What a workload is: linear counting queries on a histogram, as an operator and not as a matrix.
+"""Workloads: linear counting queries on a histogram, as an operator and not as a matrix.
 
 A histogram counts records in cells that are laid out along one or more attributes. A workload W
 asks for fixed linear combinations of the counts. It is a union of *terms*, each term a Kronecker
@@ -219,7 +219,7 @@ class Workload(abc.ABC):
         terms = self.terms()
         # Relative errors e compound to prod(1 + e) - 1, and the worst term bounds the union.
         worst = max(math.prod(1.0 + factor.gram_error for factor in term) for term in terms) - 1.0
-        # The trace bounds every entry and every partial sum; up to 2**53 whole numbers are exact.
+        # The trace bounds every entry and every partial sum; up to 2**53 integers are exact.
         if worst == 0.0 and self.frobenius_squared() < LARGEST_EXACT_INTEGER:
             return 0.0
         return worst + (len(terms) + len(self.dimensions) + 2) * UNIT_ROUNDOFF

@@ -14,12 +14,11 @@ from matrixdp.workloads.composed import Union
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
 from matrixdp.workloads.solve.addition import certified_factor, optimal_factor
 from matrixdp.workloads.solve.certificate import Certificate
-from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.interior_point import Progress
 from matrixdp.workloads.solve.pairs import MOST_CELLS_SEARCHED
 from matrixdp.workloads.solve.replacement import check_contrasts, replacement_factor
 from matrixdp.workloads.solve.replacement_bound import bound_from_spectra
-from matrixdp.workloads.solve.results import Found, FoundStrategies
+from matrixdp.workloads.solve.searches import ExplicitQueries, Found, FoundStrategies
 from matrixdp.workloads.solve.tables import has_few_sets, optimal_tables
 from matrixdp.workloads.strategies.plain import (
     direct_measurements,

@@ -1,14 +1,16 @@
-"""Queries on ordered cells, never written out: cells, total, prefixes, ranges."""
+"""Queries on ordered cells, never written out: cells, total, prefixes, ranges; and their names."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import positive_integer
-from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray
+from matrixdp.workloads.operator import LARGEST_EXPLICIT, Factor, FloatArray, Workload
 
-__all__ = ["Identity", "Prefix", "Ranges", "Total"]
+__all__ = ["Identity", "Prefix", "Ranges", "Total", "query_names"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -233,9 +235,45 @@ class Ranges(_Ordered):
         # Runs that start up to here are limited by the width, later ones by the last cell.
         turn = self.size - self.longest
         before = np.maximum(np.minimum(low, turn) - first + 1, 0)
-        # The sum of the starts from `first` on, an arithmetic series in whole numbers.
+        # The sum of the starts from `first` on, an arithmetic series in integers.
         starts = before * (2 * first + before - 1) // 2
         # Later starts: the run may end anywhere from h to the last cell.
         beyond = np.maximum(low - np.maximum(first, turn + 1) + 1, 0)
         counts = starts + before * (self.longest - high) + beyond * (self.size - high)
         return np.asarray(counts, dtype=np.float64)
+
+
+def query_names(workload: Workload) -> Iterator[str]:
+    """Yield the name of each query, in the order of the answers.
+
+    Cells are counted from 0. ``3`` is one cell, ``2..5`` the cells from 2 to 5, ``all`` their sum,
+    and ``row 7`` a row of a matrix. Attributes are joined by ``x``, and the last one changes
+    fastest. The parts of a union follow each other.
+
+    Examples
+    --------
+    >>> from matrixdp.workloads import Identity, Prefix, Product, Total, Union
+    >>> list(query_names(Union([Product([Prefix(2), Total(3)]), Product([Total(2), Identity(3)])])))
+    ['0..0 x all', '0..1 x all', 'all x 0', 'all x 1', 'all x 2']
+    """
+    for term in workload.terms():
+        for parts in itertools.product(*(list(_names(factor)) for factor in term)):
+            yield " x ".join(parts)
+
+
+def _names(factor: Factor) -> Iterator[str]:
+    # The type itself and no subclass, which may ask other queries.
+    kind = type(factor)
+    if isinstance(factor, Identity) and kind is Identity:
+        return map(str, range(factor.size))
+    if isinstance(factor, Total) and kind is Total:
+        return iter(["all"])
+    if isinstance(factor, Prefix) and kind is Prefix:
+        return (f"0..{last}" for last in range(factor.size))
+    if isinstance(factor, Ranges) and kind is Ranges:
+        return (
+            f"{first}..{first + length - 1}"
+            for length in range(1, factor.longest + 1)
+            for first in range(factor.size - length + 1)
+        )
+    return (f"row {row}" for row in range(factor.rows))

@@ -8,9 +8,8 @@ import scipy
 from matrixdp.workloads.operator import Factor
 from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
 from matrixdp.workloads.solve.dual import Problem, maximise_dual
-from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.interior_point import Progress
-from matrixdp.workloads.solve.results import Found, FoundMatrix
+from matrixdp.workloads.solve.searches import ExplicitQueries, Found, FoundMatrix
 
 __all__ = ["certified_factor", "optimal_factor"]
 

@@ -1,4 +1,4 @@
-"""How good a strategy is, and how good any could be."""
+"""Certificates: the error of a strategy, and a lower bound of the error of any."""
 
 import math
 from dataclasses import dataclass

@@ -13,11 +13,10 @@ import scipy
 from matrixdp.errors import InvalidParameterError
 from matrixdp.workloads.operator import FloatArray, Workload
 from matrixdp.workloads.solve.bases import column_basis, gram_basis
-from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.interior_point import Progress
 from matrixdp.workloads.solve.pairs import laplacian, search_pairs, squared_distances
 from matrixdp.workloads.solve.replacement_bound import bound_from_pairs
-from matrixdp.workloads.solve.results import Found, FoundMatrix
+from matrixdp.workloads.solve.searches import ExplicitQueries, Found, FoundMatrix
 
 __all__ = ["check_contrasts", "replacement_factor"]
 

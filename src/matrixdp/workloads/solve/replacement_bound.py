@@ -16,7 +16,7 @@ from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.spectra import nuclear_norm_lower_bound, semidefinite_eigenvalue_bounds
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.solve.bases import eigenvectors
-from matrixdp.workloads.solve.explicit import ExplicitQueries
+from matrixdp.workloads.solve.searches import ExplicitQueries
 from matrixdp.workloads.strategies.plain import direct_sensitivity_squared
 from matrixdp.workloads.strategies.strategy import MOST_PAIRS
 
@@ -24,7 +24,7 @@ __all__ = ["bound_from_pairs", "bound_from_spectra"]
 
 # Sums of 8,192 multiples of 2**-38 that are at most 1 have 51 bits: they are exact.
 _GRID = 2.0**38
-# Splits the 38 bits in two halves, whose products with whole numbers are exact more often.
+# Splits the 38 bits in two halves, whose products with integers are exact more often.
 _HALF_GRID = 2.0**19
 
 
@@ -91,7 +91,7 @@ def _balanced(side: FloatArray) -> FloatArray:
     the sum of the others.
     """
     whole = np.rint(side * (_GRID / float(np.max(np.abs(side)))))
-    # All of these are whole numbers below 2**53, so that the sum of a column is exactly 0.
+    # All of these are integers below 2**53, so that the sum of a column is exactly 0.
     whole[0] = -np.sum(whole[1:], axis=0)
     return np.asarray(whole / _GRID)
 

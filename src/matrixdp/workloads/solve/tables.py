@@ -30,7 +30,7 @@ import scipy
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, FloatArray, Workload
 from matrixdp.workloads.solve.interior_point import BestIterates, maximise
-from matrixdp.workloads.solve.results import Found, FoundStrategies
+from matrixdp.workloads.solve.searches import Found, FoundStrategies
 from matrixdp.workloads.strategies.attribute_sets import (
     MOST_LISTED,
     MOST_NUMBERED,

@@ -1,1 +1,1 @@
-"""What is measured with noise: the interface, products of matrices, and stacks of products."""
+"""Strategies: the interface, products of matrices, and stacks of products."""

@@ -8,7 +8,7 @@ the total squared error of a workload with the Gram matrices G_i in its terms is
     sum over S of u_S / w_S^2,
     u_S = sum over terms of  prod_(i in S) tr(P_i G_i)  prod_(i not in S) 1^T G_i 1 / n_i^2.
 
-Sets are written as whole numbers: bit i says whether attribute i is a member.
+Sets are written as integers: bit i says whether attribute i is a member.
 """
 
 import math

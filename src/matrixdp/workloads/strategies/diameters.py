@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.workloads.operator import FloatArray
-from matrixdp.workloads.strategies.blocks import run_starts
+from matrixdp.workloads.strategies.measuring import run_starts
 
 __all__ = [
     "columns_are_equal",

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from matrixdp.errors import InvalidParameterError, ShapeError
@@ -14,16 +16,20 @@ from matrixdp.parameters import checked_matrix, real_array
 from matrixdp.rounding import UNIT_ROUNDOFF
 from matrixdp.workloads import accuracy
 from matrixdp.workloads.operator import FloatArray, Workload, along_axes
-from matrixdp.workloads.strategies.blocks import measured_blocks
-from matrixdp.workloads.strategies.compensated import compensated_error, compensated_product
 from matrixdp.workloads.strategies.diameters import (
     columns_are_equal,
     pairwise_diameter,
     product_diameter_squared,
     smallest_inner_product,
 )
-from matrixdp.workloads.strategies.exact_rows import MOST_BITS, bits_of_rows, bits_of_weights
-from matrixdp.workloads.strategies.pseudo_inverse import pseudo_inverse
+from matrixdp.workloads.strategies.measuring import (
+    MOST_BITS,
+    bits_of_rows,
+    bits_of_weights,
+    compensated_error,
+    compensated_product,
+    measured_blocks,
+)
 from matrixdp.workloads.strategies.strategy import (
     MOST_PAIRS,
     Strategy,
@@ -159,7 +165,7 @@ class ProductStrategy(Strategy):
 
     @cached_property
     def rounded_norm(self) -> float:
-        """An upper bound of the norm of a column, without rows that are exact (`exact_rows`).
+        """An upper bound of the norm of a column, without rows that are exact (`measuring`).
 
         Without weights exact rows are left out only of the factor with the most bits.
         """
@@ -189,7 +195,7 @@ class ProductStrategy(Strategy):
     @cached_property
     def inverses(self) -> tuple[FloatArray, ...]:
         """The pseudo-inverses of the factors."""
-        return tuple(pseudo_inverse(factor) for factor in self.factors)
+        return tuple(_pseudo_inverse(factor) for factor in self.factors)
 
     @cached_property
     def inverse_weights(self) -> FloatArray | None:
@@ -339,3 +345,23 @@ def _checked_weights(weights: ArrayLike, layout: tuple[int, ...]) -> FloatArray:
     # Sensitivities are cached, so that weights must not change after they were computed.
     array.setflags(write=False)
     return array
+
+
+def _pseudo_inverse(matrix: FloatArray) -> FloatArray:
+    """Return ``A^+``; independent rows are brought to one size first.
+
+    If the rows are independent, ``(S A)^+ = A^+ S^-1`` for a diagonal S. A heavy total beside
+    light contrasts would otherwise push these below the tolerance for the rank.
+    """
+    rows, columns = matrix.shape
+    norms = np.linalg.norm(matrix, axis=1)
+    if rows > columns or not norms.all():
+        return np.asarray(scipy.linalg.pinv(matrix))
+    even = matrix / norms[:, None]
+    if rows == columns:
+        # A singular matrix is no error here: the general way below finds its rank.
+        with suppress(np.linalg.LinAlgError):
+            return np.asarray(np.linalg.inv(even) / norms)
+    inverse, rank = scipy.linalg.pinv(even, return_rank=True)
+    # With dependent rows the scaling would change the least-squares estimate.
+    return np.asarray(inverse / norms) if rank == rows else np.asarray(scipy.linalg.pinv(matrix))

@@ -26,12 +26,13 @@ from matrixdp.workloads.strategies.attribute_sets import (
     numbered,
     set_costs,
 )
-from matrixdp.workloads.strategies.contrasts import (
+from matrixdp.workloads.strategies.residual_answers import (
+    answers_of,
     contrast_scales,
     spread_contrasts,
+    variances_of,
     whole_contrasts,
 )
-from matrixdp.workloads.strategies.residual_answers import answers_of, variances_of
 from matrixdp.workloads.strategies.set_distances import diameter_squared, shares
 from matrixdp.workloads.strategies.strategy import Strategy, checked_diameter, checked_norm
 
@@ -68,7 +69,7 @@ class ResidualStrategy(Strategy):
 
     Notes
     -----
-    *Measuring in whole numbers.* The contrasts of a table are computed in 64-bit integers, without
+    *Measuring in integers.* The contrasts of a table are computed in 64-bit integers, without
     rounding: with at most 2**30 records and 2**26 cells they are at most 2**56. Only then are they
     converted to float and multiplied with the weight of their row, two roundings in all. Other
     published versions of this strategy measure differences of cells with correlated noise; here
@@ -217,7 +218,7 @@ class ResidualStrategy(Strategy):
     def measurement_error(self) -> float:
         """A bound on the error of `measure`, entry by entry, over ``|A| x``.
 
-        A whole number becomes a float and is multiplied: ``(1 + u)^2 - 1``.
+        An integer becomes a float and is multiplied: ``(1 + u)^2 - 1``.
         """
         return 2.0 * UNIT_ROUNDOFF * (1.0 + 2.0 * UNIT_ROUNDOFF)
 
@@ -348,7 +349,7 @@ class ResidualStrategy(Strategy):
         if belongs.shape[1] != len(sizes):
             raise ShapeError("residual_sets must have a column for each of residual_dimensions")
         if not bool(np.all(sizes == np.rint(sizes))):
-            raise InvalidParameterError("residual_dimensions must hold whole numbers")
+            raise InvalidParameterError("residual_dimensions must hold integers")
         if not bool(np.all((belongs == 0.0) | (belongs == 1.0))):
             raise InvalidParameterError("residual_sets must hold 0 and 1")
         sets = [tuple(np.flatnonzero(row).tolist()) for row in belongs]

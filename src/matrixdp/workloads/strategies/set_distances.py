@@ -1,4 +1,4 @@
-r"""How far apart two records' measurements are, by the attributes in which the records differ.
+r"""Distances between two records' measurements, by the attributes in which the records differ.
 
 Let the component of each set S of attributes be measured with the squared weight q_S, as
 orthonormal contrasts of the table of S. Then a record's measurements have the squared norm

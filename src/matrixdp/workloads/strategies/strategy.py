@@ -1,4 +1,4 @@
-"""What a strategy is: linear measurements of a histogram, and the estimate made from them."""
+"""Strategies: linear measurements of a histogram, and the estimate made from them."""
 
 import abc
 import math

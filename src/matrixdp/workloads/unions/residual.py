@@ -26,8 +26,8 @@ import scipy
 
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.solve.addition import optimal_factor
-from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.interior_point import Progress
+from matrixdp.workloads.solve.searches import ExplicitQueries
 from matrixdp.workloads.strategies.product import ProductStrategy
 from matrixdp.workloads.unions.bound import cell_weights, weights_of_optimum
 

@@ -16,9 +16,8 @@ import numpy as np
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, MOST_ANSWERS, FloatArray, Workload
 from matrixdp.workloads.solve.addition import certified_factor, optimal_factor
-from matrixdp.workloads.solve.explicit import ExplicitQueries
 from matrixdp.workloads.solve.interior_point import Progress
-from matrixdp.workloads.solve.results import Found, FoundStrategies
+from matrixdp.workloads.solve.searches import ExplicitQueries, Found, FoundStrategies
 from matrixdp.workloads.strategies.product import ProductStrategy
 from matrixdp.workloads.strategies.stacked import StackedStrategy, squared_diameter
 from matrixdp.workloads.unions.bound import cell_weights, union_bound

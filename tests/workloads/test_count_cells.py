@@ -8,22 +8,22 @@ from scipy import sparse
 
 from matrixdp import InvalidParameterError
 from matrixdp.errors import ShapeError
-from matrixdp.queries.histogram import histogram
+from matrixdp.workloads import count_cells
 
 
 def test_counts_are_those_of_numpy() -> None:
     records = np.random.default_rng(0).integers(0, [3, 4, 5], (1000, 3))
     expected, _ = np.histogramdd(records, bins=[np.arange(size + 1) for size in (3, 4, 5)])
-    np.testing.assert_array_equal(histogram(records, [3, 4, 5]), expected)
-    np.testing.assert_array_equal(histogram(records[:, 0], [3]), expected.sum(axis=(1, 2)))
-    assert histogram(np.zeros((0, 2), int), [2, 2]).sum() == 0
+    np.testing.assert_array_equal(count_cells(records, [3, 4, 5]), expected)
+    np.testing.assert_array_equal(count_cells(records[:, 0], [3]), expected.sum(axis=(1, 2)))
+    assert count_cells(np.zeros((0, 2), int), [2, 2]).sum() == 0
 
 
 def test_one_record_changes_one_count_by_one() -> None:
     records = np.random.default_rng(1).integers(0, 6, (50, 2))
     changes = [
-        np.abs(histogram(records, [6, 6]) - histogram(np.delete(records, place, 0), [6, 6])).sum()
-        for place in range(50)
+        np.abs(count_cells(records, [6, 6]) - count_cells(np.delete(records, row, 0), [6, 6])).sum()
+        for row in range(50)
     ]
     assert changes == [1] * 50
 
@@ -57,12 +57,12 @@ def test_one_record_changes_one_count_by_one() -> None:
 )
 def test_bad_records_are_refused(records: Any, dimensions: Any, message: str) -> None:
     with pytest.raises((InvalidParameterError, ShapeError), match=message):
-        histogram(records, dimensions)
+        count_cells(records, dimensions)
 
 
 def test_no_records_are_records() -> None:
-    assert histogram([], [3]).tolist() == [0, 0, 0]
-    assert histogram(np.zeros((0, 2)), (3, 2)).sum() == 0
+    assert count_cells([], [3]).tolist() == [0, 0, 0]
+    assert count_cells(np.zeros((0, 2)), (3, 2)).sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_no_records_are_records() -> None:
 )
 def test_errors_hold_no_cell(records: Any) -> None:
     with pytest.raises((InvalidParameterError, ShapeError)) as refusal:
-        histogram(records, [2, 3])
+        count_cells(records, [2, 3])
     assert "8675309" not in str(refusal.value)
 
 
@@ -92,7 +92,7 @@ def test_errors_hold_no_cell(records: Any) -> None:
 def test_errors_do_not_say_which_truth_value(cell: Any) -> None:
     for records in ([[0, cell]], [[cell, 1], [0, 1]], np.array([[cell, cell]])):
         with pytest.raises(InvalidParameterError, match="truth values") as refusal:
-            histogram(records, [2, 3])
+            count_cells(records, [2, 3])
         assert "True" not in str(refusal.value)
         assert "False" not in str(refusal.value)
 
@@ -100,5 +100,5 @@ def test_errors_do_not_say_which_truth_value(cell: Any) -> None:
 @pytest.mark.parametrize("records", [np.zeros((137, 3), int), np.zeros(137, int)])
 def test_no_message_shows_how_many_records_there_are(records: Any) -> None:
     with pytest.raises(ShapeError, match="2 columns") as caught:
-        histogram(records, [2, 3])
+        count_cells(records, [2, 3])
     assert "137" not in str(caught.value)

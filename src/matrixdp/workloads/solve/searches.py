@@ -1,11 +1,12 @@
-"""Queries on few enough cells for their Gram matrix to be written out."""
+"""The two ends of every search: queries that are written out, and the best that was found."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from matrixdp.workloads.operator import FloatArray, Workload
+from matrixdp.workloads.strategies.strategy import Strategy
 
-__all__ = ["ExplicitQueries"]
+__all__ = ["ExplicitQueries", "Found", "FoundMatrix", "FoundStrategies"]
 
 # The error of a mixture of Gram matrices over its trace; it only enters bounds that are not used.
 _MIXING_ERROR = 2.0**-50
@@ -38,3 +39,23 @@ class ExplicitQueries(NamedTuple):
         # Every factor after the first multiplies an entry, and rounds it once.
         roundings = len(workload.dimensions) - 1
         return cls(workload.gram(), workload.gram_error, queries, roundings)
+
+
+T = TypeVar("T")
+
+
+class Found(NamedTuple, Generic[T]):
+    """What a search found, and a lower bound of the total squared error of any strategy.
+
+    The bound is at unit sensitivity and noise.
+    """
+
+    best: T
+    lower_bound: float
+
+
+FoundMatrix = Found[FloatArray]
+"""The best measurements on one attribute, as a factor of larger strategies."""
+
+FoundStrategies = Found[tuple[Strategy, ...]]
+"""Strategies to choose from."""

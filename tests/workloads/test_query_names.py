@@ -16,7 +16,7 @@ from matrixdp.workloads import (
     Workload,
     marginals,
 )
-from matrixdp.workloads.names import query_names
+from matrixdp.workloads.ranges import query_names
 
 WORKLOADS: list[Workload] = [
     Identity(4),

@@ -7,8 +7,8 @@ from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixdp import InvalidParameterError, privacy_bound
-from matrixdp.baselines.classic import classic_noise_scale
+from matrixdp import InvalidParameterError, privacy_mu
+from matrixdp.baselines.gaussian import classic_noise_scale
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-8, 1.0), st.floats(1e-300, 0.999))
@@ -19,7 +19,7 @@ def test_it_is_rounded_up(sensitivity: float, epsilon: float, delta: float) -> N
     assert bool(arb(found) >= true)
     assert bool(arb(found) <= true * (1 + arb(3e-14)))
     # And its proof reaches as far as is allowed: never less noise than the exact bound needs.
-    assert found >= sensitivity / privacy_bound(epsilon, delta) * (1 - 1e-13)
+    assert found >= sensitivity / privacy_mu(epsilon, delta) * (1 - 1e-13)
 
 
 @pytest.mark.parametrize("sensitivity", [5e-324, 1e-323, 1e-320, 1e-308, 1e-300])

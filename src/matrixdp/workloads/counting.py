@@ -8,17 +8,60 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import whole_numbers
-from matrixdp.workloads import Workload
+from matrixdp.parameters import members_of, positive_integer, whole_numbers
+from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
-__all__ = ["check_records", "checked_counts", "counted_tables"]
+__all__ = ["check_records", "checked_counts", "count_cells", "counted_tables"]
 
 Attributes = tuple[int, ...]
 IntArray = NDArray[np.int64]
 
 # Records that are counted together: the numbers of their cells take 8 megabytes.
 _TOGETHER = 2**20
+
+
+def count_cells(records: ArrayLike, dimensions: Sequence[int]) -> IntArray:
+    """Return how many records fall into each cell: exact counts, which are private.
+
+    They are what `MatrixMechanism.release` takes; nothing here adds noise.
+
+    Parameters
+    ----------
+    records : array_like of int, shape (records, attributes) or (records,), or iterator of blocks
+        The index of the cell along each attribute, counted from 0.
+    dimensions : sequence of int
+        The number of cells along each attribute. Choose it in advance, without looking at the
+        records.
+
+    Returns
+    -------
+    ndarray of int64, of shape dimensions
+
+    Raises
+    ------
+    InvalidParameterError, ShapeError
+        If records are not integers within the dimensions. Messages never show a record.
+
+    Notes
+    -----
+    *Guarantee:* one record more or less changes one count by one. Replacing a record moves one
+    count from a cell to another. `MatrixMechanism` relies on this.
+
+    Examples
+    --------
+    >>> count_cells([[0, 1], [2, 1], [0, 1]], [3, 2]).tolist()
+    [[0, 2], [0, 0], [0, 1]]
+    """
+    members = members_of(dimensions, "dimensions", "the numbers of cells, such as [3, 2]")
+    sizes = tuple(positive_integer(size, "dimensions") for size in members)
+    # Python integers, which do not overflow.
+    if not sizes or not math.prod(sizes) <= LARGEST_HISTOGRAM:
+        raise InvalidParameterError(
+            f"dimensions={sizes} must have from 1 to {LARGEST_HISTOGRAM} cells: merge cells"
+        )
+    kept = tuple(range(len(sizes)))
+    return counted_tables(records, sizes, [kept])[kept]
 
 
 def checked_counts(histogram: ArrayLike, workload: Workload) -> NDArray[np.float64]:
@@ -35,7 +78,7 @@ def checked_counts(histogram: ArrayLike, workload: Workload) -> NDArray[np.float
     whole = bool(np.all((counts >= 0.0) & (counts == np.rint(counts))))
     if not whole or not float(np.sum(counts)) <= LARGEST_TOTAL:
         raise InvalidParameterError(
-            "histogram must hold counts of records: whole numbers of at least 0, and at most "
+            "histogram must hold counts of records: integers of at least 0, and at most "
             f"{LARGEST_TOTAL} records in all; count the records of each cell"
         )
     return np.asarray(counts)
@@ -67,7 +110,7 @@ def counted_tables(
     Raises
     ------
     InvalidParameterError, ShapeError
-        If records are not whole numbers within the dimensions, or are more than 2**30. Messages
+        If records are not integers within the dimensions, or are more than 2**30. Messages
         never show a record.
 
     Notes

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from matrixdp.workloads import ProductStrategy, marginals, optimal_strategy
-from matrixdp.workloads.strategies import blocks
-from matrixdp.workloads.strategies.blocks import measured_blocks, run_starts
-from matrixdp.workloads.strategies.compensated import compensated_product
+from matrixdp.workloads.strategies import measuring
+from matrixdp.workloads.strategies.measuring import compensated_product, measured_blocks, run_starts
 from reference import workloads as oracle
 
 
@@ -38,7 +37,7 @@ def test_blocks_without_weight_are_passed_over(monkeypatch: pytest.MonkeyPatch) 
         work.append(matrix.shape[0] * array.size)
         return compensated_product(matrix, array)
 
-    monkeypatch.setattr(blocks, "compensated_product", counted)
+    monkeypatch.setattr(measuring, "compensated_product", counted)
     counts = np.random.default_rng(1).poisson(3.0, (40, 50)).astype(float)
     measured = strategy.measure(counts)
     np.testing.assert_allclose(
