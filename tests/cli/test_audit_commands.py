@@ -1,36 +1,35 @@
 """``matrixdp audit``, driven as a user would."""
 
-from pathlib import Path
-
 import pytest
 
+from cli.changed_words import changed
 from cli.json_answers import answer
-from matrixdp import IMGM, privacy_bound
+from matrixdp import IMGM, privacy_mu
 from matrixdp.audit import audit_claim
 from matrixdp.cli.main import main
 
 CLAIM = ["--noise-scale", "2", "--sensitivity", "1", "--epsilon", "1", "--delta", "1e-5"]
-SMALL = ["--rows", "2", "--columns", "2", "--epsilon", "4", "--delta", "1e-5"]
+SMALL = ["--shape", "2x2", "--epsilon", "4", "--delta", "1e-5"]
 
 
 def test_audit_claim(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "audit", "claim", *CLAIM, "--releases", "4", code=5)
-    found = audit_claim(2.0, 1.0, epsilon=1.0, delta=1e-5, releases=4)
+    record = answer(capsys, "audit", "claim", *CLAIM, "--steps", "4", code=5)
+    found = audit_claim(2.0, 1.0, epsilon=1.0, delta=1e-5, steps=4)
     assert record["true_epsilon"] == found.true_epsilon
     assert record["true_delta"] == found.true_delta
     assert record["needed_noise_scale"] == found.needed_noise_scale
     assert record["holds"] is False
     assert main(["audit", "claim", *CLAIM]) == 5
     assert "is FALSE" in capsys.readouterr().out
-    assert main(["audit", "claim", *CLAIM, "--noise-scale", "4"]) == 0
+    assert main(["audit", "claim", *changed(CLAIM, "--noise-scale", "4")]) == 0
     assert "the claim holds" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("releases", ["1", pytest.param("3", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("steps", ["1", pytest.param("3", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("mechanism", ["imgm", "analytic", "classic", "mvg", "matrix"])
-def test_audit_run(mechanism: str, releases: str, capsys: pytest.CaptureFixture[str]) -> None:
-    small = [*SMALL, "--epsilon", "1"] if mechanism == "classic" else SMALL
-    small = [*small, "--releases", releases]
+def test_audit_run(mechanism: str, steps: str, capsys: pytest.CaptureFixture[str]) -> None:
+    small = changed(SMALL, "--epsilon", "1") if mechanism == "classic" else SMALL
+    small = [*small, "--steps", steps]
     run = ["audit", "run", "--mechanism", mechanism, *small, "--samples", "1000", "--seed", "3"]
     record = answer(capsys, *run)
     assert record["refuted"] is False
@@ -41,22 +40,22 @@ def test_audit_run(mechanism: str, releases: str, capsys: pytest.CaptureFixture[
 
 def test_mvg_is_audited_at_the_least_norm_bound(capsys: pytest.CaptureFixture[str]) -> None:
     run = ["audit", "run", "--mechanism", "mvg", *SMALL, "--samples", "1000"]
-    for gamma in ("0.5", "0.9", "30"):
-        assert answer(capsys, *run, "--gamma", gamma)["refuted"] is False
-    assert main([*run, "--gamma", "0.49"]) == 2
+    for norm_bound in ("0.5", "0.9", "30"):
+        assert answer(capsys, *run, "--norm-bound", norm_bound)["refuted"] is False
+    assert main([*run, "--norm-bound", "0.49"]) == 2
     assert "below half of" in capsys.readouterr().err
 
 
 def test_several_releases_are_audited_together(capsys: pytest.CaptureFixture[str]) -> None:
     # A mu of each release alone would be a fifth of the whole's, and far below what is found.
     record = answer(
-        capsys, "audit", "run", "--mechanism", "imgm", *SMALL, "--epsilon", "10", "--releases",
-        "25", "--samples", "4000",
+        capsys, "audit", "run", "--mechanism", "imgm", *changed(SMALL, "--epsilon", "10"),
+        "--steps", "25", "--samples", "4000",
     )  # fmt: skip
     claimed, found = record["claimed"], record["at_least"]
     assert isinstance(claimed, dict)
     assert isinstance(found, dict)
-    assert claimed["mu"] == pytest.approx(privacy_bound(10.0, 1e-5), rel=1e-9)
+    assert claimed["mu"] == pytest.approx(privacy_mu(10.0, 1e-5), rel=1e-9)
     assert 0.8 * claimed["mu"] < found["mu"] <= claimed["mu"]
 
 
@@ -77,18 +76,8 @@ def test_a_refuted_mechanism_is_a_defect(
         def simulate(self, matrix: object, generator: object) -> object:  # type: ignore[override]
             return super().simulate(2.0 * matrix, generator)  # type: ignore[operator,arg-type]
 
-    monkeypatch.setattr("matrixdp.cli.audit_run.IMGM", Careless)
+    monkeypatch.setattr("matrixdp.cli.commands.audit.IMGM", Careless)
     assert main(["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "2000"]) == 1
     output = capsys.readouterr()
     assert "REFUTED" in output.out
     assert output.err == "matrixdp: Careless does not keep its claim\n"
-
-
-def test_audit_curves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    folders = ["--tables", str(tmp_path), "--figures", str(tmp_path)]
-    record = answer(capsys, "audit", "curves", *folders)
-    assert set(record) == {"dimension", "epsilon", "steps"}
-    assert len(list(tmp_path.iterdir())) == 6
-    capsys.readouterr()
-    assert main(["audit", "curves", *folders]) == 2
-    assert "--force" in capsys.readouterr().err

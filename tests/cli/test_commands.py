@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import re
 import signal
@@ -13,21 +14,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cli.changed_words import changed
 from matrixdp import (
     Budget,
     Release,
     __version__,
     plan_for_budget,
     plan_for_error,
-    privacy_bound,
     privacy_delta,
+    privacy_mu,
 )
-from matrixdp.cli import demo
+from matrixdp.cli.commands import demo
 from matrixdp.cli.main import main
 from matrixdp.privacy import ErrorMeasure
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
-SHAPE = ["--rows", "10", "--columns", "20", "--delta", "1e-5"]
+SHAPE = ["--shape", "10x20", "--delta", "1e-5"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +48,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, obj
 
 
 def test_the_program_runs_on_its_own() -> None:
-    done = run("bound", *BUDGET)
+    done = run("budget", *BUDGET)
     assert done.returncode == 0
     assert "0.2680511232" in done.stdout
     assert "3.730631635" in done.stdout
@@ -56,23 +58,35 @@ def test_the_program_runs_on_its_own() -> None:
 def test_version_and_help() -> None:
     assert run("--version").stdout == f"matrixdp {__version__}\n"
     help_text = run("--help").stdout
-    for command in ("bound", "curve", "plan", "budget", "demo"):
+    for command in ("budget", "curve", "plan", "demo"):
         assert command in help_text
     assert "3 refused by a budget" in help_text
     assert run().stdout == help_text
-    assert "split" in run("budget").stdout
 
 
-@pytest.mark.parametrize("command", ["bound", "curve", "budget split", "plan", "demo", "release"])
+@pytest.mark.parametrize("command", ["budget", "curve", "plan", "demo", "release"])
 def test_every_command_offers_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0
     assert "--json" in capsys.readouterr().out
 
 
-def test_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "bound", *BUDGET, "--sensitivity", "2")
-    assert record["bound"] == privacy_bound(1.0, 1e-5)
-    assert record["noise_scale"] == pytest.approx(2 / privacy_bound(1.0, 1e-5), rel=1e-15)
+def test_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(capsys, "budget", *BUDGET, "--sensitivity", "2")
+    mu = privacy_mu(1.0, 1e-5)
+    assert record["mu"] == mu
+    parts = record["parts"]
+    assert isinstance(parts, list)
+    scale = parts[0].pop("noise_scale")
+    assert parts == [{"count": 1, "epsilon": 1.0, "delta": 1e-5, "mu": mu}]
+    assert scale == pytest.approx(2 / mu, rel=1e-15)
+
+
+def test_a_sensitivity_is_a_decimal_that_is_rounded_up(capsys: pytest.CaptureFixture[str]) -> None:
+    # The nearest float is below three tenths; `release` draws noise for the next one.
+    record = answer(capsys, "budget", *BUDGET, "--sensitivity", "0.3")
+    assert record["sensitivity"] == math.nextafter(0.3, 1.0)
+    assert main(["budget", *BUDGET, "--sensitivity", "0.3"]) == 0
+    assert "sensitivity 0.3 " in capsys.readouterr().out
 
 
 def test_curve_as_json_csv_and_figure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -111,23 +125,29 @@ def test_curve_overwrites_only_when_told(
     assert target.read_text().startswith("epsilon,delta")
 
 
-def test_budget_split(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "budget", "split", *BUDGET, "--parts", "100")
+def test_parts_of_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    record = answer(capsys, "budget", *BUDGET, "--parts", "100")
     part = Budget(1.0, 1e-5).split(100)[0]
     assert record["parts"] == [
-        {"count": 100, "epsilon": part.epsilon, "delta": 1e-5, "mu": part.mu}
+        {
+            "count": 100,
+            "epsilon": part.epsilon,
+            "delta": 1e-5,
+            "mu": part.mu,
+            "noise_scale": plan_for_budget(part, rows=1, columns=1, sensitivity=1.0).noise_scale,
+        }
     ]
-    record = answer(capsys, "budget", "split", *BUDGET, "--weight", "9", "--weight", "16")
+    record = answer(capsys, "budget", *BUDGET, "--weight", "9", "--weight", "16")
     parts = record["parts"]
     assert isinstance(parts, list)
     assert [p["mu"] for p in parts] == [p.mu for p in Budget(1.0, 1e-5).split([9, 16])]
-    assert main(["budget", "split", *BUDGET, "--parts", "3"]) == 0
+    assert main(["budget", *BUDGET, "--parts", "3"]) == 0
     assert "0.154759" in capsys.readouterr().out
 
 
 def test_plan_answers_both_questions(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "plan", *SHAPE, "--epsilon", "1", "--releases", "7")
-    plan = plan_for_budget(Budget(1.0, 1e-5), rows=10, columns=20, sensitivity=1.0, releases=7)
+    record = answer(capsys, "plan", *SHAPE, "--epsilon", "1", "--steps", "7")
+    plan = plan_for_budget(Budget(1.0, 1e-5), rows=10, columns=20, sensitivity=1.0, steps=7)
     assert record["noise_scale"] == plan.noise_scale
     assert record["error"] == {measure.value: plan.error(measure) for measure in ErrorMeasure}
     for option, measure in (
@@ -151,14 +171,14 @@ def test_an_error_that_costs_too_much_is_refused() -> None:
 
 
 def test_what_a_plan_prints_buys_its_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", *SHAPE, "--largest-error", "12.5", "--releases", "3"]) == 0
+    assert main(["plan", *SHAPE, "--largest-error", "12.5", "--steps", "3"]) == 0
     printed = re.search(r"epsilon (\S+) at delta 1e-05", capsys.readouterr().out)
     assert printed is not None
-    record = answer(capsys, "plan", *SHAPE, "--epsilon", printed[1], "--releases", "3")
+    record = answer(capsys, "plan", *SHAPE, "--epsilon", printed[1], "--steps", "3")
     assert isinstance(record["error"], dict)
     assert record["error"]["largest"] <= 12.5
-    found = answer(capsys, "plan", *SHAPE, "--largest-error", "12.5", "--releases", "3")
-    record = answer(capsys, "plan", *SHAPE, "--epsilon", str(found["epsilon"]), "--releases", "3")
+    found = answer(capsys, "plan", *SHAPE, "--largest-error", "12.5", "--steps", "3")
+    record = answer(capsys, "plan", *SHAPE, "--epsilon", str(found["epsilon"]), "--steps", "3")
     assert isinstance(record["error"], dict)
     assert record["error"]["largest"] <= 12.5
 
@@ -166,9 +186,9 @@ def test_what_a_plan_prints_buys_its_error(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     "command",
     [
-        ["bound"],
-        ["compare", "--rows", "2", "--columns", "2"],
-        ["plan", "--rows", "2", "--columns", "2"],
+        ["budget"],
+        ["compare", "--shape", "2x2"],
+        ["plan", "--shape", "2x2"],
     ],
 )
 def test_a_budget_is_printed_as_it_was_entered(
@@ -236,7 +256,7 @@ def test_a_defect_is_one_line_too(
     def broken(*_: object) -> None:
         raise RuntimeError("this\nmust not happen")
 
-    monkeypatch.setattr("matrixdp.cli.curve.privacy_delta", broken)
+    monkeypatch.setattr("matrixdp.cli.commands.curve.privacy_delta", broken)
     assert main(["curve", "--mu", "1"]) == 1
     message = capsys.readouterr().err
     # Not the error's own words, which may quote private data.
@@ -247,23 +267,26 @@ def test_a_defect_is_one_line_too(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["bound", "--epsilon", "x", "--delta", "1e-5"], "--epsilon': 'x'"),
-        (["bound", "--epsilon", "-1", "--delta", "1e-5"], "epsilon=-1.0"),
-        (["bound", "--epsilon", "nan", "--delta", "1e-5"], "epsilon=nan"),
-        (["bound", "--epsilon", "inf", "--delta", "1e-5"], "epsilon=inf"),
-        (["bound", "--epsilon", "1", "--delta", "0"], "delta=0.0"),
-        (["bound", "--epsilon", "1", "--delta", "1"], "delta=1.0"),
-        (["bound", "--epsilon", "1"], "--delta"),
-        (["bound", *BUDGET, "--sensitivity", "0"], "sensitivity=0.0"),
-        (["bound", *BUDGET, "--sensitivity", "1e308"], "range of a float"),
-        (["budget", "split", *BUDGET, "--weight", "1e308", "--weight", "1e-308"], "fewer shares"),
-        (["plan", *SHAPE, "--epsilon", "1", "--rows", "1" + 400 * "0"], "rows is an integer"),
+        (["budget", "--epsilon", "x", "--delta", "1e-5"], "--epsilon': 'x'"),
+        (["budget", "--epsilon", "-1", "--delta", "1e-5"], "epsilon=-1.0"),
+        (["budget", "--epsilon", "nan", "--delta", "1e-5"], "epsilon=nan"),
+        (["budget", "--epsilon", "inf", "--delta", "1e-5"], "epsilon=inf"),
+        (["budget", "--epsilon", "1", "--delta", "0"], "delta=0.0"),
+        (["budget", "--epsilon", "1", "--delta", "1"], "delta=1.0"),
+        (["budget", "--epsilon", "1"], "--delta"),
+        (["budget", *BUDGET, "--sensitivity", "0"], "sensitivity=0.0"),
+        (["budget", *BUDGET, "--sensitivity", "1e308"], "range of a float"),
+        (["budget", *BUDGET, "--weight", "1e308", "--weight", "1e-308"], "fewer shares"),
+        (
+            ["plan", *changed(SHAPE, "--shape", "1" + 400 * "0" + "x2"), "--epsilon", "1"],
+            "rows is an integer",
+        ),
         (["plan", *SHAPE, "--epsilon", "1", "--sensitivity", "1e307", "--json"], "range of a"),
         (["curve", "--mu", "1", "--to", "nan"], "to=nan"),
         (["curve", "--mu", "1", "--from", "-1"], "from=-1.0"),
         (["curve", "--mu", "1e-13"], "--to"),
         (["curve", "--mu", "1", "--csv", "link.csv"], "link.csv"),
-        (["bound", *BUDGET, "--loud"], "--loud"),
+        (["budget", *BUDGET, "--loud"], "--loud"),
         (["curve"], "--mu"),
         (["curve", "--mu", "0"], "mu=0.0"),
         (["curve", "--mu", "1", "--epsilon", "1"], "--mu"),
@@ -272,15 +295,17 @@ def test_a_defect_is_one_line_too(
         (["curve", "--mu", "1", "--from", "2", "--to", "1"], "from=2.0"),
         (["curve", "--mu", "1", "--csv", "curve.txt"], "curve.txt"),
         (["curve", "--mu", "1", "--figure", "no/such/folder/curve.png"], "no/such/folder"),
-        (["budget", "split", *BUDGET], "--parts"),
-        (["budget", "split", *BUDGET, "--parts", "2", "--weight", "1"], "--parts"),
-        (["budget", "split", *BUDGET, "--parts", "0"], "shares=0"),
-        (["budget", "split", *BUDGET, "--weight", "-3"], "shares=-3.0"),
-        (["budget", "merge"], "merge"),
+        (["budget", *BUDGET, "--parts", "2", "--weight", "1"], "--parts"),
+        (["budget", *BUDGET, "--parts", "0"], "shares=0"),
+        (["budget", *BUDGET, "--weight", "-3"], "shares=-3.0"),
+        (["budget", *BUDGET, "merge"], "merge"),
+        (["bound", *BUDGET], "bound"),
         (["plan", *SHAPE], "--epsilon"),
         (["plan", *SHAPE, "--entry-error", "1", "--largest-error", "1"], "--entry-error"),
-        (["plan", *SHAPE, "--epsilon", "1", "--rows", "0"], "rows=0"),
-        (["plan", *SHAPE, "--epsilon", "1", "--rows", "1.5"], "'1.5'"),
+        (["plan", *changed(SHAPE, "--shape", "0x2"), "--epsilon", "1"], "rows=0"),
+        (["plan", *changed(SHAPE, "--shape", "1.5x2"), "--epsilon", "1"], "'1.5x2'"),
+        (["plan", *changed(SHAPE, "--shape", "10"), "--epsilon", "1"], "such as 100x20"),
+        (["plan", *SHAPE, "--epsilon", "1", "--steps", "0"], "'0' is not a number of at least 1"),
         (["demo", "--folder", "a-file/inside"], "a-file"),
         (["dance"], "dance"),
     ],
@@ -320,7 +345,7 @@ def test_no_number_is_ever_cut(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     arguments = ["--epsilon", "1.234567e-5", "--delta", "1.234567e-100", "--parts", "7"]
-    assert main(["budget", "split", *arguments]) == 0
+    assert main(["budget", *arguments]) == 0
     shown = capsys.readouterr().out
     assert "…" not in shown
     assert "1.23456e-100" in shown
@@ -329,9 +354,10 @@ def test_no_number_is_ever_cut(
 def test_shown_sensitivity_and_noise_make_a_true_claim(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["bound", *BUDGET, "--sensitivity", "1.0000001"]) == 0
-    cells = capsys.readouterr().out.splitlines()[3].split("│")
-    sensitivity, noise_scale = float(cells[4]), float(cells[5])
+    assert main(["budget", *BUDGET, "--sensitivity", "1.0000001"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    sensitivity = float(printed[0].rpartition(" sensitivity ")[2])
+    noise_scale = float(printed[4].split("│")[5])
     assert privacy_delta(sensitivity / noise_scale, 1.0) <= 1e-5
 
 
@@ -353,7 +379,7 @@ def test_an_interrupt_ends_with_130() -> None:
     code = (
         "import signal, sys, time, matrixdp.cli.main as program\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "import matrixdp.cli.curve as command\n"
+        "import matrixdp.cli.commands.curve as command\n"
         "def slow(*_):\n    print('ready', flush=True)\n    time.sleep(60)\n"
         "command.privacy_delta = slow\n"
         "sys.exit(program.main(['curve', '--mu', '1']))\n"

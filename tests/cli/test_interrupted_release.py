@@ -1,18 +1,29 @@
-"""Ctrl-C while a release is saved: nothing is out, or the exit code says that it is."""
+"""Ctrl-C around a release: the program says that it was interrupted only if nothing is out."""
 
+import io
 import json
+import os
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+import time
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
+import matrixdp_command
 from matrixdp import Release
-from matrixdp.cli import streams
 from matrixdp.cli.main import main
-from matrixdp.files import atomic, csv_format
+from matrixdp.cli.shared import streams
+from matrixdp.files.formats import csv_format
+from matrixdp.files.publishing import atomic
+from matrixdp.interrupts import ProgramInterrupts
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-5", "--neighbouring", "add-remove"]
 RELEASE = ["release", "in.csv", "out.csv", *BUDGET, "--sensitivity", "1"]
@@ -22,8 +33,8 @@ COMMANDS = {
     "release": RELEASE,
     "streamed": ["release", "in.npy", "out.npy", *BUDGET, "--sensitivity", "1"],
     "sum": SUM,
-    "touched": [*SUM, "--touched-share", "0.1"],
-    "mean": [*MEAN, "--private-count"],
+    "clipped": [*SUM, "--clipped-share", "0.1"],
+    "mean": [*MEAN],
     "answer": [
         "workload",
         "answer",
@@ -35,6 +46,10 @@ COMMANDS = {
     ],
     "demo": ["demo", "--folder", "out"],
 }
+STREAM = ["--output-format", "csv", "--sidecar", "out.csv.json"]
+TO_STDOUT = ["release", "in.csv", "-", *BUDGET, "--sensitivity", "1", *STREAM]
+
+Program = Callable[[list[str]], int]
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +59,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("in.csv").write_text("1,1\n1,1\n1,1\n")
     Path("records.csv").write_text("a\n0.5\n0.25\n")
     return tmp_path
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
+    """Return the program as a function; interrupts of this process are its own until the end."""
+
+    def run(arguments: list[str]) -> int:
+        monkeypatch.setattr(sys, "argv", ["matrixdp", *arguments])
+        return matrixdp_command.main()
+
+    former = signal.getsignal(signal.SIGINT)
+    yield run
+    signal.signal(signal.SIGINT, former)
 
 
 @pytest.fixture
@@ -62,40 +90,182 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return at
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, "stdout"])
 def test_before_the_names_nothing_is_out(
-    name: str, interrupt_at: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+    name: str,
+    program: Program,
+    interrupt_at: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = {path.name for path in Path().iterdir()}
     interrupt_at("_force")
-    assert main(COMMANDS[name]) == 130
+    assert program(COMMANDS.get(name, TO_STDOUT)) == 130
     assert capsys.readouterr().err.strip() == "matrixdp: interrupted"
     made = {path.name for path in Path().rglob("*")} - before - {"out"}
     assert made == set()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_while_names_are_given_the_release_is_out(
-    name: str, interrupt_at: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+def test_while_names_are_given_it_is_too_late(
+    name: str,
+    program: Program,
+    interrupt_at: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     interrupt_at("_give_name")
-    assert main(COMMANDS[name]) == 4
-    error = capsys.readouterr().err
-    assert "interrupted, but the release is out, its budget is spent and" in error
-    statement = Path(error.split("spent and ")[1].split(" is its")[0])
+    assert program([*COMMANDS[name], "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    statement = Path(said.get("statement", "out/second_moments.csv.json"))
     assert statement.is_file()
     assert main(["verify", str(statement).removesuffix(".json")]) == 0
 
 
-def test_a_forced_release_is_told_from_the_former_one(
-    interrupt_at: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", COMMANDS)
+def test_after_the_release_it_is_too_late(
+    name: str, program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    echo = typer.echo
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        echo(*arguments, **options)
+
+    monkeypatch.setattr(typer, "echo", interrupted)
+    assert program(COMMANDS[name]) == 0
+    assert capsys.readouterr().err.endswith("spend as much again\n")
+    signal.raise_signal(signal.SIGINT)
+    # By the system: Python's own handlers end before the process does.
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_forced_release_leaves_the_former_one(
+    program: Program, interrupt_at: Callable[[str], None]
 ) -> None:
     assert main(RELEASE) == 0
     former = Release.load("out.csv").value
-    capsys.readouterr()
     interrupt_at("_force")
-    assert main([*RELEASE, "--force"]) == 130
+    assert program([*RELEASE, "--force"]) == 130
     np.testing.assert_array_equal(Release.load("out.csv").value, former)
+
+
+def test_commands_that_release_nothing_stay_interruptible(
+    program: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program(["curve", "--mu", "1", "--csv", "curve.csv"]) == 0
+    assert "wrote curve.csv" in capsys.readouterr().err
+    assert isinstance(signal.getsignal(signal.SIGINT), ProgramInterrupts)
+
+
+def test_a_process_that_ignores_interrupts_goes_on_doing_so(program: Program) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert program(["budget", *BUDGET[:4], "--parts", "2"]) == 0
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def swallow_an_interrupt() -> None:
+    """Let an interrupt come in a callback, where Python prints and forgets what is raised."""
+    thing = threading.Event()
+    gone = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    del thing
+    assert gone() is None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_forgotten_interrupt_is_raised_again(
+    name: str, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path.name for path in Path().iterdir()}
+    called = atomic.check_target
+
+    def check_target(*arguments: Any, **options: Any) -> None:
+        swallow_an_interrupt()
+        called(*arguments, **options)
+
+    for module in ("releases", "streamed_release", "statement"):
+        monkeypatch.setattr(f"matrixdp.files.publishing.{module}.check_target", check_target)
+    monkeypatch.setattr("matrixdp.queries.private_count.check_target", check_target)
+    assert program(COMMANDS[name]) == 130
+    assert {path.name for path in Path().rglob("*")} - before - {"out"} == set()
+
+
+class Interrupting(io.BytesIO):
+    """A stream on which an interrupt comes after the first bytes, and again later."""
+
+    @property
+    def buffer(self) -> "Interrupting":
+        return self
+
+    def write(self, data: Any) -> int:
+        written = super().write(data[:2])
+        signal.raise_signal(signal.SIGINT)
+        return written
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_stream_can_be_stopped_unless_interrupts_are_ignored(
+    ignored: bool,  # noqa: FBT001
+    program: Program,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Interrupting())
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert program(TO_STDOUT) == (0 if ignored else 4)
+    assert ("standard output was cut short (interrupted)" in capsys.readouterr().err) != ignored
+    assert Path("out.csv.json").is_file()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+# An interrupt when the program has returned, and one when Python has cleared its handlers.
+AT_THE_END = """
+import atexit, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import matrixdp_command
+class Last:
+    def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGINT):
+        kill(process, number)
+last = Last()
+atexit.register(signal.raise_signal, signal.SIGINT)
+sys.exit(matrixdp_command.main())
+"""
+
+
+@pytest.mark.parametrize("name", ["streamed", "answer"])
+def test_while_the_process_ends_it_is_too_late(name: str) -> None:
+    command = [sys.executable, "-c", AT_THE_END, *COMMANDS[name]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("spend as much again\n")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", [*COMMANDS, "stdout"])
+def test_an_interrupt_at_any_time_says_what_happened(name: str) -> None:
+    before, stopped, released = {path.name for path in Path().iterdir()}, 0, 0
+    command = [sys.executable, "-m", "matrixdp", *COMMANDS.get(name, TO_STDOUT)]
+    begin = time.monotonic()
+    subprocess.run(command, capture_output=True, check=True)
+    whole = time.monotonic() - begin
+    for number in range(40):
+        for path in Path().rglob("*"):
+            if path.is_file() and path.name not in before:
+                path.unlink()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            time.sleep(whole * number / 40)
+            os.kill(process.pid, signal.SIGINT)
+            output, error = process.communicate(timeout=60)
+        made = {path.name for path in Path().rglob("*") if path.is_file()} - before
+        assert process.returncode in {0, 4, 130, -signal.SIGINT}, error
+        if process.returncode in {0, 4}:
+            released += 1
+            assert any(name.endswith(".json") for name in made)
+        else:
+            stopped += 1
+            assert (made, output) == (set(), b"")
+    assert stopped
+    assert released
 
 
 @pytest.fixture
@@ -110,7 +280,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(threading.Timer, "start", start)
     monkeypatch.setattr(streams, "LARGE_FILE", 1)
-    monkeypatch.setattr("matrixdp.cli.query_source.LARGE_FILE", 1)
+    monkeypatch.setattr("matrixdp.cli.commands.query.source.LARGE_FILE", 1)
     monkeypatch.setattr(csv_format, "_CELLS_TOGETHER", 2)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from matrixdp.cli.interrupts import interrupted_at_once
-from matrixdp.cli.status import status_line
+from matrixdp.cli.commands.workload.options import status_line
+from matrixdp.cli.shared.interrupts import interrupted_at_once
 
 # The sum is one instruction of Python and takes hours, as a decomposition does.
 CODE = """
 import signal, sys, matrixdp.cli.main as program
 signal.signal(signal.SIGINT, signal.default_int_handler)
-import matrixdp.cli.workload as optimising, matrixdp.cli.workload_evaluate as evaluating
-import matrixdp.cli.workload_answer as exporting
+import matrixdp.cli.commands.workload.evaluate as evaluating
+import matrixdp.cli.commands.workload.export as exporting
 def slow(*_, **__):
     print("ready", flush=True)
     sum(range(10**12))
-optimising.optimal_strategy = evaluating.optimal_strategy = slow
+evaluating.optimal_strategy = slow
 exporting.WorkloadRelease.load = slow
 sys.exit(program.main(sys.argv[1:]))
 """

@@ -3,7 +3,7 @@
 import pytest
 
 from matrixdp import Budget, InvalidParameterError
-from matrixdp.cli.options import budget_from
+from matrixdp.cli.shared.options import budget_from
 
 
 def test_a_budget_comes_from_epsilon_or_from_mu() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from matrixdp.cli.main import main
-from matrixdp.cli.progress import progress_bar
+from matrixdp.cli.shared.progress import progress_bar
 from matrixdp.errors import MissingExtraError
 
 OPTIONS = ["--sensitivity", "1", "--neighbouring", "replace", "--epsilon", "1", "--delta", "1e-5"]
@@ -75,9 +75,20 @@ def test_what_takes_long_is_shown(
 def test_an_account_waits_before_it_shows_progress(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = ["--noise-multiplier", "1", "--sampling-rate", "1", "--steps", "2", "--delta", "1e-5"]
+    plan = [
+        "--noise-multiplier",
+        "1",
+        "--sampling-rate",
+        "1",
+        "--steps",
+        "2",
+        "--delta",
+        "1e-5",
+        "--neighbouring",
+        "replace",
+    ]
     # On a slow machine it may take more than a second.
-    monkeypatch.setattr("matrixdp.cli.account._LONG_WAIT", 600.0)
+    monkeypatch.setattr("matrixdp.cli.commands.account._LONG_WAIT", 600.0)
     assert main(["account", *plan, "--json"]) == 0
     assert capfd.readouterr().err == ""
 
@@ -88,8 +99,19 @@ def test_what_is_not_installed_is_not_said_to_be_inapplicable(
     def missing(*_: object) -> float:
         raise MissingExtraError("it is not installed: pip install 'matrixdp[data]'")
 
-    monkeypatch.setattr("matrixdp.cli.account.plan_epsilon", missing)
-    plan = ["--noise-multiplier", "1", "--sampling-rate", "1", "--steps", "2", "--delta", "1e-5"]
+    monkeypatch.setattr("matrixdp.cli.commands.account.plan_epsilon", missing)
+    plan = [
+        "--noise-multiplier",
+        "1",
+        "--sampling-rate",
+        "1",
+        "--steps",
+        "2",
+        "--delta",
+        "1e-5",
+        "--neighbouring",
+        "replace",
+    ]
     assert main(["account", *plan]) == 2
     output = capfd.readouterr()
     assert "not installed" in output.err

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cli.changed_words import changed
 from matrixdp import Budget, Diagonal, Release, SymmetricIsotropic
 from matrixdp.cli.main import main
 
@@ -84,7 +85,7 @@ def test_a_file_of_floats_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     def in_memory(*_: object, **__: object) -> None:
         raise AssertionError("read as a whole")
 
-    monkeypatch.setattr("matrixdp.cli.streams.read_matrix", in_memory)
+    monkeypatch.setattr("matrixdp.cli.shared.streams.read_matrix", in_memory)
     assert main(["release", "in.npy", "out.npy", *BALL]) == 0
     assert main(["release", "in.npy", "box.npy", *PROMISE, "--box", "1,2"]) == 0
     assert Release.load("out.npy").shape == Release.load("box.npy").shape == (3, 2)
@@ -132,8 +133,8 @@ def damaged(name: str, content: bytes) -> str:
             ["in.npy", "out.npy", *BALL[:4], "--neighbouring", "swap", "--sensitivity", "1"],
             "neighbouring='swap'",
         ),
-        (["in.npy", "out.npy", *BALL, "--sensitivity", "-1"], "bound=-1.0"),
-        (["in.npy", "out.npy", *BALL, "--epsilon", "-1"], "epsilon=-1.0"),
+        (["in.npy", "out.npy", *changed(BALL, "--sensitivity", "-1")], "bound=-1.0"),
+        (["in.npy", "out.npy", *changed(BALL, "--epsilon", "-1")], "epsilon=-1.0"),
         (["-", "out.npy", *BALL], "--input-format"),
         (["in.npy", "-", *BALL], "--output-format"),
         (["in.npy", "-", *BALL, "--output-format", "npy"], "--sidecar"),
@@ -148,7 +149,7 @@ def damaged(name: str, content: bytes) -> str:
         (["cut.npz", "out.npy", *BALL], "cut.npz"),
         (["foreign.npy", "out.npy", *BALL], "foreign.npy"),
         (["object.npy", "out.npy", *BALL], "object.npy"),
-        (["endless.npy", "out.npy", *BALL], "more than fits in memory"),
+        (["endless.npy", "out.npy", *BALL], "is cut short"),
         (["folder.npy", "out.npy", *BALL], "folder.npy is a folder: name a file in it"),
         (["in.npy", "out.npy", *PROMISE, "--box", "folder.npy"], "folder.npy is a folder"),
         (["flat.npy", "out.npy", *BALL], "two axes"),

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrixdp import Box, Diagonal, FrobeniusBall, Release, RowBounds
-from matrixdp.cli.labels import is_name
+from matrixdp import Diagonal, FrobeniusBall, Release, RowBounds, RowBox
 from matrixdp.cli.main import main
+from matrixdp.cli.shared.labels import is_name
 
 PROMISE = ["--epsilon", "1", "--delta", "1e-6", "--neighbouring", "replace"]
 BALL = [*PROMISE, "--sensitivity", "1"]
@@ -47,7 +47,7 @@ def test_neighbouring_decimals_are_as_close_as_stated(options: list[str]) -> Non
 def test_the_statement_has_the_set_that_was_covered() -> None:
     assert main(["release", "in.csv", "box.csv", *PROMISE, "--box", "1,2"]) == 0
     box = Release.load("box.csv").sensitivity
-    assert isinstance(box, Box)
+    assert isinstance(box, RowBox)
     assert box.bounds.tolist() == [1 + 2.0**-20, 2 + 2.0**-19]
     options = [*PROMISE, "--row-bounds", "1,2,4", "--range", str(2**52)]
     assert main(["release", "in.csv", "rows.npy", *options]) == 0
@@ -81,7 +81,7 @@ def test_decimal_bounds_are_rounded_up() -> None:
     for target, given in [("list.npy", "0.3,0.1"), ("file.npy", "bounds.csv")]:
         assert main(["release", "in.npy", target, *PROMISE, "--box", given]) == 0
         box = Release.load(target).sensitivity
-        assert isinstance(box, Box)
+        assert isinstance(box, RowBox)
         assert box.bounds.tolist() == above
 
 
@@ -187,7 +187,7 @@ def test_names_and_data() -> None:
         assert not is_name(data), data
 
 
-def test_text_without_header_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_without_header_names_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["release", "labelled.csv", "out.csv", *BALL]) == 2
     error = capsys.readouterr().err
     assert "labelled.csv, row 1, column 1: the cell is not a finite number" in error

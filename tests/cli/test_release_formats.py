@@ -99,7 +99,7 @@ def test_queries(source: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["release", "semicolons.csv", "o.csv", *OPTIONS], "separated by semicolons"),
+        (["release", "semicolons.csv", "o.csv", *OPTIONS], "unless --delimiter names"),
         (["release", "T.CSV", "o.csv", "--columns", "age", *OPTIONS], "add --header"),
         (["release", "T.CSV", "o.csv", "--columns", "age,age", "--header", *OPTIONS], "each once"),
         (["release", "T.CSV", "o.csv", "--columns", "no", "--header", *OPTIONS], "column 'no'"),
@@ -110,7 +110,7 @@ def test_queries(source: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["release", "T.CSV", "o.txt", *OPTIONS], "is of format '.txt'"),
         (
             ["query", "sum", "semicolons.csv", "o.csv", "--columns", "age", "--norm", "1", *NOISE],
-            "separated by semicolons",
+            "unless --delimiter names another sign",
         ),
         (
             ["query", "sum", "cut.csv.gz", "o.csv", "--columns", "age", "--norm", "1", *NOISE],

@@ -169,7 +169,7 @@ def test_a_report_that_nobody_reads_does_not_undo_a_release() -> None:
 
 
 def test_a_result_that_nobody_reads_is_one_line_of_error() -> None:
-    command = [*PROGRAM[:-1], "bound", "--epsilon", "1", "--delta", "1e-5", "--json"]
+    command = [*PROGRAM[:-1], "budget", "--epsilon", "1", "--delta", "1e-5", "--json"]
     done = without_reader(command)
     assert done.returncode == 2
     assert done.stderr == b"matrixdp: the output was closed before all of it was written\n"

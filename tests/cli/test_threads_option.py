@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrixdp import Budget, Filter, InvalidParameterError
+from matrixdp import Budget, InvalidParameterError, PrivacyFilter
 from matrixdp.cli.main import main
 from matrixdp.mechanisms import gaussian
 from matrixdp.noise.application.threads import checked_threads
-from matrixdp.queries import PrivateCountMean, PublicBounds
+from matrixdp.queries import Mean, PublicBounds
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-5", "--neighbouring", "add-remove"]
 NUMBERS = ["records.csv", "out.csv", *BUDGET, "--columns", "a", "--norm", "1"]
@@ -18,9 +18,9 @@ COMMANDS = {
     "release": ["release", "in.csv", "out.csv", *BUDGET, "--sensitivity", "1"],
     "streamed": ["release", "in.npy", "out.npy", *BUDGET, "--sensitivity", "1"],
     "sum": ["query", "sum", *NUMBERS],
-    "gram and touched": ["query", "gram", *NUMBERS, "--touched-share", "0.1"],
+    "gram and clipped": ["query", "gram", *NUMBERS, "--clipped-share", "0.1"],
     "mean": ["query", "mean", *NUMBERS, "--count", "2"],
-    "private mean": ["query", "mean", *NUMBERS, "--private-count"],
+    "private mean": ["query", "mean", *NUMBERS],
     "histogram": ["query", "histogram", "records.csv", "out.csv", *BUDGET, "--bins", "a=0,1"],
     "answer": ["workload", "answer", "in.csv", "out.npz", *BUDGET, "--workload", "identity:6"],
 }
@@ -41,7 +41,7 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return checked_threads(threads)
 
     monkeypatch.setattr(gaussian, "checked_threads", checked)
-    monkeypatch.setattr("matrixdp.files.streamed_release.checked_threads", checked)
+    monkeypatch.setattr("matrixdp.files.publishing.streamed_release.checked_threads", checked)
     return numbers
 
 
@@ -50,7 +50,7 @@ def test_threads_are_passed_on(name: str, used: list[int]) -> None:
     assert main(COMMANDS[name]) == 0
     assert used == []
     assert main([*COMMANDS[name], "--threads", "3", "--force"]) == 0
-    draws = 2 if name in {"gram and touched", "private mean"} else 1
+    draws = 2 if name in {"gram and clipped", "private mean"} else 1
     assert used == [3] * draws
 
 
@@ -78,12 +78,12 @@ def test_each_release_says_that_another_spends_again(
 
 
 def test_means_over_a_private_count_take_threads(used: list[int]) -> None:
-    query = PrivateCountMean(PublicBounds(1, norm=1.0))
+    query = Mean(PublicBounds(1, norm=1.0), "add-remove")
     budget = Budget(1.0, 1e-5)
-    paying = Filter(budget, neighbouring="add-remove")
+    paying = PrivacyFilter(budget, neighbouring="add-remove")
     for threads in (0, 1.5):
         with pytest.raises(InvalidParameterError, match="threads"):
-            query.release([[0.5]], budget, filter=paying, threads=threads)  # type: ignore[arg-type]
+            query.release([[0.5]], budget, privacy_filter=paying, threads=threads)  # type: ignore[arg-type]
     assert paying.spent == 0.0
-    query.release([[0.5]], budget, filter=paying, threads=2)
+    query.release([[0.5]], budget, privacy_filter=paying, threads=2)
     assert used == [2, 2]

@@ -12,9 +12,9 @@ import pytest
 
 from cli.workload_asked import BUDGET, PREFIX
 from matrixdp import MatrixMechanism, WorkloadRelease
+from matrixdp.cli.commands.workload.text import read_workload
 from matrixdp.cli.main import main
-from matrixdp.cli.workload_text import read_workload
-from matrixdp.files.strategies import load_strategy, save_strategy
+from matrixdp.files.publishing.strategies import load_strategy, save_strategy
 from matrixdp.workloads import (
     Certificate,
     OptimalStrategy,
@@ -109,13 +109,6 @@ def test_a_report_that_cannot_be_written_leaves_a_release(
     assert "the release is out, its budget is spent" in capsys.readouterr().err
     assert WorkloadRelease.load("out.npz").guarantee.epsilon == 1.0
 
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("matrixdp.cli.workload_answer.typer.echo", interrupted)
-    assert main([*answer, "two.npz"]) == 4
-    assert WorkloadRelease.load("two.npz").guarantee.epsilon == 1.0
-
 
 def test_a_matrix_of_queries_and_several_attributes() -> None:
     queries = ["--workload", "queries.npy", "--neighbouring", "replace"]
@@ -196,8 +189,7 @@ def test_too_little_memory_is_no_defect(
     def fail(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 4 GiB")
 
-    module = "workload" if command == "optimise" else "workload_evaluate"
-    monkeypatch.setattr(f"matrixdp.cli.{module}.optimal_strategy", fail)
+    monkeypatch.setattr("matrixdp.cli.commands.workload.evaluate.optimal_strategy", fail)
     assert main(["workload", command, *PREFIX]) == 2
     message = capsys.readouterr().err
     assert "not enough memory (Unable to allocate 4 GiB)" in message
@@ -297,13 +289,13 @@ def test_answers_of_a_search_without_end_come_with_a_warning(
         (["optimise", *PREFIX, "--output", "taken.npz"], "taken.npz.json exists"),
         (["evaluate", "--workload", "total:4", "--neighbouring", "replace"], "subtract"),
         (["answer", "counts.csv", "out.npz", *PREFIX, *BUDGET], "16 cells"),
-        (["answer", "halves.npy", "out.npz", *PREFIX, *BUDGET], "a whole number of at least 0"),
+        (["answer", "halves.npy", "out.npz", *PREFIX, *BUDGET], "an integer of at least 0"),
         (["answer", "counts.npy", "out.npz", *PREFIX, "--epsilon", "-1", "--delta", "1"], "-1.0"),
         (["answer", "counts.npy", "out.npz", *PREFIX, "--delta", "1e-5"], "--epsilon"),
         (["answer", "counts.npy", "out.npz", *PREFIX, "--epsilon", "1"], "--delta"),
         (["answer", ".", "out.npz", *PREFIX, *BUDGET], "is of format"),
         (["answer", "counts.npy", ".", *PREFIX, *BUDGET], ".npz"),
-        (["export", "no.npz", "a.csv"], "no.npz is missing"),
+        (["export", "no.npz", "a.csv"], "no.npz does not exist"),
         (["export", "objects.npz", "a.csv"], "objects.npz.json is missing"),
         (["export", ".", "a.csv"], "folder"),
         (["export", "objects.npz", "a.npz"], "is of format"),
@@ -314,9 +306,12 @@ def test_answers_of_a_search_without_end_come_with_a_warning(
         (["optimise", *PREFIX, "--output", "."], ".npz"),
         (["answer", "counts.npy", "out.npz", *PLANES, *BUDGET], "17247043584 queries"),
         (["answer", "counts.npy", "out.npz", *CUBE, *BUDGET], "merge their cells"),
-        (["answer", "labelled.csv", "out.npz", *PREFIX, *BUDGET], "if it is labels, leave it out"),
+        (["answer", "labelled.csv", "out.npz", *PREFIX, *BUDGET], "leave labels out"),
         (["answer", "inexact.csv", "out.npz", *PREFIX, *BUDGET], "row 3, column 1"),
-        (["answer", "junk.npy", "out.npz", *PREFIX, *BUDGET], "junk.npy cannot be read"),
+        (
+            ["answer", "junk.npy", "out.npz", *PREFIX, *BUDGET],
+            "junk.npy is not a .npy file",
+        ),
         (
             ["answer", "folder.npy", "out.npz", *PREFIX, *BUDGET],
             "folder.npy is a folder",
@@ -325,10 +320,19 @@ def test_answers_of_a_search_without_end_come_with_a_warning(
             ["optimise", "--workload", "folder.npy", *REPLACE],
             "folder.npy is a folder: name",
         ),
-        (["optimise", "--workload", "labelled.csv", *REPLACE], "if it is labels, leave it out"),
-        (["optimise", "--workload", "junk.npy", *REPLACE], "junk.npy cannot be read"),
-        (["optimise", "--workload", "objects.npy", *REPLACE], "objects.npy cannot be read"),
-        (["optimise", "--workload", "objects.npz", *REPLACE], "objects.npz cannot be read"),
+        (["optimise", "--workload", "labelled.csv", *REPLACE], "leave labels out"),
+        (
+            ["optimise", "--workload", "junk.npy", *REPLACE],
+            "junk.npy is not a .npy file",
+        ),
+        (
+            ["optimise", "--workload", "objects.npy", *REPLACE],
+            "objects.npy holds an array",
+        ),
+        (
+            ["optimise", "--workload", "objects.npz", *REPLACE],
+            "objects.npz holds an array",
+        ),
     ],
 )
 def test_bad_input_writes_nothing(

@@ -10,7 +10,7 @@ from cli.workload_asked import BUDGET, PREFIX
 from matrixdp import WorkloadRelease
 from matrixdp.cli.main import main
 from matrixdp.errors import CalibrationError
-from matrixdp.files.matrices import read_matrix
+from matrixdp.files.formats.matrices import read_matrix
 
 pytestmark = pytest.mark.usefixtures("workload_folder")
 
@@ -39,7 +39,7 @@ def test_an_export_is_plain_numbers(target: str, capsys: pytest.CaptureFixture[s
     assert main(["workload", "export", "out.npz", target, "--whole", "--force", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["whole"], said["non_negative"], said["epsilon"]) == (True, False, 1.0)
-    if text:  # the standard errors are not those of whole numbers
+    if text:  # the standard errors are not those of integers
         assert Path(target).read_text().startswith("query,answer\n0..0,")
 
 

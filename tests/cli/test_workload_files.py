@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from matrixdp.cli.commands.workload.text import read_workload, workload_files
 from matrixdp.cli.main import main
-from matrixdp.cli.workload_text import read_workload, workload_files
 from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.files.arrow_format import write_arrow
-from matrixdp.files.formats import ARROW, FORMATS, format_of
-from matrixdp.files.matrices import write_matrix
+from matrixdp.files.formats.arrow_format import write_arrow
+from matrixdp.files.formats.matrices import write_matrix
+from matrixdp.files.formats.suffixes import ARROW, FORMATS, format_of
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.workloads import Dense, optimal_strategy
 
@@ -79,9 +79,9 @@ def test_what_is_read_is_not_overwritten(name: str, capsys: pytest.CaptureFixtur
         ("w.CSV", "1,2\n0,x\n", "w.CSV, row 2, column 2: the cell is not a finite number"),
         ("w.tsv", "1\t2\n0\tnan\n", "w.tsv, row 2, column 2: the cell is not a finite number"),
         ("w.csv.gz", "1,2\n3\n", "w.csv.gz, row 2 has 1 cells, but row 1 has 2"),
-        ("w.tsv.gz", "1,2\n0,1\n", "w.tsv.gz, row 1, column 1: .* separated by commas"),
+        ("w.tsv.gz", "1,2\n0,1\n", r"w.tsv.gz, row 1, column 1: .* cells are between '\\t'"),
         ("w.csv.gz", "1,2\n0,0\n", "w.csv.gz: matrix has a row of zeros at index 1"),
-        ("w.csv", "", "w.csv is empty"),
+        ("w.csv", "", "w.csv has no rows of numbers"),
     ],
 )
 def test_errors_in_text_say_where(name: str, text: str, message: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from cli.workload_asked import BUDGET, PREFIX
 from matrixdp import WorkloadRelease
 from matrixdp.cli.main import main
-from matrixdp.files.strategies import load_strategy
+from matrixdp.files.publishing.strategies import load_strategy
 
 pytestmark = pytest.mark.usefixtures("workload_folder")
 

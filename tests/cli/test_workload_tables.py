@@ -8,8 +8,8 @@ import pytest
 from cli.workload_asked import BUDGET
 from matrixdp import WorkloadRelease
 from matrixdp.cli.main import main
-from matrixdp.files.formats import ARROW, LABELLED, format_of
-from matrixdp.files.matrices import read_matrix
+from matrixdp.files.formats.matrices import read_matrix
+from matrixdp.files.formats.suffixes import ARROW, LABELLED, format_of
 
 QUERIES = ["--workload", "queries.csv", "--neighbouring", "add-remove"]
 ANSWER = ["workload", "answer", "cells.csv", "out.npz", *BUDGET]
@@ -29,7 +29,7 @@ def test_queries_with_another_delimiter(command: str, capsys: pytest.CaptureFixt
     assert main(["workload", command, *QUERIES]) == 2
     error = capsys.readouterr().err
     assert "queries.csv, row 1, column 1" in error
-    assert "separated by semicolons: pass --delimiter ';', or save" in error
+    assert "cells are between ',' unless --delimiter names another sign" in error
     assert main(["workload", command, *QUERIES, "--delimiter", ";"]) == 0
     assert main(["workload", command, *PREFIX, "--delimiter", ";"]) == 2
     assert "no such file is read: leave it out" in capsys.readouterr().err
@@ -37,7 +37,7 @@ def test_queries_with_another_delimiter(command: str, capsys: pytest.CaptureFixt
 
 def test_counts_and_records_with_another_delimiter(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ANSWER, *PREFIX]) == 2
-    assert "pass --delimiter ';'" in capsys.readouterr().err
+    assert "unless --delimiter names another sign" in capsys.readouterr().err
     assert main([*ANSWER, *QUERIES, "--delimiter", ";"]) == 0
     # It is for text alone: other files that are read are not in its way.
     np.save("counts.npy", np.full(4, 3))
@@ -55,8 +55,9 @@ def test_no_option_is_advised_that_the_command_lacks(
     Path("cells.csv").write_text(text)
     assert main([*ANSWER, *PREFIX, "--delimiter", ";"]) == 2
     error = capsys.readouterr().err
-    assert "is text: if it is labels, leave it out" in error
-    assert "--" not in error
+    assert "leave labels out" in error
+    assert "--header" not in error
+    assert "--index" not in error
 
 
 def test_no_option_is_advised_for_columns_of_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,8 +21,8 @@ import typer
 from typer.exceptions import TyperException
 
 from matrixdp import __version__
-from matrixdp.cli.cut_short import ReleasedButCutShortError
-from matrixdp.cli.exit_codes import (
+from matrixdp.cli.shared.commands import Commands
+from matrixdp.cli.shared.exit_codes import (
     BAD_INPUT,
     DEFECT,
     FALSE_CLAIM,
@@ -30,22 +30,23 @@ from matrixdp.cli.exit_codes import (
     REFUSED_BY_BUDGET,
     RELEASED_BUT_CUT_SHORT,
     FalseClaimError,
+    ReleasedButCutShortError,
 )
 from matrixdp.errors import BudgetExceededError, MatrixDPError
 
 __all__ = ["main"]
 
-# Each is a module of this folder with a function of that name, or with an `app` of subcommands.
-_COMMANDS = ("bound", "curve", "plan", "account", "compare", "release", "verify", "demo")
-_GROUPS = ("budget", "audit", "workload", "data", "experiment", "query")
+# Each is a module of `commands` with a function of that name, or with an `app` of subcommands.
+_COMMANDS = ("budget", "curve", "plan", "account", "compare", "release", "verify", "demo")
+_GROUPS = ("audit", "workload", "query")
 
 
-def _program(arguments: Sequence[str]) -> typer.Typer:
+def _program(arguments: Sequence[str]) -> Commands:
     """Return the program with the command that is called, or with all of them to show its help.
 
     Importing all commands takes several times as long as most of them run.
     """
-    app = typer.Typer(
+    app = Commands(
         name="matrixdp",
         help="Differential privacy for matrix-valued queries.",
         epilog="Exit codes: 0 done, 1 defect, 2 bad input, 3 refused by a budget, 4 released but "
@@ -58,7 +59,7 @@ def _program(arguments: Sequence[str]) -> typer.Typer:
     called = next((word for word in arguments if not word.startswith("-")), None)
     for name in (*_COMMANDS, *_GROUPS):
         if called == name or called not in {*_COMMANDS, *_GROUPS}:
-            module = importlib.import_module(f"matrixdp.cli.{name}")
+            module = importlib.import_module(f"matrixdp.cli.commands.{name}")
             if name in _GROUPS:
                 app.add_typer(module.app, name=name)
             else:
@@ -86,6 +87,8 @@ def _root(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code.
+
+    What an interrupt means after a release is decided by whoever runs it; see `matrixdp_command`.
 
     Parameters
     ----------

@@ -1,0 +1,316 @@
+"""``matrixdp audit``: what noise really guarantees, by the exact curve and from samples."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+
+from matrixdp.audit.claim import ClaimAudit, audit_claim
+from matrixdp.audit.empirical import (
+    EmpiricalAudit,
+    audit_mechanism,
+    check_samples,
+    exposed_difference,
+    release_sampler,
+    simulation_sampler,
+)
+from matrixdp.baselines.gaussian import AnalyticGaussian, ClassicGaussian
+from matrixdp.baselines.mvg import MVG
+from matrixdp.cli.shared.commands import command_group
+from matrixdp.cli.shared.exit_codes import DEFECT, FALSE_CLAIM
+from matrixdp.cli.shared.options import (
+    AsJson,
+    DeltaOption,
+    EpsilonOption,
+    NormBoundOption,
+    SensitivityOption,
+    ShapeOption,
+    StepsOption,
+    number_option,
+    whole_number_option,
+)
+from matrixdp.cli.shared.output import print_json, print_table
+from matrixdp.cli.shared.progress import progress_bar
+from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
+from matrixdp.noise import simulation_generator
+from matrixdp.parameters import positive_integer
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.composition import composed_mu
+from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.rounding import shown_down, shown_exactly, shown_up
+from matrixdp.sensitivity.sets import FrobeniusBall
+from matrixdp.workloads import Prefix
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from matrixdp.mechanisms.mechanism import Mechanism
+    from matrixdp.mechanisms.release import Release
+
+__all__ = ["app"]
+
+app = command_group("Audit claims and mechanisms.")
+
+
+@app.command()
+def claim(
+    noise_scale: Annotated[
+        float, number_option("--noise-scale", "Standard deviation of the noise on every entry.")
+    ],
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    sensitivity: SensitivityOption = 1.0,
+    steps: StepsOption = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Show what Gaussian noise really guarantees, beside what was claimed of it.
+
+    Exit code 5 if the claim is false.
+    """
+    found = audit_claim(noise_scale, sensitivity, epsilon=epsilon, delta=delta, steps=steps)
+    _show_claim(found, noise_scale, sensitivity, steps, as_json=as_json)
+    # After the numbers, which can be read whatever the exit code.
+    if not found.holds:
+        raise typer.Exit(FALSE_CLAIM)
+
+
+def _show_claim(
+    found: ClaimAudit, noise_scale: float, sensitivity: float, steps: int, *, as_json: bool
+) -> None:
+    if as_json:
+        print_json(
+            {
+                "noise_scale": noise_scale,
+                "sensitivity": sensitivity,
+                "steps": steps,
+                "epsilon": found.epsilon,
+                "delta": found.delta,
+                "holds": found.holds,
+                "mu": found.mu,
+                "true_epsilon": found.true_epsilon,
+                "true_delta": found.true_delta,
+                "needed_noise_scale": found.needed_noise_scale,
+            }
+        )
+        return
+    print_table(
+        ["", "claimed", "true"],
+        [
+            # What was claimed is shown as entered; what is true is rounded to the private side.
+            ["epsilon at that delta", shown_exactly(found.epsilon), shown_up(found.true_epsilon)],
+            ["delta at that epsilon", shown_exactly(found.delta), shown_up(found.true_delta)],
+            [
+                "noise scale, used and needed",
+                shown_exactly(noise_scale),
+                shown_up(found.needed_noise_scale),
+            ],
+        ],
+        title=f"mu = {shown_up(found.mu)}: the claim " + ("holds" if found.holds else "is FALSE"),
+    )
+
+
+# Seconds until a progress bar is shown.
+_LONG_WAIT = 1.0
+_OUTPUTS_TOGETHER = 100
+_NAMES = "imgm, analytic, classic, mvg or matrix"
+
+
+@app.command()
+def run(
+    mechanism: Annotated[str, typer.Option("--mechanism", help=f"{_NAMES}.")],
+    shape: ShapeOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    sensitivity: SensitivityOption = 1.0,
+    norm_bound: NormBoundOption = None,
+    steps: StepsOption = 1,
+    samples: Annotated[
+        int, whole_number_option("--samples", "Number of outputs for each input.")
+    ] = 50_000,
+    confidence: Annotated[
+        float, number_option("--confidence", "Probability that a correct mechanism passes.")
+    ] = 0.999,
+    seed: Annotated[int, whole_number_option("--seed", "Seed of the simulated noise.")] = 0,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Audit exact releases with fresh keys; slower.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Try to refute a mechanism of this library from samples on two neighbouring inputs.
+
+    Several releases share the budget and are audited together. The Matrix Mechanism answers prefix
+    sums over as many cells as the matrix has entries. Exit code 1 if a mechanism is refuted, which
+    would be a defect.
+    """
+    for number, name in zip(shape, ("rows", "columns"), strict=True):
+        positive_integer(number, name)
+    # Before anything is made: an optimised strategy for many cells would take a while.
+    check_samples(samples, math.prod(shape) * steps)
+    generator = None if exact else simulation_generator(seed)
+    parts = [
+        _part(mechanism, shape, budget, sensitivity, norm_bound, generator)
+        for budget in Budget(epsilon, delta).split(steps)
+    ]
+    # One audit of all releases side by side, against the budget that they were split from.
+    whole = _Whole(parts, Budget(epsilon, delta))
+    first = parts[0]
+    with progress_bar(2 * samples, "Drawing outputs", after=_LONG_WAIT) as advance:
+        drawn = itertools.count(1)
+
+        def draw(matrix: "NDArray[np.float64]") -> "NDArray[np.float64]":
+            # Not at every output: moving the bar takes as long as a small one.
+            if next(drawn) % _OUTPUTS_TOGETHER == 0:
+                advance(_OUTPUTS_TOGETHER)
+            return whole.draw(matrix)
+
+        found = audit_mechanism(
+            whole,
+            first.matrix,
+            first.neighbour,
+            draw,
+            difference=np.tile(first.difference.ravel(), steps),
+            samples=samples,
+            confidence=confidence,
+        )
+    _report(found, first.name, as_json=as_json)
+    # After the report, so that the numbers can be read whatever the exit code.
+    if found.refuted:
+        typer.echo(f"matrixdp: {first.name} does not keep its claim", err=True)
+        raise typer.Exit(DEFECT)  # which this would be
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One release: what it promises, two inputs, what they differ by, and how to draw outputs."""
+
+    name: str
+    guarantee: Guarantee
+    matrix: "NDArray[np.float64]"
+    neighbour: "NDArray[np.float64]"
+    difference: "NDArray[np.float64]"
+    draw: Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """All releases together."""
+
+    parts: list[_Part]
+    budget: Budget
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee.of_budget(
+            self.budget,
+            # Of what the parts really have, which may be less than the budget.
+            mu=composed_mu(part.guarantee.mu for part in self.parts),
+            neighbouring=self.parts[0].guarantee.neighbouring,
+        )
+
+    def draw(self, matrix: "NDArray[np.float64]") -> "NDArray[np.float64]":
+        return np.concatenate([np.ravel(part.draw(matrix)) for part in self.parts])
+
+
+def _part(
+    name: str,
+    shape: tuple[int, int],
+    budget: Budget,
+    sensitivity: float,
+    norm_bound: float | None,
+    generator: np.random.Generator | None,
+) -> _Part:
+    if name == "matrix":
+        return _histogram_part(math.prod(shape), budget, sensitivity, generator)
+    made = _mechanism(name, sensitivity, budget, shape, norm_bound)
+    difference = exposed_difference(made, shape)
+    return _Part(
+        type(made).__name__,
+        made.guarantee,
+        # Half of the difference on each side: MVG bounds the norm of both inputs.
+        -0.5 * difference,
+        0.5 * difference,
+        difference,
+        release_sampler(made) if generator is None else simulation_sampler(made, generator),
+    )
+
+
+def _histogram_part(
+    cells: int, budget: Budget, sensitivity: float, generator: np.random.Generator | None
+) -> _Part:
+    """Return prefix sums by the Matrix Mechanism, of no records and of one in the worst cell."""
+    if sensitivity != 1.0:
+        raise InvalidParameterError(
+            f"sensitivity={sensitivity!r} does not go with mechanism='matrix': a record counts 1 "
+            "in a histogram; leave it out"
+        )
+    made = MatrixMechanism(Prefix(cells), budget, neighbouring="add-remove")
+    record = exposed_difference(made, (cells,))
+    return _Part(
+        type(made).__name__,
+        made.guarantee,
+        np.zeros(cells),
+        record,
+        made.workload.apply(record),
+        release_sampler(made) if generator is None else simulation_sampler(made, generator),
+    )
+
+
+def _mechanism(
+    name: str, sensitivity: float, budget: Budget, shape: tuple[int, int], norm_bound: float | None
+) -> "Mechanism[Release]":
+    # The relation is part of a statement and multiplies nothing here.
+    ball = FrobeniusBall(sensitivity, neighbouring="replace")
+    match name:
+        case "imgm":
+            return IMGM(ball, budget)
+        case "analytic":
+            return AnalyticGaussian(ball, budget)
+        case "classic":
+            return ClassicGaussian(ball, budget)
+        case "mvg":
+            return MVG(
+                ball,
+                budget,
+                shape=shape,
+                norm_bound=sensitivity if norm_bound is None else norm_bound,
+            )
+    raise InvalidParameterError(f"mechanism={name!r} is not known: use {_NAMES}")
+
+
+def _report(found: EmpiricalAudit, name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "mechanism": name,
+                "samples": found.samples,
+                "confidence": found.confidence,
+                "refuted": found.refuted,
+                "claimed": {
+                    "epsilon": found.guarantee.epsilon,
+                    "delta": found.guarantee.delta,
+                    "mu": found.guarantee.mu,
+                },
+                "at_least": {
+                    "epsilon": found.epsilon,
+                    "gaussian_epsilon": found.gaussian_epsilon,
+                    "mu": found.mu,
+                },
+            }
+        )
+        return
+    print_table(
+        ["", "claimed", "at least"],
+        [
+            ["epsilon", shown_up(found.guarantee.epsilon), shown_down(found.epsilon)],
+            ["epsilon, if Gaussian", "", shown_down(found.gaussian_epsilon)],
+            ["mu", shown_up(found.guarantee.mu), shown_down(found.mu)],
+        ],
+        title=f"{name}: {'REFUTED' if found.refuted else 'not refuted'}\n{found.samples} samples "
+        f"of each input\nconfidence {shown_down(found.confidence, 15)}",
+    )

@@ -1,0 +1,203 @@
+"""The options of ``matrixdp query``, and the values that they make together."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, TypeAlias
+
+import typer
+
+from matrixdp.cli.commands.query.output import QueryOutput
+from matrixdp.cli.commands.query.source import RecordFile
+from matrixdp.cli.shared.options import (
+    AsJson,
+    ColumnsOption,
+    DelimiterOption,
+    DeltaOption,
+    Force,
+    MuOption,
+    NeighbouringOption,
+    OptionalEpsilonOption,
+    ThreadsOption,
+    budget_from,
+    number_option,
+    whole_number_option,
+)
+from matrixdp.errors import InvalidParameterError
+from matrixdp.files.formats.decimals import nearest_float
+from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.queries import PublicBounds
+
+__all__ = [
+    "Asked",
+    "AskedOfNumbers",
+    "ClippedShare",
+    "Count",
+    "Source",
+    "asked",
+    "asked_of_numbers",
+    "edges",
+    "named_list",
+    "with_options_of",
+]
+
+Source: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="IN",
+        help="Records: text with names in row 1 (.csv, .tsv, .csv.gz), .parquet, .arrow or .npy.",
+    ),
+]
+Target: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="OUT", help="The file to make: .csv, .npy, .parquet and so on.")
+]
+Norm: TypeAlias = Annotated[
+    float | None, number_option("--norm", "Clip every record to this Euclidean norm.")
+]
+Lower: TypeAlias = Annotated[
+    str | None, typer.Option("--lower", help="Clamp columns from below: a number, or one for each.")
+]
+Upper: TypeAlias = Annotated[
+    str | None, typer.Option("--upper", help="Clamp columns from above: a number, or one for each.")
+]
+Count: TypeAlias = Annotated[
+    int | None,
+    whole_number_option(
+        "--count", "Divide by this public number; under replace it is the number of records."
+    ),
+]
+ClippedShare: TypeAlias = Annotated[
+    float | None,
+    number_option(
+        "--clipped-share",
+        "Spend this share of the budget on how many records the bounds change; the statement says "
+        "it then.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What every command is given: records, what is to be guaranteed, and where the answer goes."""
+
+    source: Path
+    neighbouring: Neighbouring
+    delimiter: str | None
+    output: QueryOutput
+
+
+@dataclass(frozen=True)
+class AskedOfNumbers(Asked):
+    """What commands on numbers are given besides: columns and public bounds."""
+
+    file: RecordFile
+    bounds: PublicBounds
+
+
+def asked(
+    source: Source,
+    target: Target,
+    delta: DeltaOption,
+    neighbouring: NeighbouringOption,
+    epsilon: OptionalEpsilonOption = None,
+    mu: MuOption = None,
+    delimiter: DelimiterOption = None,
+    threads: ThreadsOption = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> Asked:
+    """Return what the options of every command say."""
+    output = QueryOutput(source, target, budget_from(epsilon, delta, mu), threads, force, as_json)
+    return Asked(source, checked_neighbouring(neighbouring), delimiter, output)
+
+
+def asked_of_numbers(
+    source: Source,
+    target: Target,
+    columns: ColumnsOption,
+    delta: DeltaOption,
+    neighbouring: NeighbouringOption,
+    epsilon: OptionalEpsilonOption = None,
+    mu: MuOption = None,
+    norm: Norm = None,
+    lower: Lower = None,
+    upper: Upper = None,
+    delimiter: DelimiterOption = None,
+    threads: ThreadsOption = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> AskedOfNumbers:
+    """Return what the options of commands on numbers say."""
+    common = asked(
+        source, target, delta, neighbouring, epsilon, mu, delimiter, threads, force, as_json
+    )
+    names = tuple(name.strip() for name in columns.split(","))
+    return AskedOfNumbers(
+        **vars(common),
+        file=RecordFile(source, names, delimiter),
+        bounds=_bounds(len(names), norm, lower, upper),
+    )
+
+
+def with_options_of(
+    gather: Callable[..., Any],
+) -> Callable[[Callable[Concatenate[Any, ...], None]], Callable[..., None]]:
+    """Return a decorator that gives a command the options of a function, before its own.
+
+    The command's first argument becomes what that function makes of them.
+    """
+
+    def decorated(command: Callable[Concatenate[Any, ...], None]) -> Callable[..., None]:
+        shared = list(inspect.signature(gather).parameters.values())
+        own = list(inspect.signature(command).parameters.values())[1:]
+
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            gathered = gather(**{option.name: values.pop(option.name) for option in shared})
+            command(gathered, **values)
+
+        # typer reads both. Options without a default come first, as Python wants it.
+        options = sorted([*shared, *own], key=lambda option: option.default is not option.empty)
+        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        run.__annotations__ = {option.name: option.annotation for option in options}
+        return run
+
+    return decorated
+
+
+def _bounds(columns: int, norm: float | None, lower: str | None, upper: str | None) -> PublicBounds:
+    if norm is None and lower is None and upper is None:
+        raise InvalidParameterError(
+            "pass --norm, or --lower and --upper, or all three: without a public bound one record "
+            "could change the answer by any amount"
+        )
+    sides = [None if text is None else _numbers(text) for text in (lower, upper)]
+    return PublicBounds(columns, norm=norm, lower=sides[0], upper=sides[1])
+
+
+def _numbers(text: str) -> float | list[float]:
+    try:
+        numbers = [nearest_float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidParameterError(f"{text!r} is not a number, nor numbers with commas") from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def edges(values: Sequence[str]) -> list[float]:
+    """Return the edges of bins, of which the outer ones may be infinite; `Bins` checks them."""
+    try:
+        return [float(value) for value in values]
+    except ValueError:
+        raise InvalidParameterError(
+            f"{','.join(values)!r} are not edges: pass increasing numbers with commas"
+        ) from None
+
+
+def named_list(text: str) -> tuple[str, list[str]]:
+    """Return the name and the values of ``NAME=A,B,...``."""
+    name, equals, values = text.partition("=")
+    if not (name and equals and values):
+        raise InvalidParameterError(f"{text!r} must be NAME=VALUES, such as age=0,18,65")
+    return name.strip(), [value.strip() for value in values.split(",")]

@@ -1,0 +1,161 @@
+"""The output of ``matrixdp query``: files that prove themselves, and a report."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from matrixdp.cli.shared.labels import warn_of_lost_labels
+from matrixdp.cli.shared.output import print_json
+from matrixdp.cli.shared.streams import reporting_release
+from matrixdp.files.formats.suffixes import check_format, format_of
+from matrixdp.files.publishing.atomic import check_inputs_survive, check_target
+from matrixdp.files.publishing.paid_counts import PaidCount
+from matrixdp.files.publishing.releases import save_release
+from matrixdp.files.publishing.statement import statement_path
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.labelled import MatrixFile
+from matrixdp.mechanisms.release import Release
+from matrixdp.parameters import proper_fraction
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.composition import composed_mu
+from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.queries import ClippedRecords, Mean, MeanRelease, Query
+from matrixdp.queries.private_count import released_means, sum_path
+from matrixdp.rounding import shown_up
+
+__all__ = ["QueryOutput"]
+
+Blocks = Callable[[], Iterator[Any]]
+"""Starts to read the records; they are read once for each question."""
+
+_IN_WORDS: dict[PaidCount, str] = {
+    "records": "records in all",
+    "clipped": "records changed by the bounds",
+}
+
+
+@dataclass(frozen=True)
+class QueryOutput:
+    """Files to write, and the budget that may be spent on what they hold."""
+
+    source: Path
+    target: Path
+    budget: Budget
+    threads: int | None
+    force: bool
+    as_json: bool
+
+    def release(
+        self,
+        query: Query,
+        blocks: Blocks,
+        *,
+        columns: Sequence[str],
+        index: Sequence[str],
+    ) -> None:
+        """Release the answer to a query, with public labels, and report it."""
+        statement = statement_path(self.target)
+        # Everything that can be refused without reading the records is refused first.
+        self._check_targets([self.target, statement])
+        mechanism = IMGM(query, self.budget)
+        # The labels were typed by the user, so that they are public.
+        answer = MatrixFile(query.evaluate(blocks()), columns=list(columns), index=list(index))
+        released = mechanism.release(answer, threads=self.threads)
+        save_release(released, self.target, force=self.force, query=str(query))
+        self._report(str(query), released, [self.target, statement])
+
+    def release_with_clipped(
+        self,
+        query: Query,
+        clipped: ClippedRecords,
+        share: float,
+        blocks: Blocks,
+        *,
+        columns: Sequence[str],
+        index: Sequence[str],
+    ) -> None:
+        """Release the answer, and for a share of the budget how many records the bounds change."""
+        statement = statement_path(self.target)
+        self._check_targets([self.target, statement])
+        part = proper_fraction(share, "clipped_share")
+        rest = self.budget.split([1.0 - part, part])
+        of_answer, of_count = IMGM(query, rest[0]), IMGM(clipped, rest[1])
+        both = Guarantee.of_budget(
+            self.budget,
+            mu=composed_mu([of_answer.mu, of_count.mu]),
+            neighbouring=query.neighbouring,
+        )
+        answer = MatrixFile(query.evaluate(blocks()), columns=list(columns), index=list(index))
+        changed = clipped.evaluate(blocks())
+        released = of_answer.release(answer, threads=self.threads)
+        count = of_count.release(changed, threads=self.threads)
+        # Stated with the guarantee of both, because the statement holds the count, too.
+        stated = Release.from_proof(released.value, released.proof, both, released.mechanism)
+        save_release(
+            stated, self.target, force=self.force, query=str(query), counts={"clipped": count}
+        )
+        self._report(str(query), stated, [self.target, statement], {"clipped": count})
+
+    def release_private_count_mean(
+        self, query: Mean, blocks: Blocks, *, columns: Sequence[str]
+    ) -> None:
+        """Release a sum and a count within the budget, and write the means that follow."""
+        beside = sum_path(self.target)
+        statement = statement_path(beside)
+        self._check_targets([self.target, beside, statement])
+        released = released_means(
+            blocks(), query.bounds, self.budget, str(query), threads=self.threads
+        )
+        released.save(self.target, force=self.force, columns=columns)
+        self._report(
+            released.query,
+            released,
+            [self.target, beside, statement],
+            {"records": released.count},
+        )
+
+    def _check_targets(self, targets: Sequence[Path]) -> None:
+        check_format(self.target)
+        check_inputs_survive(targets, [self.source])
+        for path in targets:
+            check_target(path, force=self.force)
+
+    def _report(
+        self,
+        query: str,
+        released: Release | MeanRelease,
+        files: Sequence[Path],
+        counts: Mapping[PaidCount, Release] | None = None,
+    ) -> None:
+        """Say what was released, and name the files, of which the last is the statement."""
+        paid, guarantee, statement = counts or {}, released.guarantee, files[-1]
+        with reporting_release(statement):
+            warn_of_lost_labels(format_of(self.target))
+            if self.as_json:
+                print_json(
+                    {
+                        "output": str(self.target),
+                        "statement": str(statement),
+                        "files": [str(file) for file in files],
+                        "query": query,
+                        "epsilon": guarantee.epsilon,
+                        "delta": guarantee.delta,
+                        "mu": guarantee.mu,
+                        "neighbouring": guarantee.neighbouring,
+                        "shape": list(released.shape),
+                        "counts": {what: float(count.value[0, 0]) for what, count in paid.items()},
+                    }
+                )
+                return
+            lines = [str(guarantee), query]
+            lines += [
+                f"{_IN_WORDS[what]}: {float(count.value[0, 0]):.1f}, with a standard error of "
+                f"{shown_up(count.standard_errors().item(), 3)}; paid for by this guarantee, too"
+                for what, count in paid.items()
+            ]
+            lines.append(f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}")
+            for line in lines:
+                typer.echo(line, err=True)

@@ -1,0 +1,334 @@
+"""The command ``matrixdp release``: its options, and the way of a matrix through it."""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from matrixdp.cli.commands.release.output import (
+    Outcome,
+    Places,
+    format_named,
+    report_release,
+    statement_target,
+)
+from matrixdp.cli.shared.labels import CommandWithLabels, Labels, check_labels
+from matrixdp.cli.shared.options import (
+    AsJson,
+    DelimiterOption,
+    DeltaOption,
+    Force,
+    MuOption,
+    NeighbouringOption,
+    OptionalColumnsOption,
+    OptionalEpsilonOption,
+    OptionalSensitivityOption,
+    ThreadsOption,
+    bound_option,
+    budget_from,
+    names_of,
+)
+from matrixdp.cli.shared.progress import progress_bar
+from matrixdp.cli.shared.streams import STREAM, read_source, write_stdout
+from matrixdp.covariance import Diagonal, Isotropic
+from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.files.formats.arrow_format import check_names
+from matrixdp.files.formats.decimal_range import cover_decimals
+from matrixdp.files.formats.decimals import upper_float
+from matrixdp.files.formats.numpy_format import NpyLayout, read_layout
+from matrixdp.files.formats.progress import Share
+from matrixdp.files.formats.suffixes import ARROW, FORMATS, LABELLED, TEXT, format_of
+from matrixdp.files.publishing.atomic import write_all
+from matrixdp.files.publishing.releases import encode_release, save_release
+from matrixdp.files.publishing.streamed_release import release_npy
+from matrixdp.interrupts import ProgramInterrupts
+from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.labelled import MatrixFile
+from matrixdp.mechanisms.release import Release
+from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.sensitivity.sets import (
+    FrobeniusBall,
+    RowBounds,
+    RowBox,
+    SensitivitySet,
+    SymmetricBall,
+)
+
+__all__ = ["COMMAND_CLASS", "release"]
+
+COMMAND_CLASS = CommandWithLabels
+"""The class of the command, whose options for labels may go without a value."""
+
+
+def release(
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help=f"A file ({', '.join(FORMATS)}), or - for stdin.")
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="OUT", help="The file to make, or - for stdout.")
+    ],
+    delta: DeltaOption,
+    neighbouring: NeighbouringOption,
+    epsilon: OptionalEpsilonOption = None,
+    mu: MuOption = None,
+    sensitivity: OptionalSensitivityOption = None,
+    symmetric: Annotated[
+        bool, typer.Option("--symmetric", help="With --sensitivity: the matrix stays symmetric.")
+    ] = False,
+    row_bounds: Annotated[
+        str | None,
+        typer.Option(
+            "--row-bounds",
+            help="Instead: one row changes, by at most these norms (1,2,3 or a file).",
+        ),
+    ] = None,
+    box: Annotated[
+        str | None,
+        typer.Option(
+            "--box",
+            help="Instead: one row changes, its entries by at most these (1,2,3 or a file).",
+        ),
+    ] = None,
+    largest: Annotated[
+        float | None,
+        bound_option(
+            "--range",
+            "Text: no cell is larger than this, and the noise covers the rounding of decimals up "
+            "to it; larger cells are refused. Choose it without looking at the data. Default: "
+            "2^32 bound / sqrt(k) for each bound, where k cells share the bound (1 with --box, a "
+            "row with --row-bounds, all with --sensitivity).",
+        ),
+    ] = None,
+    header: Annotated[
+        Labels | None,
+        typer.Option(
+            "--header",
+            metavar="[=public]",
+            help="Text: the first row is labels, published as they are. Labels that could be data "
+            "(numbers, missing values) need --header=public.",
+        ),
+    ] = None,
+    index: Annotated[
+        Labels | None,
+        typer.Option(
+            "--index",
+            metavar="[=public]",
+            help="The first column is labels; likewise --index=public.",
+        ),
+    ] = None,
+    delimiter: DelimiterOption = None,
+    columns: OptionalColumnsOption = None,
+    input_format: Annotated[
+        str | None, typer.Option("--input-format", help="Of stdin: npy, csv, parquet and so on.")
+    ] = None,
+    output_format: Annotated[
+        str | None, typer.Option("--output-format", help="Of stdout: npy, csv, parquet and so on.")
+    ] = None,
+    sidecar: Annotated[
+        Path | None, typer.Option("--sidecar", help="With stdout: where the statement goes.")
+    ] = None,
+    threads: ThreadsOption = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Release a matrix with exact noise, and state beside it (OUT.json) what that guarantees."""
+    # Everything that can be refused without reading the matrix is refused here.
+    bounds = _sensitivity_set(
+        checked_neighbouring(neighbouring), sensitivity, row_bounds, box, symmetric=symmetric
+    )
+    mechanism = IMGM(bounds, budget_from(epsilon, delta, mu))
+    suffixes = (
+        format_named(source, input_format, "input"),
+        format_named(target, output_format, "output"),
+    )
+    reading = _Reading(suffixes[0], header, index, delimiter, names_of(columns))
+    reading.check(largest)
+    places = Places(source, target, suffixes[1], statement_target(target, sidecar), force)
+    places.check([_bounds_file(row_bounds), _bounds_file(box)], as_json=as_json)
+    layout = _streamable_layout(source, suffixes, target, mechanism)
+    if layout is not None:
+        done = _released_in_parts(mechanism, layout, places, threads)
+    else:
+        matrix = reading.read(source)
+        if suffixes[0] in TEXT:
+            # The other formats hold floats, which nobody rounds.
+            mechanism = _covering_decimals(mechanism, matrix, largest, places.source_name)
+        done = _released_in_memory(mechanism, matrix, places, threads)
+    report_release(done, places, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How IN is to be read."""
+
+    suffix: str
+    header: Labels | None
+    index: Labels | None
+    delimiter: str | None
+    columns: Sequence[str] | None
+
+    def check(self, largest: float | None) -> None:
+        """Refuse options that the format has no use for."""
+        for given, option, formats in (
+            (largest, "--range", TEXT),
+            (self.delimiter, "--delimiter", TEXT),
+            (self.header, "--header", LABELLED),
+            (self.index, "--index", LABELLED),
+            (self.columns, "--columns", LABELLED),
+        ):
+            if given is not None and self.suffix not in formats:
+                raise InvalidParameterError(
+                    f"{option} is for {', '.join(formats)}, but IN is {self.suffix}"
+                )
+        if self.columns is not None and self.suffix in TEXT and self.header is None:
+            raise InvalidParameterError("--columns names columns of the first row: add --header")
+
+    def read(self, source: str) -> MatrixFile:
+        """Return the matrix, with labels that may be published."""
+        # Columns of Parquet and Arrow files always have names.
+        header = Labels.NAMES if self.suffix in ARROW and self.header is None else self.header
+        matrix = read_source(
+            source,
+            self.suffix,
+            header=header is not None,
+            index=self.index is not None,
+            delimiter=self.delimiter,
+            columns=self.columns,
+            offered=("--header", "--index", "--delimiter", "--columns"),
+        )
+        check_labels(matrix, header, self.index, text=self.suffix in TEXT)
+        return matrix
+
+
+def _streamable_layout(
+    source: str, suffixes: tuple[str, str], target: str, mechanism: IMGM
+) -> NpyLayout | None:
+    """Return the layout of a file that can be released in parts, or None if it is read whole."""
+    if suffixes != (".npy", ".npy") or STREAM in (source, target):
+        return None
+    # Symmetric noise needs both triangles at once.
+    if not isinstance(mechanism.covariance, Isotropic | Diagonal):
+        return None
+    try:
+        return read_layout(Path(source))
+    except (FileFormatError, OSError):
+        return None  # it holds integers; if it is damaged, reading it whole says how
+
+
+def _covering_decimals(
+    mechanism: IMGM, matrix: MatrixFile, largest: float | None, name: str
+) -> IMGM:
+    """Return a mechanism whose noise also covers the rounding of the file's decimals."""
+    rows, columns = matrix.array.shape
+    cover = cover_decimals(mechanism.sensitivity, (rows, columns), largest)
+    cover.check(matrix, name)
+    return IMGM(cover.sensitivity, mechanism.budget)
+
+
+def _released_in_parts(
+    mechanism: IMGM, layout: NpyLayout, places: Places, threads: int | None
+) -> Outcome:
+    # Every element is counted twice: when it is checked and when it is written.
+    with progress_bar(2 * layout.size, "Adding noise") as advance:
+        guarantee = release_npy(
+            mechanism,
+            places.source,
+            places.target,
+            force=places.force,
+            threads=threads,
+            advance=advance,
+        )
+    # Anything but two axes was refused just now.
+    shape = cast("tuple[int, int]", layout.shape)
+    return Outcome(guarantee, mechanism.covariance, shape)
+
+
+def _released_in_memory(
+    mechanism: IMGM, matrix: MatrixFile, places: Places, threads: int | None
+) -> Outcome:
+    # Before anything is drawn: what cannot be written would be lost.
+    check_names(matrix, places.suffix)
+    released = mechanism.release(matrix, threads=threads)
+    with progress_bar(1.0, f"Writing {places.target}", after=1.0) as advance:
+        if places.target == STREAM:
+            _release_to_stdout(released, places, advance)
+        else:
+            save_release(released, places.target, force=places.force, advance=advance)
+    kept = matrix if places.suffix in LABELLED else MatrixFile(matrix.array)
+    return Outcome(
+        released.guarantee,
+        released.covariance,
+        released.shape,
+        column_labels=len(kept.columns or ()),
+        row_labels=len(kept.index or ()),
+        labelled=matrix.columns is not None or matrix.index is not None,
+    )
+
+
+def _release_to_stdout(released: Release, places: Places, advance: Share) -> None:
+    # A statement names its file, and a stream has no name; readers do not compare it.
+    data, statement = encode_release(released, f"stdout{places.suffix}", advance=advance)
+    former = places.statement.read_bytes() if places.statement.is_file() else None
+    interruptible = isinstance(signal.getsignal(signal.SIGINT), ProgramInterrupts)
+    # The statement first: if it cannot be written, nothing is released.
+    write_all([(places.statement, statement)], force=places.force, release=True)
+    try:
+        write_stdout(data, interruptible=interruptible)
+    except OSError:
+        # Not a single byte was written. In all other cases the statement stays, to be safe.
+        if former is None:
+            places.statement.unlink(missing_ok=True)
+        else:  # of an earlier release, which is out and keeps its statement
+            write_all([(places.statement, former)], force=True)
+        raise
+
+
+def _sensitivity_set(
+    neighbouring: Neighbouring,
+    sensitivity: float | None,
+    row_bounds: str | None,
+    box: str | None,
+    *,
+    symmetric: bool,
+) -> SensitivitySet:
+    """Return the set that the options describe.
+
+    Raises
+    ------
+    InvalidParameterError
+        If not exactly one of the three kinds of bounds is given, or one is not positive.
+    """
+    # Two sets at once could mean their union or their intersection: the user has to choose.
+    if [sensitivity, row_bounds, box].count(None) != 2 or (symmetric and sensitivity is None):
+        raise InvalidParameterError(
+            "pass one of --sensitivity (with or without --symmetric), --row-bounds and --box"
+        )
+    if sensitivity is not None:
+        ball = SymmetricBall if symmetric else FrobeniusBall
+        return ball(sensitivity, neighbouring=neighbouring)
+    if row_bounds is not None:
+        return RowBounds(_vector(row_bounds), neighbouring=neighbouring)
+    return RowBox(_vector(box or ""), neighbouring=neighbouring)
+
+
+def _bounds_file(text: str | None) -> Path | None:
+    """Return the file that bounds are read from, or None if they are numbers themselves."""
+    return Path(text) if text is not None and format_of(text) in FORMATS else None
+
+
+def _vector(text: str) -> Any:
+    """Return the bounds of a list with commas, or of a file."""
+    path = _bounds_file(text)
+    if path is not None:
+        array = read_source(str(path), format_of(path), decimals="up").array
+        # One row or one column is a vector; the set refuses any other shape and names it.
+        return array.ravel() if array.ndim == 2 and 1 in array.shape else array
+    try:
+        return [upper_float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidParameterError(
+            f"{text!r} is neither numbers with commas between them nor a file"
+        ) from None

@@ -1,0 +1,157 @@
+"""The files of ``matrixdp release``, and its report: to people and to programs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from matrixdp.cli.shared.labels import warn_of_lost_labels
+from matrixdp.cli.shared.output import print_json
+from matrixdp.cli.shared.streams import STREAM, check_stdout, reporting_release
+from matrixdp.covariance import Covariance, SymmetricIsotropic
+from matrixdp.errors import InvalidParameterError
+from matrixdp.files.formats.suffixes import FORMATS, format_of
+from matrixdp.files.publishing.atomic import check_inputs_survive, check_target
+from matrixdp.files.publishing.statement import statement_path
+from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.rounding import shown_up
+
+__all__ = ["Outcome", "Places", "format_named", "report_release", "statement_target"]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the matrix comes from, and where the release and its statement go."""
+
+    source: str
+    target: str
+    suffix: str
+    statement: Path
+    force: bool
+
+    @property
+    def source_name(self) -> str:
+        """What to call IN in errors."""
+        return "stdin" if self.source == STREAM else self.source
+
+    def check(self, bounds: Sequence[Path | None], *, as_json: bool) -> None:
+        """Refuse targets that cannot be written, or that would destroy what is read."""
+        read = [path for path in bounds if path is not None]
+        if self.source != STREAM:
+            read.append(Path(self.source))
+        written = [self.statement] if self.target == STREAM else [self.statement, Path(self.target)]
+        # First, because its message is the more helpful one where both checks fail.
+        check_inputs_survive(written, read)
+        for path in written:
+            check_target(path, force=self.force)
+        if self.target == STREAM:
+            check_stdout()
+            if as_json:
+                raise InvalidParameterError("--json and the released matrix cannot share stdout")
+
+
+def format_named(path: str, given: str | None, side: str) -> str:
+    """Return the format of a file or a standard stream, or raise if it is not known."""
+    if path == STREAM and given is None:
+        raise InvalidParameterError(
+            f"say --{side}-format for {side} {path!r}: "
+            f"{', '.join(each.removeprefix('.') for each in FORMATS)}"
+        )
+    # Two formats for one file could contradict each other.
+    if path != STREAM and given is not None:
+        raise InvalidParameterError(
+            f"--{side}-format is for standard streams: the name of {path!r} says its format"
+        )
+    suffix = format_of(path) if given is None else f".{given.lower().removeprefix('.')}"
+    if not suffix:
+        raise InvalidParameterError(
+            f"{side} {path!r} does not end like a file of a known format: use one of "
+            f"{', '.join(FORMATS)}"
+        )
+    if suffix not in FORMATS:
+        raise InvalidParameterError(
+            f"{side} {path!r} is of format {suffix!r}: use one of {', '.join(FORMATS)}"
+        )
+    return suffix
+
+
+def statement_target(target: str, sidecar: Path | None) -> Path:
+    """Return where the statement goes: beside the file, or where ``--sidecar`` says."""
+    if target != STREAM:
+        if sidecar is not None:
+            raise InvalidParameterError(
+                "--sidecar is for stdout: the statement of a file is OUT.json, beside it"
+            )
+        return statement_path(Path(target))
+    if sidecar is None or str(sidecar) == STREAM:
+        raise InvalidParameterError("with stdout, name a file for the statement with --sidecar")
+    return sidecar
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a release promises, and what of it is public."""
+
+    guarantee: Guarantee
+    covariance: Covariance
+    shape: tuple[int, int]
+    column_labels: int = 0
+    row_labels: int = 0
+    labelled: bool = False
+
+
+def report_release(done: Outcome, places: Places, *, as_json: bool) -> None:
+    """Say what was released."""
+    with reporting_release(places.statement):
+        if done.labelled:
+            warn_of_lost_labels(places.suffix)
+        if as_json:
+            print_json(_fields(done, places))
+            return
+        for line in _lines(done, places):
+            typer.echo(line, err=True)
+
+
+def _fields(done: Outcome, places: Places) -> dict[str, object]:
+    smallest, largest = _extreme_scales(done.covariance)
+    return {
+        "output": places.target,
+        "statement": str(places.statement),
+        "epsilon": done.guarantee.epsilon,
+        "delta": done.guarantee.delta,
+        "mu": done.guarantee.mu,
+        "neighbouring": done.guarantee.neighbouring,
+        "smallest_noise_scale": smallest,
+        "largest_noise_scale": largest,
+        "shape": list(done.shape),
+        "column_labels": done.column_labels,
+        "row_labels": done.row_labels,
+    }
+
+
+def _lines(done: Outcome, places: Places) -> list[str]:
+    smallest, largest = _extreme_scales(done.covariance)
+    scales = shown_up(smallest)
+    if largest > smallest:
+        scales += f" to {shown_up(largest)}"
+    labels = "no labels"
+    if done.column_labels or done.row_labels:
+        labels = (
+            f"labels published as they are: {done.column_labels} of columns, {done.row_labels} of "
+            "rows"
+        )
+    return [
+        str(done.guarantee),
+        f"a {done.shape[0]} by {done.shape[1]} matrix with noise; {labels}",
+        f"noise scale {scales}; wrote {places.target} and {places.statement}",
+    ]
+
+
+def _extreme_scales(covariance: Covariance) -> tuple[float, float]:
+    """Return the smallest and the largest standard deviation of an entry."""
+    if isinstance(covariance, SymmetricIsotropic):
+        # A pair of mirrored entries counts as one there, so singular values are not entry scales.
+        scales = covariance.entry_scales((2, 2))
+        return float(scales.min()), float(scales.max())
+    return covariance.smallest_singular_value, covariance.largest_singular_value

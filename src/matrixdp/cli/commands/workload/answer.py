@@ -1,0 +1,175 @@
+"""``matrixdp workload answer``: noisy measurements that the answers follow from."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from matrixdp.cli.commands.workload.options import (
+    SavedStrategyOption,
+    WorkloadOption,
+    check_delimiter,
+    check_distinct,
+    search_status,
+)
+from matrixdp.cli.commands.workload.text import read_workload, workload_files
+from matrixdp.cli.shared.interrupts import interrupted_at_once
+from matrixdp.cli.shared.options import (
+    AsJson,
+    DelimiterOption,
+    DeltaOption,
+    Force,
+    MuOption,
+    NeighbouringOption,
+    OptionalEpsilonOption,
+    ThreadsOption,
+    budget_from,
+)
+from matrixdp.cli.shared.output import print_json
+from matrixdp.cli.shared.streams import read_source, reporting_release
+from matrixdp.errors import InvalidParameterError
+from matrixdp.files.formats.suffixes import FORMATS, TEXT, check_format, format_of
+from matrixdp.files.publishing.statement import check_archive_target, statement_path
+from matrixdp.files.publishing.strategies import load_strategy
+from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
+from matrixdp.parameters import LARGEST_EXACT_INTEGER, real_array
+from matrixdp.privacy.guarantee import checked_neighbouring
+from matrixdp.rounding import shown_up
+from matrixdp.workloads import Workload, optimal_strategy
+from matrixdp.workloads.counting import check_records, checked_counts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["answer"]
+
+
+def answer(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="IN", help=f"Counts of records, or records: {', '.join(FORMATS)}."),
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The .npz file for the noisy measurements.")
+    ],
+    workload: WorkloadOption,
+    delta: DeltaOption,
+    neighbouring: NeighbouringOption,
+    epsilon: OptionalEpsilonOption = None,
+    mu: MuOption = None,
+    strategy: SavedStrategyOption = None,
+    delimiter: DelimiterOption = None,
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--records",
+            help="IN holds a record in each row: the number of its cell, from 0, by attribute.",
+        ),
+    ] = False,
+    threads: ThreadsOption = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure with exact noise, and state beside it (OUT.json) what is guaranteed.
+
+    The answers follow from OUT: see workload export.
+    """
+    # Everything that can be refused is refused before minutes of optimising, and that before a
+    # draw.
+    relation = checked_neighbouring(neighbouring)
+    budget = budget_from(epsilon, delta, mu)
+    check_format(source)
+    check_delimiter(delimiter, [source, *workload_files(workload)])
+    queries = read_workload(workload, delimiter)
+    queries.check_answerable()
+    check_archive_target(target, force=force)
+    saved = [] if strategy is None else [strategy]
+    check_distinct(target, [source, *saved, *workload_files(workload)])
+    if not records:
+        queries.check_histogram()
+    counted = _read(source, delimiter)
+    given = _checked_records(counted, queries) if records else _checked_histogram(counted, queries)
+    if strategy is None:
+        with search_status() as progress:
+            chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
+    else:
+        chosen = load_strategy(strategy).strategy
+    with interrupted_at_once():
+        mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
+        expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
+    release = mechanism.release_records if records else mechanism.release
+    measured = release(given, threads=threads)
+    measured.save(target, force=force)
+    _report_release(mechanism, expected, target, as_json=as_json)
+
+
+def _report_release(
+    mechanism: MatrixMechanism, expected: float, target: Path, *, as_json: bool
+) -> None:
+    beside = statement_path(target)
+    with reporting_release(beside):
+        if as_json:
+            print_json(
+                {
+                    "output": str(target),
+                    "statement": str(beside),
+                    "queries": mechanism.workload.rows,
+                    "expected_rmse": expected,
+                    **asdict(mechanism.guarantee),
+                }
+            )
+            return
+        typer.echo(f"{mechanism.guarantee}", err=True)
+        typer.echo(
+            f"r.m.s. error per query {shown_up(expected)}; wrote {target} and {beside}; write the "
+            f"answers with: matrixdp workload export {target} answers.csv",
+            err=True,
+        )
+
+
+def _read(source: Path, delimiter: str | None) -> "NDArray[Any]":
+    # A count that float64 would round is not the count of the file: the noise covers what one
+    # record changes in integers, and nothing else.
+    return read_source(
+        str(source),
+        format_of(source),
+        decimals="exact",
+        delimiter=delimiter if format_of(source) in TEXT else None,
+        offered=("--delimiter",),
+    ).array
+
+
+def _checked_histogram(given: "NDArray[Any]", queries: Workload) -> "NDArray[Any]":
+    counts = queries.checked_cells(given.ravel() if 1 in given.shape else given, "IN")
+    wrong = (counts < 0) | (counts % 1 != 0)
+    if bool(wrong.any()):
+        place = _first(wrong.reshape(given.shape))
+        raise InvalidParameterError(
+            f"IN, {place}: the number is not a count of records, an integer of at least 0: "
+            "count the records of each cell"
+        )
+    return checked_counts(counts, queries)
+
+
+def _checked_records(given: "NDArray[Any]", queries: Workload) -> "NDArray[Any]":
+    numbers = real_array(given, "IN", axes=2)
+    # Text files hold decimals, which may be integers.
+    wrong = (abs(numbers) > LARGEST_EXACT_INTEGER) | (numbers % 1 != 0)
+    if bool(wrong.any()):
+        raise InvalidParameterError(
+            f"IN, {_first(wrong)}: the number is not an integer, the number of a cell: number "
+            "the categories"
+        )
+    cells = numbers.astype("int64")
+    check_records(cells, queries.dimensions)
+    return cells
+
+
+def _first(wrong: "NDArray[np.bool_]") -> str:
+    """Return the place of the first entry that is true, in words; places count from 1."""
+    place = [int(number) + 1 for number in np.argwhere(wrong)[0]]
+    if len(place) == 2:
+        return f"row {place[0]}, column {place[1]}"
+    return f"entry {', '.join(map(str, place))}"

@@ -1,0 +1,216 @@
+"""Options that several commands share: one meaning, one text and one place in every help."""
+
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+import typer
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.files.formats.decimals import upper_float
+from matrixdp.privacy.budget import Budget
+
+__all__ = [
+    "AsJson",
+    "ColumnsOption",
+    "DelimiterOption",
+    "DeltaOption",
+    "EpsilonOption",
+    "Figure",
+    "Force",
+    "MuOption",
+    "NeighbouringOption",
+    "NormBoundOption",
+    "OptionalColumnsOption",
+    "OptionalDeltaOption",
+    "OptionalEpsilonOption",
+    "OptionalSensitivityOption",
+    "SensitivityOption",
+    "Shape",
+    "ShapeOption",
+    "StepsOption",
+    "ThreadsOption",
+    "bound_option",
+    "budget_from",
+    "names_of",
+    "number_option",
+    "whole_number_option",
+]
+
+
+# typer calls the parser on default values too, which are numbers already.
+def _number(text: str | float) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None
+
+
+def _whole_number(text: str | int) -> int:
+    # int() of text, not of a float: "2.5" must not become 2.
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not an integer") from None
+
+
+def _at_least_one(text: str | int) -> int:
+    number = _whole_number(text)
+    if number < 1:
+        raise typer.BadParameter(f"{text!r} is not a number of at least 1")
+    return number
+
+
+def _bound(text: str | float) -> float:
+    # A bound is a promise about decimals. 0.3 means three tenths, and the nearest float is smaller:
+    # it is rounded up, so that what it bounds never shrinks.
+    if isinstance(text, float):
+        return text
+    try:
+        return upper_float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a finite number") from None
+
+
+class Shape(NamedTuple):
+    """The shape of a matrix."""
+
+    rows: int
+    columns: int
+
+
+def _shape(text: str) -> Shape:
+    rows, _, columns = text.partition("x")
+    try:
+        return Shape(int(rows), int(columns))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a shape such as 100x20") from None
+
+
+def number_option(name: str, explanation: str) -> Any:
+    """Return an option that takes a number; its error message quotes what was given instead."""
+    return typer.Option(name, parser=_number, metavar="NUMBER", help=explanation)
+
+
+def whole_number_option(name: str, explanation: str) -> Any:
+    """Return an option that takes an integer; its error quotes what was given instead."""
+    return typer.Option(name, parser=_whole_number, metavar="COUNT", help=explanation)
+
+
+def bound_option(name: str, explanation: str) -> Any:
+    """Return an option that takes a number and rounds it up; its error quotes what was given."""
+    return typer.Option(name, parser=_bound, metavar="NUMBER", help=explanation)
+
+
+def budget_from(epsilon: float | None, delta: float, mu: float | None) -> Budget:
+    """Return the budget of a command that takes either ``--epsilon`` or ``--mu``.
+
+    Only a mu carries a part of a split budget exactly: its epsilon is rounded down.
+    """
+    # Neither has a default, and 0 is a valid epsilon, so only None means "not given".
+    if epsilon is not None and mu is None:
+        return Budget(epsilon, delta)
+    if mu is not None and epsilon is None:
+        return Budget.from_mu(mu, delta)
+    raise InvalidParameterError(
+        "pass exactly one of --epsilon and --mu: --mu spends a part that `budget` printed"
+    )
+
+
+def names_of(columns: str | None) -> list[str] | None:
+    """Return the names of columns that have commas between them."""
+    if columns is None:
+        return None
+    names = [name.strip() for name in columns.split(",")]
+    if not all(names) or len(set(names)) != len(names):
+        raise InvalidParameterError(f"columns {columns!r} must be names, each once")
+    return names
+
+
+def _delimiter(text: str) -> str:
+    sign = "\t" if text in {"tab", "\\t"} else text
+    # Letters, digits, quotes and what numbers are written with would tear cells apart.
+    if len(sign) != 1 or sign.isalnum() or sign in "\"'.-+\r\n":
+        raise typer.BadParameter(f"{text!r} is not one sign such as ; or | or the word tab")
+    return sign
+
+
+# Of options that some commands need and others do not.
+# The domains are those of matrixdp.parameters, which has the last word.
+_EPSILON = number_option("--epsilon", "Privacy loss, from 0 to 1e6.")
+_DELTA = number_option("--delta", "Failure probability, from 2.3e-308 to 1 - 1e-12.")
+_SENSITIVITY = bound_option(
+    "--sensitivity", "Largest Frobenius norm by which one record changes the matrix."
+)
+_COLUMNS = typer.Option(
+    "--columns",
+    help="Take these columns alone: names with commas between them; of .npy files that hold "
+    "records, numbers from 0.",
+)
+ColumnsOption: TypeAlias = Annotated[str, _COLUMNS]
+OptionalColumnsOption: TypeAlias = Annotated[str | None, _COLUMNS]
+EpsilonOption: TypeAlias = Annotated[float, _EPSILON]
+OptionalEpsilonOption: TypeAlias = Annotated[float | None, _EPSILON]
+DeltaOption: TypeAlias = Annotated[float, _DELTA]
+OptionalDeltaOption: TypeAlias = Annotated[float | None, _DELTA]
+SensitivityOption: TypeAlias = Annotated[float, _SENSITIVITY]
+OptionalSensitivityOption: TypeAlias = Annotated[float | None, _SENSITIVITY]
+MuOption: TypeAlias = Annotated[
+    float | None,
+    number_option(
+        "--mu", "Instead of --epsilon: the Gaussian privacy parameter, as `budget` prints it."
+    ),
+]
+NeighbouringOption: TypeAlias = Annotated[
+    str, typer.Option("--neighbouring", help="What a record's change is: add-remove, replace.")
+]
+DelimiterOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        parser=_delimiter,
+        metavar="SIGN",
+        help="Text: what stands between cells, such as ';' or tab; default: what the name of the "
+        "file says.",
+    ),
+]
+ShapeOption: TypeAlias = Annotated[
+    Shape,
+    typer.Option(
+        "--shape",
+        parser=_shape,
+        metavar="ROWSxCOLUMNS",
+        help="Shape of the released matrix, such as 100x20.",
+    ),
+]
+StepsOption: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--steps",
+        parser=_at_least_one,
+        metavar="COUNT",
+        help="Number of releases, or of steps of training, that share the budget.",
+    ),
+]
+NormBoundOption: TypeAlias = Annotated[
+    float | None,
+    bound_option(
+        "--norm-bound", "Largest Frobenius norm of a matrix, for MVG; default: the sensitivity."
+    ),
+]
+ThreadsOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        parser=_at_least_one,
+        metavar="COUNT",
+        help="The most threads that draw noise; default: one for each processor. The result does "
+        "not depend on it.",
+    ),
+]
+AsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object, at full precision.")
+]
+Figure: TypeAlias = Annotated[
+    Path | None, typer.Option("--figure", help="Draw the result in this PNG or SVG file.")
+]
+Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
