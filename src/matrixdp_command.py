@@ -1,10 +1,11 @@
 """The program ``matrixdp``: a thin start, so that an interrupt during start-up is handled too.
 
-Importing the package takes half a second. It happens inside the block that handles an interrupt,
-and this module is outside the package because importing it must not import the package.
+Importing the command line takes half a second. It happens inside the block that handles an
+interrupt, and this module is outside the package because importing it must not import the package.
 """
 
 import os
+import signal
 import sys
 
 __all__ = ["main"]
@@ -13,11 +14,19 @@ _INTERRUPTED = 130
 
 
 def main() -> int:
-    """Import the command line and run it; return its exit code."""
+    """Import the command line and run it; return its exit code.
+
+    Interrupts of this process belong to the program from here on, until the process has ended.
+    """
     # typer imports pydantic, which would look through all installed packages for plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
-        # Imported late on purpose; see above.
+        # Imported late on purpose; see above. The handler first: the rest takes long.
+        from matrixdp.interrupts import ProgramInterrupts  # noqa: PLC0415
+
+        # Any other handler is somebody's decision, such as nohup's to ignore interrupts.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, ProgramInterrupts())
         from matrixdp.cli.main import main as run  # noqa: PLC0415
 
         return run()

@@ -1,6 +1,7 @@
 """What holds for every test: the same examples of properties every time, untimed, and signals."""
 
 import os
+import secrets
 import signal
 
 from hypothesis import settings
@@ -15,3 +16,11 @@ settings.load_profile("matrixdp")
 # A job that a shell starts in the background ignores interrupts, and so does all that it starts.
 # Tests send some, to themselves and to processes of their own.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Here, so that all processes of a run draw the same files; see `cli/test_damaged_files.py`.
+os.environ.setdefault("MATRIXDP_FUZZ_SEED", str(secrets.randbits(32)))
+
+
+def pytest_report_header() -> str:
+    """Show the seed of the damaged files, with which a failure can be repeated."""
+    return f"MATRIXDP_FUZZ_SEED={os.environ['MATRIXDP_FUZZ_SEED']}"

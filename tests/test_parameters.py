@@ -96,7 +96,7 @@ def test_what_each_gate_makes_of_numbers() -> None:
         real_array([True, 2], "answer")
     assert whole_numbers([[1, 2]], "answer").dtype.kind == "i"
     assert whole_numbers([], "answer").size == 0
-    with pytest.raises(InvalidParameterError, match="whole numbers"):
+    with pytest.raises(InvalidParameterError, match="integers"):
         whole_numbers([2.0], "answer")
     with pytest.raises(InvalidParameterError, match=r"answer\[1\]=0\.0 must be positive"):
         positive_vector([1.0, 0.0], "answer")

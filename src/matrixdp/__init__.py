@@ -6,14 +6,12 @@ guarantees it.
 Mechanisms and what they release
     `IMGM`, `MatrixMechanism`, `Mechanism`, `Release`, `WorkloadRelease`, `ReleaseKey`
 Budgets and guarantees
-    `Budget`, `Filter`, `Guarantee`, `privacy_bound`, `privacy_delta`, `privacy_epsilon`,
+    `Budget`, `PrivacyFilter`, `Guarantee`, `privacy_mu`, `privacy_delta`, `privacy_epsilon`,
     `plan_for_budget`, `plan_for_error`
 What one record can change
-    `FrobeniusBall`, `SymmetricBall`, `RowBounds`, `Box`
+    `FrobeniusBall`, `SymmetricBall`, `RowBounds`, `RowBox`
 The shape of the noise
-    `Isotropic`, `SymmetricIsotropic`, `Diagonal`, `Kronecker`, `OneSided`
-From records to counts
-    `histogram`
+    `Isotropic`, `SymmetricIsotropic`, `Diagonal`, `Kronecker`
 Errors
     `MatrixDPError`, `InvalidParameterError`, `BudgetExceededError`; all of them in `errors`
 One level down

@@ -9,7 +9,7 @@ from . import (
     sensitivity,
     workloads,
 )
-from .covariance import Diagonal, Isotropic, Kronecker, OneSided, SymmetricIsotropic
+from .covariance import Diagonal, Isotropic, Kronecker, SymmetricIsotropic
 from .errors import BudgetExceededError, InvalidParameterError, MatrixDPError
 from .mechanisms.imgm import IMGM
 from .mechanisms.matrix_mechanism import MatrixMechanism, WorkloadRelease
@@ -18,26 +18,23 @@ from .mechanisms.release import Release
 from .noise import ReleaseKey
 from .privacy import (
     Budget,
-    Filter,
     Guarantee,
+    PrivacyFilter,
     plan_for_budget,
     plan_for_error,
-    privacy_bound,
     privacy_delta,
     privacy_epsilon,
+    privacy_mu,
 )
-from .queries import histogram
-from .sensitivity import Box, FrobeniusBall, RowBounds, SymmetricBall
+from .sensitivity import FrobeniusBall, RowBounds, RowBox, SymmetricBall
 
 __version__: str
 
 __all__ = [
     "IMGM",
-    "Box",
     "Budget",
     "BudgetExceededError",
     "Diagonal",
-    "Filter",
     "FrobeniusBall",
     "Guarantee",
     "InvalidParameterError",
@@ -46,10 +43,11 @@ __all__ = [
     "MatrixDPError",
     "MatrixMechanism",
     "Mechanism",
-    "OneSided",
+    "PrivacyFilter",
     "Release",
     "ReleaseKey",
     "RowBounds",
+    "RowBox",
     "SymmetricBall",
     "SymmetricIsotropic",
     "WorkloadRelease",
@@ -57,14 +55,13 @@ __all__ = [
     "baselines",
     "covariance",
     "errors",
-    "histogram",
     "plan_for_budget",
     "plan_for_error",
     "postprocess",
     "privacy",
-    "privacy_bound",
     "privacy_delta",
     "privacy_epsilon",
+    "privacy_mu",
     "queries",
     "sensitivity",
     "workloads",

@@ -1,4 +1,4 @@
-"""Which process this is: some values must not go on being used in a forked copy of it.
+"""The identity of the process: some values must not be used on in a forked copy of it.
 
 A fork copies every object without asking it. A key that is used on both sides makes the same noise
 twice; a budget that is spent on both sides is spent twice.

@@ -1,15 +1,17 @@
 """Every snippet of README and docs is executed, and says what the program says.
 
 A ``python`` block is a doctest; the blocks of a page share their names, top to bottom. In a
-``console`` block every line that starts with ``$ matrixdp`` is run, in a copy of the folder
-``examples``, and its output compared; ``...`` stands for anything. Other kinds of blocks are
-prose, and only those listed here may occur.
+``console`` block every line that starts with ``$ matrixdp`` or ``$ python -m`` is run, in a copy of
+the folder ``examples``, and its output compared; ``...`` stands for anything. Other kinds of blocks
+are prose, and only those listed here may occur.
 """
 
 import doctest
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a page needs besides the library, and why; without it the page's snippets are skipped.
+_EXPERIMENTS = {"matrixdp_experiments": "the experiments are a distribution of their own"}
 NEEDS = {
+    "data.md": _EXPERIMENTS,
+    "estimators_on_data.md": _EXPERIMENTS,
     "estimators.md": {"sklearn": "private estimators need the extra `sklearn`"},
     "training.md": {
         "torch": "private training needs the extra `train`",
@@ -66,6 +71,9 @@ def test_console_blocks(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    for module, reason in NEEDS.get(page.name, {}).items():
+        if "python -m" in page.read_text():
+            pytest.importorskip(module, reason=reason)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True)
@@ -73,10 +81,15 @@ def test_console_blocks(
     for body in blocks(page, "console"):
         for command, expected in commands(body):
             program, *arguments = shlex.split(command)
-            assert program == "matrixdp", "a console block that cannot be checked"
-            main(arguments)
-            output = capsys.readouterr()
-            got = output.out + output.err
+            if program == "python":
+                got = subprocess.run(
+                    [sys.executable, *arguments], capture_output=True, text=True, check=True
+                ).stdout
+            else:
+                assert program == "matrixdp", "a console block that cannot be checked"
+                main(arguments)
+                output = capsys.readouterr()
+                got = output.out + output.err
             assert checker.check_output(expected, got, FLAGS), f"$ {command}\n{got}"
 
 

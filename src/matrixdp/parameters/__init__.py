@@ -1,4 +1,4 @@
-"""What parameters must be: one gate for numbers, one gate for arrays.
+"""Checks of parameters: one gate for numbers, one gate for arrays.
 
 Every check raises an error that names the argument. Every comparison is written so that NaN fails
 it. A bool is not a number here (``delta=True`` is always a mistake), nor is anything that float64
@@ -20,13 +20,13 @@ from matrixdp.parameters.arrays import (
     whole_numbers,
 )
 from matrixdp.parameters.by_value import EqualByValue
-from matrixdp.parameters.choices import checked_choice
 from matrixdp.parameters.numbers import (
     DELTA,
     EPSILON,
     MU,
     Domain,
     broadcast_together,
+    checked_choice,
     checked_integer,
     checked_integers,
     members_of,
@@ -64,3 +64,7 @@ __all__ = [
     "real_number",
     "whole_numbers",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

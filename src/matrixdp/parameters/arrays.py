@@ -34,6 +34,7 @@ LARGEST_EXACT_INTEGER = 2**53
 """The largest of the integers that float64 holds without a gap."""
 
 _LARGEST_FLOAT = sys.float_info.max
+_DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 # Half a megabyte of float64, which stays in the cache between the two passes over a piece.
 _READ_TOGETHER = 1 << 16
 # For longer products OpenBLAS wakes its threads, which then stay in the way of those that draw.
@@ -200,7 +201,7 @@ def whole_numbers(value: Any, name: str) -> NDArray[Any]:
     array = _as_array(value, name, booleans=False)
     # numpy makes floats of an empty list.
     if array.dtype.kind not in ("iu" if array.size else "iuf"):
-        raise InvalidParameterError(f"{name} has dtype {_shown_type(array)}: pass whole numbers")
+        raise InvalidParameterError(f"{name} has dtype {_shown_type(array)}: pass integers")
     return array
 
 
@@ -254,6 +255,11 @@ def plain_array(
     value: Any, name: str, *, booleans: bool = False, keep_single: bool = False
 ) -> NDArray[Any]:
     """Return real numbers as float64, or as float32 where that is kept; not necessarily finite."""
+    # Most matrices are plain already, and there is nothing in them to convert.
+    if type(value) is np.ndarray and (
+        value.dtype is _DOUBLE or (keep_single and value.dtype is _SINGLE)
+    ):
+        return value
     array = _as_array(value, name, booleans=booleans)
     kinds = "iufb" if booleans else "iuf"
     # Where float32 stays float32, float16 is refused: the caller should say which type is meant.

@@ -23,7 +23,9 @@ class EqualByValue:
             return NotImplemented
         pairs = zip(_fields(self), _fields(other), strict=True)
         return all(
-            np.array_equal(own, others) if isinstance(own, np.ndarray) else own == others
+            np.array_equal(own, others)
+            if isinstance(own, np.ndarray) or isinstance(others, np.ndarray)
+            else own == others
             for own, others in pairs
         )
 

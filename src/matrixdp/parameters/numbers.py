@@ -1,15 +1,16 @@
-"""One gate for numbers: real numbers in a domain, whole numbers, sequences.
+"""One gate for scalars: real numbers in a domain, integers, sequences of them, choices.
 
 Errors show the value, because parameters are public.
 """
 
+import enum
 import math
 import sys
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ __all__ = [
     "MU",
     "Domain",
     "broadcast_together",
+    "checked_choice",
     "checked_integer",
     "checked_integers",
     "members_of",
@@ -55,7 +57,7 @@ class Domain:
 
     def numbers(self, value: Any) -> float | NDArray[np.float64]:
         """Return a number as a float and an array as float64, or raise if it is outside."""
-        # Anything else is a single number, and gets the message for one.
+        # Anything else is a scalar, and gets the message for one.
         if not (isinstance(value, list | tuple | range) or hasattr(value, "__array__")):
             return self.number(value)
         # NaN and infinity are left to the comparison below, which says where they are.
@@ -123,9 +125,9 @@ def proper_fraction(value: Any, name: str) -> float:
 
 
 def positive_integer(value: Any, name: str) -> int:
-    """Return a whole number from 1 to 2**63 as an int, or raise if it is not one."""
+    """Return an integer from 1 to 2**63 as an int, or raise if it is not one."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not value >= 1:
-        raise InvalidParameterError(f"{name}={value!r} must be a whole number of at least 1")
+        raise InvalidParameterError(f"{name}={value!r} must be an integer of at least 1")
     if not value <= 2**63:
         raise InvalidParameterError(f"{name} is an integer beyond 2**63: pass a smaller one")
     return int(value)
@@ -216,3 +218,33 @@ def _as_float(value: Any, name: str) -> float:
             "a float, rounded to the private side"
         )
     return number
+
+
+E = TypeVar("E", bound=enum.Enum)
+
+
+def checked_choice(value: object, kind: type[E], name: str) -> E:
+    """Return the member of an enumeration that a value is or names.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is neither; the message lists the choices.
+
+    Examples
+    --------
+    >>> from matrixdp.privacy import Accountant
+    >>> checked_choice("rdp", Accountant, "accountant")
+    <Accountant.RDP: 'rdp'>
+    """
+    if isinstance(value, kind):
+        return value
+    # Compared with strings alone, of which every choice has one.
+    for member in kind:
+        if isinstance(value, str) and value == member.value:
+            return member
+    choices = ", ".join(repr(member.value) for member in kind)
+    raise InvalidParameterError(
+        f"{name}={value!r} is not one of {choices}: pass one of them, or {kind.__name__}."
+        f"{next(iter(kind)).name} and so on"
+    )
