@@ -43,7 +43,8 @@ test-processors: $(DEV)
 	OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=2 \
 		.venv/bin/python $(PYTEST) $(SENSITIVE)
 
-# The core must work without a single extra: the same tests, those that need an extra skip.
+# The core must work without a single extra, and without the experiments: the same tests, those that
+# need more skip.
 core-test: $(BARE)
 	.venv-core/bin/python $(PYTEST)
 
@@ -61,7 +62,7 @@ format: $(DEV)
 # The curves of docs/comparison.md, and the numbers under them; the figure of docs/postprocess.md,
 # from numbers that are recorded.
 figures: $(CORE)
-	.venv/bin/python -m matrixdp audit curves --tables results --figures docs/figures --force
+	.venv/bin/python benchmarks/comparison_curves.py
 	.venv/bin/python benchmarks/shrinkage_figure.py
 
 benchmark: $(CALIBRATION_BENCH)
@@ -122,8 +123,8 @@ $(CORE): .venv/bin/python pyproject.toml constraints.txt
 	.venv/bin/python $(INSTALL) --editable .
 	@touch $@
 
-$(DEV): .venv/bin/python pyproject.toml constraints.txt
-	.venv/bin/python $(INSTALL) --editable '.[dev,fast,train]'
+$(DEV): .venv/bin/python pyproject.toml experiments/pyproject.toml constraints.txt
+	.venv/bin/python $(INSTALL) --editable '.[dev,fast,train]' --editable experiments
 	@touch $@ $(CORE)
 
 $(BARE): pyproject.toml constraints.txt

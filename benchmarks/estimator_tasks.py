@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
-from matrixdp.experiments.datasets import DataSet, load_dataset
-from matrixdp.experiments.datasets.adult_columns import COLUMNS, Number
-from matrixdp.experiments.features import ImageFeatures
+from matrixdp_experiments.datasets import DataSet, load_dataset
+from matrixdp_experiments.datasets.adult_columns import COLUMNS, Number
+from matrixdp_experiments.features import ImageFeatures
 
 _DIABETES_TRAINED = 300  # of 442 records, in the order of the file
 _AGE = 0  # the column of Adult

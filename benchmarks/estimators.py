@@ -35,7 +35,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from matrixdp.estimators import (
-    PrivateLinearDiscriminant,
+    PrivateLinearDiscriminantAnalysis,
     PrivateLogisticRegression,
     PrivatePCA,
     PrivateRidge,
@@ -105,7 +105,7 @@ def ours(task: Task, epsilon: float, relation: str) -> dict[str, Callable[[], An
     return {
         "logistic regression": lambda: PrivateLogisticRegression(**common),
         "ridge": lambda: PrivateRidgeClassifier(**common),
-        "linear discriminant": lambda: PrivateLinearDiscriminant(**common),
+        "linear discriminant": lambda: PrivateLinearDiscriminantAnalysis(**common),
     }
 
 

@@ -34,7 +34,7 @@ print(peak() - before)
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from matrixdp.files.npy_stream import add_noise_to_npy
+from matrixdp.files.publishing.npy_stream import add_noise_to_npy
 from matrixdp.noise import ReleaseKey
 from matrixdp.noise.kernels import available_kernels
 add_noise_to_npy(sys.argv[1], sys.argv[2], 1.0, ReleaseKey.generate())

@@ -12,7 +12,7 @@ from pathlib import Path
 from recorded import record
 
 ROUNDS = 15
-PROMISED = {"import matrixdp": 2.0, "matrixdp bound": 4.0}
+PROMISED = {"import matrixdp": 2.0, "matrixdp budget": 4.0}
 
 
 def processor_seconds(command: list[str]) -> float:
@@ -32,7 +32,7 @@ def main() -> int:
         "import numpy": [python, "-c", "import numpy"],
         "import matrixdp": [python, "-c", "import matrixdp"],
         "matrixdp.IMGM": [python, "-c", "import matrixdp; matrixdp.IMGM"],
-        "matrixdp bound": [program, "bound", "--epsilon", "1", "--delta", "1e-5"],
+        "matrixdp budget": [program, "budget", "--epsilon", "1", "--delta", "1e-5"],
     }
     seconds = {name: [processor_seconds(command)] for name, command in commands.items()}
     for _ in range(ROUNDS - 1):
