@@ -14,10 +14,13 @@ except ImportError:
     ) from None
 
 # Below the check, since all of these import torch.
-from matrixdp.training.graph import GraphConvolution, Neighbourhoods, Neighbours, NodeRows
+from matrixdp.training.checks.repeated import RepeatedTrainingWarning
+from matrixdp.training.graph.convolution import GraphConvolution
+from matrixdp.training.graph.neighbourhoods import Neighbourhoods, Neighbours, NodeRows
 from matrixdp.training.guarantee import TrainingGuarantee
-from matrixdp.training.lots import Lot
+from matrixdp.training.lots.lot import Lot
 from matrixdp.training.plan import TrainingPlan
+from matrixdp.training.progress import TrainingProgress
 from matrixdp.training.trainer import PrivateTraining
 
 __all__ = [
@@ -27,8 +30,10 @@ __all__ = [
     "Neighbours",
     "NodeRows",
     "PrivateTraining",
+    "RepeatedTrainingWarning",
     "TrainingGuarantee",
     "TrainingPlan",
+    "TrainingProgress",
 ]
 
 

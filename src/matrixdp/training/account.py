@@ -37,6 +37,8 @@ class StepAccount:
         self._file = None if path is None else _opened_file(path, plan, seed, mode)
         self._process = current_process()
         self._unwritten = 0  # steps spent, where there is no file to count them
+        self._begun = False  # whether this process has spent a step, or loaded a checkpoint
+        self._resumed = False  # and nothing was spent since
         self._run = secrets.token_hex(16) if self._file is None else self._file.run
 
     @property
@@ -48,6 +50,21 @@ class StepAccount:
     def left(self) -> int:
         """How many steps the plan has left."""
         return self._plan.steps - self.spent
+
+    @property
+    def run(self) -> str:
+        """The name of the run, which checkpoints and the spending file know it by."""
+        return self._run
+
+    @property
+    def begun(self) -> bool:
+        """Whether this process has spent a step of the run, or loaded its checkpoint."""
+        return self._begun
+
+    @property
+    def resumed_at_end(self) -> bool:
+        """Whether a checkpoint was loaded and no step is left: such a run has nothing to do."""
+        return self._resumed and not self.left
 
     def spend(self) -> None:
         """Count a step, in the file first.
@@ -61,6 +78,7 @@ class StepAccount:
         """
         self.check_process()
         self.check_left()
+        self._begun, self._resumed = True, False
         if self._file is None:
             self._unwritten += 1
         else:
@@ -130,7 +148,7 @@ class StepAccount:
             if self._seed is None:
                 raise InvalidParameterError(
                     "a checkpoint does not know which steps were spent after it: resume with "
-                    "PrivateTraining(..., record=path), with the file that the run began with"
+                    "PrivateTraining(..., spending=path), with the file that the run began with"
                 )
             self._unwritten = spent
         elif state["run"] != self._run or not spent <= self.spent:
@@ -138,6 +156,7 @@ class StepAccount:
                 "the checkpoint does not belong to this spending file, or the file lost "
                 "steps: resume with the file that the run began with"
             )
+        self._begun = self._resumed = True
 
 
 def _opened_file(path: Path, plan: TrainingPlan, seed: int | None, mode: str) -> SpendingFile:

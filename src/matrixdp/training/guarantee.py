@@ -21,10 +21,11 @@ _ACCOUNTS = {
 # What the claim takes for granted, by mode.
 _ASSUMPTIONS: dict[Mode, str] = {
     "fast": (
-        "Mode fast: each example is clipped by a proven upper bound of its gradient's norm. Two "
-        "things are assumed, not proven: that the rounding error of the sum of a batch is "
-        "negligible, and that the kernels give an example the same gradient whatever else is in "
-        "its batch."
+        "Mode fast: each record is clipped by a proven upper bound of its gradient's norm, and "
+        "batches are added up in float64. Three things are assumed, not proven: that the losses "
+        "keep records apart, which was checked on made-up records only; that the rounding error of "
+        "the sum within a batch is negligible; and that the kernels give a record the same "
+        "gradient whatever else is in its batch."
     ),
     "exact": (
         "Mode exact: the model runs on one record at a time; each clipped gradient is rounded to "

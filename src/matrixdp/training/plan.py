@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
@@ -39,8 +40,11 @@ class TrainingPlan:
     lot_size : float
         The expected number of records in a step, from 1 to ``records``. Each record is in a step
         with probability ``lot_size / records``, and each gradient is divided by ``lot_size``.
-    steps : int
+    steps : int, optional
         How many steps are taken.
+    epochs : float, optional
+        How often each record is expected to be used, instead of ``steps``: their number is
+        ``epochs * records / lot_size``, rounded up.
     clip_norm : float or mapping of str to float
         The largest norm of one record's gradient, from 1e-10 to 1e30. A mapping gives groups of
         parameters a bound each: its keys are names of parameters or of modules that hold them
@@ -106,7 +110,8 @@ class TrainingPlan:
         *,
         records: int,
         lot_size: float,
-        steps: int,
+        steps: int | None = None,
+        epochs: float | None = None,
         clip_norm: float | Mapping[str, float] | Bounds,
         delta: float,
         epsilon: float | None = None,
@@ -117,7 +122,7 @@ class TrainingPlan:
     ) -> None:
         self._set("records", positive_integer(records, "records"))
         self._set("lot_size", _checked_lot_size(lot_size, self.records))
-        self._set("steps", positive_integer(steps, "steps"))
+        self._set("steps", _checked_steps(steps, epochs, self.exact_rate))
         self._set("clip_norm", _checked_bounds(clip_norm))
         self._set("delta", DELTA.number(delta))
         self._set("views", positive_integer(views, "views"))
@@ -183,6 +188,11 @@ class TrainingPlan:
         return float_up(self.exact_rate)
 
     @property
+    def epochs(self) -> float:
+        """How often each record is expected to be used."""
+        return float(self.steps * self.exact_rate)
+
+    @property
     def bounds(self) -> Bounds:
         """The groups of parameters by name, and the clip norm of each."""
         return self.clip_norm if isinstance(self.clip_norm, tuple) else (("", self.clip_norm),)
@@ -231,6 +241,14 @@ def _checked_lot_size(lot_size: float, records: int) -> float:
             f"step, from 1 to records={records!r}"
         )
     return size
+
+
+def _checked_steps(steps: int | None, epochs: float | None, rate: Fraction) -> int:
+    if steps is not None and epochs is None:
+        return positive_integer(steps, "steps")
+    if epochs is None or steps is not None:
+        raise InvalidParameterError(f"steps={steps!r} and epochs={epochs!r}: pass one of the two")
+    return ceil(Fraction(positive_number(epochs, "epochs")) / rate)
 
 
 def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | Bounds:

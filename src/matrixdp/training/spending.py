@@ -92,7 +92,7 @@ class SpendingFile:
             header, self.spent, torn = _read(content, path)
             if (header.plan, header.mode, header.randomness) != wanted:
                 raise InvalidParameterError(
-                    f"record={str(path)!r} belongs to another plan, mode or seed: it is only "
+                    f"spending={str(path)!r} belongs to another plan, mode or seed: it is only "
                     "continued by those that it was made with; choose another file"
                 )
             if torn:
@@ -123,7 +123,7 @@ class SpendingFile:
             same = file.readline() == self._header  # not of another run, as long as this one
             if not same or file.seek(0, os.SEEK_END) != size:
                 raise StorageError(
-                    f"record={str(self._path)!r} is not what this training left: another one "
+                    f"spending={str(self._path)!r} is not what this training left: another one "
                     "continues the run, or writing was interrupted. Nothing was drawn. Only one "
                     "training may continue a run; make PrivateTraining again for this one"
                 )
@@ -153,7 +153,7 @@ class SpendingFile:
             if isinstance(error, StorageError):
                 raise
             raise StorageError(
-                f"record={str(self._path)!r} cannot be used: {error.strerror}. Nothing was drawn"
+                f"spending={str(self._path)!r} cannot be used: {error.strerror}. Nothing was drawn"
             ) from error
 
 

@@ -1,1 +1,1 @@
-"""Per-example gradients, layer by layer."""
+"""The rules by which the gradients of single records are formed, by kind of layer."""

@@ -28,7 +28,7 @@ from matrixdp.training.layers.use import (
 )
 
 if TYPE_CHECKING:
-    from matrixdp.training.layers.fused_products import FusedProducts
+    from matrixdp.training.kernels.fused_products import FusedProducts
 
 __all__ = ["ConvolutionUse"]
 
@@ -105,7 +105,7 @@ def _fused_products(
     if not outputs.is_cuda or work < _LEAST_FUSED_WORK:
         return None
     # Builds of PyTorch for the CPU come without Triton.
-    from matrixdp.training.layers.fused_products import FusedProducts, can_fuse  # noqa: PLC0415
+    from matrixdp.training.kernels.fused_products import FusedProducts, can_fuse  # noqa: PLC0415
 
     if not can_fuse(inputs, outputs, geometry, len(inputs) // examples):
         return None

@@ -6,7 +6,7 @@ right. So an example would have another gradient alone than in a batch. Here suc
 copied into the plain layout before it comes to the layer.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,18 +17,20 @@ __all__ = ["right_instance_gradients"]
 
 
 @contextmanager
-def right_instance_gradients(modules: Iterable[nn.Module]) -> Iterator[None]:
+def right_instance_gradients(model: nn.Module) -> Iterator[None]:
     """Let layers of instance normalisation have the right gradient within the block.
 
     Nothing is stored in the layers, and where none of them is concerned nothing is watched.
 
     Parameters
     ----------
-    modules : iterable of nn.Module
-        All layers of a model.
+    model : nn.Module
+        The model, whose layers these are.
     """
     # With a single axis of positions torch does not tell that layout from others.
-    layers = {one for one in modules if isinstance(one, nn.InstanceNorm2d | nn.InstanceNorm3d)}
+    layers = {
+        one for one in model.modules() if isinstance(one, nn.InstanceNorm2d | nn.InstanceNorm3d)
+    }
     if not layers:
         yield
         return

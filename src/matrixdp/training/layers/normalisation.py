@@ -79,7 +79,7 @@ def _by_channel(
 def _channel_sums(inputs: Tensor, outputs: Tensor, origins: Tensor) -> Tensor:
     """Return the sums of ``g``, ``g y``, ``y`` and ``y^2``; see `fused_channel_sums`."""
     if inputs.is_cuda:
-        from matrixdp.training.layers.fused_sums import fused_channel_sums  # noqa: PLC0415
+        from matrixdp.training.kernels.fused_sums import fused_channel_sums  # noqa: PLC0415
 
         return fused_channel_sums(inputs, outputs, origins)
     gradient, value = outputs.to(torch.float32), inputs.to(torch.float32)

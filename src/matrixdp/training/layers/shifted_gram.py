@@ -50,7 +50,7 @@ def _row_sums(inputs: Tensor, outputs: Tensor, geometry: Geometry) -> tuple[Tens
     made = gram(outputs.flatten(2).transpose(1, 2))
     inside, outside = inputs.shape[2:], outputs.shape[2:]
     if inputs.is_cuda:
-        from matrixdp.training.layers.fused_gram import fused_rows  # noqa: PLC0415
+        from matrixdp.training.kernels.fused_gram import fused_rows  # noqa: PLC0415
 
         rows, diagonal = fused_rows(pixels, made, inside, outside, geometry)
     else:

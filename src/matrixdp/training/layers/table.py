@@ -1,33 +1,33 @@
-"""The table of layers: shortcuts for known kinds, ``torch.func`` for the rest."""
+"""The table of layers: rules for known kinds, and ``torch.func`` for the rest."""
 
-import warnings
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
-from torch.nn.utils.parametrizations import _SpectralNorm
-from torch.nn.utils.parametrize import is_parametrized
 
-from matrixdp.errors import InvalidParameterError
-from matrixdp.training.layers.batch_statistics import uses_batch_statistics
+from matrixdp.training.layers.call import LayerCall
 from matrixdp.training.layers.convolution import ConvolutionUse
 from matrixdp.training.layers.embedding import EmbeddingUse
-from matrixdp.training.layers.fallback import fallback_use
 from matrixdp.training.layers.linear import LinearUse
 from matrixdp.training.layers.normalisation import normalisation_use
-from matrixdp.training.layers.recurrent import RecurrentCall, check_recurrent, recurrent_uses
+from matrixdp.training.layers.per_record import use_by_record
+from matrixdp.training.layers.recurrent import RecurrentCall, recurrent_uses
 from matrixdp.training.layers.use import LayerUse
-from matrixdp.training.layers.whole import check_attention
 
-__all__ = ["check_layer", "check_layer_alone", "has_shortcut", "layer_uses", "runs_as"]
+__all__ = ["has_rule", "layer_uses", "rule_of", "runs_as", "runs_plainly"]
 
-_SHORTCUTS: tuple[type[nn.Module], ...] = (
-    *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LSTM),
-    *(nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d),
-)
+_RULES: dict[type[nn.Module], str] = {
+    nn.Linear: "products of inputs and gradients",
+    nn.Conv1d: "Gram matrices or gradients, whichever is less work",
+    nn.Conv2d: "Gram matrices or gradients, whichever is less work",
+    nn.Embedding: "rows of the table that a record uses",
+    nn.LSTM: "gradients of the gates, formed again",
+    nn.GroupNorm: "sums over positions",
+    nn.LayerNorm: "sums over positions",
+    nn.InstanceNorm1d: "sums over positions",
+    nn.InstanceNorm2d: "sums over positions",
+}
 
 _Forward = TypeVar("_Forward", bound=Callable[..., Any])
 _RUNS_AS: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -36,7 +36,7 @@ _RUNS_AS: dict[Callable[..., Any], Callable[..., Any]] = {}
 def runs_as(kind: type[nn.Module]) -> Callable[[_Forward], _Forward]:
     """Mark the forward pass of a subclass: it computes what that of a known kind does, faster.
 
-    Then the shortcut of that kind holds for it as well. What is marked is the function, so that a
+    Then the rule of that kind holds for it as well. What is marked is the function, so that a
     subclass of the subclass with yet another forward pass is not taken for the known kind.
 
     Parameters
@@ -52,156 +52,81 @@ def runs_as(kind: type[nn.Module]) -> Callable[[_Forward], _Forward]:
     return mark
 
 
-class RecordedCall(Protocol):
-    """One call of a layer, as it was recorded."""
-
-    name: str
-    whole: bool
-    shortcut: bool
-    inputs: tuple[Any, ...]
-    by_name: tuple[str, ...]
-    gradients: dict[int, Tensor]
-    outputs: int
-    returned: dict[int, Tensor]
-    autocast: torch.autocast
-    half: bool
+def runs_plainly(module: nn.Module, *kinds: type[nn.Module]) -> bool:
+    """Return whether a layer takes and returns what a kind does, as it has its forward pass."""
+    return "forward" not in vars(module) and any(
+        isinstance(module, kind) and type(module).forward is kind.forward for kind in kinds
+    )
 
 
-def _check_memory(module: nn.Module, name: str) -> None:
-    """Raise for a layer that carries something from one record to others, even one by one.
-
-    Raises
-    ------
-    InvalidParameterError
-        Which names the layer and what to use instead.
-    """
-    match module:
-        case _BatchNorm() if uses_batch_statistics(module):
-            raise InvalidParameterError(
-                f"layer {name!r} is a {type(module).__name__}, which normalises over the batch, so "
-                "that one example changes the gradients of all others: use nn.GroupNorm, or call "
-                "its eval() first, to keep running statistics from elsewhere"
-            )
-        case _InstanceNorm() if module.track_running_stats:
-            raise InvalidParameterError(
-                f"layer {name!r} keeps running statistics of the examples, which would leak: use "
-                "track_running_stats=False"
-            )
-        case nn.Embedding() | nn.EmbeddingBag() if module.max_norm is not None:
-            raise InvalidParameterError(
-                f"layer {name!r} uses max_norm, which changes the table by the records that are "
-                "looked up, without noise: leave it out"
-            )
+def rule_of(module: nn.Module) -> str:
+    """Return how gradients of a layer are formed, and why where that is slow."""
+    kind = _kind(module)
+    if kind is not None:
+        return _RULES[kind]
+    return "run again for every record by torch.func: no rule is known for it"
 
 
-def check_layer_alone(module: nn.Module, name: str) -> None:
-    """Raise for a layer that cannot be trained even with one record at a time.
-
-    Raises
-    ------
-    InvalidParameterError
-        Which names the layer and what to use instead.
-    """
-    _check_memory(module, name)
-    match module:
-        case nn.Embedding() | nn.EmbeddingBag() if module.sparse and module.weight.requires_grad:
-            raise InvalidParameterError(
-                f"layer {name!r} has sparse gradients, which mode='exact' cannot round, and noise "
-                "would make them dense anyway: use sparse=False"
-            )
+def has_rule(module: nn.Module) -> bool:
+    """Return whether a layer is of a known kind, and runs as that kind does."""
+    return _kind(module) is not None
 
 
-def check_layer(module: nn.Module, name: str) -> None:
-    """Raise for a layer that mixes examples, or whose gradients cannot be told apart by example.
-
-    Raises
-    ------
-    InvalidParameterError
-        Which names the layer and what to use instead.
-    """
-    _check_memory(module, name)
-    match module:
-        case nn.RNNBase():
-            check_recurrent(module, name)
-        case nn.MultiheadAttention():
-            check_attention(module, name)
-        case nn.Embedding() | nn.EmbeddingBag() if module.scale_grad_by_freq:
-            raise InvalidParameterError(
-                f"layer {name!r} uses scale_grad_by_freq, which depends on the batch as a whole: "
-                "leave it out"
-            )
-    if is_parametrized(module):
-        _check_parametrisation(module, name)
-
-
-def _check_parametrisation(module: nn.Module, name: str) -> None:
-    """Raise for a parametrisation that cannot be run again as it was."""
-    if isinstance(module, nn.RNNBase):
-        raise InvalidParameterError(
-            f"layer {name!r} ({type(module).__name__}) is parametrised, but recurrent layers hold "
-            "on to the parameters they were made with: remove it with torch.nn.utils.parametrize"
-        )
-    if any(isinstance(part, _SpectralNorm) for part in module.modules()):
-        raise InvalidParameterError(
-            f"layer {name!r} has spectral_norm, which changes with every call: remove it with "
-            "torch.nn.utils.parametrize, or use mode='exact' and eval()"
-        )
-
-
-def layer_uses(module: nn.Module, call: RecordedCall, examples: int) -> list[LayerUse]:
-    """Return the uses of a layer's parameters in one recorded call."""
-    if not call.shortcut:
-        _warn_once(module)
-        return [fallback_use(module, call, examples)]
-    first: Tensor = call.inputs[0]
+def layer_uses(call: LayerCall, examples: int) -> list[LayerUse]:
+    """Return the uses of a layer's parameters in one call."""
+    module: nn.Module = call.layer.module
+    kind = None if call.layer.whole else _kind(module)
+    if kind is None:
+        return [use_by_record(call, examples, states=runs_plainly(module, nn.RNNBase, *_CELLS))]
+    first, gradients = call.first(), call.gradients
     match module:
         case nn.LSTM():
-            # Checked again: it may have been changed since training began.
-            check_recurrent(module, call.name)
             return list(recurrent_uses(module, _recurrent_call(module, call), examples))
         case nn.Linear():
-            gradient = call.gradients[0]
             inputs = first.reshape(examples, -1, first.shape[-1])
-            outputs = gradient.reshape(examples, -1, gradient.shape[-1])
+            outputs = gradients[0].reshape(examples, -1, gradients[0].shape[-1])
             weight, bias = (
                 cast("nn.Parameter", module.weight),
                 cast("nn.Parameter | None", module.bias),
             )
             return [LinearUse(weight, bias, inputs, outputs)]
         case nn.Conv1d() | nn.Conv2d():
-            return [ConvolutionUse(module, first, call.gradients[0], examples)]
+            return [ConvolutionUse(module, first, gradients[0], examples)]
         case nn.Embedding():
-            gradient = call.gradients[0].reshape(examples, -1, module.weight.shape[1])
+            gradient = gradients[0].reshape(examples, -1, module.weight.shape[1])
             return [EmbeddingUse(module, first.reshape(examples, -1), gradient)]
-    return [normalisation_use(module, first, call.gradients[0], examples)]  # type: ignore[arg-type]
+    return [normalisation_use(module, first, gradients[0], examples)]  # type: ignore[arg-type]
 
 
-def has_shortcut(module: nn.Module) -> bool:
-    """Return whether a layer is of a known kind, and runs as that kind does.
+_CELLS = nn.RNNCell, nn.GRUCell, nn.LSTMCell
 
-    A subclass or an instance with a forward pass of its own (unless `runs_as` marks it), a hook
-    that may change the input, a weight that something else computes, or one that is the bias as
-    well: then it is not.
+
+def _kind(module: nn.Module) -> type[nn.Module] | None:
+    """Return the known kind whose rule holds for a layer.
+
+    None for an instance with a forward pass of its own (unless `runs_as` marks it), a weight that
+    something else computes, or one that is the bias as well.
     """
     own = vars(module)
-    if "forward" in own or "_conv_forward" in own or module._forward_pre_hooks:  # noqa: SLF001
-        return False
-    if isinstance(module, nn.LSTM) and module.proj_size:
-        return False
+    if "forward" in own or "_conv_forward" in own:
+        return None
+    if isinstance(module, nn.LSTM) and (module.proj_size or not module.batch_first):
+        return None
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     if weight is bias and isinstance(weight, nn.Parameter):
-        return False
-    for kind in _SHORTCUTS:
+        return None
+    for kind in _RULES:
         if isinstance(module, kind):
             forward = type(module).forward
             plain = _RUNS_AS.get(forward, forward) is kind.forward
             plain = plain and _convolution(type(module)) is _convolution(kind)
-            return plain and all(
+            parameters = plain and all(
                 part is None or isinstance(part, nn.Parameter)
                 for part in (weight, bias)
                 if not isinstance(module, nn.LSTM)
             )
-    return False
+            return kind if parameters else None
+    return None
 
 
 def _convolution(kind: type[nn.Module]) -> Callable[..., Any] | None:
@@ -209,33 +134,18 @@ def _convolution(kind: type[nn.Module]) -> Callable[..., Any] | None:
     return getattr(kind, "_conv_forward", None)
 
 
-_WARNED: set[str] = set()
-
-
-def _warn_once(module: nn.Module) -> None:
-    # By name: every parametrised layer has a class of its own.
-    kind = type(module).__name__
-    if kind not in _WARNED:
-        _WARNED.add(kind)
-        warnings.warn(
-            f"{kind} has no shortcut: torch.func computes its gradients for every "
-            "example, which takes more time and memory",
-            stacklevel=2,
-        )
-
-
-def _recurrent_call(module: nn.LSTM, call: RecordedCall) -> RecurrentCall:
-    """Return what was recorded of an LSTM, whose batches come first."""
-    first: Tensor = call.inputs[0]
-    states = call.inputs[1] if len(call.inputs) > 1 else None
+def _recurrent_call(module: nn.LSTM, call: LayerCall) -> RecurrentCall:
+    """Return the call of an LSTM, whose batches come first."""
+    named = call.by_name()
+    first, states = named["input"], named.get("hx")
     # All of it in one type: autocast may have run the layer in another one than its weights have.
     # Never in 16 bits: gradients of gates would be scaled in them, and a share of the smallest
     # numbers of float16 is rounded to nothing or to all of it.
     dtype = torch.promote_types(cast("Tensor", module.weight_ih_l0).dtype, torch.float32)
-    gradients = {place: part.to(dtype) for place, part in call.gradients.items()}
+    gradients = {index: part.to(dtype) for index, part in call.gradients.items()}
     return RecurrentCall(
         inputs=first.to(dtype),
-        states=None if states is None else (states[0].detach(), states[1].detach()),
+        states=states,
         output_gradient=gradients.get(0),
         last_hidden_gradient=gradients.get(1),
         last_cell_gradient=gradients.get(2),

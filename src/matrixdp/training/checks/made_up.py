@@ -1,0 +1,98 @@
+"""Made-up records of the shapes and types of real ones, for the checks of a model.
+
+Only the shapes and types of the first record are looked at. Integers are 0 and 1, which are classes
+and tokens of every model that has any.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+__all__ = ["DRAWS", "Batches", "Kind", "imitation"]
+
+Batches = Callable[[Sequence[int]], Any]
+"""Returns the batch of some records, by their indices and in their order."""
+
+Kind = Literal["differing", "ends with zeros", "ends with ones"]
+
+DRAWS: tuple[Kind, ...] = ("differing", "ends with zeros", "ends with ones")
+
+# So many lengths there are of sequences whose end is padding.
+_LENGTHS = 4
+
+
+def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
+    """Return a made-up record.
+
+    Parameters
+    ----------
+    record : any
+        What to imitate: tensors, arrays, numbers and strings in containers.
+    kind : Kind
+        What integers and truth values are: random, or the same in all records up to a point that
+        depends on the record, where padding begins.
+    index : int
+        Of the made-up record; the same one is always the same.
+    cut : bool, optional
+        Whether sequences end where padding would begin.
+    """
+    generator = np.random.default_rng([DRAWS.index(kind), index])
+    length = (1 + index % _LENGTHS) / _LENGTHS
+
+    def made(part: Any) -> Any:
+        match part:
+            case Tensor():
+                array = _array(_numpy_type(part), tuple(part.shape), kind, length, generator)
+                found: Any = torch.from_numpy(array).to(part.device, part.dtype)
+            case np.ndarray():
+                found = _array(part.dtype, part.shape, kind, length, generator).astype(part.dtype)
+            case bool() | int() | np.bool_() | np.integer():
+                return type(part)(generator.integers(2))
+            case float() | np.floating():
+                return type(part)(generator.random())
+            case str():
+                return " ".join(["a"] * _end(8, length))
+            case _:
+                return part
+        return found[: _end(len(found), length)] if cut and found.ndim else found
+
+    return tree_map(made, record)
+
+
+def _numpy_type(part: Tensor) -> np.dtype[Any]:
+    if part.is_complex():
+        return np.dtype(np.complex128)
+    if part.is_floating_point():
+        return np.dtype(np.float64)
+    return np.dtype(np.bool_) if part.dtype == torch.bool else np.dtype(np.int64)
+
+
+def _array(
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    kind: Kind,
+    length: float,
+    generator: np.random.Generator,
+) -> Any:
+    padded = kind != "differing" and len(shape) > 0
+    end = _end(shape[0], length) if padded else 0
+    if dtype.kind == "c":
+        return generator.random(shape) + 1j * generator.random(shape)
+    if dtype.kind == "f":
+        values = generator.random(shape)
+        if padded and len(shape) > 1:
+            values[end:] = 0.0
+        return values
+    if not shape or kind == "differing":
+        return generator.integers(2, size=shape).astype(dtype)
+    values = np.full(shape, kind == "ends with zeros", dtype)
+    values[end:] = kind == "ends with ones"
+    return values
+
+
+def _end(size: int, length: float) -> int:
+    return max(1, round(size * length))

@@ -1,0 +1,231 @@
+"""The check of a model and its losses, before a step is spent and after every change."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.training.checks.compiled import uncompiled
+from matrixdp.training.checks.isolation import check_isolation
+from matrixdp.training.checks.made_up import DRAWS, Batches, Kind, imitation
+from matrixdp.training.checks.program import RECORDS, Program
+from matrixdp.training.checks.taken_apart import Chosen, first_right
+from matrixdp.training.checks.trainable import Trainable
+from matrixdp.training.checks.untouched import untouched
+from matrixdp.training.layers.table import rule_of
+from matrixdp.training.lots.batch import Losses
+from matrixdp.training.lots.by_layer import ByLayer
+from matrixdp.training.lots.by_record import ByRecord
+from matrixdp.training.lots.records import RecordSource
+
+__all__ = ["ModelCheck", "made_up_batches", "own_batches"]
+
+Signature = tuple[object, ...]
+
+
+class ModelCheck:
+    """Checks that records are kept apart, and finds how their gradients are formed.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    trainable : Trainable
+        Its parameters.
+    views : int
+        How many rows each record has.
+    debug : bool
+        Whether to raise if a loss or a gradient is not finite.
+    """
+
+    def __init__(self, model: nn.Module, trainable: Trainable, *, views: int, debug: bool) -> None:
+        self._model = model
+        self._trainable = trainable
+        self._views = views
+        self._debug = debug
+        self._chosen: dict[Signature, Chosen] = {}
+        self._last: Chosen | None = None
+
+    def known(self, losses: Losses) -> Chosen | None:
+        """Return how gradients are formed, if losses and model were checked as they are now."""
+        return self._chosen.get(self._signature(losses))
+
+    def run(self, losses: Losses, draws: Sequence[Batches]) -> Chosen:
+        """Check losses and model on made-up records; return how gradients are formed.
+
+        Parameters
+        ----------
+        losses : callable
+            The losses of a batch.
+        draws : sequence of Batches
+            The made-up records, in several draws.
+
+        Raises
+        ------
+        InvalidParameterError
+            If records are not kept apart, or losses cannot be computed.
+        """
+        # At first, since the check itself may change attributes, which are then restored.
+        signature = self._signature(losses)
+        with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad():
+            programs = [self._program(losses, batches) for batches in draws]
+            for program in programs:
+                check_isolation(program)
+            if not any(_depends(program) for program in programs):
+                raise InvalidParameterError(
+                    "losses do not depend on any parameter that is trained: compute them from the "
+                    "model's outputs, not under torch.no_grad() and not detached"
+                )
+            ways = self._ways(losses, debug=False)
+            chosen = first_right(ways, self._trainable, programs)
+        if self._debug:
+            chosen = chosen._replace(gradients=self._ways(losses, debug=True)[chosen.name])
+        if chosen.refused:
+            warnings.warn(
+                f"the model is run {chosen.name}, which takes more time and memory than layer by "
+                "layer: training.explain() says why",
+                stacklevel=4,
+            )
+        self._chosen[signature] = self._last = chosen
+        return chosen
+
+    def _program(self, losses: Losses, batches: Batches) -> Program:
+        try:
+            return Program(self._model, losses, self._trainable, self._views, batches)
+        except (InvalidParameterError, ShapeError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise InvalidParameterError(
+                f"losses cannot be computed for made-up records ({type(error).__name__}: {error}): "
+                "call training.check(rows) with records of your own that are not private"
+            ) from error
+
+    def _ways(self, losses: Losses, *, debug: bool) -> dict[str, Any]:
+        options: Any = {"views": self._views, "debug": debug}
+        arguments = self._model, losses, self._trainable
+        return {
+            "layer by layer": ByLayer(*arguments, **options),
+            "for all records at once by torch.func.vmap": ByRecord(
+                *arguments, **options, at_once=True
+            ),
+            "for one record after another": ByRecord(*arguments, **options, at_once=False),
+        }
+
+    def rules(self) -> list[tuple[str, str, str]]:
+        """Return for every layer its name, its kind, and how its gradients are formed.
+
+        Raises
+        ------
+        InvalidParameterError
+            If nothing was checked yet.
+        """
+        if self._last is None:
+            raise InvalidParameterError(
+                "nothing was checked yet: call training.check(rows), or begin with training.lots"
+            )
+        if self._last.refused:
+            reasons = "; not " + "; not ".join(
+                f"{name}: {reason}" for name, reason in self._last.refused.items()
+            )
+            return [("", type(self._model).__name__, self._last.name + reasons)]
+        gradients = self._last.gradients
+        layers = gradients.tracer.layers if isinstance(gradients, ByLayer) else []
+        return [
+            (layer.name, type(layer.module).__name__, rule_of(layer.module)) for layer in layers
+        ]
+
+    def _signature(self, losses: Losses) -> Signature:
+        """Return something that is equal as long as losses and modules are the same."""
+        parts: list[object] = [losses]
+        for module in self._model.modules():
+            own = vars(module)
+            parts += (module, module.training, own.get("forward"), own.get("batch_first"))
+        return tuple(parts)
+
+
+def _depends(program: Program) -> bool:
+    return any(bool((part != 0).any()) for one in program.alone for part in one.gradients.values())
+
+
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """Multiply in full float32, and let cuDNN try nothing out for a few small batches."""
+    backends: list[Any] = [
+        torch.backends.cuda.matmul,
+        torch.backends.cudnn.conv,  # type: ignore[attr-defined]
+        torch.backends.cudnn.rnn,  # type: ignore[attr-defined]
+        torch.backends.mkldnn.matmul,  # type: ignore[attr-defined]
+        torch.backends.mkldnn.conv,  # type: ignore[attr-defined]
+        torch.backends.mkldnn.rnn,  # type: ignore[attr-defined]
+    ]
+    former = [backend.fp32_precision for backend in backends]
+    benchmark = torch.backends.cudnn.benchmark
+    try:
+        torch.backends.cudnn.benchmark = False
+        for backend in backends:
+            backend.fp32_precision = "ieee"
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = benchmark
+        for backend, precision in zip(backends, former, strict=True):
+            backend.fp32_precision = precision
+
+
+def made_up_batches(source: RecordSource, views: int) -> list[Batches]:
+    """Return draws of made-up records of the shapes and types of real ones.
+
+    Sequences of a data set that is collated end where padding would begin, if they can.
+    """
+    record = source.first()
+
+    def batches(kind: Kind, *, cut: bool) -> Batches:
+        def made(records: Sequence[int]) -> Any:
+            return source.collated(
+                [
+                    imitation(record, kind, number * views + view, cut=cut)
+                    for number in records
+                    for view in range(views)
+                ]
+            )
+
+        return made
+
+    found: list[Batches] = []
+    for kind in DRAWS:
+        cut = kind.startswith("ends") and _collates(batches(kind, cut=True))
+        found.append(batches(kind, cut=cut))
+    return found
+
+
+def _collates(batches: Batches) -> bool:
+    try:
+        batches(range(RECORDS))
+    except Exception:  # noqa: BLE001 - whatever a function of the user's raises
+        return False
+    return True
+
+
+def own_batches(source: RecordSource, views: int) -> list[Batches]:
+    """Return records of the user's own, as they are and in groups that overlap.
+
+    Raises
+    ------
+    ShapeError
+        If there are too few.
+    """
+    if len(source) < RECORDS:
+        raise ShapeError(f"rows has {len(source)} records: pass at least {RECORDS}")
+
+    def batches(first: int) -> Callable[[Sequence[int]], Any]:
+        def taken(records: Sequence[int]) -> Any:
+            return next(iter(source.batches([np.array(records) + first], views)))
+
+        return taken
+
+    starts = range(0, len(source) - RECORDS + 1, RECORDS)
+    return [batches(start) for start in list(starts)[:4]]

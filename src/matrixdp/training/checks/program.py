@@ -1,0 +1,142 @@
+"""The losses of a model, run on made-up records with random draws that are fixed by record."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from matrixdp.training.checks.draws import FixedDraws
+from matrixdp.training.checks.made_up import Batches
+from matrixdp.training.checks.trainable import Trainable
+from matrixdp.training.checks.untouched import same_draws
+from matrixdp.training.layers.instance_gradient import right_instance_gradients
+from matrixdp.training.layers.trees import tensors_in
+from matrixdp.training.lots.batch import Losses, gradients_of, losses_of
+
+__all__ = ["RECORDS", "Alone", "Output", "Program", "Run"]
+
+RECORDS = 4
+"""How many made-up records are in a batch."""
+
+
+class Output(NamedTuple):
+    """What a layer returned in a run."""
+
+    layer: str
+    part: Tensor
+
+    @property
+    def described(self) -> str:
+        """The layer in words."""
+        return f"layer {self.layer!r}" if self.layer else "the model"
+
+
+class Run(NamedTuple):
+    """One run of the losses, and what was computed on the way."""
+
+    losses: Tensor
+    outputs: Sequence[Output]
+    inputs: Sequence[Tensor]  # the floating-point tensors of the batch
+    draws: Sequence[tuple[int, ...]]
+
+
+class Alone(NamedTuple):
+    """The loss of a record alone, and its gradients by autograd."""
+
+    loss: Tensor
+    gradients: dict[nn.Parameter, Tensor]
+
+
+class Program:
+    """A program: model, losses, and some made-up records.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    losses : callable
+        The losses of a batch.
+    trainable : Trainable
+        The parameters.
+    views : int
+        How many rows each record has.
+    batches : Batches
+        The made-up records.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        losses: Losses,
+        trainable: Trainable,
+        views: int,
+        batches: Batches,
+    ) -> None:
+        self._model = model
+        self._losses = losses
+        self._trainable = trainable
+        self._views = views
+        self.batch = batches
+        self._like: tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]] | None = None
+        # By two sizes it is known where the records are in what is drawn and returned.
+        whole, fewer = (self.run(range(number)) for number in (RECORDS, RECORDS - 1))
+        self._like = whole.draws, fewer.draws
+        self.batched = [
+            one.part.shape != other.part.shape
+            for one, other in zip(whole.outputs, fewer.outputs, strict=False)
+        ]
+
+    @cached_property
+    def whole(self) -> Run:
+        """The run on all records."""
+        return self.run(range(RECORDS))
+
+    @cached_property
+    def alone(self) -> list[Alone]:
+        """The records one by one."""
+        found = []
+        for record in range(RECORDS):
+            with right_instance_gradients(self._model), self.draws([record]):
+                loss = losses_of(self._losses, self.batch([record]), 1, self._views)
+                gradients = gradients_of(loss, list(self._trainable))
+            wide = [part.detach().double() for part in gradients]
+            found.append(Alone(loss.detach(), dict(zip(self._trainable, wide, strict=True))))
+        return found
+
+    @property
+    def coarse(self) -> bool:
+        """Whether anything of 16 bits is computed."""
+        parts = [self.whole.losses, *(output.part for output in self.whole.outputs)]
+        return any(part.is_floating_point() and part.element_size() < 4 for part in parts)
+
+    def draws(self, records: Sequence[int]) -> FixedDraws:
+        """Return the mode in which the random draws of some records are fixed."""
+        same_draws()
+        return FixedDraws(records, self._like)
+
+    def run(self, records: Sequence[int]) -> Run:
+        """Return the losses of a batch, and what was computed on the way."""
+        inputs: list[Tensor] = []
+        outputs: list[Output] = []
+
+        def followed(part: Tensor) -> Tensor:
+            if not part.is_floating_point():
+                return part
+            inputs.append(part.detach().requires_grad_())
+            return inputs[-1].clone()  # no leaf, so that it may be changed in place
+
+        batch = tree_map_only(Tensor, followed, self.batch(records))
+        with ExitStack() as stack:
+            for name, module in self._model.named_modules():
+
+                def keep(_module: Any, _inputs: Any, output: Any, name: str = name) -> None:
+                    parts = (part for part in tensors_in(output) if part.requires_grad)
+                    outputs.extend(Output(name, part) for part in parts)
+
+                stack.callback(module.register_forward_hook(keep).remove)
+            draws = stack.enter_context(self.draws(records))
+            losses = losses_of(self._losses, batch, len(records), self._views)
+        return Run(losses, outputs, inputs, draws.shapes)

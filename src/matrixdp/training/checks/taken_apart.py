@@ -1,0 +1,118 @@
+"""The choice of a way to form gradients: the first one whose clipped gradients are autograd's."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.checks.program import RECORDS, Program
+from matrixdp.training.checks.trainable import Trainable
+from matrixdp.training.lots.batch import BatchGradients
+from matrixdp.training.lots.by_record import ByRecord
+
+__all__ = ["Chosen", "first_right"]
+
+# How far gradients may differ by rounding, as a share of their norm: with 32 and with 16 bits.
+_ROUNDING = {False: 1e-2, True: 0.2}
+# How much larger than a norm its upper bound may be: Gram matrices cancel.
+_SLACK = 1.5
+
+
+class Chosen(NamedTuple):
+    """A way to form gradients.
+
+    Attributes
+    ----------
+    name : str
+        How the gradients are formed.
+    gradients : BatchGradients
+        The way.
+    refused : mapping of str to str
+        The ways before it, and why they are not right for this model.
+    """
+
+    name: str
+    gradients: BatchGradients
+    refused: Mapping[str, str]
+
+
+def first_right(
+    ways: Mapping[str, BatchGradients], trainable: Trainable, programs: Sequence[Program]
+) -> Chosen:
+    """Return the first of some ways to form gradients that is right for all programs.
+
+    Raises
+    ------
+    InvalidParameterError
+        If none is.
+    """
+    refused: dict[str, str] = {}
+    for name, gradients in ways.items():
+        reason = _reason(gradients, trainable, programs)
+        if reason is None:
+            return Chosen(name, gradients, refused)
+        refused[name] = reason
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+    raise InvalidParameterError(
+        f"the gradients of single records cannot be formed ({reasons}): use mode='exact'"
+    )
+
+
+def _reason(
+    gradients: BatchGradients, trainable: Trainable, programs: Sequence[Program]
+) -> str | None:
+    """Say why a way is not right, or return None."""
+    reasons = []
+    for program in programs:
+        for number in (RECORDS, RECORDS - 1):
+            records = range(number)
+            try:
+                with program.draws(records):
+                    clipped = gradients(program.batch(records), number)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, this way does not go
+                return f"{type(error).__name__}: {error}"
+            # One record after another, they are autograd's own.
+            if not (isinstance(gradients, ByRecord) and not gradients.at_once):
+                reason = _difference(clipped.sums, clipped.norms, trainable, program)
+                reasons += [reason] if reason else []
+    # Once may be a layer that rounds, on the edge between two numbers.
+    return reasons[0] if len(reasons) > 1 else None
+
+
+def _difference(
+    sums: Mapping[Tensor, Tensor], taken: Tensor, trainable: Trainable, program: Program
+) -> str | None:
+    """Say how a clipped sum of the first records differs from that of autograd's gradients."""
+    rounding = _ROUNDING[program.coarse]
+    taken = taken.double().cpu()
+    records = range(taken.shape[1])
+    norms = torch.stack([_norms(program, trainable, record) for record in records], dim=1)
+    bounds = torch.tensor(trainable.bounds, dtype=torch.float64)[:, None]
+    # Records that are not finite add nothing, in any group.
+    sound = norms.isfinite().all(0)
+    low, high = norms * (1.0 - rounding), norms * _SLACK + 1e-6 * bounds
+    if bool((sound & ((taken < low) | (taken > high) | ~taken.isfinite())).any()):
+        return "the norm of a record's gradient is another one"
+    shares = torch.where(sound, (bounds / taken.clamp(min=1e-300)).clamp(max=1.0), 0.0)
+    allowed = rounding * (shares * norms.where(sound, 0.0)).sum(1) + 1e-12
+    for parameter, name in trainable.names.items():
+        group = trainable.groups[parameter]
+        off = -sums.get(parameter, torch.zeros_like(parameter)).double()
+        for share, record in zip(shares[group].tolist(), records, strict=True):
+            if share:
+                off = off + share * program.alone[record].gradients[parameter]
+        if float(torch.linalg.vector_norm(off)) > float(allowed[group]):
+            return f"the gradient of parameter {name!r} is another one"
+    return None
+
+
+def _norms(program: Program, trainable: Trainable, record: int) -> Tensor:
+    """Return the norms of a record's gradient, by group."""
+    squares = torch.zeros(len(trainable.bounds), dtype=torch.float64)
+    for parameter, part in program.alone[record].gradients.items():
+        squares[trainable.groups[parameter]] += part.square().sum().cpu()
+    return squares.sqrt()

@@ -1,0 +1,57 @@
+"""A block after which a model and all generators are what they were before."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import nn
+
+from matrixdp.training.checks.tensors import tensors_of
+
+__all__ = ["same_draws", "untouched"]
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Leave weights, buffers, gradients, attributes and generators as they were.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model, which is run within the block.
+    """
+    modules = [(module, dict(vars(module))) for module in model.modules()]
+    registered = [
+        (holder, dict(holder))
+        for module, _ in modules
+        for holder in (module._parameters, module._buffers, module._modules)  # noqa: SLF001
+    ]
+    values = [(part, part._version, part.detach().clone()) for _, part in tensors_of(model)]  # noqa: SLF001
+    gradients = [(part, part.grad) for part in model.parameters()]
+    python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng({part.device for part, _, _ in values if part.is_cuda}):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numbers)  # noqa: NPY002
+        for module, attributes in modules:
+            vars(module).clear()
+            vars(module).update(attributes)
+        for holder, content in registered:
+            holder.clear()
+            holder.update(content)
+        with torch.no_grad():
+            for part, version, value in values:
+                if part._version != version:  # noqa: SLF001
+                    part.copy_(value)
+        for part, gradient in gradients:
+            part.grad = gradient
+
+
+def same_draws() -> None:
+    """Let Python's and numpy's generators draw the same in every run of a check."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002

@@ -1,0 +1,1 @@
+"""Graph convolutions whose records are nodes."""

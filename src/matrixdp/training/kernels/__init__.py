@@ -1,0 +1,1 @@
+"""Kernels for GPUs in Triton, and the capture of work as a CUDA graph."""

@@ -1,0 +1,112 @@
+"""A batch of records, and the losses that the user's function has for it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.training.lots.clipping import ClippedSum
+
+__all__ = ["BatchGradients", "Losses", "Sums", "added_up", "gradients_of", "losses_of"]
+
+Losses = Callable[..., Tensor]
+"""One loss for each record or row, given a batch; it has no side effects."""
+
+
+Sums = dict[nn.Parameter, Tensor]
+"""The sum of a lot's clipped gradients in float64, for each parameter that some record used."""
+
+
+class BatchGradients(Protocol):
+    """A way to form the clipped gradients of the records in a batch."""
+
+    def __call__(
+        self, batch: Any, examples: int, counts: Tensor | None = None, *, captured: bool = False
+    ) -> ClippedSum:
+        """Return the clipped sum of a batch of so many records.
+
+        Records add something only where ``counts`` is not zero. A graph is ``captured`` of what
+        this does, which cannot wait for its device.
+        """
+
+
+def added_up(gradients: BatchGradients, batches: Iterable[tuple[Any, int]]) -> Sums:
+    """Return the sum of a lot's clipped gradients.
+
+    It is formed in float64 whatever the model's type is. The spacing of float32 doubles at a power
+    of two, and batches of just above half of it would move a sum beyond it twice as fast as one
+    below: the distance of neighbours would double, and again at the next power.
+
+    Parameters
+    ----------
+    gradients : BatchGradients
+        How they are formed.
+    batches : iterable of pairs
+        Each batch with the number of its records.
+    """
+    sums: Sums = {}
+    for batch, examples in batches:
+        for parameter, total in gradients(batch, examples).sums.items():
+            if parameter in sums:
+                sums[parameter] += total
+            else:
+                sums[parameter] = total.to(torch.float64)
+    return sums
+
+
+def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
+    """Return one loss for each record of a batch: the mean over its views.
+
+    It need not have a gradient: of some records a loss may be constant.
+
+    Parameters
+    ----------
+    losses : callable
+        The user's: it gets the parts of a tuple or list one by one, and anything else as it is.
+    batch : any
+        As the data set's items are collated.
+    examples, views : int
+        How many records the batch has, and how many rows each of them.
+
+    Raises
+    ------
+    InvalidParameterError, ShapeError
+        If what it returns is not one loss for each record or row.
+    """
+    found = losses(*batch) if isinstance(batch, tuple | list) else losses(batch)
+    if not isinstance(found, Tensor):
+        raise InvalidParameterError(
+            f"losses returns a {type(found).__name__}: return a tensor with one loss per record"
+        )
+    if found.ndim == 0:
+        raise ShapeError(
+            "losses returns one number, but the gradient of each record is clipped by itself: use "
+            'reduction="none", and return one loss per record'
+        )
+    if found.ndim > 1 or len(found) not in (examples, examples * views):
+        raise ShapeError(
+            f"losses returns shape {tuple(found.shape)} for a batch of {examples} records with "
+            f"{views} rows each: return one loss per record or per row, for instance "
+            "losses.flatten(1).mean(1)"
+        )
+    # As sum().expand(n) makes it: the gradient of every record would be that of all of them.
+    if len(found) > 1 and found.stride(0) == 0:
+        raise InvalidParameterError(
+            "losses returns one number that was expanded, but the gradient of each record is "
+            'clipped by itself: use reduction="none", and return one loss per record'
+        )
+    if not found.is_floating_point():
+        raise InvalidParameterError(
+            f"losses returns type {found.dtype}, and a loss is a real number: return floats, for "
+            "instance losses.abs() of complex numbers"
+        )
+    return found if len(found) == examples else found.reshape(examples, views).mean(1)
+
+
+def gradients_of(losses: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence[Tensor]:
+    """Return the gradients of the losses of one record by plain autograd; zero where constant."""
+    if not losses.requires_grad:
+        return [torch.zeros_like(part) for part in parameters]
+    return torch.autograd.grad(losses.sum(), parameters, allow_unused=True, materialize_grads=True)

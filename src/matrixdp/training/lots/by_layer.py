@@ -1,0 +1,84 @@
+"""Clipped gradients of a batch, layer by layer: one backward pass for all records."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.checks.tensors import TensorState
+from matrixdp.training.checks.trainable import Trainable
+from matrixdp.training.layers.instance_gradient import right_instance_gradients
+from matrixdp.training.layers.tracing import MeasuredUse, Tracer
+from matrixdp.training.lots.batch import Losses, losses_of
+from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
+
+__all__ = ["ByLayer"]
+
+
+class ByLayer:
+    """The gradients of a model whose layers treat the rows of a batch by themselves.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    losses : callable
+        The losses of a batch.
+    trainable : Trainable
+        The parameters, their groups and bounds.
+    views : int
+        How many rows each record has.
+    debug : bool
+        Whether to raise if a loss or a gradient is not finite.
+    """
+
+    def __init__(
+        self, model: nn.Module, losses: Losses, trainable: Trainable, *, views: int, debug: bool
+    ) -> None:
+        self._model = model
+        self._losses = losses
+        self._trainable = trainable
+        self._views = views
+        self._debug = debug
+        self.tracer = Tracer(model, trainable.names)
+
+    def __call__(
+        self, batch: Any, examples: int, counts: Tensor | None = None, *, captured: bool = False
+    ) -> ClippedSum:
+        """Return the clipped sum of a batch; see `BatchGradients`."""
+        tracer, state = self.tracer, TensorState(self._model)
+        with right_instance_gradients(self._model), tracer.on():
+            losses = losses_of(self._losses, batch, examples, self._views)
+            uses = tracer.uses(losses, examples) if losses.requires_grad else []
+        # The forward pass, its hooks and functions with a backward pass of their own may write.
+        state.check()
+        if not uses:  # constant losses
+            return ClippedSum({}, losses.new_zeros(len(self._trainable.bounds), examples))
+        with torch.no_grad():
+            finite = losses.detach().isfinite()
+            if self._debug and not captured:
+                _check_finite(finite, uses)
+            counted = finite if counts is None else counts * finite
+            groups, bounds = self._trainable.groups, self._trainable.bounds
+            return clipped_sum(
+                uses, groups, bounds, half=tracer.half, counts=counted, captured=captured
+            )
+
+
+def _check_finite(losses: Tensor, uses: Sequence[MeasuredUse]) -> None:
+    """Raise for debugging, and name the first layer on the way back from the losses."""
+    subject = "" if bool(losses.all()) else "losses"
+    for name, _, bounds in uses:
+        if bounds and not all(bool(part.values.isfinite().all()) for part in bounds.values()):
+            layer = f"gradients of layer {name!r}" if name else "gradients of the model"
+            subject = f"{subject} and {layer}" if subject else layer
+            break
+    if subject:
+        raise InvalidParameterError(
+            f"debug=True stopped the step: {subject} are not finite. Its budget is spent, and the "
+            "model was not changed. Look for a division by zero or a logarithm of zero. Norms "
+            "above about 1e19 cannot be formed in float32 either: scale such losses down. Without "
+            "debug=True these records add nothing, and nobody learns of them"
+        )

@@ -1,0 +1,155 @@
+"""Clipped gradients of a batch whose model cannot be taken apart: the model is run per record."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.checks.tensors import TensorState
+from matrixdp.training.checks.trainable import Trainable
+from matrixdp.training.layers.instance_gradient import right_instance_gradients
+from matrixdp.training.layers.per_record import plain_kernels
+from matrixdp.training.layers.tracing import MeasuredUse
+from matrixdp.training.layers.use import KeptGradients, PerExample
+from matrixdp.training.lots.batch import Losses, gradients_of, losses_of
+from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
+
+__all__ = ["ByRecord", "records_of"]
+
+# Gradients of whole models are held for no more records at a time than fit into this.
+_MOST_BYTES = 1 << 29
+
+
+class _WithLosses(nn.Module):
+    """The losses as a module around the model, whose parameters can then be replaced."""
+
+    def __init__(self, model: nn.Module, losses: Losses) -> None:
+        super().__init__()
+        self.model = model
+        self._losses = losses
+
+    def forward(self, batch: Any, views: int) -> Tensor:
+        """Return the loss of one record."""
+        return losses_of(self._losses, batch, 1, views)[0]
+
+
+class ByRecord:
+    """The gradients of a model that is run on every record by itself.
+
+    Parameters
+    ----------
+    model, losses, trainable, views, debug
+        As in `ByLayer`.
+    at_once : bool
+        Whether ``torch.func.vmap`` runs all records at once; otherwise autograd runs one after
+        another.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        losses: Losses,
+        trainable: Trainable,
+        *,
+        views: int,
+        debug: bool,
+        at_once: bool,
+    ) -> None:
+        self._model = model
+        self._losses = losses
+        self._trainable = trainable
+        self._views = views
+        self._debug = debug
+        self.at_once = at_once
+
+    def __call__(
+        self, batch: Any, examples: int, counts: Tensor | None = None, *, captured: bool = False
+    ) -> ClippedSum:
+        """Return the clipped sum of a batch; see `BatchGradients`."""
+        weight = sum(4 * part.numel() for part in self._trainable)
+        together = max(1, _MOST_BYTES // weight) if self.at_once else 1
+        sums: dict[nn.Parameter, Tensor] = {}
+        norms = []
+        for start in range(0, examples, together):
+            records = slice(start, min(start + together, examples))
+            part = records_of(batch, records, examples * self._views, self._views)
+            found = self._clipped(
+                part,
+                records.stop - records.start,
+                None if counts is None else counts[records],
+                captured=captured,
+            )
+            norms.append(found.norms)
+            for parameter, total in found.sums.items():
+                wide = total.to(torch.float64)
+                sums[parameter] = sums[parameter] + wide if parameter in sums else wide
+        return ClippedSum(sums, torch.cat(norms, dim=1))
+
+    def _clipped(
+        self, batch: Any, examples: int, counts: Tensor | None, *, captured: bool
+    ) -> ClippedSum:
+        state = TensorState(self._model)
+        with right_instance_gradients(self._model):
+            form = self._vmapped if self.at_once else self._alone
+            gradients, losses = form(batch, examples)
+        state.check()
+        with torch.no_grad():
+            finite = losses.detach().isfinite()
+            use = KeptGradients(gradients)
+            groups, bounds = self._trainable.groups, self._trainable.bounds
+            found = clipped_sum(
+                [MeasuredUse("", use, use.norm_bounds())],
+                *(groups, bounds),
+                counts=finite if counts is None else counts * finite,
+                captured=captured,
+            )
+        if self._debug and not bool(finite.all() & found.norms.isfinite().all()):
+            raise InvalidParameterError(
+                "debug=True stopped the step: losses or gradients are not finite. Its budget is "
+                "spent, and the model was not changed. Look for a division by zero or a logarithm "
+                "of zero. Without debug=True these records add nothing, and nobody learns of them"
+            )
+        return found
+
+    def _vmapped(self, batch: Any, examples: int) -> tuple[PerExample, Tensor]:
+        wrapped = _WithLosses(self._model, self._losses)
+        values = {f"model.{name}": part.detach() for part, name in self._trainable.names.items()}
+        leaves, structure = tree_flatten(batch)
+        axes = [0 if _has_rows(part, examples * self._views) else None for part in leaves]
+        rows = [
+            part if axis is None else part.unflatten(0, (examples, -1))
+            for part, axis in zip(leaves, axes, strict=True)
+        ]
+
+        def loss(values: dict[str, Tensor], leaves: list[Any]) -> Tensor:
+            one = tree_unflatten(leaves, structure)
+            return functional_call(wrapped, values, (one, self._views))  # type: ignore[no-any-return]
+
+        form = vmap(grad_and_value(loss), in_dims=(None, axes), randomness="different")
+        with plain_kernels(recurrent=True):
+            found, losses = form(values, rows)
+        parameters = self._trainable.names.items()
+        return {part: found[f"model.{name}"].to(torch.float32) for part, name in parameters}, losses
+
+    def _alone(self, batch: Any, _examples: int) -> tuple[PerExample, Tensor]:
+        losses = losses_of(self._losses, batch, 1, self._views)
+        parameters = list(self._trainable)
+        found = gradients_of(losses, parameters)
+        kept = {
+            parameter: part.to(torch.float32)[None]
+            for parameter, part in zip(parameters, found, strict=True)
+        }
+        return kept, losses
+
+
+def records_of(batch: Any, records: slice, rows: int, views: int) -> Any:
+    """Return some of the records of a batch of so many rows."""
+    mine = slice(records.start * views, records.stop * views)
+    return tree_map_only(Tensor, lambda part: part[mine] if _has_rows(part, rows) else part, batch)
+
+
+def _has_rows(part: object, rows: int) -> bool:
+    return isinstance(part, Tensor) and part.ndim > 0 and len(part) == rows

@@ -1,0 +1,1 @@
+"""The noise of a step, and the optimisers that follow the noisy means."""
