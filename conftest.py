@@ -10,7 +10,7 @@ if find_spec("torch") is None:
 elif find_spec("triton") is None:
     # GPU kernels; builds of PyTorch for the CPU come without their compiler.
     collect_ignore_glob += [
-        "src/matrixdp/training/layers/fused_*",
+        "src/matrixdp/training/kernels/fused_*",
         "experiments/src/matrixdp_experiments/models/fused_*",
     ]
 if find_spec("torch") is None or find_spec("matrixdp_experiments") is None:

@@ -80,6 +80,11 @@ def lenet() -> nn.Module:
     )
 
 
+def perceptron() -> nn.Module:
+    """Return a small multilayer perceptron for images of 28 x 28."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
 COLOUR = (3, 32, 32)
 GPU_SETTINGS = (
     Setting(
@@ -120,4 +125,7 @@ GPU_SETTINGS = (
     ),
     Setting("LeNet, lot 1,024", lenet, (1, 28, 28), 1024, exact=True, training=True),
 )
-CPU_SETTINGS = (Setting("LeNet, lot 256, CPU", lenet, (1, 28, 28), 256, exact=True),)
+CPU_SETTINGS = (
+    Setting("LeNet, lot 256, CPU", lenet, (1, 28, 28), 256, exact=True, training=True),
+    Setting("MLP, lot 256, CPU", perceptron, (1, 28, 28), 256, training=True),
+)

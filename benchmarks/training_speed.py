@@ -30,8 +30,8 @@ from torch.nn import functional
 from training_settings import CPU_SETTINGS, GPU_SETTINGS, Setting
 
 from matrixdp.training import PrivateTraining, TrainingPlan
-from matrixdp.training.clipping import clipped_sum
-from matrixdp.training.recording import Recording
+from matrixdp.training.layers.tracing import Tracer
+from matrixdp.training.lots.clipping import clipped_sum
 
 CLIP_NORM = 1.0
 Step = Callable[[], None]
@@ -78,17 +78,17 @@ class Workbench:
     def private(self) -> Step:
         """Return a private step of matrixdp."""
         model, optimiser = self._made()
-        recording = Recording(model)
         groups = dict.fromkeys(model.parameters(), 0)
+        tracer = Tracer(model, groups)
         examples, views = self._setting.examples, self._setting.views
 
         def accumulate(inputs: Tensor, targets: Tensor) -> dict[nn.Parameter, Tensor]:
             rows = len(inputs)
-            with recording.on():
+            with tracer.on():
                 with self._autocast():
                     losses = functional.cross_entropy(model(inputs), targets, reduction="none")
                 by_example = losses.reshape(rows // views, views).mean(1)
-                uses = recording.backward(by_example, rows, rows // views)
+                uses = tracer.uses(by_example, rows // views)
             with torch.no_grad():
                 found = clipped_sum(uses, groups, [CLIP_NORM], half=self._setting.half)
             return dict(found.sums)
@@ -117,38 +117,32 @@ class Workbench:
     def exact(self) -> Step:
         """Return a private step in the mode exact: every record by itself, simulated noise."""
         model, optimiser = self._made()
-        training = PrivateTraining(model, optimiser, self._plan(1), seed=0, mode="exact")
-        return self._loop(training, model, (self._inputs, self._targets), 1)
+        losses = self._losses(model)
+        training = PrivateTraining(model, losses, optimiser, self._plan(1), seed=0, mode="exact")
+        return self._loop(training, (self._inputs, self._targets), 1)
 
     def training(self) -> Step:
-        """Return a step of a loop over lots.
-
-        Every lot has another size, so cuDNN does not try out algorithms here: it would do so at
-        every step, for seconds.
-        """
+        """Return a step of a loop over lots."""
         model, optimiser = self._made()
-        training = PrivateTraining(model, optimiser, self._plan(_DATA), seed=0)
-        step = self._loop(training, model, self._data(), self._batch_size)
-
-        def untried() -> None:
-            tried = torch.backends.cudnn.benchmark
-            torch.backends.cudnn.benchmark = False
-            try:
-                step()
-            finally:
-                torch.backends.cudnn.benchmark = tried
-
-        return untried
+        training = PrivateTraining(
+            *(model, self._losses(model), optimiser, self._plan(_DATA)), seed=0
+        )
+        return self._loop(training, self._data(), self._batch_size)
 
     def captured_training(self) -> Step:
         """Return a captured step."""
         model, optimiser = self._made()
-        training = PrivateTraining(model, optimiser, self._plan(_DATA), seed=0)
+        training = PrivateTraining(
+            *(model, self._losses(model), optimiser, self._plan(_DATA)), seed=0
+        )
+        return training.captured_step(self._data(), batch_size=self._batch_size)
 
+    @staticmethod
+    def _losses(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
         def losses(inputs: Tensor, targets: Tensor) -> Tensor:
             return functional.cross_entropy(model(inputs), targets, reduction="none")
 
-        return training.captured_step(self._data(), losses, batch_size=self._batch_size)
+        return losses
 
     @property
     def _batch_size(self) -> int:
@@ -172,18 +166,9 @@ class Workbench:
         )
 
     @staticmethod
-    def _loop(
-        training: PrivateTraining, model: nn.Module, data: tuple[Tensor, Tensor], size: int
-    ) -> Step:
+    def _loop(training: PrivateTraining, data: tuple[Tensor, Tensor], size: int) -> Step:
         lots = training.lots(data)
-
-        def step() -> None:
-            for inputs, targets in next(lots).batches(size):
-                losses = functional.cross_entropy(model(inputs), targets, reduction="none")
-                training.accumulate(losses)
-            training.step()
-
-        return step
+        return lambda: training.step(next(lots), batch_size=size)
 
     def opacus(self, *, ghost: bool) -> Step:
         """Return a private step of Opacus, by hooks or by ghost clipping."""

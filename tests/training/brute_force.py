@@ -10,8 +10,8 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 import torch
 from torch import Generator, Tensor, nn
 
-from matrixdp.training.clipping import ClippedSum, clipped_sum
-from matrixdp.training.recording import Recording
+from matrixdp.training.layers.tracing import MeasuredUse, Tracer
+from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
 
 Losses = Callable[[nn.Module, Tensor], Tensor]
 
@@ -27,6 +27,17 @@ def one_loss_per_row(model: nn.Module, inputs: Tensor) -> Tensor:
     return (outputs * weights).sum(1) + 0.1 * outputs.square().sum(1)
 
 
+def traced(
+    model: nn.Module, inputs: Tensor, examples: int, losses: Losses = one_loss_per_row
+) -> tuple[list[MeasuredUse], bool]:
+    """Return the uses of a model's layers, and whether gradients had 16 bits."""
+    tracer = Tracer(model, [part for part in model.parameters() if part.requires_grad])
+    with tracer.on():
+        values = losses(model, inputs)
+        uses = tracer.uses(values.reshape(examples, -1).mean(1), examples)
+    return uses, tracer.half
+
+
 def clipped(
     model: nn.Module,
     inputs: Tensor,
@@ -35,11 +46,8 @@ def clipped(
     group_of: Callable[[str], int] = lambda _: 0,
     losses: Losses = one_loss_per_row,
 ) -> ClippedSum:
-    recording = Recording(model)
     groups = {part: group_of(name) for name, part in model.named_parameters()}
-    with recording.on():
-        values = losses(model, inputs)
-        uses = recording.backward(values.reshape(examples, -1).mean(1), len(inputs), examples)
+    uses, _ = traced(model, inputs, examples, losses)
     assert all(part.grad is None for part in model.parameters())
     return clipped_sum(uses, groups, bounds)
 
@@ -99,18 +107,15 @@ def check_against_brute_force(
 
 def check_every_gradient(model: nn.Module, inputs: Tensor, examples: int) -> None:
     """Compare the gradient of every example with that of the same model in float64."""
-    recording = Recording(model)
-    with recording.on():
-        losses = one_loss_per_row(model, inputs).reshape(examples, -1).mean(1)
-        uses = recording.backward(losses, len(inputs), examples)
-        one_each = torch.eye(examples, device=inputs.device)
-        found: dict[nn.Parameter, Tensor] = {}
-        for _, use, measured in uses:
-            # Of what was measured, sums are left: here those of one example each.
-            sums = [] if measured is None else [use.weighted_sum(one) for one in one_each]
-            for parameter, part in (use.gradients() if measured is None else sums[0]).items():
-                each = torch.stack([one[parameter] for one in sums]) if sums else part
-                found[parameter] = found[parameter] + each if parameter in found else each
+    uses, _ = traced(model, inputs, examples)
+    one_each = torch.eye(examples, device=inputs.device)
+    found: dict[nn.Parameter, Tensor] = {}
+    for _, use, measured in uses:
+        # Of what was measured, sums are left: here those of one example each.
+        sums = [] if measured is None else [use.weighted_sum(one) for one in one_each]
+        for parameter, part in (use.gradients() if measured is None else sums[0]).items():
+            each = torch.stack([one[parameter] for one in sums]) if sums else part
+            found[parameter] = found[parameter] + each if parameter in found else each
     trained = [part for part in model.parameters() if part.requires_grad]
     assert set(found) == set(trained)
     wide = copy.deepcopy(model).to(torch.float64)

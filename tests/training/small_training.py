@@ -1,6 +1,7 @@
 """What the tests of private training share: a small model, small data, and plain loops."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -47,19 +48,26 @@ def cross_entropy(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(model(inputs), targets, reduction="none")
 
 
-def train(
-    training: PrivateTraining,
+def private(
     model: nn.Module,
+    plan: TrainingPlan | None = None,
     *,
-    steps: int | None = None,
-    size: int = 8,
-    losses: Callable[[nn.Module, Tensor, Tensor], Tensor] = cross_entropy,
+    losses: Callable[..., Tensor] | None = None,
+    make: Callable[[nn.Module], optim.Optimizer] = sgd,
+    **options: Any,
+) -> PrivateTraining:
+    """Return a private training of a model, by cross entropy unless other losses are given."""
+    of_batch = losses if losses is not None else partial(cross_entropy, model)
+    plan = small_plan() if plan is None else plan
+    return PrivateTraining(model, of_batch, make(model), plan, **options)
+
+
+def train(
+    training: PrivateTraining, *, steps: int | None = None, size: int = 8, data: Any = None
 ) -> None:
     """Take some steps, or all that are left."""
-    for number, lot in enumerate(training.lots(small_data()), 1):
-        for inputs, targets in lot.batches(size):
-            training.accumulate(losses(model, inputs, targets))
-        training.step()
+    for number, lot in enumerate(training.lots(small_data() if data is None else data), 1):
+        training.step(lot, batch_size=size)
         if number == steps:
             return
 

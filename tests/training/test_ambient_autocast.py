@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -11,19 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from matrixdp.training import PrivateTraining
 from training.brute_force import clipped
 from training.small_training import (
     cross_entropy,
-    sgd,
+    private,
     small_data,
     small_model,
     small_plan,
     train,
     weights,
 )
-
-pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
 
 DEVICES = [
     "cpu",
@@ -124,31 +122,27 @@ def test_no_example_contributes_more(device: str) -> None:
         assert float(total.double().norm()) <= BOUND
 
 
+def autocast_cross_entropy(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    with torch.autocast(inputs.device.type, torch.bfloat16):
+        return cross_entropy(model, inputs, targets)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("captured", [False, True])
 def test_training(device: str, *, captured: bool) -> None:
     found = []
     data = tuple(part.to(device) for part in small_data())
-
-    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        with torch.autocast(device, torch.bfloat16):
-            return cross_entropy(model, inputs, targets)
-
     for around in (False, True):
         model = small_model().to(device)
-        training = PrivateTraining(model, sgd(model), small_plan(clip_norm=1.0), seed=1)
+        losses = partial(autocast_cross_entropy, model)
+        training = private(model, small_plan(clip_norm=1.0), losses=losses, seed=1)
         with torch.autocast(device, torch.bfloat16, enabled=around):
             if captured:
-                step = training.captured_step(
-                    data, lambda x, y, model=model: losses(model, x, y), batch_size=8
-                )
-                while training.steps_left:
+                step = training.captured_step(data, batch_size=8)
+                while training.progress.steps_left:
                     step()
             else:
-                for lot in training.lots(data):
-                    for inputs, targets in lot.batches(8):
-                        training.accumulate(losses(model, inputs, targets))
-                    training.step()
+                train(training, data=data)
         found.append(weights(model))
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
 
@@ -169,15 +163,12 @@ class Optional(nn.Module):
 @pytest.mark.parametrize("make", [small_model, Optional])
 def test_exact_uses_the_weights_of_its_step(make: Callable[[], nn.Module]) -> None:
     # torch casts a weight once within the outermost autocast, whatever happens to it afterwards.
-    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            return cross_entropy(model, inputs, targets)
-
     found = []
     for around in (nullcontext(), torch.autocast("cpu", torch.bfloat16)):
         model = make()
-        training = PrivateTraining(model, sgd(model), small_plan(), seed=1, mode="exact")
+        losses = partial(autocast_cross_entropy, model)
+        training = private(model, losses=losses, seed=1, mode="exact")
         with around:
-            train(training, model, losses=losses)
+            train(training)
         found.append(weights(model))
     assert torch.equal(found[0], found[1])

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training import PrivateTraining
-from training.small_training import cross_entropy, sgd, small_data, small_plan, train
+from training.small_training import cross_entropy, private, small_data, small_plan, train
 
 
 class Remembers(nn.Module):
@@ -43,9 +42,9 @@ def remembering(*, in_place: bool) -> nn.Module:
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_buffer_that_remembers_records(mode: Any, *, in_place: bool) -> None:
     model = remembering(in_place=in_place)
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode=mode)
+    training = private(model, small_plan(lot_size=40), mode=mode)
     with pytest.raises(InvalidParameterError, match=r"buffer '0\.mean' was changed"):
-        train(training, model)
+        train(training)
 
 
 class Averages(nn.Module):
@@ -67,50 +66,44 @@ class Averages(nn.Module):
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 def test_a_parameter_that_remembers_records(mode: Any, *, frozen: bool) -> None:
     model = Averages(frozen=frozen)
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode=mode)
+    training = private(model, small_plan(lot_size=40), mode=mode)
     with pytest.raises(InvalidParameterError, match="parameter 'mean' was changed by the forward"):
-        train(training, model)
+        train(training)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_a_parameter_in_a_captured_step(*, frozen: bool) -> None:
     model = Averages(frozen=frozen)
-    training = PrivateTraining(model, sgd(model), small_plan())
+    training = private(model)
     with pytest.raises(InvalidParameterError, match="parameter 'mean' was changed by the forward"):
-        training.captured_step(
-            small_data(), lambda *batch: cross_entropy(model, *batch), batch_size=8
-        )
-    assert training.steps_spent == 0
+        training.captured_step(small_data(), batch_size=8)
+    assert training.progress.steps_spent == 0
 
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_in_a_captured_step(*, in_place: bool) -> None:
     model = remembering(in_place=in_place)
-    training = PrivateTraining(model, sgd(model), small_plan())
+    training = private(model)
     with pytest.raises(InvalidParameterError, match=r"buffer '0\.mean' was changed"):
-        training.captured_step(
-            small_data(), lambda *batch: cross_entropy(model, *batch), batch_size=8
-        )
-    assert training.steps_spent == 0
+        training.captured_step(small_data(), batch_size=8)
+    assert training.progress.steps_spent == 0
 
 
 def test_a_spectral_norm_counts_the_records() -> None:
     model = nn.Sequential(spectral_norm(nn.Linear(6, 3)))
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode="exact")
+    training = private(model, small_plan(lot_size=40), mode="exact")
     with pytest.raises(InvalidParameterError, match=r"_u' was changed"):
-        train(training, model)
+        train(training)
 
 
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 def test_buffers_that_are_only_read(mode: Any) -> None:
     model = remembering(in_place=True).eval()
-    training = PrivateTraining(model, sgd(model), small_plan(), mode=mode)
+    training = private(model, seed=1, mode=mode)
     for lot in training.lots(small_data()):
-        for inputs, targets in lot.batches(8):
-            training.accumulate(cross_entropy(model, inputs, targets))
-        training.step()
+        training.step(lot, batch_size=8)
         model[0].mean += 1.0  # type: ignore[index]  # between steps it is the user's own
-    assert training.steps_left == 0
+    assert training.progress.steps_left == 0
 
 
 class Watches(nn.Module):
@@ -135,18 +128,16 @@ class Watches(nn.Module):
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 def test_a_buffer_that_remembers_gradients(mode: Any) -> None:
     model = Watches()
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode=mode)
+    training = private(model, small_plan(lot_size=40), mode=mode)
     with pytest.raises(InvalidParameterError, match=r"buffer 'size' was changed"):
-        train(training, model)
+        train(training)
 
 
 def test_a_captured_step_that_remembers_gradients() -> None:
     model = Watches()
-    training = PrivateTraining(model, sgd(model), small_plan())
+    training = private(model)
     with pytest.raises(InvalidParameterError, match=r"buffer 'size' was changed"):
-        training.captured_step(
-            small_data(), lambda *batch: cross_entropy(model, *batch), batch_size=8
-        )
+        training.captured_step(small_data(), batch_size=8)
 
 
 class Looks(nn.Module):
@@ -172,27 +163,25 @@ class Looks(nn.Module):
 def test_sparse_buffers(mode: Any, layout: torch.layout) -> None:
     for changes in (False, True):
         model = Looks(torch.eye(6).to_sparse(layout=layout), changes=changes)
-        training = PrivateTraining(model, sgd(model), small_plan(lot_size=40, steps=1), mode=mode)
+        training = private(model, small_plan(lot_size=40, steps=1), seed=1, mode=mode)
         if not changes:
-            train(training, model)
+            train(training)
             continue
         with pytest.raises(InvalidParameterError, match="buffer 'matrix' was changed"):
-            train(training, model)
+            train(training)
 
 
 def test_a_sparse_buffer_in_a_captured_step() -> None:
     model = Looks(torch.eye(6).to_sparse())
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=1)
-    step = training.captured_step(
-        small_data(), lambda rows, labels: cross_entropy(model, rows, labels), batch_size=16
-    )
+    training = private(model, seed=1)
+    step = training.captured_step(small_data(), batch_size=16)
     step()
     with torch.inference_mode(), pytest.raises(InvalidParameterError, match="inference_mode"):
         step()
     model.get_buffer("matrix").mul_(2.0)
     with pytest.raises(InvalidParameterError, match="'matrix' was added, removed, moved"):
         step()
-    assert training.steps_spent == 1
+    assert training.progress.steps_spent == 1
 
 
 def test_a_buffer_that_cannot_tell_when_it_is_changed() -> None:
@@ -200,16 +189,18 @@ def test_a_buffer_that_cannot_tell_when_it_is_changed() -> None:
         matrix = torch.eye(6)
     model = Looks(matrix)
     with pytest.raises(InvalidParameterError, match=r"'matrix' was made within torch\.inference"):
-        PrivateTraining(model, sgd(model), small_plan())
+        private(model)
 
 
 @pytest.mark.parametrize("mode", ["fast", "exact"])
-def test_a_buffer_that_is_added_while_a_batch_is_out(mode: Any) -> None:
+def test_a_buffer_that_the_losses_add(mode: Any) -> None:
     model = nn.Sequential(nn.Linear(6, 3))
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), mode=mode)
-    for inputs, targets in next(training.lots(small_data())).batches(40):
-        losses = cross_entropy(model, inputs, targets)
-        model.register_buffer("late", torch.zeros(1))
-        with pytest.raises(InvalidParameterError, match="buffer 'late' was added while a batch"):
-            training.accumulate(losses)
-        break
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        found = cross_entropy(model, inputs, targets)
+        model.register_buffer("late", found.detach().sum())
+        return found
+
+    training = private(model, small_plan(lot_size=40), losses=losses, mode=mode)
+    with pytest.raises(InvalidParameterError, match="buffer 'late' was added while the losses"):
+        train(training)

@@ -15,16 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn, optim
 from torch.optim.lr_scheduler import StepLR
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.training import PrivateTraining, trainer
-from matrixdp.training.padded import padded_lot
-from matrixdp.training.sampling import SeededCoins, drawn_records
+from matrixdp.training.lots.captured_sum import CapturedSum, padded
+from matrixdp.training.lots.records import TensorRecords
+from matrixdp.training.lots.sampling import SeededCoins, drawn_records
+from matrixdp.training.model.trainable import Trainable
 from training.captured_training import SEED, captured, made
 from training.small_training import (
     RECORDS,
     cross_entropy,
+    private,
+    sgd,
     small_data,
     small_model,
     small_plan,
@@ -37,7 +41,7 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 def take_all(training: PrivateTraining, step: Callable[[], None]) -> None:
-    while training.steps_left:
+    while training.progress.steps_left:
         step()
 
 
@@ -47,16 +51,12 @@ def mirrored(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     return cross_entropy(model, inputs * signs, targets)
 
 
-@given(st.lists(st.integers(0, 50), max_size=20, unique=True), st.integers(1, 9))
-def test_a_lot_is_divided_and_filled_up(numbers: list[int], size: int) -> None:
-    batches = padded_lot(np.array(numbers, dtype=np.int64), size)
-    assert batches.shape == (math.ceil(len(numbers) / size), 2, size)
-    records, counts = batches.swapaxes(0, 1).reshape(2, -1)
-    assert records[counts == 1].tolist() == numbers
-    assert set(counts.tolist()) <= {0, 1}
-    # Only the last batch is filled up, with a record of its own.
-    assert all(counts[: len(numbers)] == 1)
-    assert set(records[counts == 0].tolist()) <= set(numbers[-1:])
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=9, unique=True), st.integers(0, 9))
+def test_a_batch_is_filled_up_with_a_record_of_its_own(numbers: list[int], more: int) -> None:
+    records, counts = padded(np.array(numbers, dtype=np.int64), len(numbers) + more)
+    assert records[: len(numbers)].tolist() == numbers
+    assert set(records.tolist()) == set(numbers)
+    assert counts.tolist() == [1] * len(numbers) + [0] * more
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -66,23 +66,14 @@ def test_a_captured_step_is_that_of_the_loop(
     device: str, size: int, changes: dict[str, Any]
 ) -> None:
     losses = mirrored if changes.get("views") == 2 else cross_entropy
-    model, training = made("cpu", noise_multiplier=0.1, **changes)
-    train(training, model, losses=losses)
-    other, repeated = made(device, noise_multiplier=0.1, **changes)
-    step = captured(other, repeated, size=size, losses=losses)
-    if device == "cpu":
-        take_all(repeated, step)
-        torch.testing.assert_close(weights(other), weights(model), rtol=1e-5, atol=1e-6)
-    else:
-        # Noise differs between devices, so the loop runs on this one.
-        take_all(repeated, step)
-        model, training = made(device, noise_multiplier=0.1, **changes)
-        for lot in training.lots(tuple(part.to(device) for part in small_data())):
-            for inputs, targets in lot.batches(8):
-                training.accumulate(losses(model, inputs, targets))
-            training.step()
-        torch.testing.assert_close(weights(other), weights(model), rtol=1e-3, atol=1e-4)
-    assert repeated.steps_left == 0
+    options: dict[str, Any] = {"noise_multiplier": 0.1, "losses": losses} | changes
+    model, training = made(device, **options)
+    train(training, data=tuple(part.to(device) for part in small_data()))
+    other, repeated = made(device, **options)
+    take_all(repeated, captured(other, repeated, size=size))
+    rtol, atol = (1e-5, 1e-6) if device == "cpu" else (1e-3, 1e-4)
+    torch.testing.assert_close(weights(other), weights(model), rtol=rtol, atol=atol)
+    assert repeated.progress.steps_left == 0
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -93,8 +84,8 @@ def test_sixteen_bits(device: str) -> None:
 
     found = []
     for size in (5, 40):
-        model, training = made(device, noise_multiplier=0.1)
-        take_all(training, captured(model, training, size=size, losses=autocast))
+        model, training = made(device, noise_multiplier=0.1, losses=autocast)
+        take_all(training, captured(model, training, size=size))
         found.append(weights(model))
     torch.testing.assert_close(*found, rtol=1e-2, atol=1e-3)
 
@@ -135,10 +126,10 @@ def test_an_empty_lot_has_noise_and_a_step(device: str, seed: int | None) -> Non
         runs.append(1)
         return cross_entropy(model, inputs, targets)
 
-    model, training = made(device, seed=seed, lot_size=1, steps=60)
-    step = captured(model, training, losses=counted, size=40)
+    model, training = made(device, seed=seed, lot_size=1, steps=60, losses=counted)
+    step = captured(model, training, size=40)
     empty = 0
-    while training.steps_left:
+    while training.progress.steps_left:
         before, so_far = weights(model), len(runs)
         step()
         empty += len(runs) == so_far
@@ -150,15 +141,15 @@ def test_an_empty_lot_has_noise_and_a_step(device: str, seed: int | None) -> Non
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("seed", [SEED, None], ids=["simulated", "exact"])
-def test_debugging_names_what_is_not_finite(device: str, seed: int | None) -> None:
+def test_debugging_stops_at_what_is_not_finite(device: str, seed: int | None) -> None:
     inputs, targets = (part.to(device) for part in small_data())
     model, training = made(device, seed=seed, lot_size=40, debug=True)
     step = captured(model, training, data=(inputs, targets), size=16)
     before = weights(model)
     inputs[38, 2] = math.inf
-    with pytest.raises(InvalidParameterError, match="gradients of layer '0' are not finite"):
+    with pytest.raises(InvalidParameterError, match="losses or gradients are not finite"):
         step()
-    assert training.steps_spent == 1  # it looked at the data
+    assert training.progress.steps_spent == 1  # it looked at the data
     assert torch.equal(weights(model), before)
     # What was not finite does not stay in the sums.
     inputs[38, 2] = 0.0
@@ -166,16 +157,14 @@ def test_debugging_names_what_is_not_finite(device: str, seed: int | None) -> No
     assert weights(model).isfinite().all()
 
 
-def test_what_is_not_finite_at_the_first_run_only() -> None:
-    model, training = made(lot_size=40, debug=True)
-    runs = []
+def test_debugging_stops_at_losses_whose_gradients_are_finite() -> None:
+    def shifted(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        # No made-up record has this class.
+        return cross_entropy(model, inputs, targets) + torch.where(targets == 2, math.inf, 0.0)
 
-    def at_first(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        runs.append(1)
-        return cross_entropy(model, inputs, targets) / (0.0 if len(runs) == 3 else 1.0)
-
-    step = captured(model, training, losses=at_first, size=40)
-    with pytest.raises(InvalidParameterError, match="losses or gradients are not finite"):
+    model, training = made(lot_size=40, debug=True, losses=shifted)
+    step = captured(model, training, size=40)
+    with torch.no_grad(), pytest.raises(InvalidParameterError, match="losses or gradients are not"):
         step()
 
 
@@ -187,16 +176,14 @@ def test_optimisers_and_schedules(device: str, make: Callable[..., optim.Optimiz
         model = small_model().to(device)
         optimizer = make(model.parameters(), lr=0.1)
         scheduler = StepLR(optimizer, step_size=1, gamma=0.5)
-        training = PrivateTraining(model, optimizer, small_plan(), seed=SEED)
+        training = private(model, make=lambda _, found=optimizer: found, seed=SEED)
         if way == "loop":
             for lot in training.lots(tuple(part.to(device) for part in small_data())):
-                for batch in lot.batches(8):
-                    training.accumulate(cross_entropy(model, *batch))
-                training.step()
+                training.step(lot, batch_size=8)
                 scheduler.step()
         else:
             step = captured(model, training)
-            while training.steps_left:
+            while training.progress.steps_left:
                 step()
                 scheduler.step()
         found.append(weights(model))
@@ -222,12 +209,12 @@ def test_a_step_is_spent_before_its_lot_is_drawn(
         raise KeyboardInterrupt
 
     path = tmp_path / "steps.spent"
-    model, training = made(seed=None, record=path)
+    model, training = made(seed=None, spending=path)
     step = captured(model, training)
     monkeypatch.setattr(trainer, "drawn_records", killed)
     with pytest.raises(KeyboardInterrupt):
         step()
-    assert training.steps_spent == 1
+    assert training.progress.steps_spent == 1
     assert '{"step": 1}' in path.read_text()
 
 
@@ -235,28 +222,29 @@ def test_resuming(tmp_path: Path) -> None:
     whole, training = made()
     take_all(training, captured(whole, training))
     path = tmp_path / "steps.spent"
-    model, training = made(record=path)
+    model, training = made(spending=path)
     step = captured(model, training)
     step()
     step()
     kept, state = model.state_dict(), training.state_dict()
-    resumed, later = made(record=path)
+    resumed, later = made(spending=path)
     step = captured(resumed, later)
     # Loading writes into the same memory, so the step may be captured before.
     resumed.load_state_dict(kept)
     later.load_state_dict(state)
     take_all(later, step)
-    assert later.steps_spent == 4
+    assert later.progress.steps_spent == 4
     assert torch.equal(weights(resumed), weights(whole))
 
 
 def test_a_lot_that_was_given_up_counts() -> None:
     model, training = made()
     step = captured(model, training)
-    batches = next(training.lots(small_data())).batches(8)
-    next(batches)  # and kept
+    lot = next(training.lots(small_data()))
     step()
-    assert training.steps_spent == 2
+    assert training.progress.steps_spent == 2
+    with pytest.raises(InvalidParameterError, match="was given up for a later one"):
+        training.step(lot, batch_size=8)
 
 
 def test_gradients_of_ones_own_between_steps() -> None:
@@ -264,7 +252,7 @@ def test_gradients_of_ones_own_between_steps() -> None:
     for own in (False, True):
         model, training = made()
         step = captured(model, training)
-        while training.steps_left:
+        while training.progress.steps_left:
             if own:
                 model(torch.ones(1, 6)).sum().backward()
             step()
@@ -280,10 +268,10 @@ def test_real_randomness() -> None:
 
 def test_one_tensor_is_handed_over_as_it_is() -> None:
     inputs, _ = small_data()
-    model, training = made()
-    step = training.captured_step(inputs, lambda rows: model(rows).square().sum(1), batch_size=8)
-    step()
-    assert training.steps_spent == 1
+    model = small_model()
+    training = private(model, losses=lambda rows: model(rows).square().sum(1), seed=SEED)
+    training.captured_step(inputs, batch_size=8)()
+    assert training.progress.steps_spent == 1
 
 
 def test_changes_of_the_model() -> None:
@@ -307,4 +295,47 @@ def test_changes_of_the_model() -> None:
     model.get_parameter("2.bias").requires_grad_(False)
     with pytest.raises(InvalidParameterError, match=r"'2\.bias' was removed or frozen"):
         step()
-    assert training.steps_spent == 1
+    assert training.progress.steps_spent == 1
+
+
+class Items(Dataset[tuple[Tensor, Tensor]]):
+    """A data set that is read item by item."""
+
+    def __len__(self) -> int:
+        return RECORDS
+
+    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
+        inputs, targets = small_data()
+        return inputs[number], targets[number]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"data": Items()}, "Items: a captured step needs tensors"),
+        ({"data": small_data()[0][:7]}, "7 records, but the plan"),
+        ({"size": 0}, "batch_size=0"),
+    ],
+)
+def test_what_does_not_fit(options: dict[str, Any], message: str) -> None:
+    model, training = made()
+    with pytest.raises(InvalidParameterError, match=message):
+        captured(model, training, **options)
+    assert training.progress.steps_spent == 0
+    train(training)
+
+
+def test_data_that_is_not_where_the_model_is() -> None:
+    nothing: Any = None
+    model = small_model()
+    trainable = Trainable(model, (sgd(model),), small_plan(), "fast")
+    elsewhere = TensorRecords((torch.empty(RECORDS, 6, device="meta"),), alone=True)
+    options: dict[str, Any] = {"batch_size": 8, "views": 1, "expected": 10, "debug": False}
+    with pytest.raises(InvalidParameterError, match="the data is on meta and the model on cpu"):
+        CapturedSum(model, nothing, trainable, elsewhere, **options)
+
+
+def test_mode_exact_is_not_captured() -> None:
+    model = small_model()
+    with pytest.raises(InvalidParameterError, match="one record at a time"):
+        captured(model, private(model, mode="exact"))

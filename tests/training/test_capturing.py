@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from matrixdp.training import PrivateTraining
-from training.small_training import RECORDS, sgd, small_model, small_plan, weights
+from training.small_training import RECORDS, private, small_model, small_plan, train, weights
 
 SEED = 11
 
@@ -56,21 +55,21 @@ class Last(nn.Module):
         lambda: nn.RMSNorm(6),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.* has no shortcut")
 def test_nothing_waits_within_a_batch(make: Callable[[], nn.Module]) -> None:
     model = make()
     tokens = isinstance(model, nn.Embedding)
     data = torch.randint(0, 9, (RECORDS, 6)) if tokens else torch.randn(RECORDS, 6)
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=SEED)
 
     def losses(rows: Tensor) -> Tensor:
         made: Tensor = model(rows)
         return made.flatten(1).square().sum(1)
 
+    training = private(model, losses=losses, seed=SEED)
+    next(training.lots(data))  # checked, which may wait
     # Raises at any operation that would wait. The trial run spends nothing.
     with NoWaiting():  # type: ignore[no-untyped-call]
-        training.captured_step(data, losses, batch_size=8)
-    assert training.steps_spent == 0
+        training.captured_step(data, batch_size=8)
+    assert training.progress.steps_spent == 1
 
 
 _WAITS_FOR_THE_GPU = """
@@ -81,12 +80,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 plan = TrainingPlan(
     records=40, lot_size=10, steps=4, clip_norm=0.5, noise_multiplier=2.0, delta=1e-3
 )
-training = PrivateTraining(model, optimizer, plan, seed=1)
-training.captured_step(
-    torch.randn(40, 6, device="cuda"),
-    lambda rows: model(rows).sum(1) * rows.sum().item(),
-    batch_size=8,
-)
+losses = lambda rows: model(rows).sum(1) + 0.0 * rows.sum().item()
+training = PrivateTraining(model, losses, optimizer, plan, seed=1)
+training.captured_step(torch.randn(40, 6, device="cuda"), batch_size=8)
 """
 
 
@@ -98,14 +94,14 @@ class TestOnAGpu:
         inputs = torch.ones(RECORDS, 6, device="cuda")
         seen = torch.zeros(RECORDS, device="cuda")
         model = small_model().to("cuda")
-        training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=SEED)
 
         def losses(rows: Tensor) -> Tensor:
             dropped = nn.functional.dropout(rows, 0.5)
-            seen[: len(rows)].copy_(dropped.sum(1))  # a trial has fewer rows
+            seen[: len(rows)].copy_(dropped.detach().sum(1))  # a trial has fewer rows
             return model(dropped).square().sum(1)
 
-        step = training.captured_step(inputs, losses, batch_size=RECORDS)
+        training = private(model, small_plan(lot_size=40), losses=losses, seed=SEED)
+        step = training.captured_step(inputs, batch_size=RECORDS)
         step()
         first = seen.clone()
         step()
@@ -141,15 +137,12 @@ class TestOnAGpu:
                 made: Tensor = model(rows if as_is else rows.float())
                 return made.square().sum(1)
 
-            training = PrivateTraining(model, sgd(model), small_plan(), seed=SEED)
+            training = private(model, losses=losses, seed=SEED)
             if way == "captured":
-                step = training.captured_step(data, losses, batch_size=16)
-                while training.steps_left:
+                step = training.captured_step(data, batch_size=16)
+                while training.progress.steps_left:
                     step()
             else:
-                for lot in training.lots(data):
-                    for rows in lot.batches(16):
-                        training.accumulate(losses(rows))
-                    training.step()
+                train(training, size=16, data=data)
             found.append(weights(model))
         torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)

@@ -15,20 +15,17 @@ from torch import Tensor, nn
 from torch.backends import cudnn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.training.layers import rerun
+from matrixdp.training.layers import per_record
 from matrixdp.training.layers.trees import tensors_in
-from matrixdp.training.recording import Recording
 from training.brute_force import (
     brute_force,
     check_against_brute_force,
     check_every_gradient,
     clipped,
+    traced,
 )
-from training.test_odd_calls import Calls
+from training.chosen_way import BY_LAYER, Calls, check_training
 from training.test_several_outputs import Pair, Unknown
-
-pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 CELLS: list[type[nn.RNNCellBase]] = [nn.RNNCell, nn.GRUCell, nn.LSTMCell]
@@ -95,18 +92,16 @@ def test_cells_on_devices(kind: Any, start: str, device: str) -> None:
 def test_cells_are_run_at_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(2)
     model, inputs = Steps(kind(2, 3)), torch.randn(6, 2, 2)
-    monkeypatch.delattr(rerun, "_in_a_loop")
+    monkeypatch.delattr(per_record, "_in_a_loop")
     expected = clipped(model, inputs, 3).norms
     monkeypatch.undo()
-    monkeypatch.setattr(rerun, "_at_once", lambda *_: None)
+    monkeypatch.delattr(per_record, "_at_once")
     torch.testing.assert_close(clipped(model, inputs, 3).norms, expected)
 
 
 def test_the_gradients_of_all_steps_are_held_once() -> None:
     model, inputs = Steps(nn.LSTMCell(2, 3)), torch.randn(6, 4, 2)
-    recording = Recording(model)
-    with recording.on():
-        uses = recording.backward(model(inputs).flatten(1).sum(1), 6, 6)
+    uses, _ = traced(model, inputs, 6)
     assert [use.name for use in uses if use.name == "cell"] == ["cell"]
 
 
@@ -135,14 +130,6 @@ def test_autocast(kind: Any, device: str) -> None:
     found = clipped(model, inputs, 3, losses=losses)
     _, norms = brute_force(model, inputs, 3, losses=losses)
     torch.testing.assert_close(found.norms, norms, rtol=4e-2, atol=0.0)
-
-
-@pytest.mark.parametrize("kind", CELLS)
-def test_rows_that_are_taken_for_one_example(kind: Any) -> None:
-    # Two rows without columns, which torch takes for two columns of a single example.
-    model = Calls(kind(2, 2), lambda cell, rows: tensors_in(cell(rows))[0][:, None])
-    with pytest.raises(ShapeError, match="keep the batch as the first axis"):
-        clipped(model, torch.randn(2), 2)
 
 
 class Takes(nn.Module):
@@ -182,6 +169,7 @@ def _parts(tree: Any) -> list[Tensor]:
         lambda layer, x: layer(other=(x.square(),), first=x),
         lambda layer, x: layer(x, second=(x.square(), Pair(x, 1)), scale=3),
         lambda layer, x: layer(layer([x]), [layer((x,))]),
+        lambda layer, x: layer(x, b={"a": x.exp()}),
     ],
 )
 def test_arguments_in_containers(call: Callable[[nn.Module, Tensor], Tensor]) -> None:
@@ -191,13 +179,6 @@ def test_arguments_in_containers(call: Callable[[nn.Module, Tensor], Tensor]) ->
     check_against_brute_force(model, torch.randn(6, 3), 2, bounds=(0.7,))
 
 
-def in_place(layer: nn.Module, inputs: Tensor) -> Tensor:
-    parts = {"a": [inputs.clone()]}
-    made: Tensor = layer(parts)
-    parts["a"][0].mul_(2.0)
-    return made
-
-
 def packed(layer: nn.Module, inputs: Tensor) -> Tensor:
     sequence = pack_padded_sequence(inputs[:, None], torch.ones(len(inputs)), batch_first=True)
     made: Tensor = layer(inputs, sequence)
@@ -205,20 +186,14 @@ def packed(layer: nn.Module, inputs: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    "call",
     [
-        (lambda layer, x: layer([x, torch.ones(1, 3)]), "beside 6 rows: make it a buffer"),
-        (lambda layer, x: layer(x, b=(torch.ones(3),)), "beside 6 rows: make it a buffer"),
-        (lambda layer, x: layer(x, b={"a": x}), "takes a dict of tensors by name, b"),
-        (lambda layer, x: layer(x, {"a": x}.values()), "takes a dict_values that holds tensors"),
-        (lambda layer, x: layer(x, iter([x])), "takes a list_iterator that holds tensors, or may"),
-        (lambda layer, x: layer(x, Unknown([x])), "takes a Unknown that holds tensors"),
-        (packed, "takes a PackedSequence"),
-        (in_place, "changed in place"),
+        lambda layer, x: layer([x, torch.ones(1, 3)]),
+        lambda layer, x: layer(x, b=(torch.ones(3),)),
+        lambda layer, x: layer(x, Unknown([x])),
+        packed,
     ],
 )
-def test_arguments_that_cannot_be_followed(
-    call: Callable[[nn.Module, Tensor], Tensor], message: str
-) -> None:
-    with pytest.raises(InvalidParameterError, match=f"'layer'.*{message}"):
-        clipped(Calls(Takes(), call), torch.randn(6, 3), 6)
+def test_arguments_that_cannot_be_followed(call: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    torch.manual_seed(6)
+    assert check_training(Calls(Takes(), call), torch.randn(6, 3)) != BY_LAYER

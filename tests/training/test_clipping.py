@@ -7,8 +7,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="private training needs the extra `train`")
 
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from training.brute_force import (  # noqa: E402
@@ -122,8 +120,7 @@ def test_the_second_run_of_an_lstm_leaves_cudnn_out(monkeypatch: pytest.MonkeyPa
     assert torch.backends.cudnn.enabled
 
 
-@pytest.mark.filterwarnings("ignore:Scale has no shortcut")
-def test_other_layers_fall_back() -> None:
+def test_layers_without_a_rule() -> None:
     generator = seeded(3)
     model = nn.Sequential(nn.Linear(4, 5), Scale(5), nn.Linear(5, 2))
     check_against_brute_force(model, torch.randn(6, 4, generator=generator), 3, bounds=(0.3,))
@@ -139,34 +136,6 @@ def test_frozen_parameters_and_groups() -> None:
     check_against_brute_force(
         model, inputs, bounds=(0.2, 0.9), group_of=lambda name: int(name.startswith("11"))
     )
-
-
-@st.composite
-def convolutions(draw: st.DrawFn) -> tuple[nn.Module, Tensor, int]:
-    flat = draw(st.booleans())
-    groups = draw(st.sampled_from([1, 1, 2, 3]))
-    options: dict[str, Any] = {
-        "in_channels": groups * draw(st.integers(1, 3)),
-        "out_channels": groups * draw(st.integers(1, 3)),
-        "groups": groups,
-        "bias": draw(st.booleans()),
-        "padding_mode": draw(st.sampled_from(["zeros", "zeros", "reflect", "circular"])),
-    }
-    sides = 1 if flat else 2
-    sizes: dict[str, Any] = {
-        name: tuple(draw(st.integers(low, high)) for _ in range(sides))
-        for name, low, high in (
-            *(("kernel_size", 1, 4), ("stride", 1, 3)),
-            *(("dilation", 1, 2), ("padding", 0, 2)),
-        )
-    }
-    if draw(st.booleans()) and set(sizes["stride"]) == {1}:
-        sizes["padding"] = draw(st.sampled_from(["same", "valid"]))
-    torch.manual_seed(draw(st.integers(0, 1000)))
-    layer = (nn.Conv1d if flat else nn.Conv2d)(**options, **sizes)
-    views = draw(st.integers(1, 2))
-    shape = [draw(st.integers(8, 10)) for _ in range(sides)]
-    return layer, torch.randn(3 * views, options["in_channels"], *shape), 3
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
@@ -230,9 +199,3 @@ def test_convolutions_that_were_changed(
         inputs = torch.randn(4, channels, *[length] * (axes - 1), length + 1)
         check_every_gradient(layer, inputs, 4)
         check_against_brute_force(layer, inputs, norms_rtol=1e-3, bounds=(0.7,))
-
-
-@given(convolutions())
-def test_convolutions(drawn: tuple[nn.Module, Tensor, int]) -> None:
-    layer, inputs, examples = drawn
-    check_against_brute_force(layer, inputs, examples, bounds=(1.5,))

@@ -1,8 +1,9 @@
 """The mode exact: integers, one record at a time, and bounds that hold in exact arithmetic."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,16 +16,17 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn.utils import parametrizations  # noqa: E402
 
 from matrixdp.errors import InvalidParameterError  # noqa: E402
-from matrixdp.training import PrivateTraining  # noqa: E402
-from matrixdp.training.exact_sum import MOST_RECORDS, ExactLotSum, Quantiser  # noqa: E402
-from matrixdp.training.trainable import Trainable  # noqa: E402
+from matrixdp.training.lots.exact_sum import MOST_RECORDS, ExactSum, Quantiser  # noqa: E402
+from matrixdp.training.model.trainable import Trainable  # noqa: E402
 from training.small_training import (  # noqa: E402
     cross_entropy,
+    private,
     sgd,
     small_data,
     small_model,
     small_plan,
     train,
+    weights,
 )
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -108,20 +110,12 @@ def test_what_is_not_finite_counts_as_nothing(bad: float) -> None:
     assert not bool(torch.cat(numbers).any())
 
 
-def lot_sum(model: nn.Module, records: list[int], scale: float) -> ExactLotSum:
+def lot_sum(model: nn.Module, records: Sequence[int], scale: float) -> dict[nn.Parameter, Tensor]:
     """Return the exact sum of some records, in the order given."""
-    plan = small_plan(clip_norm={"0": 0.3, "": 0.7})
-    total = ExactLotSum(
-        Trainable(model, sgd(model), plan), views=1, examples=len(records), debug=False
-    )
+    trainable = Trainable(model, (sgd(model),), small_plan(clip_norm={"0": 0.3, "": 0.7}), "exact")
     inputs, targets = small_data()
-    total.begin()
-    for record in records:
-        total.expect(1)
-        rows = scale * inputs[record : record + 1]
-        total.add(cross_entropy(model, rows, targets[record : record + 1]))
-    total.end()
-    return total
+    total = ExactSum(model, partial(cross_entropy, model), trainable, views=1, debug=False)
+    return total((scale * inputs[[record]], targets[[record]]) for record in records)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
@@ -132,7 +126,7 @@ def test_neighbours_move_the_sum_by_at_most_the_bounds(scale: float) -> None:
     for missing in everyone:
         # The others in another order: an order must not matter to the last bit.
         others = [record for record in reversed(everyone) if record != missing]
-        whole, without = (lot_sum(model, records, scale).sums for records in (everyone, others))
+        whole, without = (lot_sum(model, records, scale) for records in (everyone, others))
         for prefix, bound in (("0", 0.3), ("2", 0.7)):
             moved = Fraction(0)
             for name, parameter in model.named_parameters():
@@ -166,66 +160,81 @@ def test_exact_and_fast_take_the_same_step() -> None:
     found = []
     for mode in ("fast", "exact"):
         model = small_model()
-        training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode=mode)
-        train(training, model)
-        found.append(torch.cat([part.detach().flatten() for part in model.parameters()]))
+        training = private(model, seed=3, mode=mode)
+        train(training)
+        found.append(weights(model))
         assert training.guarantee.mode == mode
         assert f"Mode {mode}" in str(training.guarantee)
     torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-4)
 
 
-def test_batches_have_one_record() -> None:
+def test_losses_see_one_record() -> None:
     model = small_model()
-    training = PrivateTraining(
-        model, sgd(model), small_plan(views=2, lot_size=40), seed=3, mode="exact"
-    )
-    lot = next(iter(training.lots(small_data())))
-    sizes = set()
-    for inputs, targets in lot.batches(16):
-        sizes.add(len(inputs))
-        training.accumulate(cross_entropy(model, inputs, targets))
-    training.step()
-    assert sizes == {2}
+    sizes: list[int] = []
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        sizes.append(len(inputs))
+        return cross_entropy(model, inputs, targets)
+
+    plan = small_plan(views=2, lot_size=40)
+    train(private(model, plan, losses=losses, seed=3, mode="exact"), steps=1, size=16)
+    assert sizes == [2] * 40
+
+
+def test_losses_may_depend_on_the_batch() -> None:
+    """No record sees another one, so nothing is checked, and nothing is refused."""
+    models = [small_model() for _ in range(2)]
+
+    def relative(inputs: Tensor, targets: Tensor) -> Tensor:
+        found = cross_entropy(models[0], inputs, targets)
+        return found * (inputs - inputs.mean(0) + 1.0).mean(1)  # of one record, 1
+
+    train(private(models[0], losses=relative, seed=3, mode="exact"))
+    train(private(models[1], seed=3, mode="exact"))
+    torch.testing.assert_close(weights(models[0]), weights(models[1]))
 
 
 def test_releases_are_exact_too() -> None:
     model = small_model()
     before = [part.detach().clone() for part in model.parameters()]
-    training = PrivateTraining(model, sgd(model), small_plan(steps=1), mode="exact")
-    train(training, model)
+    training = private(model, small_plan(steps=1), mode="exact")
+    train(training)
     assert training.guarantee.protects
     changed = zip(before, model.parameters(), strict=True)
     assert all(not torch.equal(old, new) for old, new in changed)
 
 
 def test_debugging_names_what_is_not_finite() -> None:
-    def broken(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    model = small_model()
+
+    def broken(inputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(model, inputs, targets) * float("nan")
 
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode="exact", debug=True)
-    before = [part.detach().clone() for part in model.parameters()]
+    training = private(model, losses=broken, seed=3, mode="exact", debug=True)
+    before = weights(model)
     with pytest.raises(
         InvalidParameterError, match=r"losses and gradients of '0\.weight'.* not finite"
     ):
-        train(training, model, steps=1, losses=broken)
-    assert training.steps_spent == 1
-    assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+        train(training, steps=1)
+    assert training.progress.steps_spent == 1
+    assert torch.equal(weights(model), before)
 
 
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
 def test_debugging_names_losses_that_are_not_finite(mode: Any, bad: float) -> None:
-    def shifted(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        return cross_entropy(model, inputs, targets) + bad  # whose gradients are finite
-
     model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=3, mode=mode, debug=True)
-    before = [part.detach().clone() for part in model.parameters()]
+
+    def shifted(inputs: Tensor, targets: Tensor) -> Tensor:
+        # Their gradients are finite. No made-up record has this class.
+        return cross_entropy(model, inputs, targets) + torch.where(targets == 2, bad, 0.0)
+
+    training = private(model, losses=shifted, seed=3, mode=mode, debug=True)
+    before = weights(model)
     with pytest.raises(InvalidParameterError, match="debug=True stopped the step: losses are not"):
-        train(training, model, steps=1, losses=shifted)
-    assert training.steps_spent == 1
-    assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+        train(training, steps=1)
+    assert training.progress.steps_spent == 1
+    assert torch.equal(weights(model), before)
 
 
 @pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
@@ -233,9 +242,9 @@ def test_sparse_gradients(layer: Callable[..., nn.Module]) -> None:
     model = nn.Sequential(layer(9, 4, sparse=True), nn.Flatten(), nn.LazyLinear(3))
     model(torch.zeros(1, 3, dtype=torch.int64))
     with pytest.raises(InvalidParameterError, match=r"'0' has sparse gradients.*sparse=False"):
-        PrivateTraining(model, sgd(model), small_plan(), mode="exact")
+        private(model, mode="exact")
     model[0].requires_grad_(False)
-    PrivateTraining(model, sgd(model[2]), small_plan(), mode="exact")
+    private(model, mode="exact")
 
 
 @pytest.mark.parametrize(
@@ -246,17 +255,16 @@ def test_sparse_gradients(layer: Callable[..., nn.Module]) -> None:
     ],
 )
 def test_bad_modes(mode: Any, changes: dict[str, Any], message: str) -> None:
-    model = small_model()
     with pytest.raises(InvalidParameterError, match=message):
-        PrivateTraining(model, sgd(model), small_plan(**changes), seed=1, mode=mode)
+        private(small_model(), small_plan(**changes), seed=1, mode=mode)
 
 
 def test_a_parameter_without_elements() -> None:
     model = small_model()
     model.register_parameter("empty", nn.Parameter(torch.empty(0)))
-    training = PrivateTraining(model, sgd(model), small_plan(), mode="exact", seed=1)
-    train(training, model)
-    assert training.steps_left == 0
+    training = private(model, mode="exact", seed=1)
+    train(training)
+    assert training.progress.steps_left == 0
 
 
 class LastState(nn.Module):
@@ -280,12 +288,12 @@ class LastState(nn.Module):
         lambda: nn.Sequential(parametrizations.weight_norm(nn.Linear(6, 5)), nn.Linear(5, 3)),
     ],
 )
-def test_layers_that_only_this_mode_can_run(make: Callable[[], nn.Module]) -> None:
+def test_layers_without_a_rule(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(2)
     model = make()
     plan = small_plan(clip_norm=0.3, lot_size=40, steps=1, noise_multiplier=0.001)
     optimizer = torch.optim.SGD(model.parameters(), lr=float(plan.records))
-    training = PrivateTraining(model, optimizer, plan, seed=1, mode="exact")
+    training = private(model, plan, make=lambda _: optimizer, seed=1, mode="exact")
     parameters = list(model.parameters())
     expected = [part.detach().clone() for part in parameters]
     inputs, targets = small_data()
@@ -295,7 +303,7 @@ def test_layers_that_only_this_mode_can_run(make: Callable[[], nn.Module]) -> No
         norm = float(torch.stack([part.norm() for part in gradients]).norm())
         for total, part in zip(expected, gradients, strict=True):
             total.sub_(part * min(1.0, 0.3 / norm))
-    train(training, model)
+    train(training)
     for part, total in zip(parameters, expected, strict=True):
         torch.testing.assert_close(part.detach(), total, rtol=0.0, atol=3e-3)  # noise: 3e-4
 
@@ -311,26 +319,25 @@ def test_layers_that_only_this_mode_can_run(make: Callable[[], nn.Module]) -> No
 def test_layers_that_remember_records(layer: nn.Module, message: str) -> None:
     model = nn.Sequential(layer, nn.Linear(6, 3))
     with pytest.raises(InvalidParameterError, match=message):
-        PrivateTraining(model, sgd(model), small_plan(), mode="exact")
+        private(model, mode="exact")
 
 
-def test_losses_that_depend_on_nothing_that_is_trained() -> None:
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=3, mode="exact")
-    with pytest.raises(InvalidParameterError, match="do not depend on any parameter"):
-        train(training, model, losses=lambda _m, x, _y: x.sum(1).requires_grad_())
+def test_a_record_may_use_no_parameter() -> None:
+    """Whether a loss is constant depends on the record, so nobody is told: it adds zero."""
+    inputs, targets = small_data()
+    used = targets != targets[-1]
+    models = [small_model() for _ in range(2)]
 
+    def constant(inputs: Tensor, targets: Tensor) -> Tensor:
+        if bool(targets == small_data()[1][-1]):
+            return inputs.sum(1)  # without a gradient
+        return cross_entropy(models[0], inputs, targets)
 
-def test_a_single_record_may_use_no_parameter() -> None:
-    model = small_model()
+    def zero(inputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(models[1], inputs, targets) * (targets != small_data()[1][-1])
+
+    assert not bool(used.all())
     plan = small_plan(lot_size=40, steps=1)
-    training = PrivateTraining(model, sgd(model), plan, seed=3, mode="exact")
-    last = small_data()[1][-1]
-
-    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        if bool(targets == last):
-            return inputs.sum(1).requires_grad_()
-        return cross_entropy(model, inputs, targets)
-
-    train(training, model, losses=losses)
-    assert training.steps_left == 0
+    for model, losses in zip(models, (constant, zero), strict=True):
+        train(private(model, plan, losses=losses, seed=3, mode="exact"), data=(inputs, targets))
+    assert torch.equal(weights(models[0]), weights(models[1]))

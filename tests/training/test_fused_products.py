@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from matrixdp.training.layers import convolution
 from matrixdp.training.layers.convolution import ConvolutionUse
-from matrixdp.training.layers.geometry import Geometry
+from matrixdp.training.kernels.geometry import Geometry
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -54,7 +54,7 @@ def in_order(products: Tensor, columns: int) -> Tensor:
 def test_products_norms_and_sums(
     shape: Any, kind: torch.dtype, tolerance: float, orders: tuple[torch.memory_format, ...]
 ) -> None:
-    from matrixdp.training.layers.fused_products import FusedProducts  # noqa: PLC0415
+    from matrixdp.training.kernels.fused_products import FusedProducts  # noqa: PLC0415
 
     channels, made, kernel, stride, padding, dilation = shape
     options = {"stride": stride, "padding": padding, "dilation": dilation}
@@ -121,7 +121,7 @@ def test_full_precision_is_not_the_kernels() -> None:
 
 
 def test_images_for_16_bits() -> None:
-    from matrixdp.training.layers.fused_layout import channels_last  # noqa: PLC0415
+    from matrixdp.training.kernels.fused_layout import channels_last  # noqa: PLC0415
 
     whole = random(7, 3, 70, 9, 8)
     for images in (whole, whole.to(memory_format=torch.channels_last), whole[:, ::2, 1:5]):

@@ -7,9 +7,9 @@ torch = pytest.importorskip("torch", reason="private training needs the extra `t
 from torch import Tensor, nn  # noqa: E402
 
 from matrixdp.errors import InvalidParameterError, ShapeError  # noqa: E402
-from matrixdp.training.clipping import clipped_sum  # noqa: E402
-from matrixdp.training.graph import GraphConvolution, Neighbourhoods, NodeRows  # noqa: E402
-from matrixdp.training.recording import Recording  # noqa: E402
+from matrixdp.training import GraphConvolution, Neighbourhoods, NodeRows  # noqa: E402
+from matrixdp.training.layers.tracing import Tracer  # noqa: E402
+from matrixdp.training.lots.clipping import clipped_sum  # noqa: E402
 
 
 def random_graph(nodes: int) -> Tensor:
@@ -95,10 +95,10 @@ def test_clipped_sums_of_nodes(graph: tuple[GCN, Tensor, Tensor, Tensor]) -> Non
         norms.append(torch.stack([part.square().sum() for part in gradients]).sum().sqrt())
         factor = min(1.0, 0.4 / float(norms[-1]))
         expected = [total + factor * part for total, part in zip(expected, gradients, strict=True)]
-    near, recording = Neighbourhoods(propagation), Recording(model)
-    with recording.on():
+    near, tracer = Neighbourhoods(propagation), Tracer(model, parameters)
+    with tracer.on():
         losses = model.on_rows(near, features, nodes).square().sum(1)
-        uses = recording.backward(losses, len(nodes), len(nodes))
+        uses = tracer.uses(losses, len(nodes))
     found = clipped_sum(uses, dict.fromkeys(parameters, 0), [0.4])
     torch.testing.assert_close(found.norms[0].float(), torch.stack(norms), rtol=1e-3, atol=1e-6)
     for parameter, total in zip(parameters, expected, strict=True):

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from matrixdp.errors import InvalidParameterError
 from training.brute_force import check_against_brute_force, clipped
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
-
 
 class Writes(torch.autograd.Function):
     """The identity, whose backward function writes to the gradient that it is given."""
@@ -29,7 +27,7 @@ class Writes(torch.autograd.Function):
 
 
 class Scaled(nn.Module):
-    """A layer without a shortcut."""
+    """A layer of a kind that is not known."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

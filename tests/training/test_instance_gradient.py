@@ -10,9 +10,8 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training import PrivateTraining
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
-from training.small_training import RECORDS, sgd, small_plan, weights
+from training.small_training import RECORDS, private, train, weights
 
 
 def channels_last(part: Tensor) -> Tensor:
@@ -30,7 +29,7 @@ def test_gradients_do_not_depend_on_the_layout(
     layer = kind(4, affine=affine)
     shape = (rows, 4, 5, 6, 3)[: 4 if kind is nn.InstanceNorm2d else 5]
     inputs, slopes = torch.randn(shape, requires_grad=True), torch.randn(shape)
-    with right_instance_gradients(layer.modules()):
+    with right_instance_gradients(layer):
         for outer in (slice(None), 0):  # also without an axis of rows
             output = layer(inputs[outer])
             plain, last = (
@@ -48,21 +47,17 @@ def trained(mode: Literal["fast", "exact"], size: int, how: str, after: nn.Modul
     torch.manual_seed(3)
     model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.InstanceNorm2d(4), after, nn.Conv2d(4, 1, 2))
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=1, mode=mode)
 
     def losses(rows: Tensor) -> Tensor:
         return model(channels_last(rows)).flatten(1).square().sum(1)
 
-    data = images()
+    training = private(model, losses=losses, seed=1, mode=mode)
     if how == "captured":
-        step = training.captured_step(data, losses, batch_size=size)
-        while training.steps_left:
+        step = training.captured_step(images(), batch_size=size)
+        while training.progress.steps_left:
             step()
-        return weights(model)
-    for lot in training.lots(data):
-        for rows in lot.batches(size):
-            training.accumulate(losses(rows))
-        training.step()
+    else:
+        train(training, size=size, data=images())
     return weights(model)
 
 
@@ -77,7 +72,7 @@ def test_batches_of_one_record(after: nn.Module) -> None:
 def test_nothing_stays() -> None:
     layer = nn.InstanceNorm2d(4)
     before = copy.copy(vars(layer))
-    with right_instance_gradients(layer.modules()):
+    with right_instance_gradients(layer):
         assert vars(layer) == before
     output = layer(torch.randn(1, 4, 5, 6, requires_grad=True))
     assert output.grad_fn is not None

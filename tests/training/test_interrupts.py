@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
+from matrixdp.training.layer_call import LayerCall
+from matrixdp.training.recording import Recording
 from torch import nn
 from torch.backends import mha
 from torch.nn.modules import module as torch_module
@@ -17,8 +19,6 @@ from torch.nn.modules import module as torch_module
 from matrixdp.errors import InvalidParameterError
 from matrixdp.noise import kernels
 from matrixdp.training import PrivateTraining, noise
-from matrixdp.training.layer_call import LayerCall
-from matrixdp.training.recording import Recording
 from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan
 
 

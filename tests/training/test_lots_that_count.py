@@ -12,7 +12,7 @@ from torch import Tensor
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
-from matrixdp.training.exact_sum import Quantiser
+from matrixdp.training.lots.exact_sum import Quantiser
 from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan
 
 

@@ -11,16 +11,14 @@ from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
-from matrixdp.training import layer_call  # noqa: E402
-from matrixdp.training.clipping import clipped_sum  # noqa: E402
-from matrixdp.training.layer_call import LayerCall  # noqa: E402
 from matrixdp.training.layers import shifted_gram  # noqa: E402
 from matrixdp.training.layers.convolution import ConvolutionUse  # noqa: E402
 from matrixdp.training.layers.embedding import EmbeddingUse  # noqa: E402
 from matrixdp.training.layers.gram import gram  # noqa: E402
 from matrixdp.training.layers.linear import LinearUse  # noqa: E402
+from matrixdp.training.layers.tracing import MeasuredUse, Tracer  # noqa: E402
 from matrixdp.training.layers.use import KeptGradients, LayerUse  # noqa: E402
-from matrixdp.training.recording import MeasuredUse, Recording  # noqa: E402
+from matrixdp.training.lots.clipping import clipped_sum  # noqa: E402
 
 
 def storage(tensor: Tensor) -> Any:
@@ -123,9 +121,9 @@ def peak_of_a_step(*, private: bool, examples: int = 1024) -> int:
         if not private:
             model(inputs).square().sum(1).sum().backward()
             return live.peak
-        watching = Recording(model)
-        with watching.on():
-            uses = watching.backward(model(inputs).square().sum(1), examples, examples)
+        tracer = Tracer(model, list(model.parameters()))
+        with tracer.on():
+            uses = tracer.uses(model(inputs).square().sum(1), examples)
         with torch.no_grad():
             clipped_sum(uses, dict.fromkeys(model.parameters(), 0), [1.0])
     return live.peak
@@ -134,8 +132,5 @@ def peak_of_a_step(*, private: bool, examples: int = 1024) -> int:
 @pytest.mark.thorough
 def test_the_peak_of_a_large_model(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = peak_of_a_step(private=False)
-    # Shapes alone have no place in memory and no autocast.
-    monkeypatch.setattr(LayerCall, "shares", lambda *_: False)
-    monkeypatch.setattr(layer_call, "_autocast", lambda _: torch.autocast("cpu", enabled=False))
     monkeypatch.setattr(shifted_gram, "_patches", lambda pixels, *_: pixels)  # one kernel on a GPU
     assert peak_of_a_step(private=True) < 1.42 * plain

@@ -10,12 +10,13 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training.clipping import clipped_sum
 from matrixdp.training.layers import convolution
 from matrixdp.training.layers.gram import gram
 from matrixdp.training.layers.precision import factor_rounding, multiplies_coarsely
-from matrixdp.training.layers.use import KeptGradients, NormBounds, norm_bounds_of
-from matrixdp.training.recording import MeasuredUse, Recording
+from matrixdp.training.layers.tracing import MeasuredUse, Tracer
+from matrixdp.training.kernels.bounds import NormBounds
+from matrixdp.training.layers.use import KeptGradients, norm_bounds_of
+from matrixdp.training.lots.clipping import clipped_sum
 
 
 class Given(torch.autograd.Function):
@@ -33,12 +34,12 @@ class Given(torch.autograd.Function):
 
 def contribution(model: nn.Module, inputs: Tensor, gradient: Tensor, bound: float) -> float:
     """Return the norm of what a single example adds to the clipped sum."""
-    recording = Recording(model)
-    with recording.on():
-        losses = Given.apply(model(inputs), gradient)  # type: ignore[no-untyped-call]
-        uses = recording.backward(losses, 1, 1)
     groups = dict.fromkeys(model.parameters(), 0)
-    sums = clipped_sum(uses, groups, (bound,), half=recording.half).sums
+    tracer = Tracer(model, groups)
+    with tracer.on():
+        losses = Given.apply(model(inputs), gradient)  # type: ignore[no-untyped-call]
+        uses = tracer.uses(losses, 1)
+    sums = clipped_sum(uses, groups, (bound,), half=tracer.half).sums
     return float(torch.cat([part.double().flatten() for part in sums.values()]).norm())
 
 

@@ -14,16 +14,26 @@ from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
-from matrixdp.training.fast_sum import mixing_layers
 from matrixdp.training.layers.gram import bounds_from_rows
-from matrixdp.training.layers.use import KeptGradients
-from matrixdp.training.noisy_step import NoisyStep, Summed
-from matrixdp.training.recording import MeasuredUse
+from matrixdp.training.lots.batch import Sums
+from matrixdp.training.noise.noisy_step import NoisyStep
 from training.brute_force import clipped
-from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan, weights
+from training.small_training import (
+    cross_entropy,
+    private,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+    weights,
+)
 
 SPOILT = 2
 WAYS = ["fast", "exact", "captured"]
+
+
+def mode_of(way: str) -> Any:
+    return "exact" if way == "exact" else "fast"
 
 
 class Twice(nn.Module):
@@ -70,7 +80,6 @@ def squares(model: nn.Module, inputs: Tensor) -> Tensor:
 @pytest.mark.parametrize("bad", [1e25, math.inf, math.nan])
 @pytest.mark.parametrize(("make", "shape"), LAYERS)
 @pytest.mark.parametrize("views", [1, 2])
-@pytest.mark.filterwarnings("ignore:RMSNorm has no shortcut")
 def test_the_sum_is_that_of_the_others(
     make: Callable[[], nn.Module], shape: tuple[int, ...], bad: float, views: int
 ) -> None:
@@ -103,6 +112,13 @@ def test_embeddings_without_a_record(padding: int | None) -> None:
         torch.testing.assert_close(found.sums[parameter], total)
 
 
+def step_by(training: PrivateTraining, data: Any, way: str) -> None:
+    if way == "captured":
+        training.captured_step(data, batch_size=16)()
+    else:
+        train(training, steps=1, size=16, data=data)
+
+
 def sums_of_a_step(
     data: tuple[Tensor, Tensor],
     way: str,
@@ -113,23 +129,19 @@ def sums_of_a_step(
     found: list[Tensor] = []
     taken = NoisyStep.take
 
-    def take(step: NoisyStep, total: Summed, number: int) -> None:
-        found.append(torch.cat([part.flatten().clone() for part in total.sums.values()]))
-        taken(step, total, number)
+    def take(step: NoisyStep, sums: Sums, number: int) -> None:
+        # Of a parameter that no record uses there is no sum.
+        parts = [sums.get(part, torch.zeros_like(part)) for part in model.parameters()]
+        found.append(torch.cat([part.flatten().double() for part in parts]))
+        taken(step, sums, number)
 
     model, records = small_model(), len(data[0])
     plan = small_plan(records=records, lot_size=records)
-    mode: Any = "exact" if way == "exact" else "fast"
-    training = PrivateTraining(model, sgd(model), plan, mode=mode)
+    training = private(model, plan, losses=partial(losses, model), mode=mode_of(way))
     before = weights(model)
     with monkeypatch.context() as patch:
         patch.setattr(NoisyStep, "take", take)
-        if way == "captured":
-            training.captured_step(data, lambda *rows: losses(model, *rows), batch_size=16)()
-        else:
-            for batch in next(training.lots(data)).batches(16):
-                training.accumulate(losses(model, *batch))
-            training.step()
+        step_by(training, data, way)
     assert not torch.equal(weights(model), before)
     assert weights(model).isfinite().all()
     return found[0]
@@ -172,48 +184,63 @@ def test_a_loss_that_is_not_finite_with_a_gradient_that_is(
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 def test_groups_leave_out_a_record_together(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # Only the first layer's gradient overflows: the second one's is clipped in a group of its own.
-    sums: list[dict[nn.Parameter, Tensor]] = []
-    monkeypatch.setattr(NoisyStep, "take", lambda _step, total, _number: sums.append(total.sums))
+    found: list[Sums] = []
+    monkeypatch.setattr(NoisyStep, "take", lambda _step, sums, _number: found.append(sums))
     model = small_model()
-    plan = small_plan(records=1, lot_size=1, clip_norm={"0": 1.0, "2": 1.0})
-    training = PrivateTraining(model, sgd(model), plan, mode=mode, seed=1)
-    for rows in next(training.lots(torch.full((1, 6), math.inf))).batches(1):
+
+    def losses(rows: Tensor) -> Tensor:
         hidden = model[0](rows).nan_to_num(0.0, 0.0, 0.0)
-        training.accumulate(model[2](hidden + 1.0)[:, 0])
-    training.step()
-    assert all(not part.any() for part in sums[0].values())
+        made: Tensor = model[2](hidden + 1.0)[:, 0]
+        return made
+
+    plan = small_plan(records=1, lot_size=1, clip_norm={"0": 1.0, "2": 1.0})
+    training = private(model, plan, losses=losses, mode=mode, seed=1)
+    train(training, steps=1, data=torch.full((1, 6), math.inf))
+    assert all(not part.any() for part in found[0].values())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_constant_loss_adds_nothing(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a whole lot too: that no loss depends on a parameter may be due to its records."""
+
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        found = cross_entropy(model, inputs, targets)
+        return found.detach() if bool((targets == 2).all()) else found
+
+    inputs, _ = small_data()
+    sums = sums_of_a_step((inputs, torch.full((len(inputs),), 2)), way, monkeypatch, losses)
+    assert not sums.any()
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_weights_that_are_not_finite_are_refused_before_a_step_is_spent(way: str) -> None:
     model, data = small_model(), small_data()
-    mode: Any = "exact" if way == "exact" else "fast"
-    training = PrivateTraining(model, sgd(model), small_plan(), mode=mode)
+    training = private(model, mode=mode_of(way))
     step: Callable[[], object] = partial(next, training.lots(data))
     if way == "captured":
-        step = training.captured_step(data, lambda *rows: cross_entropy(model, *rows), batch_size=8)
+        step = training.captured_step(data, batch_size=8)
     with torch.no_grad():
         next(reversed(list(model.parameters())))[1] = math.nan
     with pytest.raises(InvalidParameterError, match=r"parameter '2\.bias' holds NaN or infinity"):
         step()
-    assert training.steps_spent == 0
+    assert training.progress.steps_spent == 0
+
+
+def test_losses_of_made_up_records_that_are_not_finite() -> None:
+    """With gradients that are: no way to form gradients is refused for it."""
+    model = small_model()
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(model, inputs, targets) + torch.where(targets == 1, math.inf, 0.0)
+
+    train(private(model, losses=losses, seed=1))
 
 
 def test_debugging_does_not_protect() -> None:
-    model = small_model()
-    guarantee = PrivateTraining(model, sgd(model), small_plan(), debug=True).guarantee
+    guarantee = private(small_model(), debug=True).guarantee
     assert not guarantee.protects
     assert "a step stops at records that are not finite" in str(guarantee)
-    assert PrivateTraining(model, sgd(model), small_plan()).guarantee.protects
-
-
-def test_a_record_that_is_not_finite_is_no_sign_of_mixing() -> None:
-    weight = nn.Parameter(torch.zeros(1))
-    use = KeptGradients({weight: torch.ones(2, 1)}, torch.tensor([True, False]))
-    uses = [MeasuredUse("layer", use, use.norm_bounds())]
-    for first, mixes in ((1.0, True), (math.inf, False), (math.nan, False)):
-        ((_, flag),) = mixing_layers(uses, torch.tensor([first, 1.0]))
-        assert bool(flag) is mixes
+    assert private(small_model()).guarantee.protects
 
 
 def test_rows_of_gram_matrices_that_overflow_to_one_side() -> None:
@@ -222,13 +249,19 @@ def test_rows_of_gram_matrices_that_overflow_to_one_side() -> None:
     assert not bounds.values.isfinite().any()
 
 
-def test_nothing_outside_of_the_model_gets_a_gradient_in_batches_of_one() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_outside_of_the_model_gets_a_gradient_in_batches_of_one(way: str) -> None:
     model = small_model()
     temperature = torch.ones(1, requires_grad=True)  # as long as the batch
     temperature.grad = before = torch.full((1,), 5.0)
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=1)
-    for inputs, targets in next(training.lots(small_data())).batches(1):
-        training.accumulate(cross_entropy(model, inputs, targets) * (1e3 * temperature))
-    training.step()
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(model, inputs, targets) * (1e3 * temperature)
+
+    training = private(model, losses=losses, mode=mode_of(way), seed=1)
+    if way == "captured":
+        training.captured_step(small_data(), batch_size=1)()
+    else:
+        train(training, steps=1, size=1)
     assert temperature.grad is before
     assert float(before) == 5.0

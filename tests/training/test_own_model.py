@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from matrixdp.training import PrivateTraining
 from training.small_training import (
     cross_entropy,
-    sgd,
+    private,
     small_data,
     small_model,
     small_plan,
@@ -26,23 +25,23 @@ from training.small_training import (
 SEED = 11
 
 
+def hooks_of(model: nn.Module) -> int:
+    """Return how many hooks there are, those that torch has for all modules included."""
+    kinds = (
+        *("_forward_hooks", "_forward_pre_hooks"),
+        *("_backward_hooks", "_backward_pre_hooks"),
+    )
+    own = sum(len(vars(module)[kind]) for module in model.modules() for kind in kinds)
+    return own + sum(len(getattr(torch_module, f"_global{kind}")) for kind in kinds)
+
+
 def test_the_model_stays_what_it_is() -> None:
     model = small_model()
     keys, kinds = list(model.state_dict()), [type(part) for part in model.modules()]
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=SEED)
-    for lot in training.lots(small_data()):
-        for inputs, targets in lot.batches(50):
-            losses = cross_entropy(model, inputs, targets)
-            # In the middle of a batch, while the model is watched.
-            inside = pickle.loads(pickle.dumps(model))  # noqa: S301
-            assert torch.equal(weights(inside), weights(model))
-            assert torch.equal(weights(copy.deepcopy(model)), weights(model))
-            with torch.no_grad():
-                model(inputs[:1])
-            training.accumulate(losses)
-        training.step()
+    train(private(model, seed=SEED), size=50)
     assert list(model.state_dict()) == keys
     assert [type(part) for part in model.modules()] == kinds
+    assert hooks_of(model) == 0
     assert all(part.requires_grad and part.grad is None for part in model.parameters())
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
@@ -50,63 +49,73 @@ def test_the_model_stays_what_it_is() -> None:
     fresh = small_model()
     fresh.load_state_dict(torch.load(file))
     assert torch.equal(weights(fresh), weights(model))
+    assert torch.equal(weights(pickle.loads(pickle.dumps(model))), weights(model))  # noqa: S301
+    assert torch.equal(weights(copy.deepcopy(model)), weights(model))
 
 
 def test_evaluation_in_the_middle_changes_nothing() -> None:
-    plain, watched = small_model(), small_model()
-    train(PrivateTraining(plain, sgd(plain), small_plan(), seed=SEED), plain)
+    plain, evaluated = small_model(), small_model()
+    train(private(plain, seed=SEED))
 
-    def with_evaluation(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        losses = cross_entropy(model, inputs, targets)
+    def with_evaluation(inputs: Tensor, targets: Tensor) -> Tensor:
+        losses = cross_entropy(evaluated, inputs, targets)
         with torch.no_grad():
-            cross_entropy(model, *small_data())
+            cross_entropy(evaluated, *small_data())
         return losses
 
-    training = PrivateTraining(watched, sgd(watched), small_plan(), seed=SEED)
-    train(training, watched, losses=with_evaluation)
-    assert torch.equal(weights(plain), weights(watched))
+    train(private(evaluated, losses=with_evaluation, seed=SEED))
+    assert torch.equal(weights(plain), weights(evaluated))
 
 
-def test_nothing_is_watched_outside_of_the_loop() -> None:
+def test_hooks_exist_within_a_step_only() -> None:
     model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=SEED)
+    seen: list[int] = []
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        seen.append(hooks_of(model))
+        return cross_entropy(model, inputs, targets)
+
+    training = private(model, small_plan(lot_size=40), losses=losses, seed=SEED)
     for lot in training.lots(small_data()):
-        for inputs, targets in lot.batches(10):
-            assert torch_module._global_forward_hooks
-            training.accumulate(cross_entropy(model, inputs, targets))
-            assert not torch_module._global_forward_hooks
-        training.step()
-        break
-    for lot in training.lots(small_data()):
-        for _ in lot.batches(10):
-            break
-        break
-    assert not torch_module._global_forward_hooks
+        assert hooks_of(model) == 0
+        seen.clear()
+        training.step(lot, batch_size=10)
+        assert min(seen) > 0
+        assert hooks_of(model) == 0
     # A plain backward pass works as ever.
     cross_entropy(model, *small_data()).mean().backward()
     assert all(part.grad is not None for part in model.parameters())
 
 
-def test_an_exception_in_the_loop_leaves_nothing_behind() -> None:
+def test_an_exception_in_the_losses_leaves_nothing_behind() -> None:
     model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=SEED)
+    fails = False
 
-    def failing(_model: nn.Module, _inputs: Tensor, _targets: Tensor) -> Tensor:
-        raise ZeroDivisionError
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        found = cross_entropy(model, inputs, targets)
+        if fails:
+            raise ZeroDivisionError
+        return found
 
+    training = private(model, small_plan(lot_size=40), losses=losses, seed=SEED)
+    before = weights(model)
+    lot = next(training.lots(small_data()))
+    fails = True
     with pytest.raises(ZeroDivisionError):
-        train(training, model, losses=failing)
-    assert not torch_module._global_forward_hooks
-    train(training, model)
-    assert training.steps_left == 0
-    assert not torch_module._global_forward_hooks
+        training.step(lot, batch_size=8)
+    assert hooks_of(model) == 0
+    assert torch.equal(weights(model), before)
+    fails = False
+    training.step(lot, batch_size=8)  # no noise was drawn for it yet
+    train(training)
+    assert training.progress.steps_left == 0
+    assert hooks_of(model) == 0
 
 
 def test_frozen_parameters_stay() -> None:
     model = small_model()
     model[0].requires_grad_(False)
     frozen, trained = weights(model[0]), weights(model[2])
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=SEED)
-    train(training, model)
+    train(private(model, seed=SEED))
     assert torch.equal(weights(model[0]), frozen)
     assert not torch.equal(weights(model[2]), trained)

@@ -12,12 +12,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training.layers.table import check_layer
-from matrixdp.training.recording import Recording
-from training.brute_force import check_against_brute_force, check_every_gradient, clipped
-from training.test_odd_calls import Calls
-
-pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
+from training.brute_force import check_against_brute_force, check_every_gradient
+from training.chosen_way import BY_LAYER, Calls, check_training
+from training.small_training import private, small_data
 
 
 class Symmetric(nn.Module):
@@ -118,55 +115,54 @@ def twice_outside(model: nn.Module, inputs: Tensor) -> Tensor:
     layer: nn.Module = model.get_submodule("layer")
     with parametrize.cached():
         made: Tensor = layer(inputs) @ cast("Tensor", layer.weight)
-    return made.sum(1)
+    return made.square().sum(1)
 
 
-def test_cached_weights() -> None:
-    inputs = torch.randn(6, 4)
-    with pytest.raises(InvalidParameterError, match=r"'layer' is parametrised.*leave that block"):
-        clipped(Twice(), inputs, 6, losses=twice_outside)
-    # Not in the first run, but where the layer is run again.
-    model = Twice()
-    recording = Recording(model)
-    with recording.on():
-        losses = model(inputs).sum(1)
-        with parametrize.cached(), pytest.raises(InvalidParameterError, match="leave that block"):
-            recording.backward(losses, 6, 6)
-    # Without gradients nothing is lost.
-    with parametrize.cached(), recording.on(), torch.no_grad():
-        model(inputs)
+def test_cached_weights_that_are_used_outside_of_their_layer() -> None:
+    torch.manual_seed(3)
+    assert check_training(Twice(), torch.randn(6, 4), losses=twice_outside) != BY_LAYER
 
 
-@pytest.mark.parametrize(("part", "name"), [("", "in_proj_weight"), ("out_proj", "weight")])
-def test_cached_weights_of_attention(part: str, name: str) -> None:
-    layer = nn.MultiheadAttention(4, 2, batch_first=True)
-    parametrizations.weight_norm(layer.get_submodule(part), name)
-    model = Calls(layer, lambda layer, rows: layer(rows, rows, rows)[0])
-    with parametrize.cached(), pytest.raises(InvalidParameterError, match="leave that block"):
-        clipped(model, torch.randn(6, 3, 4), 6)
+def cached(model: nn.Module, inputs: Tensor) -> Tensor:
+    with parametrize.cached():
+        made: Tensor = model(inputs).flatten(1)
+    return made.square().sum(1)
 
 
 @pytest.mark.parametrize(
-    ("layer", "message"),
-    [
-        (parametrizations.spectral_norm(nn.Linear(4, 3)), "changes with every call"),
-        (parametrizations.weight_norm(nn.GRU(4, 3, batch_first=True), "weight_hh_l0"), "GRU"),
-    ],
+    ("make", "shape"), [(Twice, (4,)), (Mixed, (4,)), (normed_attention, (3, 4))]
 )
-def test_what_is_refused(layer: nn.Module, message: str) -> None:
-    with pytest.raises(InvalidParameterError, match=f"'name'.*{message}"):
-        check_layer(layer, "name")
+def test_cached_weights(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
+    torch.manual_seed(4)
+    check_training(make(), torch.randn(6, *shape), losses=cached)
 
 
-def test_a_layer_that_calls_itself_is_refused() -> None:
+def test_a_recurrent_layer() -> None:
+    torch.manual_seed(5)
+    layer = nn.GRU(4, 3, batch_first=True)
+    parametrizations.weight_norm(layer, "weight_hh_l0")
+    check_training(Calls(layer, lambda layer, rows: layer(rows)[0]), torch.randn(6, 2, 4))
+
+
+def test_a_layer_that_calls_itself() -> None:
+    torch.manual_seed(6)
     layer = Again(4, 4)
     parametrize.register_parametrization(layer, "weight", Symmetric())
-    with pytest.raises(InvalidParameterError, match="calls itself"):
-        clipped(layer, torch.randn(6, 4), 6)
+    check_training(layer, torch.randn(6, 4))
 
 
-def test_a_random_parametrisation_is_refused() -> None:
-    layer = nn.Linear(4, 4)
+def test_a_spectral_norm_is_trained_in_eval() -> None:
+    torch.manual_seed(7)
+    layer = parametrizations.spectral_norm(nn.Linear(4, 3)).eval()
+    assert check_training(layer, torch.randn(6, 4)) == BY_LAYER
+    # In train() each call changes its buffers.
+    with pytest.raises(InvalidParameterError, match="was changed by the forward"):
+        check_training(layer.train(), torch.randn(6, 4))
+
+
+def test_a_random_parametrisation_is_drawn_for_each_record() -> None:
+    # Run again, a layer would draw other numbers than in its forward pass.
+    layer = nn.Linear(6, 3)
     parametrize.register_parametrization(layer, "weight", Dropping())
-    with pytest.raises(InvalidParameterError, match="draws random numbers"):
-        clipped(layer, torch.randn(6, 4), 6)
+    with pytest.warns(UserWarning, match="for one record after another"):
+        private(layer, seed=1).check(small_data())

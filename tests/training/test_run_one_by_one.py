@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training.layers import rerun
+from matrixdp.training.layers import per_record
 from training.brute_force import (
     brute_force,
     check_against_brute_force,
     check_every_gradient,
     clipped,
 )
-
-pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
+from training.chosen_way import BY_LAYER, check_training
+from training.small_training import private, small_data
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 Body = Callable[["Around", Tensor], Tensor]
@@ -97,13 +97,13 @@ NAMES = ["GRU", "LSTM", "decides", "reads", "writes", "function"]
 def loops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that tells of every loop."""
     seen: list[int] = []
-    plain = rerun._in_a_loop
+    plain = per_record._in_a_loop
 
     def loop(*arguments: Any) -> Any:
         seen.append(1)
         return plain(*arguments)
 
-    monkeypatch.setattr(rerun, "_in_a_loop", loop)
+    monkeypatch.setattr(per_record, "_in_a_loop", loop)
     return seen
 
 
@@ -130,13 +130,13 @@ def test_what_vmap_does_not_take_is_not_tried_again(
     loops: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[int] = []
-    plain = rerun._at_once
+    plain = per_record._at_once
 
     def try_it(*arguments: Any) -> Any:
         tries.append(1)
         return plain(*arguments)
 
-    monkeypatch.setattr(rerun, "_at_once", try_it)
+    monkeypatch.setattr(per_record, "_at_once", try_it)
     model = Around(reads)
     for _ in range(3):
         check_against_brute_force(model, torch.randn(6, 3), 3, bounds=(0.7,))
@@ -174,43 +174,39 @@ def test_autocast(body: Body, inner: Callable[[], nn.Module | None], device: str
     torch.testing.assert_close(found.norms, norms, rtol=4e-2, atol=0.0)
 
 
-def test_nothing_goes_from_one_example_to_the_next() -> None:
-    def counts(model: Around, rows: Tensor) -> Tensor:
-        model.calls += 1
-        return reads(model, rows) * model.calls
+def counts(model: Around, rows: Tensor) -> Tensor:
+    model.calls += 1
+    return reads(model, rows) * model.calls
 
-    torch.manual_seed(4)
-    model = Around(counts)
-    norms = clipped(model, torch.randn(6, 3), 6).norms
-    assert norms.isnan().all()  # no step can be taken with them; see test_same_run.py
-    assert model.calls == 1
+
+def test_a_layer_that_counts_its_calls_is_refused() -> None:
+    # Its losses are others with every batch.
+    with pytest.raises(InvalidParameterError, match="the loss of a record is another one"):
+        check_training(Around(counts), torch.randn(6, 3))
 
 
 class Clears(nn.Module):
     """Lets a layer keep something during its call alone."""
 
-    def __init__(self, inner: Around, seen: list[Tensor]) -> None:
+    def __init__(self, inner: Around) -> None:
         super().__init__()
         self.inner = inner
-        self.seen = seen
 
     def forward(self, inputs: Tensor) -> Tensor:
-        self.seen.clear()
+        self.inner.seen.clear()
         made: Tensor = self.inner(inputs)
-        self.seen.clear()
+        self.inner.seen.clear()
         return made
 
 
-def test_lists_are_as_they_were_for_every_example() -> None:
+def test_what_a_layer_keeps_during_a_call() -> None:
     def keeps(model: Around, rows: Tensor) -> Tensor:
         model.seen.append(reads(model, rows))
         return torch.stack(model.seen).sum(0)
 
     torch.manual_seed(4)
-    around = Around(keeps)
-    model = Clears(around, around.seen)
-    check_every_gradient(model, torch.randn(6, 3), 3)
-    assert not around.seen
+    # Run again, the layer alone would find what it has kept of other records.
+    assert check_training(Clears(Around(keeps)), torch.randn(6, 3), 3) != BY_LAYER
 
 
 def drops(model: Around, rows: Tensor) -> Tensor:
@@ -218,52 +214,30 @@ def drops(model: Around, rows: Tensor) -> Tensor:
 
 
 def draws(model: Around, rows: Tensor) -> Tensor:
-    noise = torch.randn(rows.shape, generator=torch.Generator().manual_seed(1))
+    noise = torch.randn(rows.shape[1:], generator=torch.Generator().manual_seed(1))
     return reads(model, rows) + noise.to(rows)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("body", [drops, draws])
-def test_random_numbers_are_refused(body: Body, device: str) -> None:
-    model = Around(body).to(device)
-    inputs = torch.randn(6, 3, device=device)
-
-    def states() -> list[Tensor]:
-        on_device = [torch.cuda.get_rng_state(device)] if device == "cuda" else []
-        return [torch.get_rng_state(), *on_device]
-
-    before: list[Tensor] = []
-
-    def losses(model: nn.Module, inputs: Tensor) -> Tensor:
-        made: Tensor = model(inputs).sum(1)
-        before.extend(states())
-        return made
-
-    with pytest.raises(InvalidParameterError, match=r"draws random numbers.*small module"):
-        clipped(model, inputs, 6, losses=losses)
-    assert all(torch.equal(*pair) for pair in zip(before, states(), strict=True))
-    if body is drops:
-        check_against_brute_force(model.eval(), inputs, 3, bounds=(0.7,))
+def test_random_numbers_are_drawn_for_each_record() -> None:
+    # Run again, the layer would draw other numbers than in its forward pass.
+    model = nn.Sequential(nn.Linear(6, 3), Around(drops))
+    with pytest.warns(UserWarning, match="the model is run for "):
+        private(model, seed=1).check(small_data())
+    assert check_training(model[1].eval(), torch.randn(6, 3), 3) == BY_LAYER
 
 
-def test_random_numbers_of_one_example_only() -> None:
-    def rarely(model: Around, rows: Tensor) -> Tensor:
-        made = reads(model, rows)
-        return made + torch.rand(()) if len(rows) == 1 and rows[0, 0].item() > 0 else made
-
-    with pytest.raises(InvalidParameterError, match="draws random numbers"):
-        clipped(Around(rarely), torch.tensor([[1.0] * 3] + [[-1.0] * 3] * 5), 6)
+def test_numbers_of_a_generator_of_its_own() -> None:
+    # The same for every record and run.
+    check_training(Around(draws), torch.randn(6, 3), 3)
 
 
-@pytest.mark.parametrize("kind", [ValueError, KeyError, RuntimeError])
-def test_errors_of_the_layer_keep_their_message(kind: type[Exception]) -> None:
+def test_errors_of_the_layer_keep_their_message() -> None:
     def fails(model: Around, rows: Tensor) -> Tensor:
         if len(rows) == 1:
-            raise kind("too few")
+            raise KeyError("too few")
         return reads(model, rows)
 
-    expected = InvalidParameterError if kind is RuntimeError else kind
-    with pytest.raises(expected, match="too few"):
+    with pytest.raises(KeyError, match="too few"):
         clipped(Around(fails), torch.randn(6, 3), 6)
 
 

@@ -20,8 +20,8 @@ from torch.utils.data import (
 )
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.training.records import record_source
-from matrixdp.training.sampling import SecureCoins, SeededCoins, drawn_records
+from matrixdp.training.lots.records import checked_records, record_source
+from matrixdp.training.lots.sampling import SecureCoins, SeededCoins, drawn_records
 
 RECORDS, LOTS, RATE = 60, 3000, Fraction(1, 5)
 # Of a false alarm, for the tests whose randomness is fresh in every run.
@@ -145,13 +145,13 @@ def test_records_are_looked_up(views: int) -> None:
     values = torch.arange(10)
     by_record = [(number, number**2) for number in range(10)]
     for data in ((values, values**2), by_record, Squares(), Doubled(values, values**2 - values)):
-        ((first, second),) = record_source(data, 10).batches([numbers], views)
+        ((first, second),) = record_source(data).batches([numbers], views)
         assert first.tolist() == rows
         assert second.tolist() == [number**2 for number in rows]
-    source = record_source(TensorDataset(values, values**2), 10)
+    source = record_source(TensorDataset(values, values**2))
     ((first, second),) = source.batches([numbers], views)
     assert second.tolist() == [number**2 for number in rows]
-    (alone,) = record_source(values, 10).batches([numbers], views)
+    (alone,) = record_source(values).batches([numbers], views)
     assert alone.tolist() == rows
 
 
@@ -167,9 +167,9 @@ def test_records_are_looked_up(views: int) -> None:
 )
 def test_what_lots_cannot_be_drawn_from(data: object, message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
-        record_source(data, 11)
+        checked_records(record_source(data), 11)
 
 
 def test_tensors_of_different_lengths() -> None:
     with pytest.raises(ShapeError, match="first axis"):
-        record_source((torch.zeros(11, 2), torch.zeros(10)), 11)
+        record_source((torch.zeros(11, 2), torch.zeros(10)))

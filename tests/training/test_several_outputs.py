@@ -10,22 +10,21 @@ import pytest
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._pytree import tree_leaves
 
-from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.training.recording import Recording
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.layers.tracing import Tracer
 from training.brute_force import (
     brute_force,
     check_against_brute_force,
     check_every_gradient,
     clipped,
 )
-
-pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
+from training.chosen_way import BY_LAYER, check_training
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 WIDTH = 3
@@ -46,15 +45,6 @@ class Unknown:
     """Something that torch cannot look into."""
 
     inside: Any
-
-
-class Slotted:
-    """The same without a dict."""
-
-    __slots__ = ("inside",)
-
-    def __init__(self, inside: Any) -> None:
-        self.inside = inside
 
 
 class Returns(nn.Module):
@@ -231,7 +221,7 @@ PROGRAMS = st.builds(
 
 
 @st.composite
-def models(draw: st.DrawFn) -> nn.Module:
+def models(draw: st.DrawFn) -> Uses:
     torch.manual_seed(draw(st.integers(0, 1000)))
     program = draw(PROGRAMS)
     # The losses may depend on fewer outputs than there are.
@@ -241,8 +231,11 @@ def models(draw: st.DrawFn) -> nn.Module:
 
 @settings(max_examples=100)
 @given(models(), st.sampled_from([2, 3, 6]))
-def test_outputs_of_any_kind(model: nn.Module, examples: int) -> None:
+def test_outputs_of_any_kind(model: Uses, examples: int) -> None:
     inputs = torch.randn(6, WIDTH)
+    # A layer whose outputs have no gradient is not counted.
+    used = smooth_parts(model.layer(model.first(inputs)))[: model.number]
+    assume(any(part.requires_grad for part in used))
     check_every_gradient(model, inputs, examples)
     check_against_brute_force(model, inputs, examples, bounds=(0.8,))
 
@@ -251,7 +244,7 @@ def test_containers_and_other_things_stay() -> None:
     torch.manual_seed(3)
     layer = Returns(with_other_things)
     inputs = torch.randn(4, WIDTH)
-    with Recording(layer).on():
+    with Tracer(layer, [layer.weight]).on():
         made = layer(inputs)
     plain = layer(inputs)
     assert type(made) is OrderedDict
@@ -307,24 +300,47 @@ def test_changes_in_place(*, first: bool) -> None:
     check_every_gradient(model, torch.randn(6, WIDTH), 3)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_changes_in_place_of_shared_memory(*, first: bool) -> None:
+    def make(inputs: Tensor, weight: Tensor) -> Any:
+        made = inputs @ weight
+        return made, made[:, -1]
+
+    # The other output changes as well, which is not seen from the layer alone.
+    torch.manual_seed(7)
+    model = Uses(make, first=first)
+    model.change = double
+    assert check_training(model, torch.randn(6, WIDTH)) != BY_LAYER
+
+
 @pytest.mark.parametrize(
     "make", [a_view_of_another, the_same_twice, with_the_input, with_a_parameter]
 )
-@pytest.mark.parametrize("first", [True, False])
-def test_changes_in_place_of_shared_memory(make: Make, *, first: bool) -> None:
-    # In plain torch the other output changes as well, or a parameter would.
-    model = Uses(make, first=first)
+def test_changes_in_place_that_torch_refuses(make: Make) -> None:
+    model = Uses(make)
     model.change = double
-    with pytest.raises((InvalidParameterError, RuntimeError), match=r"in place|inplace"):
-        clipped(model, torch.randn(6, WIDTH), 3)
-    assert all(part.requires_grad for part in model.parameters())
+    with pytest.raises((InvalidParameterError, RuntimeError), match=r"in-?place"):
+        check_training(model, torch.randn(6, WIDTH))
 
 
-@pytest.mark.parametrize("kind", [Unknown, Slotted, lambda part: Unknown({"a": [part]})])
+@pytest.mark.parametrize("kind", [Unknown, lambda part: Unknown({"a": [part]})])
 def test_objects_that_cannot_be_followed(kind: Callable[[Tensor], Any]) -> None:
-    model = Uses(lambda inputs, weight: (inputs @ weight, kind(inputs @ weight)))
-    with pytest.raises(InvalidParameterError, match=r"'layer' returns a \w+ that holds tensors"):
-        clipped(model, torch.randn(6, WIDTH), 6)
+    class Opens(nn.Module):
+        """Uses what is inside of an object."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = Returns(
+                lambda inputs, weight: (hidden(inputs, weight), kind(inputs @ weight))
+            )
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            first, other = self.layer(inputs)
+            made: Tensor = first + smooth_parts(other.inside)[0].sin()
+            return made
+
+    torch.manual_seed(8)
+    assert check_training(Opens(), torch.randn(6, WIDTH)) != BY_LAYER
 
 
 def test_objects_without_tensors_stay() -> None:
@@ -333,13 +349,26 @@ def test_objects_without_tensors_stay() -> None:
     check_against_brute_force(model, torch.randn(6, WIDTH), bounds=(0.5,))
 
 
-def test_packed_sequences_are_refused() -> None:
+def test_packed_sequences() -> None:
     def make(inputs: Tensor, weight: Tensor) -> Any:
         lengths = torch.ones(len(inputs), dtype=torch.int64)
         return pack_padded_sequence((inputs @ weight)[:, None], lengths, batch_first=True)
 
-    with pytest.raises(InvalidParameterError, match="returns a PackedSequence, whose rows"):
-        clipped(Uses(make), torch.randn(6, WIDTH), 6)
+    torch.manual_seed(9)
+    check_training(Uses(make, 1), torch.randn(6, WIDTH))
+
+
+class Adds(nn.Module):
+    """Adds all of one output to the rows of another one."""
+
+    def __init__(self, make: Make) -> None:
+        super().__init__()
+        self.layer = Returns(make)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        first, other = self.layer(inputs)
+        made: Tensor = first + other.sum()
+        return made
 
 
 @pytest.mark.parametrize(
@@ -351,23 +380,19 @@ def test_packed_sequences_are_refused() -> None:
     ],
 )
 def test_outputs_without_the_rows(make: Make) -> None:
-    class Sums(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = Returns(make)
+    with pytest.raises(InvalidParameterError, match="depends on other records"):
+        check_training(Adds(make), torch.randn(6, WIDTH))
 
-        def forward(self, inputs: Tensor) -> Tensor:
-            first, other = self.layer(inputs)
-            made: Tensor = first + other.sum()
-            return made
 
-    with pytest.raises(ShapeError, match=r"'layer' made an output of shape .* keep the batch"):
-        clipped(Sums(), torch.randn(6, WIDTH), 6)
+def test_outputs_that_all_records_share() -> None:
+    torch.manual_seed(10)
+    model = Adds(lambda inputs, weight: (inputs @ weight, weight.square().T))
+    assert check_training(model, torch.randn(6, WIDTH)) != BY_LAYER
 
 
 def test_another_number_of_outputs_for_one_example() -> None:
     def make(inputs: Tensor, weight: Tensor) -> Any:
         return (inputs @ weight,) * (1 + len(inputs))
 
-    with pytest.raises(InvalidParameterError, match="returns 7 tensors for the batch, and 2 for"):
-        clipped(Uses(make), torch.randn(6, WIDTH), 6)
+    torch.manual_seed(11)
+    assert check_training(Uses(make, 1), torch.randn(6, WIDTH)) != BY_LAYER

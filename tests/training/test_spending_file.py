@@ -26,12 +26,12 @@ def opened(path: Path) -> SpendingFile:
 
 
 def test_steps_are_counted(path: Path) -> None:
-    record = opened(path)
-    assert record.spent == 0
+    counter = opened(path)
+    assert counter.spent == 0
     for number in (1, 2, 3):
-        record.spend()
-        assert record.spent == opened(path).spent == number
-    assert opened(path).run == record.run
+        counter.spend()
+        assert counter.spent == opened(path).spent == number
+    assert opened(path).run == counter.run
     header, *steps = path.read_text().splitlines()
     assert json.loads(header)["format"] == "matrixdp-spending-2"
     assert [json.loads(line) for line in steps] == [{"step": 1}, {"step": 2}, {"step": 3}]
@@ -39,9 +39,9 @@ def test_steps_are_counted(path: Path) -> None:
 
 @pytest.mark.parametrize("bytes_left", range(1, len('{"step": 3}\n')))
 def test_a_torn_line_counts(path: Path, bytes_left: int) -> None:
-    record = opened(path)
+    counter = opened(path)
     for _ in range(3):
-        record.spend()
+        counter.spend()
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) - len('{"step": 3}\n') + bytes_left])
     torn = opened(path)
@@ -63,10 +63,10 @@ def test_a_torn_line_counts(path: Path, bytes_left: int) -> None:
         (b'"plan"', b'"plans"'),
     ],
 )
-def test_a_changed_record_is_refused(path: Path, old: bytes, new: bytes) -> None:
-    record = opened(path)
+def test_a_changed_file_is_refused(path: Path, old: bytes, new: bytes) -> None:
+    counter = opened(path)
     for _ in range(3):
-        record.spend()
+        counter.spend()
     changed = path.read_bytes().replace(old, new)
     path.write_bytes(changed)
     with pytest.raises(FileFormatError, match="spending file"):
@@ -81,7 +81,7 @@ def test_another_file_is_refused(path: Path, content: bytes) -> None:
         opened(path)
 
 
-def test_a_record_of_another_version_stays_spent(path: Path) -> None:
+def test_a_file_of_another_version_stays_spent(path: Path) -> None:
     opened(path).spend()
     path.write_bytes(path.read_bytes().replace(b"spending-2", b"spending-1"))
     with pytest.raises(FileFormatError, match="of another version: the steps that it counts stay"):
@@ -100,7 +100,7 @@ def test_another_plan_mode_or_seed_is_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("plan", ["p", "q"])
-def test_a_record_that_another_process_makes_meanwhile(
+def test_a_file_that_another_process_makes_meanwhile(
     path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
 ) -> None:
     others = []
@@ -116,18 +116,18 @@ def test_a_record_that_another_process_makes_meanwhile(
         with pytest.raises(InvalidParameterError, match="belongs to another plan"):
             opened(path)
         return
-    record = opened(path)
-    assert (record.run, record.spent) == (others[0].run, 1)
-    record.spend()
+    counter = opened(path)
+    assert (counter.run, counter.spent) == (others[0].run, 1)
+    counter.spend()
     with pytest.raises(StorageError, match="another one continues the run"):
         others[0].spend()
 
 
 @pytest.mark.parametrize("written", range(len('{"step": 3}\n')))
 def test_zeros_after_a_power_cut_count_as_one_step(path: Path, written: int) -> None:
-    record = opened(path)
+    counter = opened(path)
     for _ in range(3):
-        record.spend()
+        counter.spend()
     whole = path.read_bytes()
     start = len(whole) - len('{"step": 3}\n')
     for zeros in range(1, len(whole) - start - written + 1):
@@ -152,23 +152,23 @@ def test_a_damaged_first_line(path: Path) -> None:
 
 
 def test_another_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = []
+    counters = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        records.append(opened(Path("run.spent")))
-    records[0].spend()
+        counters.append(opened(Path("run.spent")))
+    counters[0].spend()
     assert opened(tmp_path / "a" / "run.spent").spent == 1
     assert opened(tmp_path / "b" / "run.spent").spent == 0
 
 
-def test_the_record_of_another_run_in_its_place(path: Path) -> None:
-    record, other = opened(path), opened(path.with_name("other"))
-    for one in (record, other):
+def test_the_file_of_another_run_in_its_place(path: Path) -> None:
+    counter, other = opened(path), opened(path.with_name("other"))
+    for one in (counter, other):
         one.spend()
     path.write_bytes(path.with_name("other").read_bytes())  # of the same size
     with pytest.raises(StorageError, match="not what this training left"):
-        record.spend()
+        counter.spend()
 
 
 def test_a_name_that_is_too_long(path: Path) -> None:
@@ -189,16 +189,16 @@ def test_only_one_training_continues_a_run(path: Path) -> None:
 def test_a_step_is_on_the_disk_before_it_is_drawn(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = opened(path)
+    counter = opened(path)
     sizes: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda _: sizes.append(path.stat().st_size))
-    record.spend()
+    counter.spend()
     assert sizes == [path.stat().st_size]
 
 
 def test_an_interruption_while_counting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = opened(path)
-    record.spend()
+    counter = opened(path)
+    counter.spend()
     written = spending._write
 
     def interrupted(file: BinaryIO, content: bytes) -> None:
@@ -208,17 +208,17 @@ def test_an_interruption_while_counting(path: Path, monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patched:
         patched.setattr(spending, "_write", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            record.spend()
+            counter.spend()
     # The file counts the step, the object does not know: it counts no further.
     with pytest.raises(StorageError, match="writing was interrupted"):
-        record.spend()
+        counter.spend()
     assert opened(path).spent == 2
 
 
-def test_a_record_that_is_gone(path: Path) -> None:
-    record = opened(path)
+def test_a_file_that_is_gone(path: Path) -> None:
+    counter = opened(path)
     path.unlink()
     with pytest.raises(StorageError, match="cannot be used"):
-        record.spend()
+        counter.spend()
     with pytest.raises(StorageError, match="No such file"):
         opened(path.parent / "missing" / "run.spent")

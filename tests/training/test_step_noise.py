@@ -21,7 +21,7 @@ from matrixdp.covariance import (
 )
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, ShapeError
 from matrixdp.training import PrivateTraining
-from matrixdp.training.blocks import FlatBlock, LayerBlock
+from matrixdp.training.noise.blocks import FlatBlock, LayerBlock
 from training.small_training import sgd, small_data, small_model, small_plan
 
 RARE = 1e-9

@@ -14,8 +14,8 @@ from torch import Tensor, nn, optim
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
-from matrixdp.training.blocks import Sums
-from matrixdp.training.step_noise import StepNoise
+from matrixdp.training.noise.blocks import Sums
+from matrixdp.training.noise.step_noise import StepNoise
 from training.small_training import RECORDS, sgd, small_model, small_plan
 
 BOUND = 3.0

@@ -5,10 +5,10 @@ import pytest
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
+from matrixdp.training.noisy_step import NoisyStep, Summed
 from torch import Tensor, nn
 
 from matrixdp.training import PrivateTraining
-from matrixdp.training.noisy_step import NoisyStep, Summed
 from training.small_training import sgd, small_plan
 
 BATCH = 256

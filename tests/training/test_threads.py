@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
+from matrixdp.training.trainable import Trainable
 from torch import nn
 
 from matrixdp.errors import InvalidParameterError, MatrixDPError
 from matrixdp.training import PrivateTraining
 from matrixdp.training.account import StepAccount
-from matrixdp.training.step_noise import StepNoise
-from matrixdp.training.trainable import Trainable
+from matrixdp.training.noise.step_noise import StepNoise
 from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan
 
 

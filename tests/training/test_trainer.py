@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import Dataset
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.training import PrivateTraining, TrainingPlan, fast_sum
-from matrixdp.training.clipping import ClippedSum, clipped_sum
-from matrixdp.training.sampling import SeededCoins, drawn_records
+from matrixdp.training import PrivateTraining, TrainingPlan
+from matrixdp.training.lots import by_layer
+from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
+from matrixdp.training.lots.sampling import SeededCoins, drawn_records
 from training.small_training import (
     RECORDS,
     cross_entropy,
-    sgd,
+    private,
     small_data,
     small_model,
     small_plan,
@@ -44,6 +46,10 @@ def augmented(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     return cross_entropy(model, inputs * signs, targets)
 
 
+def by_one(model: nn.Module) -> optim.Optimizer:
+    return optim.SGD(model.parameters(), lr=1.0)
+
+
 def step_without_noise(
     plan: TrainingPlan,
     losses: Callable[[nn.Module, Tensor, Tensor], Tensor] = cross_entropy,
@@ -51,11 +57,13 @@ def step_without_noise(
 ) -> Tensor:
     """Return the gradient of one step: the difference of two runs that have the same noise."""
     moved = []
-    for chosen in (no_losses, losses):
+    # Losses that depend on no parameter are refused in the mode fast.
+    for chosen, mode in ((no_losses, "exact"), (losses, "fast")):
         model = small_model()
-        optimizer = optim.SGD(model.parameters(), lr=1.0)
-        training = PrivateTraining(model, optimizer, plan, seed=SEED)
-        train(training, model, steps=1, size=size, losses=chosen)
+        training = private(
+            model, plan, losses=partial(chosen, model), make=by_one, seed=SEED, mode=mode
+        )
+        train(training, steps=1, size=size)
         moved.append(weights(model))
     return moved[0] - moved[1]
 
@@ -102,15 +110,18 @@ def test_a_step_is_the_clipped_sum_over_the_expected_lot_size(
 def clipped_total(data: tuple[Tensor, ...], clip_norm: dict[str, float]) -> Tensor:
     """Return the clipped sum of all records, without its noise."""
     moved, records = [], len(data[0])
-    for factor in (0.0, 1.0):
+    plan = small_plan(records=records, lot_size=records, steps=1, clip_norm=clip_norm)
+    for factor, mode in ((0.0, "exact"), (1.0, "fast")):
         model = small_model()
-        plan = small_plan(records=records, lot_size=records, steps=1, clip_norm=clip_norm)
+
+        def losses(
+            rows: Tensor, labels: Tensor, weight: Tensor, factor: float = factor, model: Any = model
+        ) -> Tensor:
+            return factor * weight * cross_entropy(model, rows, labels)
+
         optimizer = optim.SGD(model.parameters(), lr=records)
-        training = PrivateTraining(model, optimizer, plan, seed=SEED)
-        for lot in training.lots(data):
-            for rows, labels, weight in lot.batches(16):
-                training.accumulate(factor * weight * cross_entropy(model, rows, labels))
-            training.step()
+        training = PrivateTraining(model, losses, optimizer, plan, seed=SEED, mode=mode)
+        train(training, size=16, data=data)
         moved.append(weights(model))
     return moved[0] - moved[1]
 
@@ -156,127 +167,134 @@ class Jittered(Dataset[tuple[Tensor, Tensor]]):
 
 def test_a_data_set_makes_each_view_another_one() -> None:
     model, data = small_model(), Jittered()
-    training = PrivateTraining(model, sgd(model), small_plan(views=3), seed=SEED)
+    batches: list[tuple[Tensor, Tensor]] = []
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        batches.append((inputs, targets))
+        return cross_entropy(model, inputs, targets)
+
+    training = private(model, small_plan(views=3), losses=losses, seed=SEED)
     lot = next(training.lots(data))
-    for inputs, targets in lot.batches(100):
-        training.accumulate(cross_entropy(model, inputs, targets))
-        assert not torch.equal(inputs[0], inputs[1])
-        assert torch.equal(targets.reshape(-1, 3)[:, 0], targets.reshape(-1, 3)[:, 2])
-    training.step()
+    batches.clear()
+    data.seen.clear()  # those of the check
+    training.step(lot, batch_size=100)
+    ((inputs, targets),) = batches
+    assert not torch.equal(inputs[0], inputs[1])
+    assert torch.equal(targets.reshape(-1, 3)[:, 0], targets.reshape(-1, 3)[:, 2])
     numbers = drawn_records(SeededCoins(SEED), RECORDS, training.plan.exact_rate, 0)
     assert data.seen == np.repeat(numbers, 3).tolist()
 
 
 @pytest.mark.parametrize("seed", [SEED, None], ids=["simulated", "exact"])
 def test_an_empty_lot_has_noise_and_a_step(seed: int | None) -> None:
-    plan = small_plan(lot_size=1, steps=60)
+    runs: list[int] = []
     model = small_model()
-    training = PrivateTraining(model, sgd(model), plan, seed=seed)
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        runs.append(len(inputs))
+        return cross_entropy(model, inputs, targets)
+
+    plan = small_plan(lot_size=1, steps=60)
+    training = private(model, plan, losses=losses, seed=seed)
     empty = 0
     for lot in training.lots(small_data()):
-        before, batches = weights(model), 0
-        for inputs, targets in lot.batches(4):
-            training.accumulate(cross_entropy(model, inputs, targets))
-            batches += 1
-        training.step()
-        empty += batches == 0
+        before = weights(model)
+        runs.clear()
+        training.step(lot, batch_size=4)
+        empty += not runs
         assert not torch.equal(weights(model), before)
     assert empty > 0  # a lot is empty with probability 0.36: none of 60 with one of 1e-12
-    assert training.steps_left == 0
+    assert training.progress.steps_left == 0
 
 
 def test_exactly_the_planned_steps() -> None:
     model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=SEED)
+    training = private(model, seed=SEED)
     taken = []
     for lot in training.lots(small_data()):
-        for inputs, targets in lot.batches(7):
-            training.accumulate(cross_entropy(model, inputs, targets))
-        training.step()
-        taken.append((training.steps_spent, training.steps_left))
-    assert taken == [(1, 3), (2, 2), (3, 1), (4, 0)]
+        training.step(lot, batch_size=7)
+        taken.append((lot.step, training.progress.steps_spent, training.progress.steps_left))
+    assert taken == [(0, 1, 3), (1, 2, 2), (2, 3, 1), (3, 4, 0)]
     after = weights(model)
-    with pytest.raises(BudgetExceededError, match="all steps=4"):
-        training.step()
+    with pytest.raises(InvalidParameterError, match="this lot was taken already"):
+        training.step(lot, batch_size=7)
     with pytest.raises(BudgetExceededError, match="all steps=4"):
         training.lots(small_data())
     assert torch.equal(weights(model), after)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda parts: optim.SGD(parts, lr=0.1, momentum=0.9, nesterov=True),
-        *(optim.Adam, optim.AdamW, optim.RMSprop, optim.Adagrad, optim.NAdam),
-    ],
-)
-def test_any_optimiser(make: Callable[..., optim.Optimizer]) -> None:
-    """The optimiser sees the private gradient and nothing else."""
-    plan = small_plan()
-    probe = small_model()
-    start = weights(probe)
-    train(
-        PrivateTraining(probe, optim.SGD(probe.parameters(), lr=1.0), plan, seed=SEED),
-        probe,
-        steps=1,
-    )
-    gradient = start - weights(probe)
-    by_hand, model = small_model(), small_model()
-    reference, optimizer = make(by_hand.parameters()), make(model.parameters())
-    train(PrivateTraining(model, optimizer, plan, seed=SEED), model, steps=1)
-    pieces = gradient.split_with_sizes([part.numel() for part in by_hand.parameters()])
-    for part, piece in zip(by_hand.parameters(), pieces, strict=True):
-        part.grad = piece.reshape(part.shape)
-    reference.step()
-    torch.testing.assert_close(weights(model), weights(by_hand), rtol=1e-3, atol=1e-4)
+def test_losses_may_be_replaced_and_are_checked_again() -> None:
+    model = small_model()
+    ran: list[str] = []
+
+    def named(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+        def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+            ran.append(name)
+            found = cross_entropy(model, inputs, targets)
+            return found - found.mean() if name == "mixing" else found
+
+        return losses
+
+    training = private(model, losses=named("first"), seed=SEED)
+    lots = training.lots(small_data())
+    training.step(next(lots), batch_size=8)
+    lot = next(lots)
+    training.losses = named("mixing")
+    with pytest.raises(InvalidParameterError, match="depends on other records"):
+        training.step(lot, batch_size=8)
+    training.losses = named("second")
+    ran.clear()
+    training.step(lot, batch_size=8)  # it was not lost
+    assert set(ran) == {"second"}
+    assert training.progress.steps_spent == 2
+    with pytest.raises(InvalidParameterError, match="losses is a NoneType"):
+        training.losses = None  # type: ignore[assignment]
 
 
 def test_schedules() -> None:
     model = small_model()
-    optimizer = sgd(model)
+    optimizer = by_one(model)
     scheduler = StepLR(optimizer, step_size=1, gamma=0.5)
-    training = PrivateTraining(model, optimizer, small_plan(), seed=SEED)
+    training = private(model, make=lambda _: optimizer, seed=SEED)
     for lot in training.lots(small_data()):
-        for inputs, targets in lot.batches(50):
-            training.accumulate(cross_entropy(model, inputs, targets))
-        training.step()
+        training.step(lot, batch_size=50)
         scheduler.step()
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 / 16)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(1.0 / 16)
+
+
+def in_bfloat16(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """Return losses of 32 bits whose gradients within the model have 16."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return cross_entropy(model, inputs, targets)
 
 
 def test_sixteen_bits() -> None:
-    def autocast(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return cross_entropy(model, inputs, targets)
-
     plan = small_plan(clip_norm=0.05)
-    narrow, wide = step_without_noise(plan, autocast), step_without_noise(plan)
+    narrow, wide = step_without_noise(plan, in_bfloat16), step_without_noise(plan)
     # Every example is clipped, by slightly more in 16 bits.
     torch.testing.assert_close(narrow, wide, rtol=0.1, atol=2e-4)
     model = small_model().to(torch.bfloat16)
-    training = PrivateTraining(model, sgd(model), plan, seed=SEED)
-    train(training, model, losses=lambda m, x, y: cross_entropy(m, x.bfloat16(), y))
+    train(private(model, plan, losses=lambda x, y: cross_entropy(model, x.bfloat16(), y), seed=1))
     assert {part.dtype for part in model.parameters()} == {torch.bfloat16}
 
 
 def test_clipping_knows_of_sixteen_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     halves = []
 
-    def spy(*arguments: Any, half: bool, counts: Tensor) -> ClippedSum:
+    def spy(*arguments: Any, half: bool, **named: Any) -> ClippedSum:
         halves.append(half)
-        return clipped_sum(*arguments, half=half, counts=counts)
+        return clipped_sum(*arguments, half=half, **named)
 
-    def autocast(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        # The losses themselves have 32 bits, and are accumulated outside of the block.
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return cross_entropy(model, inputs, targets)
-
-    monkeypatch.setattr(fast_sum, "clipped_sum", spy)
-    for losses in (cross_entropy, autocast, cross_entropy):
-        model = small_model()
-        training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=SEED)
-        train(training, model, steps=1, size=40, losses=losses)
-    assert halves == [False, False, True, True, False, False]  # two batches each
+    model = small_model()
+    training = private(model, small_plan(lot_size=40), seed=SEED)
+    monkeypatch.setattr(by_layer, "clipped_sum", spy)
+    wide, narrow = partial(cross_entropy, model), partial(in_bfloat16, model)
+    for losses, half in ((wide, False), (narrow, True), (wide, False)):
+        training.losses = losses
+        lot = next(training.lots(small_data()))
+        halves.clear()  # those of the check
+        training.step(lot, batch_size=16)
+        assert halves == [half] * len(halves) != [half]  # several batches
 
 
 def test_gradients_lie_in_memory_as_their_parameters() -> None:
@@ -291,36 +309,33 @@ def test_gradients_lie_in_memory_as_their_parameters() -> None:
             strides.extend([(part.stride(), part.grad.stride()) for part in parts])
 
     plan = small_plan(steps=1)
-    training = PrivateTraining(model, Watching(model.parameters(), lr=0.1), plan, seed=SEED)
-    for lot in training.lots((torch.randn(RECORDS, 3, 6, 6), torch.zeros(RECORDS).long())):
-        for inputs, targets in lot.batches(20):
-            training.accumulate(cross_entropy(model, inputs, targets))
-        training.step()
+    make = partial(Watching, lr=0.1)
+    training = private(model, plan, make=lambda model: make(model.parameters()), seed=SEED)
+    train(training, data=(torch.randn(RECORDS, 3, 6, 6), torch.zeros(RECORDS).long()))
     assert len(strides) == 4
     assert all(own == gradient for own, gradient in strides)
 
 
 def test_what_the_guarantee_says() -> None:
     model = small_model()
-    real = PrivateTraining(model, sgd(model), small_plan()).guarantee
+    real = private(model).guarantee
     assert real.protects
     assert (real.noise, real.lots, real.mode) == ("exact", "secure", "fast")
     # Four digits, the last of which depends on how wide the bounds of the account are.
     assert re.match(r"\(0\.786\d, 0\.001\)-differential privacy under adding or", str(real))
     assert "4 steps on Poisson samples at rate 0.25, noise multiplier 2" in str(real)
     assert "assumed, not proven" in str(real)
-    trial = PrivateTraining(model, sgd(model), small_plan(), seed=0).guarantee
+    trial = private(model, seed=0).guarantee
     assert not trial.protects
     assert (trial.noise, trial.lots) == ("simulated", "seeded")
     assert str(trial).startswith("An experiment, which protects nothing")
-    whole = PrivateTraining(model, sgd(model), small_plan(lot_size=40)).guarantee
+    whole = private(model, small_plan(lot_size=40)).guarantee
     assert "4 steps on all records" in str(whole)
     assert "exact Gaussian curve" in str(whole)
 
 
 def test_a_training_is_not_copied() -> None:
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan())
+    training = private(small_model())
     with pytest.raises(InvalidParameterError, match="never pickled or copied"):
         copy.deepcopy(training)
 
@@ -329,7 +344,7 @@ def test_seeds_can_be_used_again() -> None:
     results = []
     for seed in (1, 1, 2):
         model = small_model()
-        train(PrivateTraining(model, sgd(model), small_plan(), seed=seed), model)
+        train(private(model, seed=seed))
         results.append(weights(model))
     assert torch.equal(results[0], results[1])
     assert not torch.equal(results[0], results[2])
@@ -349,11 +364,8 @@ def test_digits_are_learnt() -> None:
         records=1497, lot_size=300, steps=60, clip_norm=1.0, epsilon=4.0, delta=1e-4
     )
     optimizer = optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
-    training = PrivateTraining(model, optimizer, plan, seed=SEED)
-    for lot in training.lots((inputs[~test], targets[~test])):
-        for rows, labels in lot.batches(500):
-            training.accumulate(cross_entropy(model, rows, labels))
-        training.step()
+    training = private(model, plan, make=lambda _: optimizer, seed=SEED)
+    train(training, size=500, data=(inputs[~test], targets[~test]))
     with torch.no_grad():
         right = (model(inputs[test]).argmax(1) == targets[test]).float().mean()
     assert right > 0.88  # 0.94 to 0.96 with other seeds; 0.1 by chance
@@ -365,13 +377,9 @@ def test_on_a_gpu(seed: int | None) -> None:
     model = small_model().to("cuda")
     data = tuple(part.to("cuda") for part in small_data())
     plan = small_plan(noise_multiplier=0.001, clip_norm=0.3, lot_size=40)
-    training = PrivateTraining(model, optim.SGD(model.parameters(), lr=1.0), plan, seed=seed)
+    training = private(model, plan, make=by_one, seed=seed)
     before = weights(model).cpu()
-    for lot in training.lots(data):
-        for inputs, targets in lot.batches(16):
-            training.accumulate(cross_entropy(model, inputs, targets))
-        training.step()
-        break
+    train(training, steps=1, size=16, data=data)
     # All records are in the lot, and there is next to no noise.
     expected = reference_gradient(plan, lambda _: 0, 1)
     torch.testing.assert_close(before - weights(model).cpu(), expected, rtol=1e-2, atol=1e-4)

@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -12,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training import PrivateTraining
+from matrixdp.training.model.compiled import uncompiled
 from training.small_training import (
     cross_entropy,
-    sgd,
+    private,
     small_data,
     small_model,
     small_plan,
@@ -70,10 +72,10 @@ def by_script(model: nn.Module) -> nn.Module:
 def test_compiled_models_are_refused(mode: Any, compiled: Callable[[nn.Module], nn.Module]) -> None:
     whole = compiled(small_model())
     with pytest.raises(InvalidParameterError, match="the model was compiled by"):
-        PrivateTraining(whole, sgd(whole), small_plan(), mode=mode)
+        private(whole, mode=mode)
     within = nn.Sequential(compiled(small_model()))
     with pytest.raises(InvalidParameterError, match="layer '0' was compiled by"):
-        PrivateTraining(within, sgd(within), small_plan(), mode=mode)
+        private(within, mode=mode)
 
 
 @pytest.mark.parametrize("mode", ["fast", "exact"])
@@ -86,53 +88,49 @@ def test_compiled_functions_run_as_they_were_written(mode: Any, *, early: bool) 
         losses(models[0], *small_data())
     before = len(calls)
     for model, chosen in zip(models, (losses, cross_entropy), strict=True):
-        training = PrivateTraining(model, sgd(model), small_plan(steps=2), seed=1, mode=mode)
-        train(training, model, losses=chosen)
+        options: Any = {"losses": partial(chosen, model), "seed": 1, "mode": mode}
+        train(private(model, small_plan(steps=2), **options))
     assert len(calls) == before
     assert torch.equal(weights(models[0]), weights(models[1]))
-    # Outside of the batches it is compiled as before.
+    # Outside of a step it is compiled as before.
     losses(models[0], *small_data())
     assert len(calls) > before
 
 
-def test_batches_that_overlap() -> None:
-    # The first one to be over must not let the other one's model be compiled.
+def test_blocks_that_overlap() -> None:
+    # As of two threads: the first one to be over must not let the other one's losses be compiled.
     calls: list[int] = []
     losses = compiled_losses(calls)
-    models = [small_model() for _ in range(2)]
-    plan = small_plan(lot_size=40)
-    batches = [
-        next(PrivateTraining(model, sgd(model), plan, mode="exact").lots(small_data())).batches(1)
-        for model in models
-    ]
-    for number in range(2):
-        next(batches[number])
-    for expected in (0, 0, 1):
-        losses(models[1], *small_data())
-        assert len(calls) == expected
-        batches[:1] = []
+    model = small_model()
+    with ExitStack() as first, ExitStack() as second:
+        for blocks in (first, second):
+            blocks.enter_context(uncompiled())
+        for blocks, expected in ((first, 0), (second, 1)):
+            losses(model, *small_data())
+            assert not calls
+            blocks.close()
+            losses(model, *small_data())
+            assert len(calls) == expected
 
 
 def test_captured_steps_run_what_was_written() -> None:
     calls: list[int] = []
     model = small_model()
-    losses = compiled_losses(calls)
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=1)
-    step = training.captured_step(
-        small_data(), lambda inputs, targets: losses(model, inputs, targets), batch_size=16
-    )
+    training = private(model, losses=partial(compiled_losses(calls), model), seed=1)
+    step = training.captured_step(small_data(), batch_size=16)
     step()
     assert not calls
 
 
-def test_a_loop_that_is_compiled() -> None:
-    model = small_model()
-    lot = next(PrivateTraining(model, sgd(model), small_plan(lot_size=40)).lots(small_data()))
-    batches = lot.batches(8)
+def test_a_step_that_is_compiled() -> None:
+    training = private(small_model(), small_plan(lot_size=40), mode="exact", seed=1)
+    lot = next(training.lots(small_data()))
 
     def backend(graph: torch.fx.GraphModule, _inputs: list[Tensor]) -> Callable[..., Any]:
         return graph.forward
 
-    run: Callable[[], Any] = torch.compile(lambda: next(batches), backend=backend)
+    run: Callable[[], Any] = torch.compile(
+        lambda: training.step(lot, batch_size=8), backend=backend
+    )
     with pytest.raises(InvalidParameterError, match=r"within torch\.compile"):
         run()

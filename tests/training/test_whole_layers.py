@@ -1,6 +1,5 @@
-"""Layers that are recorded as a whole: attention and recurrent layers, against brute force."""
+"""Layers that are traced as a whole: attention and recurrent layers, against brute force."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,21 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.backends import cudnn, mha
-from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
-from torch.nn.utils import parametrizations
 
-from matrixdp.training.layers import fallback, table
-from matrixdp.training.recording import Recording
+from matrixdp.training.layers import per_record
+from matrixdp.training.layers.tracing import Tracer
 from training.brute_force import (
     brute_force,
     check_against_brute_force,
     check_every_gradient,
     clipped,
 )
-from training.test_odd_calls import Calls
+from training.chosen_way import BY_LAYER, Calls, check_training
+from training.small_training import private
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.* has no shortcut"),
     # Of torch itself.
     pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN"),
     pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask"),
@@ -170,7 +167,7 @@ def test_recurrent_layers(drawn: tuple[nn.Module, Tensor], examples: int) -> Non
 
 def test_recurrent_layers_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     # As where the layer runs in fused kernels.
-    monkeypatch.setattr(fallback, "_is_fused", lambda *_: True)
+    monkeypatch.delattr(per_record, "_at_once")
     torch.manual_seed(1)
     layer = nn.GRU(2, 3, num_layers=2, bidirectional=True, batch_first=True)
     model = Remembers(layer, started=True, parts=(0, 1))
@@ -182,7 +179,7 @@ def encoder(**options: Any) -> nn.TransformerEncoderLayer:
 
 
 def hooked() -> nn.LSTM:
-    """Return a layer without a shortcut, since its input is changed on the way."""
+    """Return a layer whose input is changed on the way."""
     layer = nn.LSTM(2, 3, batch_first=True)
     layer.register_forward_pre_hook(lambda _, given: (2.0 * given[0], *given[1:]))
     return layer
@@ -259,12 +256,11 @@ def test_attention_to_nothing(device: str, *, first: bool) -> None:
     torch.manual_seed(9)
     attends = Calls(nn.MultiheadAttention(4, 2, batch_first=True), masked)
     before: list[nn.Module] = [nn.Linear(4, 4)] if first else []
-    # In eval(), while parameters are frozen, torch would take a path with other numbers.
     model = nn.Sequential(*before, attends, nn.Tanh()).eval().to(device)
     inputs = torch.randn(6, 3, 4, device=device)
-    with Recording(model).on():
-        recorded = model(inputs)
-    torch.testing.assert_close(recorded, model(inputs), rtol=1e-5, atol=1e-6)
+    with Tracer(model, list(model.parameters())).on():
+        traced = model(inputs)
+    torch.testing.assert_close(traced, model(inputs), rtol=1e-5, atol=1e-6)
     assert mha.get_fastpath_enabled()
     # Two rows for each record, as the mask depends on where a row is.
     check_every_gradient(model, inputs, 3)
@@ -346,18 +342,42 @@ def test_autocast(make: Callable[[], nn.Module], device: str) -> None:
     torch.testing.assert_close(found.norms, norms, rtol=4e-2, atol=0.0)
 
 
-def test_the_warning_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "_WARNED", set())
-    model = nn.TransformerEncoder(encoder(), 2, enable_nested_tensor=False)
-    for layer in model.modules():
-        if isinstance(layer, nn.Linear) and not isinstance(layer, NonDynamicallyQuantizableLinear):
-            parametrizations.weight_norm(layer)
-    with warnings.catch_warnings(record=True) as given_warnings:
-        warnings.simplefilter("always")
-        for _ in range(2):
-            clipped(model, torch.randn(4, 3, 4), 4)
-    texts = [str(warning.message) for warning in given_warnings]
-    assert sorted(text.split(":")[0] for text in texts) == [
-        "MultiheadAttention has no shortcut",
-        "ParametrizedLinear has no shortcut",
-    ]
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.TransformerEncoderLayer(4, 2, 6, dropout=0.3, batch_first=True),
+        lambda: Remembers(
+            nn.GRU(2, 3, 2, batch_first=True, dropout=0.3), started=True, parts=(0, 1)
+        ),
+    ],
+)
+def test_dropout_of_its_own(make: Callable[[], nn.Module]) -> None:
+    # Run again, the layer would draw other numbers than in its forward pass.
+    torch.manual_seed(10)
+    model = make()
+    rows = torch.randn(8, 5, 3 if isinstance(model, Remembers) else 4)
+
+    def losses(inputs: Tensor) -> Tensor:
+        found: Tensor = model(inputs).flatten(1).square().sum(1)
+        return found
+
+    with pytest.warns(UserWarning, match="the model is run for "):
+        private(model, losses=losses, seed=1).check(rows)
+    assert check_training(model.eval(), rows) == BY_LAYER
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Calls(nn.GRU(4, 3), lambda layer, x: layer(x.transpose(0, 1))[1][0]),
+        lambda: Calls(nn.LSTM(4, 3), lambda layer, x: layer(x.transpose(0, 1))[0][-1]),
+        lambda: Calls(
+            nn.MultiheadAttention(4, 2),
+            lambda layer, x: layer(*[x.transpose(0, 1)] * 3)[0].transpose(0, 1),
+        ),
+    ],
+)
+def test_time_may_come_first(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(11)
+    for steps in (1, 5, 6):  # also as many as records
+        assert check_training(make(), torch.randn(6, steps, 4)) != BY_LAYER

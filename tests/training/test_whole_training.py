@@ -1,6 +1,7 @@
 """Whole trainings of models with layers that are run again: loops and captured steps."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,11 +11,8 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training import PrivateTraining
 from training.brute_force import brute_force
-from training.small_training import RECORDS, sgd, small_plan, weights
-
-pytestmark = pytest.mark.filterwarnings("ignore:.* has no shortcut")
+from training.small_training import RECORDS, private, small_plan, train, weights
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -70,11 +68,8 @@ def test_a_step_of_a_whole_training(make: Callable[[], nn.Module], size: int, vi
     before = weights(model)
     # All records, and hardly any noise.
     plan = small_plan(lot_size=RECORDS, steps=1, noise_multiplier=0.01, views=views)
-    training = PrivateTraining(model, sgd(model), plan, seed=1)
-    for lot in training.lots(inputs):
-        for rows in lot.batches(size):
-            training.accumulate(squares(model, rows))
-        training.step()
+    training = private(model, plan, losses=partial(squares, model), seed=1)
+    train(training, size=size, data=inputs)
     expected = torch.cat([part.flatten() for part in sums.values()]) * (-0.1 / RECORDS)
     assert float(expected.abs().max()) > 2e-3
     # The noise of each number has a scale of 1.25e-5.
@@ -90,18 +85,13 @@ def test_a_captured_step_is_that_of_the_loop(make: Callable[[], nn.Module], devi
         torch.manual_seed(4)
         model, inputs = make().to(device), torch.randn(RECORDS, 6).to(device)
         plan = small_plan(noise_multiplier=0.1, steps=2)
-        training = PrivateTraining(model, sgd(model), plan, seed=1)
+        training = private(model, plan, losses=partial(squares, model), seed=1)
         if is_captured:
-            step = training.captured_step(
-                (inputs,), lambda rows, model=model: squares(model, rows), batch_size=7
-            )
-            while training.steps_left:
+            step = training.captured_step(inputs, batch_size=7)
+            while training.progress.steps_left:
                 step()
         else:
-            for lot in training.lots(inputs):
-                for rows in lot.batches(8):
-                    training.accumulate(squares(model, rows))
-                training.step()
+            train(training, data=inputs)
         found.append(weights(model))
     tight = device == "cpu"
     torch.testing.assert_close(*found, rtol=1e-5 if tight else 1e-3, atol=1e-6 if tight else 1e-4)

@@ -144,15 +144,14 @@ def test_layers_have_noise_of_their_own() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
     facts = run(clip_norm=0.5, noise_multiplier=3.0, layers={"0": 3.0, "1": 1e4}, sum_norm=2.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    training = _private_training(model, optimizer, facts)
+    data = torch.rand(10, 3), torch.arange(10) % 2
+    task = RecordsTask(model, data, data)
+    training = _private_training(task, optimizer, facts)
     assert training.guarantee.shaped_layers == ("0", "1")
     assert training.plan.sum_norm == 2.0
     before = [part.detach().clone() for part in model.parameters()]
-    for lot in training.lots((torch.zeros(10, 3), torch.zeros(10, dtype=torch.int64))):
-        for inputs, targets in lot.batches(10):
-            losses = nn.functional.cross_entropy(model(inputs), targets, reduction="none")
-            training.accumulate(losses)
-        training.step()
+    for lot in training.lots(data):
+        training.step(lot, batch_size=10)
         break
     small, _, large, _ = (
         float((part.detach() - old).std())
@@ -166,8 +165,10 @@ def test_layers_have_noise_of_their_own() -> None:
 def test_independent_noise_needs_no_bound_of_the_sum() -> None:
     model = nn.Linear(3, 2)
     facts = run(clip_norm=0.5, noise_multiplier=3.0)
+    data = torch.rand(10, 3), torch.arange(10) % 2
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    assert _private_training(model, optimizer, facts).plan.sum_norm is None
+    training = _private_training(RecordsTask(model, data, data), optimizer, facts)
+    assert training.plan.sum_norm is None
 
 
 def test_the_data_must_be_what_was_accounted_for() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training.layers.table import has_shortcut
+from matrixdp.training.layers.table import has_rule
 from matrixdp_experiments.models.convolutional import vgg16
 from matrixdp_experiments.models.group_norm import GroupNorm
 from training.brute_force import (
@@ -137,8 +137,8 @@ def test_private_training_knows_it(views: int) -> None:
 
 @pytest.mark.filterwarnings("ignore:Doubled has no shortcut")
 def test_another_forward_pass_is_not_taken_for_it() -> None:
-    assert has_shortcut(GroupNorm(4, 8))
-    assert not has_shortcut(Doubled(4, 8))
+    assert has_rule(GroupNorm(4, 8))
+    assert not has_rule(Doubled(4, 8))
     generator = seeded(3)
     model = nn.Sequential(drawn(Doubled(4, 8)), nn.Flatten(), nn.Linear(8 * 25, 3))
     check_against_brute_force(model, torch.randn(4, 8, 5, 5, generator=generator), bounds=(0.7,))

@@ -115,11 +115,13 @@ def test_private_training(dataset: str) -> None:
     plan = TrainingPlan(
         records=6, lot_size=3, steps=1, clip_norm=1.0, noise_multiplier=1.0, delta=1e-3
     )
-    training = PrivateTraining(model, optim.SGD(model.parameters(), lr=0.1), plan, seed=3)
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(model(inputs), targets, reduction="none")
+
+    training = PrivateTraining(model, losses, optim.SGD(model.parameters(), lr=0.1), plan, seed=3)
     for lot in training.lots(data):
-        for inputs, targets in lot.batches(3):
-            training.accumulate(functional.cross_entropy(model(inputs), targets, reduction="none"))
-        training.step()
+        training.step(lot, batch_size=3)
     after = list(model.parameters())
     # Noise alone moves every parameter, so each of them is part of the sum.
     assert all(not torch.equal(*pair) for pair in zip(before, after, strict=True))
@@ -158,13 +160,15 @@ def test_graph_model_learns_and_trains_privately() -> None:
     plan = TrainingPlan(
         records=8, lot_size=4, steps=2, clip_norm=1.0, noise_multiplier=1.0, delta=1e-3
     )
-    training = PrivateTraining(model, optimizer, plan, seed=3)
+
+    def losses(some: Tensor, classes: Tensor) -> Tensor:
+        logits = model(*near.rows(features, some))
+        return functional.cross_entropy(logits, classes, reduction="none")
+
+    training = PrivateTraining(model, losses, optimizer, plan, seed=3)
     for lot in training.lots((nodes, targets)):
-        for some, classes in lot.batches(3):
-            logits = model(*near.rows(features, some))
-            training.accumulate(functional.cross_entropy(logits, classes, reduction="none"))
-        training.step()
-    assert training.steps_left == 0
+        training.step(lot, batch_size=3)
+    assert training.progress.steps_left == 0
 
 
 def test_unknown_data_sets() -> None:

@@ -56,15 +56,25 @@ class StepAccount:
         """The name of the run, which checkpoints and the spending file know it by."""
         return self._run
 
-    @property
-    def begun(self) -> bool:
-        """Whether this process has spent a step of the run, or loaded its checkpoint."""
-        return self._begun
+    def check_resumed(self, *, restart: bool) -> None:
+        """Raise if steps are counted whose checkpoint was not loaded, unless that is wanted.
 
-    @property
-    def resumed_at_end(self) -> bool:
-        """Whether a checkpoint was loaded and no step is left: such a run has nothing to do."""
-        return self._resumed and not self.left
+        Raises
+        ------
+        InvalidParameterError
+            Which says how to go on.
+        """
+        if self.spent and not self._begun and not restart:
+            raise InvalidParameterError(
+                f"the spending file counts {self.spent} steps of a run whose checkpoint was not "
+                "loaded: call training.load_state_dict(...) with it, or pass restart=True to train "
+                "a fresh model on the steps that are left; those spent stay spent"
+            )
+
+    def check_not_over(self) -> None:
+        """Raise if no step is left, unless a finished run was resumed: it has nothing to do."""
+        if not self._resumed:
+            self.check_left()
 
     def spend(self) -> None:
         """Count a step, in the file first.

@@ -1,14 +1,10 @@
 """Private training: a loop that stays the user's own, and a plan that it cannot exceed."""
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import nn, optim
 
 from matrixdp.covariance import Covariance
@@ -19,42 +15,29 @@ from matrixdp.training.checks.arguments import (
     check_kinds,
     check_losses,
     check_mode,
-    check_not_inference,
     checked_covariances,
     checked_optimizers,
     checked_spending_path,
 )
-from matrixdp.training.checks.compiled import uncompiled
-from matrixdp.training.checks.model import ModelCheck, made_up_batches, own_batches
-from matrixdp.training.checks.repeated import Release, warn_if_repeated
-from matrixdp.training.checks.trainable import Trainable
+from matrixdp.training.checks.model import own_batches
 from matrixdp.training.guarantee import Mode, TrainingGuarantee
-from matrixdp.training.lots.batch import BatchGradients, Losses, Sums, added_up
-from matrixdp.training.lots.captured_sum import CapturedSum
-from matrixdp.training.lots.exact_sum import ExactSum
-from matrixdp.training.lots.lot import Lot, batched
+from matrixdp.training.lots.batch import Losses
+from matrixdp.training.lots.lot import Lot
 from matrixdp.training.lots.records import (
     Collate,
-    RecordSource,
     TensorRecords,
     checked_records,
     record_source,
 )
-from matrixdp.training.lots.sampling import Coins, SecureCoins, SeededCoins, drawn_records
+from matrixdp.training.lots.sampling import Coins, SecureCoins, SeededCoins
+from matrixdp.training.model.trainable import Trainable
 from matrixdp.training.noise.noisy_step import NoisyStep
 from matrixdp.training.noise.step_noise import StepNoise
 from matrixdp.training.plan import TrainingPlan
 from matrixdp.training.progress import TrainingProgress
+from matrixdp.training.steps import Steps
 
 __all__ = ["PrivateTraining"]
-
-
-class _Open(NamedTuple):
-    """A lot that was drawn, and its records."""
-
-    lot: Lot
-    source: RecordSource
-    numbers: NDArray[np.int64]
 
 
 class PrivateTraining:
@@ -149,18 +132,22 @@ class PrivateTraining:
         optimizers = checked_optimizers(optimizer)
         covariances = checked_covariances(layer_covariances)
         path = checked_spending_path(spending)
-        self._model, self._losses, self._plan = model, losses, plan
-        self._mode, self._debug, self._restart = mode, debug, restart
-        self._trainable = Trainable(model, optimizers, plan, mode)
-        self._check = ModelCheck(model, self._trainable, views=plan.views, debug=debug)
-        self._noise = StepNoise(model, self._trainable, plan, covariances, seed)
-        self._step = NoisyStep(self._noise, self._trainable, optimizers, plan.lot_size)
+        self._model, self._plan, self._mode, self._debug = model, plan, mode, debug
+        trainable = Trainable(model, optimizers, plan, mode)
+        self._noise = StepNoise(model, trainable, plan, covariances, seed)
         self._coins: Coins = SecureCoins() if seed is None else SeededCoins(seed)
-        # Threads must neither spend one step for two lots, nor take two steps with one lot.
-        self._lock = threading.RLock()
-        self._open: _Open | None = None
         # Last, as it may make a file.
         self._account = StepAccount(plan, seed, mode, path)
+        self._steps = Steps(
+            *(model, losses, plan),
+            trainable=trainable,
+            account=self._account,
+            coins=self._coins,
+            end=NoisyStep(self._noise, trainable, optimizers, plan.lot_size),
+            mode=mode,
+            restart=restart,
+            debug=debug,
+        )
 
     def __repr__(self) -> str:
         """Say what is trained, how, and how far it has come."""
@@ -177,12 +164,12 @@ class PrivateTraining:
     @property
     def losses(self) -> Losses:
         """The losses of a batch. Another function can be set, and is checked before it is used."""
-        return self._losses
+        return self._steps.losses
 
     @losses.setter
     def losses(self, losses: Losses) -> None:
         check_losses(losses)
-        self._losses = losses
+        self._steps.losses = losses
 
     @property
     def progress(self) -> TrainingProgress:
@@ -227,17 +214,14 @@ class PrivateTraining:
         """
         draws = own_batches(record_source(rows, collate), self._plan.views)
         if self._mode == "fast":
-            self._check.run(self._losses, draws)
+            self._steps.check.run(self._steps.losses, draws)
 
     def explain(self) -> None:
         """Print how the gradients of each layer are formed, after they were checked."""
         if self._mode == "exact":
             sys.stdout.write("every record is run by itself, by plain autograd: mode exact\n")
             return
-        rows = [("layer", "kind", "rule"), *self._check.rules()]
-        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        for layer, kind, rule in rows:
-            sys.stdout.write(f"{layer:{widths[0]}}  {kind:{widths[1]}}  {rule}\n".lstrip())
+        sys.stdout.write(self._steps.check.explained())
 
     def lots(
         self,
@@ -273,45 +257,9 @@ class PrivateTraining:
             When a lot is asked for, if the spending file cannot be written; nothing is drawn.
         """
         source = checked_records(record_source(data, collate, workers), self._plan.records)
-        if not self._account.begun and self._account.spent and not self._restart:
-            raise InvalidParameterError(
-                f"the spending file counts {self._account.spent} steps of a run whose checkpoint "
-                "was not loaded: call training.load_state_dict(...) with it, or pass restart=True "
-                "to train a fresh model on the steps that are left; those spent stay spent"
-            )
-        if not self._account.resumed_at_end:
-            self._account.check_left()
-        self._check_ready()
-        self._gradients(source)
-        self._warn_if_repeated(data, source)
-        lots = self._lots(source)
+        self._steps.begin(data, source, is_release=self._noise.kind == "exact")
+        lots = self._steps.lots(source)
         return _shown(lots, self.progress) if progress else lots
-
-    def _lots(self, source: RecordSource) -> Iterator[Lot]:
-        while self._account.left > 0:
-            with self._lock:
-                # Another loop may have opened a lot; it stays spent.
-                self._open = None
-                self._check_ready()
-                opened = self._opened(source)
-                self._open = opened
-            yield opened.lot
-            if self._open is opened:
-                raise InvalidParameterError(
-                    "training.step(lot) was not called for the last lot: call it once for each "
-                    "lot, also for an empty one"
-                )
-
-    def _opened(self, source: RecordSource) -> _Open:
-        """Spend a step, and draw its lot."""
-        number = self._account.spent
-        self._trainable.check_finite()
-        # Before the lot is drawn: whatever happens from here on depends on its records, also
-        # whether it is given up, or the process dies.
-        self._account.spend()
-        rate = self._plan.exact_rate
-        numbers = drawn_records(self._coins, self._plan.records, rate, number)
-        return _Open(Lot(number), source, numbers)
 
     def step(self, lot: Lot, *, batch_size: int) -> None:
         """Take one step: losses, gradients, clipping, noise, and the optimiser.
@@ -330,67 +278,7 @@ class PrivateTraining:
             If the lot is not the last one of this training or was taken, or the model was changed.
             Until noise is drawn, the call can be made again with the same lot.
         """
-        size = positive_integer(batch_size, "batch_size")
-        with self._lock:
-            opened = self._open
-            if opened is None or opened.lot is not lot:
-                raise InvalidParameterError(
-                    "this lot was taken already, was given up for a later one, or belongs to "
-                    "another training: call training.step(lot) once for each lot of "
-                    "training.lots(...)"
-                )
-            self._check_ready()
-            self._account.check_process()
-            sums = self._sum_of(opened, size)
-            # Before the noise: no lot may come to two steps.
-            self._open = None
-            self._step.take(sums, lot.step)
-
-    def _sum_of(self, opened: _Open, size: int) -> Sums:
-        """Return the sum of the clipped gradients of a lot."""
-        source, numbers = opened.source, opened.numbers
-        views = self._plan.views
-        gradients = self._gradients(source)
-        if gradients is None:
-            alone = [numbers[place : place + 1] for place in range(len(numbers))]
-            exact = ExactSum(
-                *(self._model, self._losses, self._trainable), views=views, debug=self._debug
-            )
-            with uncompiled(), torch.enable_grad():
-                return exact(source.batches(alone, views))
-        lot = list(batched(numbers, self._plan.records, self._plan.lot_size, size))
-        batches = zip(source.batches(lot, views), map(len, lot), strict=True)
-        # Lots have many sizes, and trying algorithms out for each takes seconds.
-        tried = torch.backends.cudnn.benchmark
-        try:
-            torch.backends.cudnn.benchmark = False
-            with uncompiled(), torch.enable_grad():
-                return added_up(gradients, batches)
-        finally:
-            torch.backends.cudnn.benchmark = tried
-
-    def _gradients(self, source: RecordSource) -> BatchGradients | None:
-        """Return how gradients are formed, after a check if anything has changed.
-
-        None in the mode exact.
-        """
-        if self._mode == "exact":
-            return None
-        chosen = self._check.known(self._losses)
-        if chosen is None:
-            chosen = self._check.run(self._losses, made_up_batches(source, self._plan.views))
-        return chosen.gradients
-
-    def _check_ready(self) -> None:
-        """Raise if a step could not be taken, before it is spent."""
-        check_not_inference()
-        self._trainable.check_unchanged()
-
-    def _warn_if_repeated(self, data: Any, source: RecordSource) -> None:
-        if self._noise.kind == "exact":
-            tensors = source.tensors if isinstance(source, TensorRecords) else ()
-            release = Release(self._account.run, self._plan, lambda: self._account.spent)
-            warn_if_repeated(release, [*self._trainable, *tensors, *([] if tensors else [data])])
+        self._steps.take(lot, positive_integer(batch_size, "batch_size"))
 
     def captured_step(self, data: Any, *, batch_size: int) -> Callable[[], None]:
         """Return a function that takes one step each time it is called, on a GPU as a CUDA graph.
@@ -440,35 +328,9 @@ class PrivateTraining:
                 "axis is the records. For a data set, use the loop over training.lots(...)"
             )
         size = positive_integer(batch_size, "batch_size")
-        self._account.check_left()
-        self._check_ready()
-        gradients = self._gradients(source)
-        if gradients is None:
-            raise InvalidParameterError(
-                f"mode={self._mode!r} runs one record at a time, which is not captured: use the "
-                "loop over training.lots(...), or mode='fast'"
-            )
-        self._warn_if_repeated(data, source)
-        with uncompiled(), torch.enable_grad():
-            total = CapturedSum(
-                *(self._model, gradients, self._trainable, source),
-                batch_size=size,
-                views=self._plan.views,
-                expected=self._plan.lot_size,
-                debug=self._debug,
-            )
-        return lambda: self._captured(total, source)
-
-    def _captured(self, total: CapturedSum, source: RecordSource) -> None:
-        with self._lock:
-            self._open = None
-            self._account.check_left()
-            self._check_ready()
-            total.check_unchanged()
-            opened = self._opened(source)
-            with uncompiled(), torch.enable_grad():
-                sums = total(opened.numbers)
-            self._step.take(sums, opened.lot.step)
+        self._steps.begin(data, source, is_release=self._noise.kind == "exact")
+        total = self._steps.captured(source, size)
+        return lambda: self._steps.take_captured(total, source)
 
     def state_dict(self) -> State:
         """Return what a checkpoint has to remember; between steps, as an open lot is spent."""
@@ -490,10 +352,9 @@ class PrivateTraining:
         InvalidParameterError
             If it belongs to another plan, mode, seed or run, or there is no spending file.
         """
-        with self._lock:
-            # First: an experiment then goes back to the count of the checkpoint.
-            self._open = None
-            self._account.resume(state)
+        # First: an experiment then goes back to the count of the checkpoint.
+        self._steps.give_up()
+        self._account.resume(state)
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: two copies would spend one budget twice."""

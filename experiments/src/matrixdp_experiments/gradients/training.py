@@ -2,7 +2,7 @@
 
 import msgspec
 import torch
-from torch import nn, optim
+from torch import optim
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
@@ -43,24 +43,22 @@ def train_privately(task: Task, run: Run) -> None:
     The noise comes from a seed and protects nothing: this is an experiment.
     """
     optimizer = optim.SGD(task.model.parameters(), lr=run.learning_rate, momentum=run.momentum)
-    training = _private_training(task.model, optimizer, run)
+    training = _private_training(task, optimizer, run)
     _take_steps(training, task, setting_of(run.dataset).batch_size)
 
 
 def _take_steps(training: PrivateTraining, task: Task, batch_size: int) -> None:
     """Take all steps of the plan, on a GPU as a CUDA graph where batches have one shape."""
     if task.fixed_shapes:
-        step = training.captured_step(task.data, task.losses, batch_size=batch_size)
-        while training.steps_left:
+        step = training.captured_step(task.data, batch_size=batch_size)
+        while training.progress.steps_left:
             step()
         return
     for lot in training.lots(task.data):
-        for batch in lot.batches(batch_size):
-            training.accumulate(task.losses(*batch))
-        training.step()
+        training.step(lot, batch_size=batch_size)
 
 
-def _private_training(model: nn.Module, optimizer: optim.Optimizer, run: Run) -> PrivateTraining:
+def _private_training(task: Task, optimizer: optim.Optimizer, run: Run) -> PrivateTraining:
     if run.clip_norm is None or run.noise_multiplier is None:
         raise InvalidParameterError("the run has no clip norm or no noise: train plainly")
     plan = TrainingPlan(
@@ -73,11 +71,13 @@ def _private_training(model: nn.Module, optimizer: optim.Optimizer, run: Run) ->
         sum_norm=None if run.sum_norm is msgspec.UNSET else run.sum_norm,
     )
     # The plan's scale may be rounded up, and no layer may have less than that.
-    noise = {
+    covariances = {
         name: Isotropic(max(plan.noise_scale, product_up(multiplier, plan.sensitivity)))
         for name, multiplier in run.layers.items()
     }
-    return PrivateTraining(model, optimizer, plan, seed=run.seed, noise=noise)
+    return PrivateTraining(
+        *(task.model, task.losses, optimizer, plan), seed=run.seed, layer_covariances=covariances
+    )
 
 
 def train_plainly(task: Task, run: Run) -> None:

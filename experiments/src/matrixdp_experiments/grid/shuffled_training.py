@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn, optim
 
-from matrixdp.training.cuda_graph import repeatable
+from matrixdp.training.kernels.cuda_graph import repeatable
 from matrixdp_experiments.grid.tasks import Task
 
 __all__ = ["train_shuffled"]

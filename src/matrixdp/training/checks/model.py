@@ -10,18 +10,18 @@ import torch
 from torch import nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.training.checks.compiled import uncompiled
 from matrixdp.training.checks.isolation import check_isolation
 from matrixdp.training.checks.made_up import DRAWS, Batches, Kind, imitation
 from matrixdp.training.checks.program import RECORDS, Program
 from matrixdp.training.checks.taken_apart import Chosen, first_right
-from matrixdp.training.checks.trainable import Trainable
 from matrixdp.training.checks.untouched import untouched
 from matrixdp.training.layers.table import rule_of
 from matrixdp.training.lots.batch import Losses
 from matrixdp.training.lots.by_layer import ByLayer
 from matrixdp.training.lots.by_record import ByRecord
 from matrixdp.training.lots.records import RecordSource
+from matrixdp.training.model.compiled import uncompiled
+from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["ModelCheck", "made_up_batches", "own_batches"]
 
@@ -72,7 +72,7 @@ class ModelCheck:
         """
         # At first, since the check itself may change attributes, which are then restored.
         signature = self._signature(losses)
-        with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad():
+        with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad(), _silent():
             programs = [self._program(losses, batches) for batches in draws]
             for program in programs:
                 check_isolation(program)
@@ -116,8 +116,8 @@ class ModelCheck:
             "for one record after another": ByRecord(*arguments, **options, at_once=False),
         }
 
-    def rules(self) -> list[tuple[str, str, str]]:
-        """Return for every layer its name, its kind, and how its gradients are formed.
+    def explained(self) -> str:
+        """Return a table of all layers: their names, their kinds, and how gradients are formed.
 
         Raises
         ------
@@ -132,12 +132,12 @@ class ModelCheck:
             reasons = "; not " + "; not ".join(
                 f"{name}: {reason}" for name, reason in self._last.refused.items()
             )
-            return [("", type(self._model).__name__, self._last.name + reasons)]
+            return _table([("", type(self._model).__name__, self._last.name + reasons)])
         gradients = self._last.gradients
         layers = gradients.tracer.layers if isinstance(gradients, ByLayer) else []
-        return [
-            (layer.name, type(layer.module).__name__, rule_of(layer.module)) for layer in layers
-        ]
+        return _table(
+            [(layer.name, type(layer.module).__name__, rule_of(layer.module)) for layer in layers]
+        )
 
     def _signature(self, losses: Losses) -> Signature:
         """Return something that is equal as long as losses and modules are the same."""
@@ -146,6 +146,21 @@ class ModelCheck:
             own = vars(module)
             parts += (module, module.training, own.get("forward"), own.get("batch_first"))
         return tuple(parts)
+
+
+def _table(rows: list[tuple[str, str, str]]) -> str:
+    rows = [("layer", "kind", "rule"), *rows]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = [f"{name:{widths[0]}}  {kind:{widths[1]}}  {rule}\n" for name, kind, rule in rows]
+    return "".join(lines)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Leave out warnings, which come again where they matter: with the records."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _depends(program: Program) -> bool:
@@ -158,7 +173,7 @@ def _plainly() -> Iterator[None]:
     backends: list[Any] = [
         torch.backends.cuda.matmul,
         torch.backends.cudnn.conv,  # type: ignore[attr-defined]
-        torch.backends.cudnn.rnn,  # type: ignore[attr-defined]
+        torch.backends.cudnn.rnn,
         torch.backends.mkldnn.matmul,  # type: ignore[attr-defined]
         torch.backends.mkldnn.conv,  # type: ignore[attr-defined]
         torch.backends.mkldnn.rnn,  # type: ignore[attr-defined]

@@ -5,16 +5,18 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from matrixdp.training.checks.draws import FixedDraws
 from matrixdp.training.checks.made_up import Batches
-from matrixdp.training.checks.trainable import Trainable
 from matrixdp.training.checks.untouched import same_draws
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
 from matrixdp.training.layers.trees import tensors_in
 from matrixdp.training.lots.batch import Losses, gradients_of, losses_of
+from matrixdp.training.model.tensors import TensorState
+from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["RECORDS", "Alone", "Output", "Program", "Run"]
 
@@ -91,8 +93,13 @@ class Program:
 
     @cached_property
     def whole(self) -> Run:
-        """The run on all records."""
-        return self.run(range(RECORDS))
+        """The run on all records, with gradients at the inputs where the losses allow that."""
+        try:
+            return self.run(range(RECORDS), follow=True)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - such as numpy(), which takes no gradient
+            return self.run(range(RECORDS))
 
     @cached_property
     def alone(self) -> list[Alone]:
@@ -117,18 +124,19 @@ class Program:
         same_draws()
         return FixedDraws(records, self._like)
 
-    def run(self, records: Sequence[int]) -> Run:
-        """Return the losses of a batch, and what was computed on the way."""
+    def run(self, records: Sequence[int], *, follow: bool = False) -> Run:
+        """Return the losses of a batch, and what was computed on the way; ``follow`` its inputs."""
         inputs: list[Tensor] = []
         outputs: list[Output] = []
 
         def followed(part: Tensor) -> Tensor:
-            if not part.is_floating_point():
+            if not (follow and part.is_floating_point()):
                 return part
             inputs.append(part.detach().requires_grad_())
             return inputs[-1].clone()  # no leaf, so that it may be changed in place
 
         batch = tree_map_only(Tensor, followed, self.batch(records))
+        state = TensorState(self._model)
         with ExitStack() as stack:
             for name, module in self._model.named_modules():
 
@@ -139,4 +147,5 @@ class Program:
                 stack.callback(module.register_forward_hook(keep).remove)
             draws = stack.enter_context(self.draws(records))
             losses = losses_of(self._losses, batch, len(records), self._views)
+        state.check()
         return Run(losses, outputs, inputs, draws.shapes)

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.checks.program import RECORDS, Program
-from matrixdp.training.checks.trainable import Trainable
 from matrixdp.training.lots.batch import BatchGradients
 from matrixdp.training.lots.by_record import ByRecord
+from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["Chosen", "first_right"]
 
@@ -84,7 +84,7 @@ def _reason(
 
 
 def _difference(
-    sums: Mapping[Tensor, Tensor], taken: Tensor, trainable: Trainable, program: Program
+    sums: Mapping[nn.Parameter, Tensor], taken: Tensor, trainable: Trainable, program: Program
 ) -> str | None:
     """Say how a clipped sum of the first records differs from that of autograd's gradients."""
     rounding = _ROUNDING[program.coarse]
@@ -93,7 +93,8 @@ def _difference(
     norms = torch.stack([_norms(program, trainable, record) for record in records], dim=1)
     bounds = torch.tensor(trainable.bounds, dtype=torch.float64)[:, None]
     # Records that are not finite add nothing, in any group.
-    sound = norms.isfinite().all(0)
+    finite = [bool(program.alone[record].loss.isfinite().all()) for record in records]
+    sound = norms.isfinite().all(0) & torch.tensor(finite)
     low, high = norms * (1.0 - rounding), norms * _SLACK + 1e-6 * bounds
     if bool((sound & ((taken < low) | (taken > high) | ~taken.isfinite())).any()):
         return "the norm of a record's gradient is another one"

@@ -3,12 +3,13 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from matrixdp.training.checks.tensors import tensors_of
+from matrixdp.training.model.tensors import tensors_of
 
 __all__ = ["same_draws", "untouched"]
 
@@ -23,7 +24,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
         The model, which is run within the block.
     """
     modules = [(module, dict(vars(module))) for module in model.modules()]
-    registered = [
+    registered: list[tuple[dict[str, Any], dict[str, Any]]] = [
         (holder, dict(holder))
         for module, _ in modules
         for holder in (module._parameters, module._buffers, module._modules)  # noqa: SLF001

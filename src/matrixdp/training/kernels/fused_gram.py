@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from matrixdp.training.layers.geometry import Geometry
+from matrixdp.training.kernels.geometry import Geometry
 
 __all__ = ["fused_rows"]
 

@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.kernels.fused_layout import channels_last
-from matrixdp.training.layers.geometry import Geometry
-from matrixdp.training.layers.use import NormBounds
+from matrixdp.training.kernels.geometry import Geometry
 
 __all__ = ["FusedProducts", "can_fuse"]
 

@@ -79,8 +79,8 @@ class LayerCall:
     def first(self) -> Tensor:
         """Return the first argument."""
         if self.arguments:
-            return self.arguments[0]  # type: ignore[no-any-return]
-        return next(iter(self.by_name().values()))  # type: ignore[no-any-return]
+            return self.arguments[0]
+        return next(iter(self.by_name().values()))
 
     def check_unchanged(self) -> None:
         """Raise if an input was changed in place since the layer was called.

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from matrixdp.training.layers.geometry import Geometry, geometry_and_sides
+from matrixdp.training.kernels.bounds import NormBounds
+from matrixdp.training.kernels.geometry import Geometry, geometry_and_sides
 from matrixdp.training.layers.precision import factor_rounding
 from matrixdp.training.layers.shifted_gram import norms_of_patches
 from matrixdp.training.layers.use import (
     LayerUse,
-    NormBounds,
     PerExample,
     norm_bounds_of,
     trainable,

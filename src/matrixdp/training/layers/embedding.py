@@ -5,7 +5,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training.layers.use import LayerUse, NormBounds, PerExample, norm_bounds_of
+from matrixdp.training.kernels.bounds import NormBounds
+from matrixdp.training.layers.use import LayerUse, PerExample, norm_bounds_of
 
 __all__ = ["EmbeddingUse"]
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from matrixdp.training.layers.use import NormBounds
+from matrixdp.training.kernels.bounds import NormBounds
 
 __all__ = ["bounds_from_rows", "full_float32", "gram", "gram_bounds"]
 

@@ -5,11 +5,11 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers.gram import gram, gram_bounds
 from matrixdp.training.layers.precision import factor_rounding, wide_product
 from matrixdp.training.layers.use import (
     LayerUse,
-    NormBounds,
     PerExample,
     norm_bounds_of,
     outer_product_bounds,

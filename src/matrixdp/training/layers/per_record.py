@@ -137,17 +137,18 @@ def _arguments(call: LayerCall, *, states: bool) -> _Arguments:
         return _recurrent_arguments(module, call)  # type: ignore[arg-type]
     rows = len(call.inputs[0]) if call.inputs[0].ndim else 0
     tree = (call.arguments, call.named)
-    mask = None
+    mask, heads = None, 1
     if isinstance(module, nn.MultiheadAttention):
         # A mask of two axes is shared by all records, even if it is as long as the batch. One of
         # three axes has consecutive rows for the heads of a record.
-        mask = call.by_name().get("attn_mask")
+        mask, heads = call.by_name().get("attn_mask"), module.num_heads
     axes: list[int | None] = []
     for part in tree_flatten(tree)[0]:
-        if not isinstance(part, Tensor) or (part is mask and part.ndim == 2):
+        is_mask = part is mask
+        if not isinstance(part, Tensor) or (is_mask and part.ndim == 2):
             axes.append(None)
             continue
-        if part.ndim == 0 or len(part) != rows * (module.num_heads if part is mask else 1):
+        if part.ndim == 0 or len(part) != (rows * heads if is_mask else rows):
             raise ShapeError(
                 f"layer {call.layer.name!r} takes a tensor of shape {tuple(part.shape)} beside "
                 f"{rows} rows: make it a buffer of the layer, or expand it to one for each row"
@@ -218,9 +219,9 @@ def _gradients(
 def _at_once(run: _Run, values: Values, rows: _Rows, axes: _Rows) -> Values:
     def gradient(inputs: list[Any], gradients: list[Tensor]) -> Values:
         _, pull_back, *_ = vjp(lambda values: run(values, inputs), values)
-        return pull_back(gradients)[0]  # type: ignore[no-any-return]
+        return pull_back(gradients)[0]
 
-    return vmap(gradient, in_dims=tuple(axes), randomness="error")(*rows)  # type: ignore[no-any-return]
+    return vmap(gradient, in_dims=tuple(axes), randomness="error")(*rows)
 
 
 def _in_a_loop(run: _Run, values: Values, rows: _Rows, axes: _Rows) -> Values:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from matrixdp.training.layers.geometry import Geometry
+from matrixdp.training.kernels.bounds import NormBounds
+from matrixdp.training.kernels.geometry import Geometry
 from matrixdp.training.layers.gram import bounds_from_rows, gram
-from matrixdp.training.layers.use import NormBounds
 
 __all__ = ["norms_of_patches"]
 

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers.call import LayerCall, TracedLayer
 from matrixdp.training.layers.precision import without_autocast
 from matrixdp.training.layers.table import has_rule, layer_uses, runs_plainly
 from matrixdp.training.layers.tap import ROOT, tapped
-from matrixdp.training.layers.use import KeptGradients, LayerUse, NormBounds
+from matrixdp.training.layers.use import KeptGradients, LayerUse
 
 __all__ = ["MeasuredUse", "Tracer", "traced_layers"]
 

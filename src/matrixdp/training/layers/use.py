@@ -8,15 +8,15 @@ pass: as norms where those are cheaper than the gradients, and as sums weighted 
 import abc
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from matrixdp.training.kernels.bounds import NormBounds
+
 __all__ = [
     "KeptGradients",
     "LayerUse",
-    "NormBounds",
     "PerExample",
     "norm_bounds_of",
     "outer_product_bounds",
@@ -32,16 +32,6 @@ PerExample = dict[nn.Parameter, Tensor]
 _MOST_TOGETHER = 4096
 # The square of any smaller number may be lost to underflow, also where subnormals count as zero.
 _LARGEST_LOST = 2.0**-62
-
-
-class NormBounds(NamedTuple):
-    """Upper bounds of a norm for every example: each value times one plus the share.
-
-    Keeping the share apart saves a pass over the values for every parameter.
-    """
-
-    values: Tensor
-    share: float
 
 
 def norm_bounds_of(gradients: Tensor) -> NormBounds:
@@ -93,8 +83,8 @@ def _rows(gradients: Tensor) -> Tensor:
     return gradients[:, None] if gradients.ndim == 1 else gradients.flatten(1)
 
 
-def without(held: Tensor, spoilt: Tensor, value: float = 0.0) -> Tensor:
-    """Return what is held with another value for some examples, each of as many rows.
+def without(held: Tensor, spoilt: Tensor) -> Tensor:
+    """Return what is held with zeros for some examples, each of as many rows.
 
     Parameters
     ----------
@@ -102,12 +92,10 @@ def without(held: Tensor, spoilt: Tensor, value: float = 0.0) -> Tensor:
         Gradients or activations; its first axis is the examples, or their rows one after another.
     spoilt : Tensor, shape (examples,)
         Which ones.
-    value : float, optional
-        What all of their numbers become.
     """
     rows = len(held) // len(spoilt)
     by_row = spoilt if rows == 1 else spoilt.repeat_interleave(rows)
-    return held.masked_fill(by_row.reshape(-1, *[1] * (held.ndim - 1)), value)
+    return held.masked_fill(by_row.reshape(-1, *[1] * (held.ndim - 1)), 0.0)
 
 
 def trainable(*parameters: nn.Parameter | None) -> tuple[nn.Parameter, ...]:
@@ -171,17 +159,9 @@ class KeptGradients(LayerUse):
     ----------
     gradients : mapping of Parameter to Tensor
         Of every example.
-    mixed : Tensor, optional
-        For every example whether its gradient may depend on others. It is then no number, so that
-        no step is taken with it; who looks for the reason finds it here.
     """
 
-    def __init__(self, gradients: PerExample, mixed: Tensor | None = None) -> None:
-        self.mixed = mixed
-        if mixed is not None:
-            gradients = {
-                parameter: without(part, mixed, math.nan) for parameter, part in gradients.items()
-            }
+    def __init__(self, gradients: PerExample) -> None:
         self._gradients = gradients
 
     @property
@@ -198,8 +178,6 @@ class KeptGradients(LayerUse):
         for parameter, part in other.gradients().items():
             known = self._gradients.get(parameter)
             self._gradients[parameter] = part if known is None else known + part
-        if self.mixed is not None and other.mixed is not None:
-            self.mixed = self.mixed | other.mixed
 
     def leave_out(self, spoilt: Tensor) -> None:
         """Set gradients to zero."""

@@ -1,6 +1,6 @@
 """A batch of records, and the losses that the user's function has for it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.lots.clipping import ClippedSum
 
-__all__ = ["BatchGradients", "Losses", "Sums", "added_up", "gradients_of", "losses_of"]
+__all__ = ["BatchGradients", "Losses", "Sums", "gradients_of", "losses_of"]
 
 Losses = Callable[..., Tensor]
 """One loss for each record or row, given a batch; it has no side effects."""
@@ -30,30 +30,6 @@ class BatchGradients(Protocol):
         Records add something only where ``counts`` is not zero. A graph is ``captured`` of what
         this does, which cannot wait for its device.
         """
-
-
-def added_up(gradients: BatchGradients, batches: Iterable[tuple[Any, int]]) -> Sums:
-    """Return the sum of a lot's clipped gradients.
-
-    It is formed in float64 whatever the model's type is. The spacing of float32 doubles at a power
-    of two, and batches of just above half of it would move a sum beyond it twice as fast as one
-    below: the distance of neighbours would double, and again at the next power.
-
-    Parameters
-    ----------
-    gradients : BatchGradients
-        How they are formed.
-    batches : iterable of pairs
-        Each batch with the number of its records.
-    """
-    sums: Sums = {}
-    for batch, examples in batches:
-        for parameter, total in gradients(batch, examples).sums.items():
-            if parameter in sums:
-                sums[parameter] += total
-            else:
-                sums[parameter] = total.to(torch.float64)
-    return sums
 
 
 def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:

@@ -1,5 +1,6 @@
 """Clipped gradients of a batch, layer by layer: one backward pass for all records."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training.checks.tensors import TensorState
-from matrixdp.training.checks.trainable import Trainable
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
 from matrixdp.training.layers.tracing import MeasuredUse, Tracer
 from matrixdp.training.lots.batch import Losses, losses_of
 from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
+from matrixdp.training.model.tensors import TensorState
+from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["ByLayer"]
 
@@ -62,9 +63,12 @@ class ByLayer:
                 _check_finite(finite, uses)
             counted = finite if counts is None else counts * finite
             groups, bounds = self._trainable.groups, self._trainable.bounds
-            return clipped_sum(
+            found = clipped_sum(
                 uses, groups, bounds, half=tracer.half, counts=counted, captured=captured
             )
+        # For debugging a captured step, which can only look at what comes back.
+        norms = found.norms.masked_fill(~finite, math.inf) if self._debug else found.norms
+        return ClippedSum(found.sums, norms)
 
 
 def _check_finite(losses: Tensor, uses: Sequence[MeasuredUse]) -> None:

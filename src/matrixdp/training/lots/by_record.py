@@ -8,14 +8,14 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training.checks.tensors import TensorState
-from matrixdp.training.checks.trainable import Trainable
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
 from matrixdp.training.layers.per_record import plain_kernels
 from matrixdp.training.layers.tracing import MeasuredUse
 from matrixdp.training.layers.use import KeptGradients, PerExample
 from matrixdp.training.lots.batch import Losses, gradients_of, losses_of
 from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
+from matrixdp.training.model.tensors import TensorState
+from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["ByRecord", "records_of"]
 
@@ -126,7 +126,7 @@ class ByRecord:
 
         def loss(values: dict[str, Tensor], leaves: list[Any]) -> Tensor:
             one = tree_unflatten(leaves, structure)
-            return functional_call(wrapped, values, (one, self._views))  # type: ignore[no-any-return]
+            return functional_call(wrapped, values, (one, self._views))
 
         form = vmap(grad_and_value(loss), in_dims=(None, axes), randomness="different")
         with plain_kernels(recurrent=True):

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training.checks.tensors import place_of, tensors_of
-from matrixdp.training.checks.trainable import Trainable
 from matrixdp.training.kernels.cuda_graph import repeatable
 from matrixdp.training.lots.batch import BatchGradients, Sums
 from matrixdp.training.lots.lot import batched
 from matrixdp.training.lots.records import TensorRecords
+from matrixdp.training.model.tensors import place_of, tensors_of
+from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["CapturedSum", "padded"]
 
@@ -141,7 +141,8 @@ class CapturedSum:
         with torch.no_grad():
             totals = [self._sums[part] for part in clipped.sums]
             terms = [part.to(torch.float64) for part in clipped.sums.values()]
-            torch._foreach_add_(totals, terms)
+            if totals:  # unless all losses are constant
+                torch._foreach_add_(totals, terms)
             if self._debug:
                 self._wrong |= ~clipped.norms.isfinite().all()
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers.precision import multiplies_coarsely, without_autocast
 from matrixdp.training.layers.tracing import MeasuredUse
 from matrixdp.training.layers.use import (
-    NormBounds,
     PerExample,
     norm_bounds_of,
     weighted_sum_of,

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training.checks.tensors import TensorState
-from matrixdp.training.checks.trainable import Trainable
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
 from matrixdp.training.lots.batch import Losses, Sums, gradients_of, losses_of
+from matrixdp.training.model.tensors import TensorState
+from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["MOST_RECORDS", "ExactSum", "Quantiser"]
 

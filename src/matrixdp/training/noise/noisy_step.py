@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import optim
 
-from matrixdp.training.checks.trainable import Trainable
+from matrixdp.training.model.trainable import Trainable
 from matrixdp.training.noise.blocks import Sums
 from matrixdp.training.noise.step_noise import StepNoise
 

@@ -8,6 +8,7 @@ would depend on the records before it. Compiled code also passes by what traces 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,7 +19,7 @@ __all__ = ["check_uncompiled", "uncompiled"]
 
 # The stance of the compiler is one for the whole process, and threads may train beside each other.
 _LOCK = threading.RLock()
-_STANCES: list[torch.compiler.set_stance] = []  # one for every block, of which only the first acts
+_STANCES: list[Any] = []  # one for every block, of which only the first acts
 
 
 def check_uncompiled(module: nn.Module, name: str) -> None:

@@ -8,10 +8,10 @@ from torch import nn, optim
 from torch.nn.parameter import is_lazy
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training.checks.compiled import check_uncompiled
-from matrixdp.training.checks.layers import check_dense_gradients, check_layer
-from matrixdp.training.checks.tensors import TensorState
 from matrixdp.training.guarantee import Mode
+from matrixdp.training.model.compiled import check_uncompiled
+from matrixdp.training.model.refused_layers import check_dense_gradients, check_layer
+from matrixdp.training.model.tensors import TensorState
 from matrixdp.training.plan import TrainingPlan
 
 __all__ = ["Trainable"]

@@ -1,0 +1,212 @@
+"""The steps of a training: spend, draw a lot, form its sum, add noise, optimise."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.account import StepAccount
+from matrixdp.training.checks.arguments import check_not_inference
+from matrixdp.training.checks.model import ModelCheck, made_up_batches
+from matrixdp.training.checks.repeated import Release, warn_if_repeated
+from matrixdp.training.guarantee import Mode
+from matrixdp.training.lots.batch import BatchGradients, Losses, Sums
+from matrixdp.training.lots.captured_sum import CapturedSum
+from matrixdp.training.lots.exact_sum import ExactSum
+from matrixdp.training.lots.fast_sum import sum_of_lot
+from matrixdp.training.lots.lot import Lot
+from matrixdp.training.lots.records import RecordSource, TensorRecords
+from matrixdp.training.lots.sampling import Coins, drawn_records
+from matrixdp.training.model.compiled import uncompiled
+from matrixdp.training.model.trainable import Trainable
+from matrixdp.training.noise.noisy_step import NoisyStep
+from matrixdp.training.plan import TrainingPlan
+
+__all__ = ["Steps"]
+
+
+class _Open(NamedTuple):
+    """A lot that was drawn, and its records."""
+
+    lot: Lot
+    source: RecordSource
+    numbers: NDArray[np.int64]
+
+
+class Steps:
+    """Takes steps, each of them once, and none before it is counted as spent.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    losses : callable
+        The losses of a batch.
+    plan : TrainingPlan
+        The plan.
+    trainable : Trainable
+        The parameters.
+    account : StepAccount
+        Counts the steps.
+    coins : Coins
+        Draw the lots.
+    end : NoisyStep
+        Noise and optimisers.
+    mode : {"fast", "exact"}
+        How gradients are formed.
+    restart : bool
+        Whether steps that others have spent need no checkpoint.
+    debug : bool
+        Whether to raise if a loss or a gradient is not finite.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        losses: Losses,
+        plan: TrainingPlan,
+        *,
+        trainable: Trainable,
+        account: StepAccount,
+        coins: Coins,
+        end: NoisyStep,
+        mode: Mode,
+        restart: bool,
+        debug: bool,
+    ) -> None:
+        self.losses = losses
+        self.check = ModelCheck(model, trainable, views=plan.views, debug=debug)
+        self._model = model
+        self._plan = plan
+        self._trainable = trainable
+        self._account = account
+        self._coins = coins
+        self._end = end
+        self._mode = mode
+        self._restart = restart
+        self._debug = debug
+        # Threads must neither spend one step for two lots, nor take two steps with one lot.
+        self._lock = threading.RLock()
+        self._open: _Open | None = None
+
+    def begin(self, data: Any, source: RecordSource, *, is_release: bool) -> None:
+        """Check everything before steps on some data are spent."""
+        self._account.check_resumed(restart=self._restart)
+        self._account.check_not_over()
+        self._check_ready()
+        self._gradients(source)
+        if is_release:
+            tensors = source.tensors if isinstance(source, TensorRecords) else (data,)
+            account = self._account  # alone, or the training would keep its own data alive
+            release = Release(account.run, self._plan, lambda: account.spent)
+            warn_if_repeated(release, [*self._trainable, *tensors])
+
+    def lots(self, source: RecordSource) -> Iterator[Lot]:
+        """Return a lot for every step that is left."""
+        while self._account.left > 0:
+            with self._lock:
+                # Another loop may have opened a lot; it stays spent.
+                self._open = None
+                opened = self._opened(source)
+                self._open = opened
+            yield opened.lot
+            if self._open is opened:
+                raise InvalidParameterError(
+                    "training.step(lot) was not called for the last lot: call it once for each "
+                    "lot, also for an empty one"
+                )
+
+    def take(self, lot: Lot, size: int) -> None:
+        """Take the step of a lot, in batches of so many records at most."""
+        with self._lock:
+            opened = self._open
+            if opened is None or opened.lot is not lot:
+                raise InvalidParameterError(
+                    "this lot was taken already, was given up for a later one, or belongs to "
+                    "another training: call training.step(lot) once for each lot of "
+                    "training.lots(...)"
+                )
+            self._check_ready()
+            self._account.check_process()
+            gradients = self._gradients(opened.source)
+            with uncompiled(), torch.enable_grad():
+                sums = self._sum_of(opened, gradients, size)
+            # Before the noise: no lot may come to two steps.
+            self._open = None
+            self._end.take(sums, lot.step)
+
+    def captured(self, source: TensorRecords, size: int) -> CapturedSum:
+        """Return the sum of lots in batches of a fixed size, on a GPU as a CUDA graph."""
+        gradients = self._gradients(source)
+        if gradients is None:
+            raise InvalidParameterError(
+                f"mode={self._mode!r} runs one record at a time, which is not captured: use the "
+                "loop over training.lots(...), or mode='fast'"
+            )
+        with uncompiled(), torch.enable_grad():
+            return CapturedSum(
+                *(self._model, gradients, self._trainable, source),
+                batch_size=size,
+                views=self._plan.views,
+                expected=self._plan.lot_size,
+                debug=self._debug,
+            )
+
+    def take_captured(self, total: CapturedSum, source: RecordSource) -> None:
+        """Take the next step by a captured sum."""
+        with self._lock:
+            self._open = None
+            self._account.check_resumed(restart=self._restart)
+            self._account.check_left()
+            total.check_unchanged()
+            opened = self._opened(source)
+            with uncompiled(), torch.enable_grad():
+                sums = total(opened.numbers)
+            self._end.take(sums, opened.lot.step)
+
+    def give_up(self) -> None:
+        """Let go of a lot that was drawn and never came to its step; it stays spent."""
+        with self._lock:
+            self._open = None
+
+    def _opened(self, source: RecordSource) -> _Open:
+        """Spend a step, and draw its lot."""
+        self._check_ready()
+        self._trainable.check_finite()
+        number = self._account.spent
+        # Before the lot is drawn: whatever happens from here on depends on its records, also
+        # whether it is given up, or the process dies.
+        self._account.spend()
+        rate = self._plan.exact_rate
+        numbers = drawn_records(self._coins, self._plan.records, rate, number)
+        return _Open(Lot(number), source, numbers)
+
+    def _sum_of(self, opened: _Open, gradients: BatchGradients | None, size: int) -> Sums:
+        source, numbers, plan = opened.source, opened.numbers, self._plan
+        if gradients is not None:
+            return sum_of_lot(gradients, source, numbers, plan, size)
+        options: Any = {"views": plan.views, "debug": self._debug}
+        exact = ExactSum(self._model, self.losses, self._trainable, **options)
+        return exact(source.batches(list(numbers[:, None]), plan.views))
+
+    def _gradients(self, source: RecordSource) -> BatchGradients | None:
+        """Return how gradients are formed, after a check if anything has changed.
+
+        None in the mode exact.
+        """
+        if self._mode == "exact":
+            return None
+        chosen = self.check.known(self.losses)
+        if chosen is None:
+            chosen = self.check.run(self.losses, made_up_batches(source, self._plan.views))
+        return chosen.gradients
+
+    def _check_ready(self) -> None:
+        """Raise if a step could not be taken, before it is spent."""
+        check_not_inference()
+        self._trainable.check_unchanged()
