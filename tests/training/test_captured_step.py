@@ -18,10 +18,10 @@ from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import Dataset, TensorDataset
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.training import PrivateTraining, trainer
+from matrixdp.training import PrivateTraining
 from matrixdp.training.lots.captured_sum import CapturedSum, padded
 from matrixdp.training.lots.records import TensorRecords
-from matrixdp.training.lots.sampling import SeededCoins, drawn_records
+from matrixdp.training.lots.sampling import SecureCoins, SeededCoins, drawn_records
 from matrixdp.training.model.trainable import Trainable
 from training.captured_training import SEED, captured, made
 from training.small_training import (
@@ -211,7 +211,7 @@ def test_a_step_is_spent_before_its_lot_is_drawn(
     path = tmp_path / "steps.spent"
     model, training = made(seed=None, spending=path)
     step = captured(model, training)
-    monkeypatch.setattr(trainer, "drawn_records", killed)
+    monkeypatch.setattr(SecureCoins, "words", killed)
     with pytest.raises(KeyboardInterrupt):
         step()
     assert training.progress.steps_spent == 1

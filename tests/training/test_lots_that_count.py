@@ -1,5 +1,6 @@
 """Every lot that is drawn counts, and every record counts once, also after interruptions."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,80 +11,120 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 import torch
 from torch import Tensor
 
-from matrixdp.errors import InvalidParameterError
-from matrixdp.training import PrivateTraining
-from matrixdp.training.lots.exact_sum import Quantiser
-from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan
+from matrixdp.errors import BudgetExceededError, InvalidParameterError
+from training.small_training import (
+    cross_entropy,
+    private,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+    weights,
+)
 
 
 def test_two_loops_that_take_turns() -> None:
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan())
+    training = private(small_model(), mode="exact")
     first, second = training.lots(small_data()), training.lots(small_data())
     for drawn, lots in enumerate((first, second, first, second)):
         next(lots)
-        assert training.steps_spent == drawn + 1  # the lot that is open counts
+        assert training.progress.steps_spent == drawn + 1  # the lot that is open counts
 
 
 def test_a_lot_that_is_open_when_a_checkpoint_is_loaded(tmp_path: Path) -> None:
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(), record=tmp_path / "steps.spent")
+    training = private(small_model(), spending=tmp_path / "steps.spent", mode="exact")
     state = training.state_dict()
-    next(training.lots(small_data()))
+    lot = next(training.lots(small_data()))
     training.load_state_dict(state)
-    assert training.steps_spent == 1
+    assert training.progress.steps_spent == 1
+    with pytest.raises(InvalidParameterError, match="was given up"):
+        training.step(lot, batch_size=8)
 
 
 def test_an_experiment_forgets_the_open_lot_when_a_checkpoint_is_loaded() -> None:
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(), seed=3)
+    training = private(small_model(), seed=3, mode="exact")
     state = training.state_dict()
-    next(training.lots(small_data()))
+    lot = next(training.lots(small_data()))
     training.load_state_dict(state)
-    assert training.steps_spent == 0  # the same lot is drawn again
+    assert training.progress.steps_spent == 0  # the same lot is drawn again
+    with pytest.raises(InvalidParameterError, match="was given up"):
+        training.step(lot, batch_size=8)
 
 
-def test_a_record_whose_accumulation_was_interrupted_is_not_added_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_lot_that_was_given_up_counts() -> None:
+    # Whether a lot is given up may depend on its records; drawing again for free would select lots.
+    training = private(small_model(), small_plan(steps=3), mode="exact")
+    for spent in range(3):
+        assert training.progress.steps_spent == spent
+        next(training.lots(small_data()))
+    assert training.progress.steps_left == 0
+    with pytest.raises(BudgetExceededError):
+        training.lots(small_data())
+
+
+def test_a_lot_is_taken_once_and_by_its_own_training() -> None:
     model = small_model()
-    plan = small_plan(lot_size=40, clip_norm={"0": 0.5, "": 0.5})
-    training = PrivateTraining(model, sgd(model), plan, mode="exact")
-    ordinary = Quantiser.__call__
-    calls = []
+    training, other = (private(model, seed=seed, mode="exact") for seed in (1, 2))
+    lots = training.lots(small_data())
+    given_up = next(lots)
+    lot = next(training.lots(small_data()))
+    foreign = next(other.lots(small_data()))
+    before = weights(model)
+    for wrong in (given_up, foreign, None):
+        with pytest.raises(InvalidParameterError, match=r"taken already.*or belongs to another"):
+            training.step(wrong, batch_size=8)  # type: ignore[arg-type]
+    assert torch.equal(weights(model), before)
+    training.step(lot, batch_size=8)
+    after = weights(model)
+    with pytest.raises(InvalidParameterError, match="this lot was taken already"):
+        training.step(lot, batch_size=8)
+    assert torch.equal(weights(model), after)
 
-    def interrupted(self: Quantiser, gradients: Any) -> tuple[list[Tensor], Tensor]:
+
+def test_a_loop_that_leaves_a_lot_out() -> None:
+    training = private(small_model(), seed=1, mode="exact")
+    lots = training.lots(small_data())
+    next(lots)
+    with pytest.raises(InvalidParameterError, match=r"training\.step\(lot\) was not called"):
+        next(lots)
+    assert training.progress.steps_spent == 1
+
+
+def once(action: Callable[..., Any], number: int) -> Callable[..., Any]:
+    """Return a function whose call of a number is interrupted, and no other one."""
+    calls: list[int] = []
+
+    def run(*arguments: Any, **named: Any) -> Any:
         calls.append(1)
-        if len(calls) == 2:  # the first group was added already
+        if len(calls) == number:
             raise KeyboardInterrupt
-        return ordinary(self, gradients)
+        return action(*arguments, **named)
 
-    lot = next(training.lots(small_data()))
-    monkeypatch.setattr(Quantiser, "__call__", interrupted)
-    batches = lot.batches(1)
-    inputs, targets = next(batches)
+    return run
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_lot_whose_step_was_interrupted_is_trained_from_its_beginning(
+    mode: Any, number: int
+) -> None:
+    """No record counts twice: not those of batches that were added up before."""
+    models = [small_model() for _ in range(2)]
+    plan = small_plan(clip_norm={"0": 0.5, "": 0.5})
+    trainings = [private(model, plan, seed=3, mode=mode) for model in models]
+    lot = next(trainings[0].lots(small_data()))
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(models[0], inputs, targets)
+
+    ordinary = models[0].forward
+    models[0].forward = once(ordinary, number)
+    trainings[0].losses = losses
     with pytest.raises(KeyboardInterrupt):
-        training.accumulate(cross_entropy(model, inputs, targets))
-    with pytest.raises(InvalidParameterError, match="no batch whose losses these are"):
-        training.accumulate(cross_entropy(model, inputs, targets))
-    for rest, labels in batches:
-        training.accumulate(cross_entropy(model, rest, labels))
-    with pytest.raises(InvalidParameterError, match="the lot is not complete"):
-        training.step()
-    assert torch.equal(next(model.parameters()), next(small_model().parameters()))
-
-
-@pytest.mark.parametrize("begun", [True, False])
-def test_a_lot_that_was_given_up_hands_out_nothing_more(*, begun: bool) -> None:
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40))
-    lot = next(training.lots(small_data()))
-    batches = lot.batches(8)
-    if begun:
-        next(batches)
-    later = next(training.lots(small_data())).batches(8)
-    inputs, targets = next(later)
-    # Its records could be taken for those of the new lot, where each may count once only.
-    with pytest.raises(InvalidParameterError, match="this lot was given up"):
-        next(batches)
-    training.accumulate(cross_entropy(model, inputs, targets))
+        trainings[0].step(lot, batch_size=4)
+    assert torch.equal(weights(models[0]), weights(models[1]))
+    del models[0].forward
+    trainings[0].step(lot, batch_size=4)
+    train(trainings[1], steps=1, size=4)
+    assert torch.equal(weights(models[0]), weights(models[1]))
+    assert trainings[0].progress.steps_spent == 1

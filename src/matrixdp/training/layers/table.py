@@ -77,7 +77,7 @@ def layer_uses(call: LayerCall, examples: int) -> list[LayerUse]:
     module: nn.Module = call.layer.module
     kind = None if call.layer.whole else _kind(module)
     if kind is None:
-        return [use_by_record(call, examples, states=runs_plainly(module, nn.RNNBase, *_CELLS))]
+        return [use_by_record(call, examples, states=runs_plainly(module, *_RECURRENT))]
     first, gradients = call.first(), call.gradients
     match module:
         case nn.LSTM():
@@ -98,7 +98,7 @@ def layer_uses(call: LayerCall, examples: int) -> list[LayerUse]:
     return [normalisation_use(module, first, gradients[0], examples)]  # type: ignore[arg-type]
 
 
-_CELLS = nn.RNNCell, nn.GRUCell, nn.LSTMCell
+_RECURRENT = nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell
 
 
 def _kind(module: nn.Module) -> type[nn.Module] | None:
