@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from matrixdp.errors import InvalidParameterError
 
-__all__ = ["checked_features", "checked_records"]
+__all__ = ["checked_features", "checked_records", "checked_table"]
 
 FloatArray = NDArray[np.float64]
 Result = TypeVar("Result")
@@ -39,8 +39,17 @@ _REASONS = {
 }
 
 
+def checked_table(X: Any) -> FloatArray:
+    """Return a table of finite numbers, one record in each row; an error shows no record."""
+    # Typed by the annotation; scikit-learn has no types.
+    table: FloatArray = _without_values(
+        lambda: check_array(X, dtype=np.float64, input_name="X"), _public_reason
+    )
+    return table
+
+
 def checked_features(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
-    """Return a table of finite numbers, one record in each row.
+    """Return `checked_table`, with columns that an estimator takes.
 
     Parameters
     ----------
@@ -56,10 +65,7 @@ def checked_features(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     InvalidParameterError
         If it is not such a table; the message shows no record.
     """
-    # Typed by the annotation; scikit-learn has no types.
-    table: FloatArray = _without_values(
-        lambda: check_array(X, dtype=np.float64, input_name="X"), _public_reason
-    )
+    table = checked_table(X)
     _check_columns(estimator, X, reset=reset)
     return table
 

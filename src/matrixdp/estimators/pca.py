@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.estimators.base import PrivateEstimator
-from matrixdp.estimators.inputs import checked_features
-from matrixdp.parameters import positive_integer, real_array
+from matrixdp.estimators.inputs import checked_features, checked_table
+from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.queries import JointMoments, PublicBounds
 
@@ -166,7 +166,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     def inverse_transform(self, X: Any) -> FloatArray:
         """Return records from coordinates of shape (records, n_components)."""
         check_is_fitted(self)
-        coordinates = real_array(X, "X", axes=2)
+        coordinates = checked_table(X)
         if coordinates.shape[1] != self.n_components_:
             raise ShapeError(
                 f"X has rows of {coordinates.shape[1]} numbers: pass {self.n_components_}, one "
