@@ -124,9 +124,7 @@ def _on_grid(part: NDArray[np.float64], scales: NDArray[np.float64]) -> bool:
     return bool(np.array_equal(steps, np.rint(steps)) and np.all((steps != 0.0) | (part == 0.0)))
 
 
-def _is_too_coarse(
-    value: NDArray[Any], covariance: Covariance, floor: float | None = None
-) -> bool:
+def _is_too_coarse(value: NDArray[Any], covariance: Covariance, floor: float | None = None) -> bool:
     """Return whether all entries lie on a coarse grid, as noise does with a chance below 2^-40.
 
     For an entry x with exact noise of scale sigma let ``p = 2**(e + 20)`` be the largest power of
