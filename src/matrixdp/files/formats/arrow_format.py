@@ -58,7 +58,9 @@ def write_arrow(file: BinaryIO, matrix: MatrixFile, suffix: str, advance: Share 
         made = arrow_module("pyarrow.parquet").ParquetWriter(
             file,
             schema,
-            use_dictionary=False,  # noisy numbers hardly repeat
+            # Noisy numbers hardly repeat, and what packs them differs from one system to another.
+            use_dictionary=False,
+            compression="none",
             write_statistics=False,  # a reader of a saved release would have to check them, too
         )
     else:
