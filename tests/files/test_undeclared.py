@@ -279,3 +279,27 @@ def test_a_parquet_file_of_another_version_of_pyarrow(saved: Callable[..., Path]
     assert Release.verify(target) == MECHANISM.guarantee
     target.write_bytes(content.replace(made[0], other)[:4] + SECRET + content[4:])
     refused(target)
+
+
+@pytest.mark.parametrize(
+    ("said", "hidden"),
+    [
+        (b'"delta": 0.00001', b'"delta": 0.00001000000000000000000123'),
+        (b'"delta": 0.00001', b'"delta": 0.5, "delta": 0.00001'),
+        (b'"bound": 1.0', b'"bound": 1.00000000000000000017'),
+        (b'"bound": 1.0', b'"bound": 9007199254740993'),
+        (b'"bound": 1.0', b'"bound": 0e99999999999999999999'),
+        (b'"records": 1', b'"records": 1, "records": 1'),
+    ],
+)
+def test_what_the_text_of_a_statement_can_hide(
+    said: bytes, hidden: bytes, saved: Callable[..., Path]
+) -> None:
+    target = saved(".npy")
+    beside = target.with_name(target.name + ".json")
+    content = beside.read_bytes()
+    assert said in content
+    beside.write_bytes(content.replace(said, hidden, 1))
+    for read in (Release.load, Release.verify):
+        with pytest.raises(FileFormatError):
+            read(target)

@@ -137,7 +137,7 @@ def _explained(error: BaseException) -> tuple[str, int]:
         case MatrixDPError() | OSError():
             answer = str(error), BAD_INPUT
         case MemoryError():
-            answer = f"there is not enough memory ({error}): use a smaller input", BAD_INPUT
+            answer = "there is not enough memory: use a smaller input", BAD_INPUT
         case _:
             answer = _defect(error), DEFECT
     return answer
