@@ -179,13 +179,18 @@ def _rounded_lengths(
     grid: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return L of every entry of some rows, by the steps of their grids; see `_is_too_coarse`."""
-    directional = isinstance(covariance, Directional)
-    powers = _largest_scale(value, covariance) if directional else np.ldexp(grid, GRID_BITS)
-    reached = np.abs(part) + 2.0 * _POWERS_OF_NOISE * powers
-    spacings = np.spacing(reached.astype(value.dtype)).astype(np.float64)
-    if directional:
-        return np.asarray(3.0 * spacings + grid)
+    if isinstance(covariance, Directional):
+        return 3.0 * _spacings(part, _largest_scale(value, covariance), value.dtype) + grid
+    spacings = _spacings(part, np.ldexp(grid, GRID_BITS), value.dtype)
     return np.where(spacings <= grid, grid, spacings + grid)
+
+
+def _spacings(
+    part: NDArray[np.float64], scales: float | NDArray[np.float64], dtype: np.dtype[Any]
+) -> NDArray[np.float64]:
+    """Return the largest spacings of a type that entries can have had with other noise."""
+    reached = np.abs(part) + 2.0 * _POWERS_OF_NOISE * scales
+    return np.asarray(np.spacing(reached.astype(dtype)).astype(np.float64))
 
 
 def _step_exponents(
