@@ -1,6 +1,7 @@
 """The compiled kernel alone: its cache and its compiler."""
 
 import builtins
+import importlib
 import os
 import signal
 from contextlib import suppress
@@ -10,7 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matrixdp.noise.kernels import PreparedKernels, coarse_loop, compiling, fine_loop
+from matrixdp.noise.kernels import (
+    PreparedKernels,
+    available_kernels,
+    coarse_loop,
+    compiling,
+    fine_loop,
+)
 from matrixdp.noise.kernels.block import Block
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
 from matrixdp.noise.specification.coarse_table import COARSE_DECIDED_BELOW, load_coarse_table
@@ -161,3 +168,21 @@ def test_an_interrupt_while_numba_loads_is_not_forgotten(monkeypatch: pytest.Mon
     monkeypatch.setattr(builtins, "__import__", swallowing)
     with pytest.raises(KeyboardInterrupt):
         compiling.compiled(lambda: 0, 8)
+
+
+def test_an_interrupt_while_numba_is_looked_for_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load = importlib.import_module
+
+    def swallowing(name: str, *arguments: Any) -> Any:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return load(name, *arguments)
+
+    monkeypatch.setattr(importlib, "import_module", swallowing)
+    available_kernels.cache_clear()
+    with pytest.raises(KeyboardInterrupt):
+        available_kernels()
+    monkeypatch.undo()
+    assert "numba" in available_kernels()
