@@ -105,7 +105,7 @@ def test_labels_of_csv_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_labels_the_report_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["release", "in.csv", "out.csv", *BALL]) == 0
     assert "a 3 by 2 matrix with noise; no labels" in capsys.readouterr().err
-    # A .npy file has no place for labels.
+    # A .npy file cannot hold labels.
     options = ["--header", "--index", "--json"]
     assert main(["release", "labelled.csv", "out.npy", *BALL, *options]) == 0
     record = json.loads(capsys.readouterr().out)

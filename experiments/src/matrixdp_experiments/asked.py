@@ -12,7 +12,7 @@ from matrixdp_experiments.gradients.cells import Cell, grid
 from matrixdp_experiments.gradients.settings import EPSILONS, PAPER_DATASETS
 from matrixdp_experiments.grid.tally import Tally
 from matrixdp_experiments.grid.work import Progress, Work
-from matrixdp_experiments.options import check_experiment, listed, numbers, seeds, whole_numbers
+from matrixdp_experiments.options import check_experiment, integers, listed, numbers, seeds
 from matrixdp_experiments.released_features import experiment as type_two
 from matrixdp_experiments.released_features.cells import (
     FeatureCell,
@@ -110,6 +110,6 @@ def _cells_of_type_two(asked: Asked) -> list[FeatureCell]:
             methods=listed(asked.method, "method"),
             mechanisms=listed(asked.mechanism, "mechanism"),
             epsilons=numbers(asked.epsilon, "epsilon"),
-            seeds=whole_numbers(asked.seeds, "seeds"),
+            seeds=integers(asked.seeds, "seeds"),
         )
     )

@@ -10,10 +10,10 @@ __all__ = [
     "EXPERIMENTS",
     "RESULTS",
     "check_experiment",
+    "integers",
     "listed",
     "numbers",
     "seeds",
-    "whole_numbers",
 ]
 
 EXPERIMENTS = ("type-one", "type-two")
@@ -49,14 +49,14 @@ def numbers(given: Iterable[str] | None, name: str) -> list[float] | None:
     return _converted(given, name, float, "a number")
 
 
-def whole_numbers(given: Iterable[str] | None, name: str) -> list[int] | None:
+def integers(given: Iterable[str] | None, name: str) -> list[int] | None:
     """Return the same as integers."""
     return _converted(given, name, int, "an integer")
 
 
 def seeds(given: Iterable[str] | None) -> list[int] | None:
     """Return the same as seeds that every generator takes."""
-    found = whole_numbers(given, "seeds")
+    found = integers(given, "seeds")
     for seed in found or ():
         if not 0 <= seed <= _MOST_SEED:
             raise InvalidParameterError(f"seeds={seed} is not between 0 and {_MOST_SEED:,}")

@@ -65,7 +65,7 @@ class PrivateLogisticRegression(PrivateProbabilities):
     *Gradient.* With rows x and residuals r the gradient of the losses is the sum of ``x r^T``. It
     changes by at most ``|x| |r|`` for a record, twice that under replacing. The residual of a
     record depends on that record and on released weights alone, to the last bit. A float product of
-    matrices would not do: its roundings depend on the place of a row.
+    matrices would not do: its roundings depend on the index of a row.
 
     *Steps.* The Hessian of the losses is at most ``G / 2`` for each class, with G the Gram matrix
     of the rows (Böhning, Multinomial logistic regression algorithm, 1992). Steps divide by that

@@ -22,12 +22,12 @@ __all__ = [
     "checked_matrix",
     "checked_symmetric",
     "finite_array",
+    "integer_array",
     "is_sparse",
     "outside_limit",
     "plain_array",
     "positive_vector",
     "real_array",
-    "whole_numbers",
 ]
 
 LARGEST_EXACT_INTEGER = 2**53
@@ -190,13 +190,13 @@ def positive_vector(vector: Any, name: str) -> NDArray[np.float64]:
     # A copy, and read-only for the reason given above.
     array = np.array(real_array(vector, name, axes=1))
     if not bool(np.all(array > 0.0)):
-        place = int(np.argmin(array))
-        raise InvalidParameterError(f"{name}[{place}]={array[place].item()!r} must be positive")
+        index = int(np.argmin(array))
+        raise InvalidParameterError(f"{name}[{index}]={array[index].item()!r} must be positive")
     array.setflags(write=False)
     return array
 
 
-def whole_numbers(value: Any, name: str) -> NDArray[Any]:
+def integer_array(value: Any, name: str) -> NDArray[Any]:
     """Return integers of any shape as an array of integers; floats are refused, even 2.0."""
     array = _as_array(value, name, booleans=False)
     # numpy makes floats of an empty list.

@@ -72,7 +72,7 @@ def _read(path: Path, count: int) -> Records:
         try:
             targets[row] = _fill(inputs[row], line)
         except (KeyError, ValueError):
-            # The place and not the value: whoever reads private records here must not print them.
+            # The index and not the value: whoever reads private records here must not print them.
             damaged(path, f"has a line {number} that is not a record of 14 columns and a class")
     return Records(inputs, targets)
 

@@ -101,7 +101,7 @@ def _key(cell: FeatureCell) -> str:
 
 
 def _place(cell: FeatureCell) -> tuple[Any, ...]:
-    """Return the place of a cell in the table: runs are made in another order."""
+    """Return the key that sorts a cell in the table: runs are made in another order."""
     return (*_place_without_seed(cell), cell.seed)
 
 

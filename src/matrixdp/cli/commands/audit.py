@@ -30,8 +30,8 @@ from matrixdp.cli.shared.options import (
     SensitivityOption,
     ShapeOption,
     StepsOption,
+    count_option,
     number_option,
-    whole_number_option,
 )
 from matrixdp.cli.shared.output import print_json, print_table
 from matrixdp.cli.shared.progress import progress_bar
@@ -131,12 +131,12 @@ def run(
     norm_bound: NormBoundOption = None,
     steps: StepsOption = 1,
     samples: Annotated[
-        int, whole_number_option("--samples", "Number of outputs for each input.")
+        int, count_option("--samples", "Number of outputs for each input.")
     ] = 50_000,
     confidence: Annotated[
         float, number_option("--confidence", "Probability that a correct mechanism passes.")
     ] = 0.999,
-    seed: Annotated[int, whole_number_option("--seed", "Seed of the simulated noise.")] = 0,
+    seed: Annotated[int, count_option("--seed", "Seed of the simulated noise.")] = 0,
     exact: Annotated[
         bool, typer.Option("--exact", help="Audit exact releases with fresh keys; slower.")
     ] = False,

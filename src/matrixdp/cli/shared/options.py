@@ -1,4 +1,4 @@
-"""Options that several commands share: one meaning, one text and one place in every help."""
+"""Options that several commands share: one meaning, one text and one position in every help."""
 
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -31,9 +31,9 @@ __all__ = [
     "ThreadsOption",
     "bound_option",
     "budget_from",
+    "count_option",
     "names_of",
     "number_option",
-    "whole_number_option",
 ]
 
 
@@ -45,7 +45,7 @@ def _number(text: str | float) -> float:
         raise typer.BadParameter(f"{text!r} is not a number") from None
 
 
-def _whole_number(text: str | int) -> int:
+def _integer(text: str | int) -> int:
     # int() of text, not of a float: "2.5" must not become 2.
     try:
         return int(text)
@@ -54,7 +54,7 @@ def _whole_number(text: str | int) -> int:
 
 
 def _at_least_one(text: str | int) -> int:
-    number = _whole_number(text)
+    number = _integer(text)
     if number < 1:
         raise typer.BadParameter(f"{text!r} is not a number of at least 1")
     return number
@@ -91,9 +91,9 @@ def number_option(name: str, explanation: str) -> Any:
     return typer.Option(name, parser=_number, metavar="NUMBER", help=explanation)
 
 
-def whole_number_option(name: str, explanation: str) -> Any:
+def count_option(name: str, explanation: str) -> Any:
     """Return an option that takes an integer; its error quotes what was given instead."""
-    return typer.Option(name, parser=_whole_number, metavar="COUNT", help=explanation)
+    return typer.Option(name, parser=_integer, metavar="COUNT", help=explanation)
 
 
 def bound_option(name: str, explanation: str) -> Any:

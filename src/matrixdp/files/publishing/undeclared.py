@@ -114,23 +114,23 @@ def _is_plain_archive(data: bytes, names: list[str]) -> bool:
         members = archive.infolist()
         if sorted(member.filename for member in members) != sorted(names) or archive.comment:
             return False
-        place = 0
+        offset = 0
         for member in members:
-            start = place + _LOCAL + len(member.filename.encode())
-            extra = int.from_bytes(data[place + 28 : place + 30], "little")
+            start = offset + _LOCAL + len(member.filename.encode())
+            extra = int.from_bytes(data[offset + 28 : offset + 30], "little")
             plain = (
-                member.header_offset == place
+                member.header_offset == offset
                 and member.compress_type == zipfile.ZIP_STORED
                 and member.date_time == _NO_DATE
                 and not (member.comment or member.extra or member.flag_bits)
                 and extra in (0, _LARGE_SIZES)
                 and data[start : start + min(extra, 4)] in (b"", b"\x01\x00\x10\x00")
             )
-            place = start + extra + member.file_size
-            if not plain or not _is_plain_array(data[start + extra : place]):
+            offset = start + extra + member.file_size
+            if not plain or not _is_plain_array(data[start + extra : offset]):
                 return False
     listed = sum(_CENTRAL + len(name.encode()) for name in names)
-    return len(data) - place - listed in (_END, _END + _END_OF_LARGE)
+    return len(data) - offset - listed in (_END, _END + _END_OF_LARGE)
 
 
 def _is_plain_array(content: bytes) -> bool:
