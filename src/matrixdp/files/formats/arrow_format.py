@@ -300,8 +300,8 @@ def _numbers(column: Any, name: str, start: int, position: int) -> NDArray[Any]:
     if column.null_count:
         row = start + int(np.argmax(np.asarray(column.is_null())))
         raise FileFormatError(
-            f"{name}, row {row + 1}, column {position + 1}: the value is missing: fill or drop such "
-            "values by a rule that does not depend on the data"
+            f"{name}, row {row + 1}, column {position + 1}: the value is missing: fill or drop "
+            "such values by a rule that does not depend on the data"
         )
     numbers = np.asarray(column.to_numpy(zero_copy_only=False))
     if numbers.dtype.kind in "iu":

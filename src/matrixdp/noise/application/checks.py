@@ -128,7 +128,7 @@ def checked_output(
 
 
 def _same_memory(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Return whether two arrays of one shape and type are the same elements at the same addresses."""
+    """Return whether two arrays of one shape and type are the same elements of memory."""
     here, there = one.__array_interface__["data"][0], other.__array_interface__["data"][0]
     return bool(here == there and one.strides == other.strides)
 

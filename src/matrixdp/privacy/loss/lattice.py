@@ -137,7 +137,7 @@ def cells_of(pair: Pair, step: float, tail: float) -> Cells:
     first = _BLOCK * math.floor((float(ends[0]) / step - 1.0) / _BLOCK) - _BLOCK // 2
     last = math.ceil(float(ends[1]) / step) + 1
     losses = origin + step * np.arange(first, last + 1, dtype=np.float64)
-    # Paths increase up to rounding; made to increase, none moves by more than rounding moved it.
+    # Places increase up to rounding; made to increase, none moves by more than rounding moved it.
     places = np.maximum.accumulate(pair.places(losses))
     if not (places[0] <= start and stop <= places[-1]):
         raise CalibrationError(
