@@ -20,6 +20,7 @@ PLAN = ["--sampling-rate", "1", "--steps", "100", "--delta", "1e-5", *RELATION]
 SAMPLED = ["--sampling-rate", "0.01", "--steps", "100", *RELATION]
 SHAPE = ["--shape", "10x20", "--epsilon", "1", "--delta", "1e-5"]
 CLAIM = ["--noise-scale", "2", "--sensitivity", "1", "--epsilon", "1", "--delta", "1e-5"]
+AUDIT = ["audit", "run", *RELATION, "--mechanism"]
 SMALL = ["--shape", "2x2", "--epsilon", "4", "--delta", "1e-5"]
 
 
@@ -153,7 +154,7 @@ def test_headings_show_what_was_entered(capsys: pytest.CaptureFixture[str]) -> N
     assert "noise multiplier 99.99999999\n" in lines(capsys)
     assert main(["account", *PLAN, "--epsilon", "0.100000001"]) == 0
     assert "epsilon 0.100000001\n" in lines(capsys)
-    run = ["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "1000"]
+    run = [*AUDIT, "imgm", *SMALL, "--samples", "1000"]
     assert main([*run, "--confidence", "0.99999999"]) == 0
     assert "confidence 0.99999999\n" in lines(capsys)
     run = ["account", *changed(PLAN, "--sampling-rate", "0.0100000001"), "--noise-multiplier", "1"]
@@ -285,22 +286,22 @@ def test_compare_says_why_something_is_refused(capsys: pytest.CaptureFixture[str
         (["audit", "claim", *CLAIM, "--steps", "0"], "'0' is not a number"),
         (["audit", "claim", *changed(CLAIM, "--noise-scale", "1e-9")], "noise_scale=1e-09"),
         (["compare", *SHAPE, "--sensitivity", "1e308"], "sensitivity=1e+308"),
-        (["audit", "run", "--mechanism", "magic", *SMALL], "mechanism='magic'"),
-        (["audit", "run", "--mechanism", "classic", *SMALL], "above 1"),
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "1"], "samples=1"),
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--confidence", "2"], "confidence=2.0"),
-        (["audit", "run", "--mechanism", "imgm", *changed(SMALL, "--shape", "0x2")], "rows=0"),
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--seed", "-1"], "seed=-1"),
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--steps", "0"], "'0' is not a number"),
-        *[(["audit", "run", "--mechanism", each, *changed(SMALL, "--shape",
+        ([*AUDIT, "magic", *SMALL], "mechanism='magic'"),
+        ([*AUDIT, "classic", *SMALL], "above 1"),
+        ([*AUDIT, "imgm", *SMALL, "--samples", "1"], "samples=1"),
+        ([*AUDIT, "imgm", *SMALL, "--confidence", "2"], "confidence=2.0"),
+        ([*AUDIT, "imgm", *changed(SMALL, "--shape", "0x2")], "rows=0"),
+        ([*AUDIT, "imgm", *SMALL, "--seed", "-1"], "seed=-1"),
+        ([*AUDIT, "imgm", *SMALL, "--steps", "0"], "'0' is not a number"),
+        *[([*AUDIT, each, *changed(SMALL, "--shape",
             "100000000x100000000")], "too large") for each in ("imgm", "mvg", "matrix")],
-        *[(["audit", "run", "--mechanism", "mvg", *SMALL, "--sensitivity", size], "rescale")
+        *[([*AUDIT, "mvg", *SMALL, "--sensitivity", size], "rescale")
           for size in ("1e300", "1e-300")],
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--sensitivity", "5e-324"],
+        ([*AUDIT, "imgm", *SMALL, "--sensitivity", "5e-324"],
          "sensitivity=1e-323"),
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--sensitivity", "1e300", "--exact"],
+        ([*AUDIT, "imgm", *SMALL, "--sensitivity", "1e300", "--exact"],
          "rescale"),
-        *[(["audit", "run", "--mechanism", name, *changed(SMALL, "--epsilon", "0.5"),
+        *[([*AUDIT, name, *changed(SMALL, "--epsilon", "0.5"),
             "--sensitivity", "1e308"], message)
           for name, message in [
               ("imgm", "sensitivity of bound=1e+308"),
@@ -308,7 +309,7 @@ def test_compare_says_why_something_is_refused(capsys: pytest.CaptureFixture[str
               ("classic", "sensitivity=1e+308"),
               ("mvg", "sensitivity=1e+308"),
           ]],
-        (["audit", "run", "--mechanism", "matrix", *SMALL, "--sensitivity", "2"],
+        ([*AUDIT, "matrix", *SMALL, "--sensitivity", "2"],
          "sensitivity=2.0"),
         (["audit", "dance"], "dance"),
     ],

@@ -82,7 +82,7 @@ def test_what_was_to_be_reached_on_mnist() -> None:
     assert found["1"] >= 97.0
     assert found["0.1"] >= 93.5
     sentence = (
-        f"classify {found['1']:.1f} % of MNIST's test images rightly at epsilon 1 and "
+        f"classify {found['1']:.1f} % of MNIST's test images correctly at epsilon 1 and "
         f"{found['0.1']:.1f} % at epsilon 0.1"
     )
     assert sentence in " ".join((ROOT / "README.md").read_text().split())

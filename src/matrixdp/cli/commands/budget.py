@@ -29,7 +29,7 @@ def budget(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the mu of a budget and the noise scale that it needs, sensitivity / mu; or its parts.
+    """Show the mu of a budget, whole or split, and the noise scale that it needs: sensitivity / mu.
 
     Parts together cost the whole, however they are chosen. What is printed of a part is rounded
     down, so that entering it again never overspends. To spend a part exactly, pass the mu that

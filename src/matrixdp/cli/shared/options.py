@@ -141,10 +141,14 @@ _DELTA = number_option("--delta", "Failure probability, from 2.3e-308 to 1 - 1e-
 _SENSITIVITY = bound_option(
     "--sensitivity", "Largest Frobenius norm by which one record changes the matrix."
 )
+_NEIGHBOURING = (
+    "Which data sets are neighbours: add-remove (one has a record more) or replace (one record "
+    "is another)."
+)
 _COLUMNS = typer.Option(
     "--columns",
-    help="Take these columns alone: names with commas between them; of .npy files that hold "
-    "records, numbers from 0.",
+    help="Take these columns alone: names with commas between them; in a .npy file of records, "
+    "their indices from 0.",
 )
 ColumnsOption: TypeAlias = Annotated[str, _COLUMNS]
 OptionalColumnsOption: TypeAlias = Annotated[str | None, _COLUMNS]
@@ -160,17 +164,15 @@ MuOption: TypeAlias = Annotated[
         "--mu", "Instead of --epsilon: the Gaussian privacy parameter, as `budget` prints it."
     ),
 ]
-NeighbouringOption: TypeAlias = Annotated[
-    str, typer.Option("--neighbouring", help="What a record's change is: add-remove, replace.")
-]
+NeighbouringOption: TypeAlias = Annotated[str, typer.Option("--neighbouring", help=_NEIGHBOURING)]
 DelimiterOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--delimiter",
         parser=_delimiter,
         metavar="SIGN",
-        help="Text: what stands between cells, such as ';' or tab; default: what the name of the "
-        "file says.",
+        help="Text: the sign between cells, such as ';' or the word tab; default: by the name of "
+        "the file.",
     ),
 ]
 ShapeOption: TypeAlias = Annotated[

@@ -72,8 +72,8 @@ ClippedShare: TypeAlias = Annotated[
     float | None,
     number_option(
         "--clipped-share",
-        "Spend this share of the budget on how many records the bounds change; the statement says "
-        "it then.",
+        "Spend this share of the budget on how many records the bounds change; the statement then "
+        "holds that count.",
     ),
 ]
 

@@ -82,14 +82,16 @@ def release(
         str | None,
         typer.Option(
             "--row-bounds",
-            help="Instead: one row changes, by at most these norms (1,2,3 or a file).",
+            help="Instead of --sensitivity: one row changes, row i by a norm of at most the i-th "
+            "of these (1,2,3 or a file).",
         ),
     ] = None,
     box: Annotated[
         str | None,
         typer.Option(
             "--box",
-            help="Instead: one row changes, its entries by at most these (1,2,3 or a file).",
+            help="Instead of --sensitivity: one row changes, its entry j by at most the j-th of "
+            "these (1,2,3 or a file).",
         ),
     ] = None,
     largest: Annotated[
@@ -116,7 +118,7 @@ def release(
         typer.Option(
             "--index",
             metavar="[=public]",
-            help="The first column is labels; likewise --index=public.",
+            help="The first column is labels, in the same way; or --index=public.",
         ),
     ] = None,
     delimiter: DelimiterOption = None,
