@@ -9,7 +9,7 @@ import math
 
 from dp_accounting import get_sigma_gaussian
 from flint import arb, ctx
-from recorded import record
+from saved import save
 
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import plan_for_budget
@@ -57,7 +57,7 @@ def main() -> None:
         figures[f"budgets, {name}"] = len(excesses) + failures
         figures[f"unsafe, {name}"] = len(unsafe)
         figures[f"worst excess, {name}"] = max(unsafe, default=0.0)
-    record("calibration_safety", figures)
+    save("calibration_safety", figures)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recorded import record
+from saved import save
 
 ROUNDS = 15
 PROMISED = {"import matrixdp": 2.0, "matrixdp budget": 4.0}
@@ -42,7 +42,7 @@ def main() -> int:
     ratios = {name: min(times) / numpy for name, times in seconds.items()}
     for name, ratio in ratios.items():
         print(f"{name}: {ratio:.2f} times as long as import numpy")
-    record("start_up", ratios)
+    save("start_up", ratios)
     return 0 if all(ratios[name] <= most for name, most in PROMISED.items()) else 1
 
 

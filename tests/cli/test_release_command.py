@@ -51,18 +51,18 @@ def test_other_sets(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("bounds.npy", np.array([1.0, 4.0]))
     capsys.readouterr()
     assert main(["release", "in.npy", "b.npy", *PROMISE, "--box", "bounds.npy", "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    ratio = record["largest_noise_scale"] / record["smallest_noise_scale"]
+    reply = json.loads(capsys.readouterr().out)
+    ratio = reply["largest_noise_scale"] / reply["smallest_noise_scale"]
     assert ratio == pytest.approx(2.0)
-    assert record["neighbouring"] == "replace"
+    assert reply["neighbouring"] == "replace"
 
 
 def test_symmetric_noise_is_reported_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("square.npy", np.eye(3))
     assert main(["release", "square.npy", "s.npy", *BALL, "--symmetric", "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record["largest_noise_scale"] == pytest.approx(3.7306316)
-    assert record["smallest_noise_scale"] == pytest.approx(3.7306316 / 2**0.5)
+    reply = json.loads(capsys.readouterr().out)
+    assert reply["largest_noise_scale"] == pytest.approx(3.7306316)
+    assert reply["smallest_noise_scale"] == pytest.approx(3.7306316 / 2**0.5)
 
 
 def test_a_part_of_a_budget_is_spent_exactly(capsys: pytest.CaptureFixture[str]) -> None:

@@ -323,5 +323,6 @@ def _report(found: EmpiricalAudit, name: str, *, as_json: bool) -> None:
             ["mu", shown_up(found.guarantee.mu), shown_down(found.mu)],
         ],
         title=f"{name}: {'REFUTED' if found.refuted else 'not refuted'}\n{found.samples} samples "
-        f"of each input, {found.guarantee.neighbouring}\nconfidence {shown_down(found.confidence, 15)}",
+        f"of each input, {found.guarantee.neighbouring}\n"
+        f"confidence {shown_down(found.confidence, 15)}",
     )
