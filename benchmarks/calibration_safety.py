@@ -1,4 +1,4 @@
-"""How often a calibrated noise scale breaks its own promise: matrixdp and dp_accounting, one run.
+"""Promises that calibrated noise scales break: matrixdp and dp_accounting, in one run.
 
 For each of 150 budgets both libraries give a noise scale for sensitivity 1; its true delta is then
 enclosed in ball arithmetic. A scale whose true delta exceeds the promised one is unsafe. Run with

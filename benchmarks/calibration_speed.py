@@ -1,4 +1,4 @@
-"""How fast the privacy bound is against dp_accounting's get_sigma_gaussian, in one run.
+"""Speed of `privacy_mu` against dp_accounting's get_sigma_gaussian, in one run.
 
 Run with ``make benchmark``. Times are medians of interleaved rounds; only their ratios mean
 anything. The points are random in epsilon 1e-3..100 and delta 1e-15..1e-2, where both libraries

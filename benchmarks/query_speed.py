@@ -1,4 +1,4 @@
-"""How long a Gram matrix with exact sensitivity takes against plain ``X.T @ X``, in one run.
+"""Time of a Gram matrix with exact sensitivity against plain ``X.T @ X``, in one run.
 
 The query clips every row, rounds it to integers and adds up their products exactly; numpy does
 neither. Rows are float32, and one in ten is outside the norm bound. Only ratios of interleaved

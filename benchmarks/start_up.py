@@ -1,4 +1,4 @@
-"""How long importing matrixdp and its smallest command take against ``import numpy``, in one run.
+"""Time to import matrixdp and to run its smallest command, against ``import numpy``, in one run.
 
 Processor time of whole processes, Python's own start included; the least of interleaved rounds,
 since everything that disturbs a start makes it longer.

@@ -1,4 +1,4 @@
-"""How long a certified optimum takes, in eigendecompositions of a matrix of that size.
+"""Time of a certified optimum, in eigendecompositions of a matrix of that size.
 
 Run with ``make benchmark-sizes``. The peer is LAPACK: one decomposition, by the same library in the
 same run, is the least that any method based on a spectrum could do. The time includes the proof of

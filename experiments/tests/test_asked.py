@@ -1,4 +1,4 @@
-"""What is refused before anything is computed, run or written, and what is said of the rest."""
+"""Refusals before anything is computed, run or written, and the counts of the rest."""
 
 import json
 import tempfile

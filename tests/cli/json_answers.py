@@ -1,4 +1,4 @@
-"""What commands answer as JSON."""
+"""Replies of commands as JSON."""
 
 import json
 

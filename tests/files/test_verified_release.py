@@ -1,4 +1,4 @@
-"""What a saved release must be to be believed: on its grid, whole, and proven on any machine."""
+"""A saved release is believed if it is on its grid, whole, and proven on any machine."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What a budget shows is worth no more than the budget, however it is entered again."""
+"""The numbers that a budget shows are worth no more than the budget, however it is entered again."""
 
 import ast
 import json
