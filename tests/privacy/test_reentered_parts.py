@@ -1,4 +1,4 @@
-"""The numbers that a budget shows are worth no more than the budget, however it is entered again."""
+"""Numbers that a budget shows are worth no more than the budget, however it is entered again."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Estimated histograms that look like histograms: non-negative, whole.
+"""Estimated histograms that look like histograms: non-negative, integer.
 
 This is post-processing and costs no budget. It removes impossible numbers, and in exchange the
 estimate is no longer unbiased.
