@@ -81,7 +81,7 @@ def _classes_in(y: NDArray[Any]) -> PublicClasses:
 def _check_discrete(labels: NDArray[Any]) -> None:
     if labels.dtype.kind == "f" and not bool(np.all(labels == np.rint(labels))):
         raise InvalidParameterError(
-            "Unknown label type: y holds numbers that are not whole, as the targets of a "
+            "Unknown label type: y holds numbers that are no integers, as the targets of a "
             "regression do; pass the class of each record"
         )
 
