@@ -10,7 +10,7 @@ import pytest
 from matrixdp.errors import CalibrationError, StorageError
 from matrixdp_experiments.command import main
 from matrixdp_experiments.gradients import accounts
-from matrixdp_experiments.grid import places
+from matrixdp_experiments.grid import folders
 
 DIGITS = ("run", "type-one", "--dataset", "digits")
 
@@ -135,7 +135,7 @@ def test_results_on_a_read_only_disk(toy_results: Path, monkeypatch: pytest.Monk
     # Simulated: an administrator, who may run these tests, is refused by no permission.
     monkeypatch.setattr(tempfile, "TemporaryFile", refused)
     with pytest.raises(StorageError, match=r"type_one \(Read-only file system\)"):
-        places.check_results(toy_results / "type_one")
+        folders.check_results(toy_results / "type_one")
 
 
 def test_cells_that_are_finished_or_do_not_apply_are_counted(

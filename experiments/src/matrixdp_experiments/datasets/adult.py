@@ -92,5 +92,5 @@ def _fill(row: NDArray[np.float32], line: str) -> int:
                 row[start] = column.scaled(int(field))
             # An unknown category has no column: all of its attribute's are zero.
             case Category() if field != "?":
-                row[start + column.places[field]] = 1.0
+                row[start + column.indices[field]] = 1.0
     return _LABELS[label.strip().removesuffix(".")]  # adult.test ends its classes with a dot

@@ -23,8 +23,8 @@ class ImageFeatures:
 
     All parts are public, and each row is a function of its image, so private records may be passed,
     and replacing one of them changes one row of norm 1. The last bits of a row may depend on the
-    place of its image, as the results of float matrix products do; a removed record moves others to
-    other places.
+    index of its image, as the results of float matrix products do; a removed record moves others to
+    other indices.
 
     Attributes
     ----------

@@ -77,9 +77,9 @@ def draw_features(rows: Sequence[FeatureRow], file_format: str) -> bytes:
     canvas = Figure(figsize=size, layout="constrained")
     panels = canvas.subplots(len(_PANELS), columns, squeeze=False, sharey=True)
     handles: dict[str, Any] = {}
-    for place, (protocol, network) in enumerate(_PANELS):
-        panels[place][0].set_ylabel("test accuracy, %")
-        for dataset, axes in zip(datasets, panels[place], strict=False):
+    for index, (protocol, network) in enumerate(_PANELS):
+        panels[index][0].set_ylabel("test accuracy, %")
+        for dataset, axes in zip(datasets, panels[index], strict=False):
             there = [row for row in rows if row.dataset == dataset]
             handles |= _draw_panel(axes, there, protocol, network)
             title = FEATURE_SETTINGS[dataset].title

@@ -84,7 +84,7 @@ def gathered_feature_rows(folder: Path, kept: Sequence[FeatureRow] = ()) -> list
 
 def _rows_of(dataset: str, seeds: Sequence[int], outcomes: Outcomes) -> list[FeatureRow]:
     cells = selected_cells(Selection(datasets=[dataset], seeds=seeds))
-    cells.sort(key=_place)
+    cells.sort(key=_order)
     return rows_of_cells(
         {cell: outcomes.get(_key(cell)) for cell in cells},
         apart_from_seed=_place_without_seed,
@@ -100,7 +100,7 @@ def _key(cell: FeatureCell) -> str:
     return "" if run is None else run_key(run)
 
 
-def _place(cell: FeatureCell) -> tuple[Any, ...]:
+def _order(cell: FeatureCell) -> tuple[Any, ...]:
     """Return the key that sorts a cell in the table: runs are made in another order."""
     return (*_place_without_seed(cell), cell.seed)
 

@@ -90,11 +90,11 @@ def _draw_legend(canvas: Any, handles: dict[str, Any]) -> None:
 def _draw_panel(axes: Any, dataset: str, rows: Sequence[Row]) -> dict[str, Any]:
     """Draw one data set; return what the legend shows, by name."""
     handles = {}
-    for place, (name, style) in enumerate(_STYLES.items()):
+    for index, (name, style) in enumerate(_STYLES.items()):
         found = points([row for row in rows if row.mechanism == name])
         if found:
             epsilons, means, below, above = zip(*found, strict=True)
-            shift = _APART ** (place - (len(_STYLES) - 1) / 2)
+            shift = _APART ** (index - (len(_STYLES) - 1) / 2)
             handles[MECHANISMS[name].title] = axes.errorbar(
                 [epsilon * shift for epsilon in epsilons],
                 means,

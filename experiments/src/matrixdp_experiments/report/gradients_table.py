@@ -79,7 +79,7 @@ def _rows_of(
     others = planned_runs(_cells_off_the_grid(dataset, seeds, book), book, choices)
     found = {cell: run for cell, run in others.items() if _outcome(run, outcomes) is not None}
     # One mechanism after another in the table, whereas runs are made one seed after another.
-    runs = dict(sorted((planned | found).items(), key=lambda pair: _place(pair[0])))
+    runs = dict(sorted((planned | found).items(), key=lambda pair: _order(pair[0])))
     return rows_of_cells(
         {cell: _outcome(run, outcomes) for cell, run in runs.items()},
         apart_from_seed=lambda cell: (cell.mechanism, cell.epsilon),
@@ -101,7 +101,7 @@ def _cells_off_the_grid(dataset: str, seeds: Sequence[int], book: AccountBook) -
     return cells
 
 
-def _place(cell: Cell) -> tuple[int, float, int]:
+def _order(cell: Cell) -> tuple[int, float, int]:
     return list(MECHANISMS).index(cell.mechanism), cell.epsilon or 0.0, cell.seed
 
 
