@@ -34,7 +34,7 @@ class Asked:
     dataset: Given = None
     mechanism: Given = None
     epsilon: Given = None
-    seeds: Given = None
+    seed: Given = None
     network: Given = None
     protocol: Given = None
     clip: Given = None
@@ -87,7 +87,7 @@ def _cells_of_type_one(asked: Asked) -> list[Cell]:
         datasets or list(PAPER_DATASETS),
         listed(asked.mechanism, "mechanism") or list(MECHANISMS),
         numbers(asked.epsilon, "epsilon") or EPSILONS,
-        seeds(asked.seeds),
+        seeds(asked.seed),
     )
     # The Matrix Mechanism is planned for some data sets only; no others may be named for it.
     planned = {cell.dataset for cell in cells}
@@ -110,6 +110,6 @@ def _cells_of_type_two(asked: Asked) -> list[FeatureCell]:
             methods=listed(asked.method, "method"),
             mechanisms=listed(asked.mechanism, "mechanism"),
             epsilons=numbers(asked.epsilon, "epsilon"),
-            seeds=integers(asked.seeds, "seeds"),
+            seeds=integers(asked.seed, "seed"),
         )
     )

@@ -56,10 +56,10 @@ def integers(given: Iterable[str] | None, name: str) -> list[int] | None:
 
 def seeds(given: Iterable[str] | None) -> list[int] | None:
     """Return the same as seeds that every generator takes."""
-    found = integers(given, "seeds")
+    found = integers(given, "seed")
     for seed in found or ():
         if not 0 <= seed <= _MOST_SEED:
-            raise InvalidParameterError(f"seeds={seed} is not between 0 and {_MOST_SEED:,}")
+            raise InvalidParameterError(f"seed={seed} is not between 0 and {_MOST_SEED:,}")
     return found
 
 
