@@ -150,12 +150,12 @@ class PrivateLogisticRegression(PrivateProbabilities):
         whole = grid(features.rows_with_constant(records))
         rows = whole * grid.steps
         gram = Gram(features.bounds_with_constant, self.neighbouring).release(rows, for_gram)
-        weights, gradients = descend(
+        weights, gradients = _descend(
             query,
             whole,
             indicators,
             grid_steps=grid.steps,
-            hessian=curvature(gram, penalty),
+            hessian=_curvature(gram, penalty),
             penalty=penalty,
             budgets=for_gradients.split(steps),
         )
@@ -164,13 +164,13 @@ class PrivateLogisticRegression(PrivateProbabilities):
         return self._publish(fitted, budget, [gram, *gradients], leaks)
 
 
-def curvature(gram: Release, penalty: FloatArray) -> FloatArray:
+def _curvature(gram: Release, penalty: FloatArray) -> FloatArray:
     """Return an upper bound of the Hessian of each class, from a released Gram matrix."""
     matrix = np.asarray(gram.value)
     return raised_spectrum(matrix, noise_norm(gram, len(matrix))) / 2.0 + np.diag(penalty)
 
 
-def descend(
+def _descend(
     query: CrossMoment,
     whole: FloatArray,
     indicators: FloatArray,
