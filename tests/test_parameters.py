@@ -92,7 +92,7 @@ def test_what_each_gate_makes_of_numbers() -> None:
         assert not np.shares_memory(copied, plain)
     assert not checked_matrix(plain, "answer").flags.writeable
     assert finite_array([True, 2], "answer").tolist() == [1.0, 2.0]
-    with pytest.raises(InvalidParameterError, match="truth values"):
+    with pytest.raises(InvalidParameterError, match="booleans"):
         real_array([True, 2], "answer")
     assert integer_array([[1, 2]], "answer").dtype.kind == "i"
     assert integer_array([], "answer").size == 0

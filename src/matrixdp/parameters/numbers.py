@@ -139,7 +139,7 @@ def checked_integer(value: Any, name: str) -> int:
     Raises
     ------
     InvalidParameterError
-        If it is a truth value or of any other kind.
+        If it is a boolean or of any other kind.
 
     Examples
     --------

@@ -164,7 +164,7 @@ def process(release: Release, *steps: Step) -> ProcessedRelease:
     release : Release
         From a mechanism's or a query's ``release``.
     *steps : Step
-        At least one. A step that reckons with the noise must be the first: afterwards the noise is
+        At least one. A step that uses the noise must be the first: afterwards the noise is
         no longer what the release states.
 
     Raises
@@ -217,7 +217,7 @@ def _checked_steps(release: object, steps: Iterable[Step]) -> tuple[Step, ...]:
             )
         if index and step.needs_noise:
             raise InvalidParameterError(
-                f"steps[{index}], {type(step).__name__}, reckons with the noise of the release, "
+                f"steps[{index}], {type(step).__name__}, uses the noise of the release, "
                 "which earlier steps have changed: put it first"
             )
         step.check(release.shape, release.covariance)

@@ -89,7 +89,7 @@ def text_rows(
     Raises
     ------
     FileFormatError
-        If the file cannot be unpacked, or is not CSV text in UTF-8.
+        If the file cannot be decompressed, or is not CSV text in UTF-8.
     """
     content = file
     if suffix.endswith(".gz"):

@@ -1,7 +1,7 @@
 """Checks that a saved file holds its matrix and what its statement declares, and nothing else.
 
 What a reader skips may be private: digits beyond a type's precision, metadata, further columns,
-bytes in a gap. Text must be byte for byte what this library writes. The other formats are packed
+bytes in a gap. Text must be byte for byte what this library writes. The other formats are written
 by libraries whose versions differ in a few bytes, so their parts are accounted for one by one.
 """
 
