@@ -17,7 +17,7 @@ from matrixdp_experiments.gradients.planning import account_of, planned_runs, re
 from matrixdp_experiments.gradients.settings import EPSILONS, SETTINGS
 from matrixdp_experiments.grid.outcomes import Outcome, read_outcomes
 from matrixdp_experiments.grid.runs import DELTA, Run, run_key
-from matrixdp_experiments.report.cell_rows import rows_of_cells
+from matrixdp_experiments.report.cell_rows import outcome_columns, rows_of_cells
 
 __all__ = ["Row", "gathered_rows"]
 
@@ -116,12 +116,7 @@ def _finished_row(cell: Cell, outcome: Outcome[Run], book: AccountBook) -> Row:
         seed=str(cell.seed),
         learning_rate=f"{run.learning_rate:.6g}",
         clip_norm="" if run.clip_norm is None else shown_exactly(run.clip_norm),
-        accuracy=f"{outcome.accuracy:.5f}",
-        run=run_key(run),
-        seconds=str(outcome.seconds),
-        commit=outcome.provenance.commit,
-        device=outcome.provenance.device,
-        torch=outcome.provenance.torch,
+        **outcome_columns(outcome),
     )
 
 
