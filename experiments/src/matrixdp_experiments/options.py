@@ -10,6 +10,7 @@ __all__ = [
     "EXPERIMENTS",
     "RESULTS",
     "check_experiment",
+    "check_known",
     "integers",
     "listed",
     "numbers",
@@ -28,6 +29,13 @@ def check_experiment(name: str, known: Sequence[str] = EXPERIMENTS) -> None:
         raise InvalidParameterError(
             f"experiment={name!r} cannot be used with this command: use {' or '.join(known)}"
         )
+
+
+def check_known(value: str, names: Iterable[str], what: str) -> None:
+    """Raise if a value is none of some names, which the message lists."""
+    known = list(names)
+    if value not in known:
+        raise InvalidParameterError(f"{what}={value!r} is not known: use one of {', '.join(known)}")
 
 
 def listed(given: Iterable[str] | None, name: str) -> list[str] | None:
