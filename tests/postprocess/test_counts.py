@@ -70,7 +70,7 @@ def test_stacks_have_nonnegative_estimates(
 
 
 @given(hnp.arrays(np.float64, st.integers(1, 30), elements=st.floats(-1e6, 1e6)))
-def test_whole_counts_keep_the_total_and_stay_close(estimate: np.ndarray) -> None:
+def test_integer_counts_keep_the_total_and_stay_close(estimate: np.ndarray) -> None:
     whole = integer_counts(estimate)
     assert np.all(np.abs(whole - estimate) < 1)
     assert abs(int(whole.sum()) - float(estimate.sum())) <= 0.5 + 1e-6
