@@ -13,9 +13,9 @@ from functools import partial
 import numpy as np
 import torch
 from noise_speed import interleaved
-from recorded import record
 from rich.console import Console
 from rich.table import Table
+from saved import save
 
 import matrixdp as mdp
 from matrixdp.noise.application.threads import usable_cores
@@ -103,7 +103,7 @@ def main() -> int:
         must = f"at most {MOST[name]:g}" if name in MOST else f"at least {LEAST.get(name, 1):g}"
         table.add_row(name, f"{figure:.2f}", must)
     Console(width=100).print(table)
-    record("release_speed", figures)
+    save("release_speed", figures)
     short = [name for name, most in MOST.items() if not figures[name] <= most]
     short += [name for name, least in LEAST.items() if not figures[name] >= least]
     print("\n".join(f"falls short: {name}" for name in short))

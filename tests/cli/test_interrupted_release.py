@@ -46,7 +46,7 @@ COMMANDS = {
     ],
     "demo": ["demo", "--folder", "out"],
 }
-STREAM = ["--output-format", "csv", "--sidecar", "out.csv.json"]
+STREAM = ["--output-format", "csv", "--statement", "out.csv.json"]
 TO_STDOUT = ["release", "in.csv", "-", *BUDGET, "--sensitivity", "1", *STREAM]
 
 Program = Callable[[list[str]], int]

@@ -75,6 +75,10 @@ BAD_TABLES = {
     "a record less": (np.full((COUNT + 1, 4), float(CANARY)), "different numbers of records"),
     "beyond floats": (with_canary(CANARY * 10**400), "X"),
     "nothing": (None, "X"),
+    "masked": (np.ma.masked_equal(np.full((COUNT, 4), CANARY), CANARY), "masked"),
+    "missing cells": (pd.DataFrame({"a": [pd.NA, CANARY] * COUNT}, dtype="Int64")[:COUNT], "NaN"),
+    "missing objects": (pd.DataFrame({"a": [pd.NA, CANARY] * COUNT})[:COUNT], "cannot be read"),
+    "integers beyond floats": (np.full((COUNT, 4), 2**53 + 2), "beyond 2**53"),
 }
 
 

@@ -80,7 +80,7 @@ def test_an_array_with_too_few_axes(
 )
 def test_pandas_metadata_of_wrong_types(metadata: bytes) -> None:
     stated = pandas_index({b"pandas": metadata}, ["a", "b"])
-    assert set(stated.places) <= {0}
+    assert set(stated.positions) <= {0}
     assert stated.numbers is None
 
 

@@ -1,4 +1,4 @@
-"""What may be released, and what would become another number on the way."""
+"""Matrices that may be released, and those whose numbers would change on the way."""
 
 import datetime as dt
 from decimal import Decimal

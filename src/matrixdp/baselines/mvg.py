@@ -14,10 +14,10 @@ from matrixdp.mechanisms.gaussian import GaussianMechanism, checked_set, largest
 from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.parameters import (
     checked_choice,
+    integer_array,
     positive_integer,
     positive_vector,
     proper_fraction,
-    whole_numbers,
 )
 from matrixdp.privacy.budget import Budget
 from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
@@ -178,7 +178,7 @@ def binary_precision(size: int, important: ArrayLike, share: float) -> FloatArra
     """
     size = positive_integer(size, "size")
     # A direction that is named twice counts once.
-    chosen = np.unique(whole_numbers(important, "important"))
+    chosen = np.unique(integer_array(important, "important"))
     part = proper_fraction(share, "share")
     if not bool(np.all((chosen >= 0) & (chosen < size))):
         raise InvalidParameterError(f"important must be integers from 0 to {size - 1}")

@@ -138,7 +138,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         total = max(found, 1.0) if count is None else float(count)
         mean = moments[:width, width] / (constant * total)
         covariance = (moments[:width, :width] - total * np.outer(mean, mean)) / max(total - 1, 1)
-        variances, directions = principal_directions(covariance)
+        variances, directions = _principal_directions(covariance)
         fitted.n_components_ = kept
         fitted.components_ = directions[:kept]
         fitted.explained_variance_ = variances[:kept]
@@ -180,7 +180,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         return self.n_components_
 
 
-def principal_directions(covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _principal_directions(covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return variances, largest first, and directions in rows; negative variances become 0."""
     values, vectors = np.linalg.eigh(covariance)
     directions = vectors[:, ::-1].T

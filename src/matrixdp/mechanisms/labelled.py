@@ -38,19 +38,19 @@ class MatrixLabels:
 class MatrixFile:
     """A matrix and the labels that a file has around it.
 
-    ``places`` are those of its columns in the file, from 0, if some were chosen: for errors.
+    ``positions`` are those of its columns in the file, from 0, if some were chosen: for errors.
     """
 
     array: NDArray[Any]
     columns: Sequence[str] | None = None
     index: Sequence[str] | None = None
     corner: str = ""
-    places: Sequence[int] | None = None
+    positions: Sequence[int] | None = None
 
     def column_in_file(self, column: int) -> int:
         """Return the number of a column as an editor counts it: from 1, labels included."""
-        if self.places is not None:
-            return self.places[column] + 1
+        if self.positions is not None:
+            return self.positions[column] + 1
         return column + (1 if self.index is None else 2)
 
     @property

@@ -181,7 +181,7 @@ class Release:
         ----------
         path : path
             Ending in ``.npy``, ``.npz``, ``.csv``, ``.tsv``, ``.csv.gz`` or ``.tsv.gz``, or with
-            pyarrow in ``.parquet`` or ``.arrow``. The first two have no place for labels, and a
+            pyarrow in ``.parquet`` or ``.arrow``. The first two cannot hold labels, and a
             warning says so if there are any.
         force : bool, optional
             Whether to replace existing files; by default they are refused.

@@ -13,11 +13,11 @@ from matrixdp.parameters.arrays import (
     checked_matrix,
     checked_symmetric,
     finite_array,
+    integer_array,
     is_sparse,
     outside_limit,
     positive_vector,
     real_array,
-    whole_numbers,
 )
 from matrixdp.parameters.by_value import EqualByValue
 from matrixdp.parameters.numbers import (
@@ -53,6 +53,7 @@ __all__ = [
     "checked_matrix",
     "checked_symmetric",
     "finite_array",
+    "integer_array",
     "is_sparse",
     "members_of",
     "outside_limit",
@@ -62,7 +63,6 @@ __all__ = [
     "proper_fraction",
     "real_array",
     "real_number",
-    "whole_numbers",
 ]
 
 

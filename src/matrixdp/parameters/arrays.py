@@ -22,12 +22,12 @@ __all__ = [
     "checked_matrix",
     "checked_symmetric",
     "finite_array",
+    "integer_array",
     "is_sparse",
     "outside_limit",
     "plain_array",
     "positive_vector",
     "real_array",
-    "whole_numbers",
 ]
 
 LARGEST_EXACT_INTEGER = 2**53
@@ -77,7 +77,7 @@ def real_array(
     axes : int, optional
         How many axes it must have, and then it must not be empty either.
     booleans : bool, optional
-        Whether truth values count as 0 and 1.
+        Whether booleans count as 0 and 1.
     keep_single : bool, optional
         Whether float32 stays float32; everything else becomes float64.
     limit : callable, optional
@@ -159,7 +159,7 @@ def outside_limit(name: str, limit: Limit | None) -> InvalidParameterError:
 
 
 def finite_array(value: Any, name: str) -> NDArray[np.float64]:
-    """Return finite real numbers of any shape as a new float64 array; truth values are 0 and 1."""
+    """Return finite real numbers of any shape as a new float64 array; booleans are 0 and 1."""
     return np.array(real_array(value, name, booleans=True))
 
 
@@ -190,13 +190,13 @@ def positive_vector(vector: Any, name: str) -> NDArray[np.float64]:
     # A copy, and read-only for the reason given above.
     array = np.array(real_array(vector, name, axes=1))
     if not bool(np.all(array > 0.0)):
-        place = int(np.argmin(array))
-        raise InvalidParameterError(f"{name}[{place}]={array[place].item()!r} must be positive")
+        index = int(np.argmin(array))
+        raise InvalidParameterError(f"{name}[{index}]={array[index].item()!r} must be positive")
     array.setflags(write=False)
     return array
 
 
-def whole_numbers(value: Any, name: str) -> NDArray[Any]:
+def integer_array(value: Any, name: str) -> NDArray[Any]:
     """Return integers of any shape as an array of integers; floats are refused, even 2.0."""
     array = _as_array(value, name, booleans=False)
     # numpy makes floats of an empty list.
@@ -209,14 +209,14 @@ def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
     """Raise if a value holds something that numpy would silently turn into other numbers.
 
     That is: integers beyond 2**53 (rounded), masked rows (unmasked), sparse matrices (made objects)
-    and, unless ``bools`` allows them, truth values (made 0 and 1). Nested lists, tuples and ranges
+    and, unless ``bools`` allows them, booleans (made 0 and 1). Nested lists, tuples and ranges
     are searched cell by cell, since numpy would find one type for all; an array has one already.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
     if isinstance(value, bool | np.bool_):
         if not bools:
-            raise InvalidParameterError(f"{name} holds truth values: pass numbers")
+            raise InvalidParameterError(f"{name} holds booleans: pass numbers")
     elif isinstance(value, int | np.integer):
         _check_exact(int(value), name)
     elif isinstance(value, list | tuple | range):

@@ -164,7 +164,7 @@ def process(release: Release, *steps: Step) -> ProcessedRelease:
     release : Release
         From a mechanism's or a query's ``release``.
     *steps : Step
-        At least one. A step that reckons with the noise must be the first: afterwards the noise is
+        At least one. A step that uses the noise must be the first: afterwards the noise is
         no longer what the release states.
 
     Raises
@@ -210,14 +210,14 @@ def _checked_steps(release: object, steps: Iterable[Step]) -> tuple[Step, ...]:
     members = members_of(steps, "steps", "a tuple of steps")
     if not members:
         raise InvalidParameterError("steps is empty: name at least one")
-    for place, step in enumerate(members):
+    for index, step in enumerate(members):
         if not isinstance(step, Step):
             raise InvalidParameterError(
-                f"steps[{place}] is a {_kind(step)}: pass a step, such as PositiveSemidefinite()"
+                f"steps[{index}] is a {_kind(step)}: pass a step, such as PositiveSemidefinite()"
             )
-        if place and step.needs_noise:
+        if index and step.needs_noise:
             raise InvalidParameterError(
-                f"steps[{place}], {type(step).__name__}, reckons with the noise of the release, "
+                f"steps[{index}], {type(step).__name__}, uses the noise of the release, "
                 "which earlier steps have changed: put it first"
             )
         step.check(release.shape, release.covariance)
@@ -230,13 +230,13 @@ def _kind(step: object) -> str:
 
 
 def _applied(value: FloatArray, release: Release, steps: tuple[Step, ...]) -> FloatArray:
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         # Whatever overflows is reported below, by name.
         with np.errstate(all="ignore"):
             value = step.apply(value, release.covariance)
         if value.shape != release.shape or not bool(np.isfinite(value).all()):
             raise InvalidParameterError(
-                f"steps[{place}], {type(step).__name__}, did not give a finite matrix of the "
+                f"steps[{index}], {type(step).__name__}, did not give a finite matrix of the "
                 "release's shape: its numbers are too large, or the step is wrong"
             )
     return value

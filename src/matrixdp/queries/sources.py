@@ -126,10 +126,10 @@ def arrow_batches(
                 raise FileFormatError(
                     f"{path} has {many} column {name!r}: name one that it has once"
                 )
-        places = [found.index(name) for name in names]
+        indices = [found.index(name) for name in names]
         for batch in table.batches():
-            # By their places: pyarrow gives the columns in the order of the file.
-            yield batch.select(places)
+            # By their indices: pyarrow gives the columns in the order of the file.
+            yield batch.select(indices)
 
 
 def _blocks(data: Any) -> Iterator[Any]:

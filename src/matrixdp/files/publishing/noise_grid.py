@@ -84,8 +84,8 @@ def _scales_of_rows(
             return np.asarray(np.broadcast_to(covariance.scales, shape)[first : first + number])
         case SymmetricIsotropic():
             scales = np.full((number, shape[1]), covariance.entry_scales((2, 2))[0, 1])
-            places = np.arange(number)
-            scales[places, first + places] = covariance.scale
+            indices = np.arange(number)
+            scales[indices, first + indices] = covariance.scale
             return scales
         case Isotropic():
             return np.array([[covariance.scale]])
