@@ -103,11 +103,9 @@ class Release:
     ) -> None:
         # Every release comes through here. Two numbers are compared; the proof is not repeated.
         proof.check_claim(guarantee)
-        object.__setattr__(self, "value", value)
-        object.__setattr__(self, "proof", proof)
-        object.__setattr__(self, "guarantee", guarantee)
-        object.__setattr__(self, "mechanism", mechanism)
-        object.__setattr__(self, "labels", labels)
+        self.__dict__.update(
+            value=value, proof=proof, guarantee=guarantee, mechanism=mechanism, labels=labels
+        )
 
     @property
     def sensitivity(self) -> SensitivitySet:
@@ -247,7 +245,8 @@ def _checked_shape(value: Any) -> tuple[int, int]:
             "value is simulated: its noise protects nothing, so it is not a release; use the "
             "mechanism's release()"
         )
-    shape = np.shape(value)
+    # numpy's question takes longer, and every release asks it.
+    shape = value.shape if type(value) is np.ndarray else np.shape(value)
     if len(shape) != 2:
         raise ShapeError(f"value has shape {shape}: a release is a matrix")
     return (shape[0], shape[1])

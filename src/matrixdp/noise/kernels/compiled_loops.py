@@ -1,4 +1,4 @@
-"""The loops over a block that numba compiles (extra ``fast``): with the coarse table, then the other.
+"""The loops over a block that numba compiles (extra ``fast``), one for each table.
 
 Tables are frozen into the machine code, because only loads from a constant let a loop be
 vectorised. A compiled function gets them as closure variables, like every other constant, and

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, KeyStateError
-from matrixdp.noise.keys.context import MOST_ELEMENTS, NoiseContext, check_context
+from matrixdp.noise.keys.context import MOST_ELEMENTS, NoiseContext, not_a_context
 from matrixdp.parameters import checked_integer
 
 __all__ = [
@@ -135,7 +135,8 @@ class NoiseStream:
         KeyStateError
             If the stream was bound to another context.
         """
-        check_context(context)
+        if not isinstance(context, NoiseContext):
+            raise not_a_context(context)
         known = isinstance(secret, bytes | bytearray)
         if not (known and len(secret) == _SECRET_BYTES):
             raise InvalidParameterError("secret must be the bytes that export_secret returned")
@@ -161,6 +162,13 @@ class NoiseStream:
         words = np.empty(number, dtype=np.uint64)
         self.reader(first).read_into(words)
         return words
+
+    def first_words(self, words: NDArray[np.uint64]) -> None:
+        """Fill a contiguous array with the words of the elements 0 and on: at most 2**17 of them.
+
+        What `reader` gives, for arrays so small that its calls would take as long as the cipher.
+        """
+        self.open_range(0, 0).update_into(_ZEROS[: words.nbytes], words.data.cast("B"))
 
     def reader(self, start: int) -> WordReader:
         """Return a reader of the first words from element ``start`` on."""
