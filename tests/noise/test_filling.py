@@ -191,10 +191,18 @@ def test_one_block_sends_what_is_undecided_to_the_exact_path_and_is_wiped(
 ) -> None:
     value = VALUE[:30].copy()
     expected = add_noise(value, 1.5, test_key(85))
-    seen = blocks_seen(monkeypatch, UnsureKernel)
+    seen, asked = blocks_seen(monkeypatch, UnsureKernel), []
+    further_words = NoiseStream.further_words
+
+    def watched_words(stream: NoiseStream, element: int) -> Callable[[int], int]:
+        asked.append(element)
+        return further_words(stream, element)
+
+    monkeypatch.setattr(NoiseStream, "further_words", watched_words)
     prepared = PreparedNoise.of(value.shape, value.dtype, np.array(1.5))
     noisy = prepared.noisy_copy(value, test_key(85), threads=None)
     assert np.array_equal(noisy, expected)
+    assert asked == list(marked(0, value.size))
     (block,) = seen
     assert not block.words.any()
     assert not block.undecided.any()

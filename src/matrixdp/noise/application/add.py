@@ -165,8 +165,7 @@ class PreparedNoise:
         """
         # A new array overlaps nothing, so the output needs no check either.
         target = np.empty(value.shape, dtype=value.dtype)
-        flags = value.flags
-        if self.block_scales is not None and flags.c_contiguous and flags.aligned:
+        if self.block_scales is not None and value.flags.aligned:
             kernel = self.make_kernel()  # first, as in `_release`
             with key.bind(self.context, pay=pay) as stream:
                 fill_block(value, target, self.block_scales, stream, kernel)

@@ -38,8 +38,8 @@ def fill_block(
     Parameters
     ----------
     value, out : NDArray
-        Contiguous, apart from each other, of at most `ONE_BLOCK` elements and of a type that the
-        kernel takes.
+        Apart from each other, of at most `ONE_BLOCK` elements and of a type that the kernel takes;
+        the output contiguous.
     scales : NDArray[np.float64]
         One for all, or one for each element: one axis.
     """
