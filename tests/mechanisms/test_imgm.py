@@ -327,4 +327,4 @@ def test_simulation_has_the_same_covariance_and_is_no_release() -> None:
 
 def test_what_is_to_be_released_is_never_shown() -> None:
     shown = repr(IMGM(BALL, BUDGET).checked([[123.456, 2.0]]))
-    assert shown == "LabelledMatrix(shape=(1, 2), dtype='float64')"
+    assert shown == "CheckedMatrix(shape=(1, 2), dtype='float64')"

@@ -6,7 +6,7 @@ their type, because pandas and polars are not needed otherwise and are slow to i
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import check_cells, is_sparse
 
-__all__ = ["LabelledMatrix", "MatrixFile", "MatrixLabels", "without_labels"]
+__all__ = ["MatrixFile", "MatrixLabels", "Relabel", "without_labels"]
 
 Relabel = Callable[[NDArray[Any]], Any]
 """Puts labels on a matrix."""
@@ -70,20 +70,6 @@ class MatrixFile:
     def __repr__(self) -> str:
         """Show the shape alone."""
         return f"MatrixFile(shape={self.array.shape})"
-
-
-class LabelledMatrix(NamedTuple):
-    """A checked matrix, and how to give a matrix of its shape the labels that it came with.
-
-    Where there were none, ``relabel`` is None. The matrix is never shown.
-    """
-
-    array: NDArray[Any]
-    relabel: Relabel | None
-
-    def __repr__(self) -> str:
-        """Show the shape alone."""
-        return f"LabelledMatrix(shape={self.array.shape}, dtype={self.array.dtype.name!r})"
 
 
 def without_labels(matrix: Any) -> tuple[Any, Relabel | None]:

@@ -10,6 +10,7 @@ from matrixdp.parameters.arrays import (
     Limit,
     all_within,
     check_cells,
+    check_within,
     checked_matrix,
     checked_symmetric,
     finite_array,
@@ -17,6 +18,7 @@ from matrixdp.parameters.arrays import (
     outside_limit,
     positive_vector,
     real_array,
+    shaped_array,
     whole_numbers,
 )
 from matrixdp.parameters.by_value import EqualByValue
@@ -47,6 +49,7 @@ __all__ = [
     "all_within",
     "broadcast_together",
     "check_cells",
+    "check_within",
     "checked_choice",
     "checked_integer",
     "checked_integers",
@@ -62,6 +65,7 @@ __all__ = [
     "proper_fraction",
     "real_array",
     "real_number",
+    "shaped_array",
     "whole_numbers",
 ]
 

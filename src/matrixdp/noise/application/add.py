@@ -167,8 +167,11 @@ class PreparedNoise:
         target = np.empty(value.shape, dtype=value.dtype)
         if self.block_scales is not None and value.flags.aligned:
             kernel = self.make_kernel()  # first, as in `_release`
-            with key.bind(self.context, pay=pay) as stream:
+            stream = key.bind(self.context, pay=pay)
+            try:
                 fill_block(value, target, self.block_scales, stream, kernel)
+            finally:
+                stream.close()
             return target
         tile = rectangular_tile(
             value, target, self.scales, value.shape, (0,) * value.ndim, in_place=False

@@ -45,7 +45,7 @@ def fill_block(
     """
     size = value.size
     words, undecided = np.empty(size, np.uint64), np.empty(size, np.bool_)
-    block = Block(value.reshape(-1), words, scales, out.reshape(-1), undecided)
+    block = Block(value.ravel(), words, scales, out.ravel(), undecided)
     try:
         stream.first_words(words)
         if kernel(block, stream.context.grid_bits):

@@ -6,12 +6,11 @@ from contextlib import nullcontext
 from threading import Lock
 from typing import Any, NoReturn, Self
 
-from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from matrixdp.errors import InvalidParameterError, KeyStateError, MatrixDPError
 from matrixdp.noise.keys.context import NoiseContext, not_a_context
-from matrixdp.noise.keys.stream import KEY_BYTES, STREAM_BYTES, NoiseStream, overwrite
+from matrixdp.noise.keys.stream import HASH, KEY_BYTES, NO_KEY, NO_STREAM, STREAM_BYTES, NoiseStream
 from matrixdp.processes import current_process
 
 __all__ = ["ReleaseKey", "checked_key"]
@@ -106,7 +105,7 @@ class ReleaseKey:
         with self._lock:
             self._check_unspent()
             derived = bytearray(STREAM_BYTES)
-            kdf = HKDF(SHA256(), STREAM_BYTES, salt=None, info=context.encoded)
+            kdf = HKDF(HASH, STREAM_BYTES, salt=None, info=context.encoded)
             kdf.derive_into(self._secret, derived)
             # Before it is paid for: a payment that is interrupted leaves no key that can release.
             self._context = context
@@ -114,7 +113,7 @@ class ReleaseKey:
                 if pay is not None:
                     pay()
             except BaseException as error:
-                overwrite(derived)
+                derived[:] = NO_STREAM
                 if isinstance(error, MatrixDPError):  # refused, and nothing was paid
                     self._context = None
                 else:
@@ -159,12 +158,12 @@ class ReleaseKey:
     def _erase(self) -> None:
         """Mark the key as erased, then overwrite it: never the other way round."""
         self._erased = True
-        overwrite(self._secret)
+        self._secret[:] = NO_KEY
 
     def __del__(self) -> None:
         """Overwrite the key."""
         if hasattr(self, "_secret"):  # else the constructor has failed
-            overwrite(self._secret)
+            self._secret[:] = NO_KEY
 
     def __repr__(self) -> str:
         """Say whether the key is bound, never what it is."""
