@@ -10,6 +10,7 @@ from matrixdp.parameters.arrays import (
     Limit,
     all_within,
     check_cells,
+    check_within,
     checked_matrix,
     checked_symmetric,
     finite_array,
@@ -18,6 +19,7 @@ from matrixdp.parameters.arrays import (
     outside_limit,
     positive_vector,
     real_array,
+    shaped_array,
 )
 from matrixdp.parameters.by_value import EqualByValue
 from matrixdp.parameters.numbers import (
@@ -47,6 +49,7 @@ __all__ = [
     "all_within",
     "broadcast_together",
     "check_cells",
+    "check_within",
     "checked_choice",
     "checked_integer",
     "checked_integers",
@@ -63,6 +66,7 @@ __all__ = [
     "proper_fraction",
     "real_array",
     "real_number",
+    "shaped_array",
 ]
 
 

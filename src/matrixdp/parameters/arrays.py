@@ -5,7 +5,6 @@ Errors never show an entry, because an array may be the private data.
 
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ __all__ = [
     "Limit",
     "all_within",
     "check_cells",
+    "check_within",
     "checked_matrix",
     "checked_symmetric",
     "finite_array",
@@ -28,6 +28,7 @@ __all__ = [
     "plain_array",
     "positive_vector",
     "real_array",
+    "shaped_array",
 ]
 
 LARGEST_EXACT_INTEGER = 2**53
@@ -61,7 +62,6 @@ def real_array(
     axes: int | None = None,
     booleans: bool = False,
     keep_single: bool = False,
-    limit: Callable[[NDArray[Any]], Limit] | None = None,
 ) -> NDArray[Any]:
     """Return finite real numbers as a plain numpy array: the gate that every array goes through.
 
@@ -80,9 +80,6 @@ def real_array(
         Whether booleans count as 0 and 1.
     keep_single : bool, optional
         Whether float32 stays float32; everything else becomes float64.
-    limit : callable, optional
-        Returns the limit of an array by its shape and type, or raises if they do not fit; by
-        default every finite number passes.
 
     Raises
     ------
@@ -91,17 +88,34 @@ def real_array(
     ShapeError
         If it is ragged, has another number of axes, or is empty.
     """
+    array = shaped_array(value, name, axes=axes, booleans=booleans, keep_single=keep_single)
+    check_within(array, name)
+    return array
+
+
+def shaped_array(
+    value: Any,
+    name: str,
+    *,
+    axes: int | None,
+    booleans: bool = False,
+    keep_single: bool = False,
+) -> NDArray[Any]:
+    """Return the array of `real_array` before its numbers are read: for those who have a limit."""
     array = plain_array(value, name, booleans=booleans, keep_single=keep_single)
     if axes is not None and (array.ndim != axes or array.size == 0):
         raise ShapeError(
             f"{name} has shape {array.shape}: it must be not empty and have {_AXES[axes]}; reshape "
             "it"
         )
-    # One pass answers both questions: a limit is finite, so whatever is within it is finite too.
-    allowed = None if limit is None else limit(array)
-    if not all_within(array, _LARGEST_FLOAT if allowed is None else allowed.largest):
-        raise outside_limit(name, allowed)
     return array
+
+
+def check_within(array: NDArray[Any], name: str, limit: Limit | None = None) -> None:
+    """Raise unless all numbers are within a limit; without one, unless all are finite."""
+    # One pass answers both questions: a limit is finite, so whatever is within it is finite too.
+    if not all_within(array, _LARGEST_FLOAT if limit is None else limit.largest):
+        raise outside_limit(name, limit)
 
 
 def all_within(array: NDArray[Any], largest: float | NDArray[np.float64]) -> bool:

@@ -16,10 +16,10 @@ from matrixdp.files.publishing.releases import (
     warn_of_lost_labels,
 )
 from matrixdp.files.schemas.steps import PARAMETERS, StepSchema
-from matrixdp.mechanisms.labelled import LabelledMatrix
+from matrixdp.mechanisms.labelled import without_labels
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
-from matrixdp.parameters import members_of
+from matrixdp.parameters import members_of, real_array
 from matrixdp.postprocess.james_stein import EfronMorris, JamesStein
 from matrixdp.postprocess.projections import (
     Clamp,
@@ -68,8 +68,8 @@ class ProcessedRelease:
     def __post_init__(self) -> None:
         """Check everything, then apply the steps."""
         steps = _checked_steps(self.release, self.steps)
-        labelled = LabelledMatrix.of(self.release.value)
-        value = labelled.array.astype(np.float64)
+        numbers, relabel = without_labels(self.release.value)
+        value = np.array(real_array(numbers, "release", axes=2, booleans=True))
         # A release that was built by hand may not be what its noise says.
         if isinstance(self.release.covariance, SymmetricIsotropic) and not is_symmetric(value):
             raise InvalidParameterError(
@@ -77,7 +77,8 @@ class ProcessedRelease:
                 "mechanism's release()"
             )
         object.__setattr__(self, "steps", steps)
-        object.__setattr__(self, "value", labelled.relabel(_applied(value, self.release, steps)))
+        applied = _applied(value, self.release, steps)
+        object.__setattr__(self, "value", applied if relabel is None else relabel(applied))
 
     @property
     def guarantee(self) -> Guarantee:
