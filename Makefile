@@ -60,7 +60,7 @@ format: $(DEV)
 	.venv/bin/python -m ruff format .
 
 # The curves of docs/comparison.md, and the numbers under them; the figure of docs/postprocess.md,
-# from numbers that are recorded.
+# from numbers that are saved.
 figures: $(CORE)
 	.venv/bin/python benchmarks/comparison_curves.py
 	.venv/bin/python benchmarks/shrinkage_figure.py

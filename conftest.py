@@ -1,4 +1,4 @@
-"""Which modules have their examples run: not those whose extra is missing."""
+"""Examples of modules are run, except of those whose extra is missing."""
 
 from importlib.util import find_spec
 

@@ -20,9 +20,9 @@ from importlib.util import find_spec
 from typing import TypeVar
 
 from accountant_peers import PEERS, Bounds, Question, quiet
-from recorded import record
 from rich.console import Console
 from rich.table import Table
+from saved import save
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from matrixdp.privacy import LossAccount, SampledPlan, noise_multiplier_for
@@ -202,7 +202,7 @@ def main() -> None:
     missing = [peer.name for peer in PEERS if not peer.installed]
     if missing:
         console.print(f"Not installed: {', '.join(missing)}.")
-    record("accountants", figures)
+    save("accountants", figures)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How often a calibrated noise scale breaks its own promise: matrixdp and dp_accounting, one run.
+"""Promises that calibrated noise scales break: matrixdp and dp_accounting, in one run.
 
 For each of 150 budgets both libraries give a noise scale for sensitivity 1; its true delta is then
 enclosed in ball arithmetic. A scale whose true delta exceeds the promised one is unsafe. Run with
@@ -9,7 +9,7 @@ import math
 
 from dp_accounting import get_sigma_gaussian
 from flint import arb, ctx
-from recorded import record
+from saved import save
 
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import plan_for_budget
@@ -57,7 +57,7 @@ def main() -> None:
         figures[f"budgets, {name}"] = len(excesses) + failures
         figures[f"unsafe, {name}"] = len(unsafe)
         figures[f"worst excess, {name}"] = max(unsafe, default=0.0)
-    record("calibration_safety", figures)
+    save("calibration_safety", figures)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How fast the privacy bound is against dp_accounting's get_sigma_gaussian, in one run.
+"""Speed of `privacy_mu` against dp_accounting's get_sigma_gaussian, in one run.
 
 Run with ``make benchmark``. Times are medians of interleaved rounds; only their ratios mean
 anything. The points are random in epsilon 1e-3..100 and delta 1e-15..1e-2, where both libraries
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 from dp_accounting import get_sigma_gaussian
-from recorded import record
+from saved import save
 
 from matrixdp import privacy_mu
 
@@ -48,7 +48,7 @@ def main() -> int:
     by_array = statistics.median(p / a for p, a in zip(peer, array, strict=True))
     print(f"one scalar call:     {by_scalar:7.0f} times as fast (promised: 20)")
     print(f"per point of arrays: {by_array:7.0f} times as fast (promised: 150)")
-    record("calibration_speed", {"scalar call": by_scalar, "per array point": by_array})
+    save("calibration_speed", {"scalar call": by_scalar, "per array point": by_array})
     return 0 if by_scalar >= 20 and by_array >= 150 else 1
 
 

@@ -1,4 +1,4 @@
-"""How estimators are judged on records that they were not fitted to; needs numpy only."""
+"""Scores of estimators on records that they were not fitted to; needs numpy only."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What estimators are compared on: arrays with public bounds, in files that every peer can read.
+"""Tasks to compare estimators on: arrays with public bounds, in files that every peer can read.
 
 All features are fixed before a record is seen, and all bounds are public. Splits are those of
 ``docs/data.md``; the test records are only scored on.

@@ -27,7 +27,7 @@ from typing import Any
 from estimator_peers import METHODS
 from estimator_scores import score
 from estimator_tasks import TASKS, Task
-from recorded import RESULTS, commit, processor
+from saved import RESULTS, commit, processor
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning

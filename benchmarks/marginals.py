@@ -13,9 +13,9 @@ from itertools import combinations
 from typing import Literal, TypeVar
 
 import numpy as np
-from recorded import record
 from rich.console import Console
 from rich.table import Table
+from saved import save
 
 import matrixdp as mdp
 from matrixdp.workloads import marginals, optimal_strategy
@@ -113,7 +113,7 @@ def main() -> None:
     for what, figure in figures.items():
         table.add_row(what, f"{figure:.4g}")
     Console(width=100).print(table)
-    record("marginals", figures)
+    save("marginals", figures)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from recorded import record
+from saved import save
 
 GIB = 1 << 30
 MOST_MIB = 32
@@ -72,7 +72,7 @@ def main() -> None:
         elapsed = time.perf_counter() - start
         complete = target.stat().st_size == source.stat().st_size
         state = "completes" if complete else "FAILS"
-        record(
+        save(
             "noise_memory",
             {"in place, 1 GiB, MiB": extra, "4 GiB file completes": complete, "MiB": float(peak)},
         )

@@ -12,9 +12,9 @@ from functools import partial
 from importlib import import_module
 
 import numpy as np
-from recorded import record
 from rich.console import Console
 from rich.table import Table
+from saved import save
 
 from matrixdp.noise import ExactNoise, NoiseContext, ReleaseKey
 from matrixdp.noise.kernels import available_kernels
@@ -141,7 +141,7 @@ def main() -> None:
         add_rows(table, shape, figures)
     add_opendp(table, figures)
     Console(width=100).print(table)
-    record("noise_speed", figures)
+    save("noise_speed", figures)
     wrong = shortfalls(figures)
     if wrong:
         raise SystemExit("\n".join(wrong))

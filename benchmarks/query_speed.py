@@ -1,4 +1,4 @@
-"""How long a Gram matrix with exact sensitivity takes against plain ``X.T @ X``, in one run.
+"""Time of a Gram matrix with exact sensitivity against plain ``X.T @ X``, in one run.
 
 The query clips every row, rounds it to integers and adds up their products exactly; numpy does
 neither. Rows are float32, and one in ten is outside the norm bound. Only ratios of interleaved
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from recorded import record
+from saved import save
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from matrixdp.queries import Gram, PublicBounds
@@ -51,7 +51,7 @@ def main() -> int:
     ratio = statistics.median(ratios)
     print(f"Gram of {rows:,} x {COLUMNS} float32 against X.T @ X: {ratio:.2f} times as long")
     print(f"float64 products alone: {statistics.median(products):.2f} times as long")
-    record("query_speed", {"rows": rows, "Gram": ratio})
+    save("query_speed", {"rows": rows, "Gram": ratio})
     return 0 if ratio <= PROMISED else 1
 
 

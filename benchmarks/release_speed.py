@@ -13,9 +13,9 @@ from functools import partial
 import numpy as np
 import torch
 from noise_speed import interleaved
-from recorded import record
 from rich.console import Console
 from rich.table import Table
+from saved import save
 
 import matrixdp as mdp
 from matrixdp.noise.application.threads import usable_cores
@@ -27,7 +27,7 @@ WITH_MECHANISM = "10 x 10, IMGM(...).release, times as long as x + rng.normal"
 ONE_THREAD = "4096 x 512, one thread, times as fast as standard_normal"
 ALL_THREADS = "4096 x 512, all processors, times as fast as standard_normal"
 SINGLE = "float32, 4096 x 512, {} threads, times as fast as randn"
-MOST = {TIMES_AS_LONG: 20.0, WITH_MECHANISM: 30.0}
+MOST = {TIMES_AS_LONG: 10.0, WITH_MECHANISM: 20.0}
 LEAST = {ONE_THREAD: 2.1, ALL_THREADS: 3.3, SINGLE.format(1): 1.0, SINGLE.format(2): 1.0}
 Work = Callable[[], object]
 
@@ -103,7 +103,7 @@ def main() -> int:
         must = f"at most {MOST[name]:g}" if name in MOST else f"at least {LEAST.get(name, 1):g}"
         table.add_row(name, f"{figure:.2f}", must)
     Console(width=100).print(table)
-    record("release_speed", figures)
+    save("release_speed", figures)
     short = [name for name, most in MOST.items() if not figures[name] <= most]
     short += [name for name, least in LEAST.items() if not figures[name] >= least]
     print("\n".join(f"falls short: {name}" for name in short))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from recorded import record
+from saved import save
 
 import matrixdp as mdp
 from matrixdp.postprocess import (
@@ -164,7 +164,7 @@ def main() -> None:
     )
     for what, figure in figures.items():
         print(f"{what}: {figure:.3g}")
-    record("postprocess", figures)
+    save("postprocess", figures)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ LINES = {
 
 
 def figures() -> dict[str, float]:
-    """Return the recorded errors."""
+    """Return the saved errors."""
     with (ROOT / "results" / "postprocess.csv").open(newline="") as file:
         rows = {row["what"]: row["figure"] for row in csv.DictReader(file)}
     return {what: float(figure) for what, figure in rows.items() if "epsilon" in what}

@@ -1,4 +1,4 @@
-"""How long importing matrixdp and its smallest command take against ``import numpy``, in one run.
+"""Time to import matrixdp and to run its smallest command, against ``import numpy``, in one run.
 
 Processor time of whole processes, Python's own start included; the least of interleaved rounds,
 since everything that disturbs a start makes it longer.
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recorded import record
+from saved import save
 
 ROUNDS = 15
 PROMISED = {"import matrixdp": 2.0, "matrixdp budget": 4.0}
@@ -42,7 +42,7 @@ def main() -> int:
     ratios = {name: min(times) / numpy for name, times in seconds.items()}
     for name, ratio in ratios.items():
         print(f"{name}: {ratio:.2f} times as long as import numpy")
-    record("start_up", ratios)
+    save("start_up", ratios)
     return 0 if all(ratios[name] <= most for name, most in PROMISED.items()) else 1
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
-from recorded import RESULTS, commit, processor
+from saved import RESULTS, commit, processor
 from torch import Tensor, nn
 from torch.nn import functional
 from training_settings import CPU_SETTINGS, GPU_SETTINGS, Setting

@@ -1,4 +1,4 @@
-"""How long a certified optimum takes, in eigendecompositions of a matrix of that size.
+"""Time of a certified optimum, in eigendecompositions of a matrix of that size.
 
 Run with ``make benchmark-sizes``. The peer is LAPACK: one decomposition, by the same library in the
 same run, is the least that any method based on a spectrum could do. The time includes the proof of
@@ -9,9 +9,9 @@ import time
 from typing import Literal
 
 import numpy as np
-from recorded import record
 from rich.console import Console
 from rich.table import Table
+from saved import save
 from scipy import linalg
 
 from matrixdp.workloads import Dense, Prefix, Ranges, optimal_strategy
@@ -52,7 +52,7 @@ def main() -> None:
             table.add_row(repr(workload), relation, *row)
             console.print(f"{workload!r}, {relation}: {row[1]} s", style="dim")
     console.print(table)
-    record("workload_sizes", figures)
+    save("workload_sizes", figures)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,9 @@ from typing import Any
 
 import numpy as np
 from hdmm_peer import HDMM_COMMIT, default_strategy, is_importable
-from recorded import record
 from rich.console import Console
 from rich.table import Table
+from saved import save
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from matrixdp.rounding import shown_up
@@ -197,7 +197,7 @@ def main() -> None:
     console.print(against_published(figures))
     console.print(against_hdmm_default(figures))
     console.print(against_jax_privacy(figures))
-    record("workload_strategies", figures)
+    save("workload_strategies", figures)
 
 
 def _excess(theirs: float, ours: float) -> float:

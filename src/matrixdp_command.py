@@ -18,9 +18,9 @@ def main() -> int:
 
     Interrupts of this process belong to the program from here on, until the process has ended.
     """
-    # typer imports pydantic, which would look through all installed packages for plugins.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
+        # typer imports pydantic, which would look through all installed packages for plugins.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         # Imported late on purpose; see above. The handler first: the rest takes long.
         from matrixdp.interrupts import ProgramInterrupts  # noqa: PLC0415
 

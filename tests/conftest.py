@@ -1,4 +1,4 @@
-"""What holds for every test: the same examples of properties every time, untimed, and signals."""
+"""Settings of every test: the same examples of properties every time, untimed, and signals."""
 
 import os
 import secrets

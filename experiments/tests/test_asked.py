@@ -1,4 +1,4 @@
-"""What is refused before anything is computed, run or written, and what is said of the rest."""
+"""Refusals before anything is computed, run or written, and the counts of the rest."""
 
 import json
 import tempfile
@@ -10,7 +10,7 @@ import pytest
 from matrixdp.errors import CalibrationError, StorageError
 from matrixdp_experiments.command import main
 from matrixdp_experiments.gradients import accounts
-from matrixdp_experiments.grid import places
+from matrixdp_experiments.grid import folders
 
 DIGITS = ("run", "type-one", "--dataset", "digits")
 
@@ -22,12 +22,12 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([*DIGITS, "--mechanism", "none,imgm-pld", "--seeds=-1"], "seeds=-1 is not between 0 and"),
-        ([*DIGITS, "--seeds", str(2**63)], "seeds=9223372036854775808 is not between 0 and"),
+        ([*DIGITS, "--mechanism", "none,imgm-pld", "--seed=-1"], "seed=-1 is not between 0 and"),
+        ([*DIGITS, "--seed", str(2**63)], "seed=9223372036854775808 is not between 0 and"),
         (["run", "type-one", "--dataset", ""], "leave --dataset out"),
         ([*DIGITS, "--epsilon", ""], "leave --epsilon out"),
         ([*DIGITS, "--epsilon", "0.1,,1"], "leave --epsilon out"),
-        ([*DIGITS, "--seeds", " "], "leave --seeds out"),
+        ([*DIGITS, "--seed", " "], "leave --seed out"),
         (["run", "type-two", "--dataset", "digits", "--method", ""], "leave --method out"),
         (["choose", "type-one", "--dataset", ""], "leave --dataset out"),
         ([*DIGITS, "--parallel", "0"], "parallel=0 must be"),
@@ -50,7 +50,7 @@ def test_wrong_options_run_nothing(
 
 
 def test_the_largest_seed_is_run(toy_results: Path) -> None:
-    arguments = [*DIGITS, "--mechanism", "none", "--seeds", str(2**63 - 1)]
+    arguments = [*DIGITS, "--mechanism", "none", "--seed", str(2**63 - 1)]
     assert main([*arguments, "--results", str(toy_results)]) == 0
 
 
@@ -135,13 +135,13 @@ def test_results_on_a_read_only_disk(toy_results: Path, monkeypatch: pytest.Monk
     # Simulated: an administrator, who may run these tests, is refused by no permission.
     monkeypatch.setattr(tempfile, "TemporaryFile", refused)
     with pytest.raises(StorageError, match=r"type_one \(Read-only file system\)"):
-        places.check_results(toy_results / "type_one")
+        folders.check_results(toy_results / "type_one")
 
 
 def test_cells_that_are_finished_or_do_not_apply_are_counted(
     toy_results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [*DIGITS, "--mechanism", "classic", "--epsilon", "1,1000", "--seeds", "0,1"]
+    arguments = [*DIGITS, "--mechanism", "classic", "--epsilon", "1,1000", "--seed", "0,1"]
     for made, finished in ((2, 0), (0, 2)):
         assert main([*arguments, "--results", str(toy_results), "--json"]) == 0
         shown = capsys.readouterr()
@@ -160,7 +160,7 @@ def test_noise_that_training_has_no_epsilon_for(
         raise CalibrationError("losses are not resolved: change it, or use RDP")
 
     monkeypatch.setattr(accounts, "plan_epsilon", refused)
-    arguments = [*DIGITS, "--mechanism", "mvg", "--epsilon", "1e-9", "--seeds", "0"]
+    arguments = [*DIGITS, "--mechanism", "mvg", "--epsilon", "1e-9", "--seed", "0"]
     assert main([*arguments, "--results", str(toy_results)]) == 0
     shown = capsys.readouterr()
     assert "0 runs made, 0 failed; 0 cells were finished already, 1 do not apply" in shown.out

@@ -20,14 +20,19 @@ class ProgramInterrupts:
 
     `interrupts_held` replaces it when a release is published: the system itself ignores interrupts
     from then on, also while Python shuts down, when no handler of Python is called any more.
+
+    Attributes
+    ----------
+    came : bool
+        Whether an interrupt came. If an error follows, it may be what became of the interrupt.
     """
 
     def __init__(self) -> None:
-        self._came = False
+        self.came = False
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt."""
-        self._came = True
+        self.came = True
         raise KeyboardInterrupt
 
     def check(self) -> None:
@@ -35,7 +40,7 @@ class ProgramInterrupts:
 
         Python prints and forgets what is raised in callbacks, of which every import makes some.
         """
-        if self._came:
+        if self.came:
             raise KeyboardInterrupt
 
 

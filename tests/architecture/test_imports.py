@@ -24,11 +24,9 @@ TIERS = [
     {"baselines"},
     {"files"},
     {"queries", "postprocess", "audit"},
-    {"estimators", "training", "ledger", "distributed"},
+    {"estimators", "training"},
     {"cli"},
 ]
-# Within a tier.
-EXCEPTIONS = {("distributed", "queries")}
 # The only modules that import from above, and only within a function: save and load delegate.
 LATE = {
     "mechanisms/release.py": {"files"},
@@ -99,11 +97,7 @@ def cycle_in(graph: dict[str, set[str]]) -> list[str]:
 
 def violations(part: str, imported: set[str]) -> set[str]:
     tier = {name: level for level, names in enumerate(TIERS) for name in names}
-    return {
-        other
-        for other in imported - {part, "__version__"}
-        if tier[other] >= tier[part] and (part, other) not in EXCEPTIONS
-    }
+    return {other for other in imported - {part, "__version__"} if tier[other] >= tier[part]}
 
 
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -11,8 +11,11 @@ MODULES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("experiments/src/**/*.py
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 # A clause says what is asked of a module, and not what the module is.
 CLAUSES = {"What", "Whether", "How", "Which", "Where"}
-# The field says integers and scalars.
-WORDS = re.compile(r"""\b(whole|single)[\s"#]+numbers?\b""", re.IGNORECASE)
+# The field says integers, scalars, booleans, correctly, and compressed.
+WORDS = re.compile(
+    r"""\b((whole|single)[\s"#]+numbers?|truth values?|rightly|packed files?|also packed)\b""",
+    re.IGNORECASE,
+)
 
 
 def begins_with_a_clause(text: str) -> bool:
@@ -32,7 +35,7 @@ def test_a_module_docstring_says_what_the_module_is(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [*MODULES, *PAGES], ids=name_of)
-def test_texts_say_integers_and_scalars(path: Path) -> None:
+def test_texts_use_the_words_of_the_field(path: Path) -> None:
     assert WORDS.findall(path.read_text()) == []
 
 
@@ -43,4 +46,6 @@ def test_the_checks_above_can_fail() -> None:
     assert not begins_with_a_clause('"""Queries: matrices. What one record changes is bounded."""')
     assert WORDS.search('"... must be a whole "\n    "number of at least 1"')
     assert WORDS.search("calibration of single numbers")
+    assert WORDS.search("CSV and TSV (also packed)")
+    assert WORDS.search("integers and truth values")
     assert not WORDS.search("the whole; numbers")

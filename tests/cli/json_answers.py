@@ -1,4 +1,4 @@
-"""What commands answer as JSON."""
+"""Replies of commands as JSON."""
 
 import json
 
@@ -12,6 +12,6 @@ __all__ = ["answer"]
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, object]:
     """Run a command with ``--json``, and return what it printed."""
     assert main([*arguments, "--json"]) == code
-    record = json.loads(capsys.readouterr().out)
-    assert isinstance(record, dict)
-    return record
+    reply = json.loads(capsys.readouterr().out)
+    assert isinstance(reply, dict)
+    return reply

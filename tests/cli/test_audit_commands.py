@@ -9,37 +9,43 @@ from matrixdp.audit import audit_claim
 from matrixdp.cli.main import main
 
 CLAIM = ["--noise-scale", "2", "--sensitivity", "1", "--epsilon", "1", "--delta", "1e-5"]
+RUN = ["audit", "run", "--neighbouring", "add-remove", "--mechanism"]
 SMALL = ["--shape", "2x2", "--epsilon", "4", "--delta", "1e-5"]
 
 
 def test_audit_claim(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "audit", "claim", *CLAIM, "--steps", "4", code=5)
+    reply = answer(capsys, "audit", "claim", *CLAIM, "--steps", "4", code=5)
     found = audit_claim(2.0, 1.0, epsilon=1.0, delta=1e-5, steps=4)
-    assert record["true_epsilon"] == found.true_epsilon
-    assert record["true_delta"] == found.true_delta
-    assert record["needed_noise_scale"] == found.needed_noise_scale
-    assert record["holds"] is False
+    assert reply["true_epsilon"] == found.true_epsilon
+    assert reply["true_delta"] == found.true_delta
+    assert reply["needed_noise_scale"] == found.needed_noise_scale
+    assert reply["holds"] is False
     assert main(["audit", "claim", *CLAIM]) == 5
     assert "is FALSE" in capsys.readouterr().out
     assert main(["audit", "claim", *changed(CLAIM, "--noise-scale", "4")]) == 0
     assert "the claim holds" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("steps", ["1", pytest.param("3", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("mechanism", ["imgm", "analytic", "classic", "mvg", "matrix"])
-def test_audit_run(mechanism: str, steps: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_run(
+    mechanism: str, steps: str, relation: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     small = changed(SMALL, "--epsilon", "1") if mechanism == "classic" else SMALL
     small = [*small, "--steps", steps]
-    run = ["audit", "run", "--mechanism", mechanism, *small, "--samples", "1000", "--seed", "3"]
-    record = answer(capsys, *run)
-    assert record["refuted"] is False
-    assert record == answer(capsys, *run)  # the same seed, the same answer
+    run = ["audit", "run", "--mechanism", mechanism, "--neighbouring", relation, *small]
+    run += ["--samples", "1000", "--seed", "3"]
+    reply = answer(capsys, *run)
+    assert reply["refuted"] is False
+    assert reply["neighbouring"] == relation
+    assert reply == answer(capsys, *run)  # the same seed, the same answer
     assert main(run) == 0
     assert "not refuted" in capsys.readouterr().out
 
 
 def test_mvg_is_audited_at_the_least_norm_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    run = ["audit", "run", "--mechanism", "mvg", *SMALL, "--samples", "1000"]
+    run = [*RUN, "mvg", *SMALL, "--samples", "1000"]
     for norm_bound in ("0.5", "0.9", "30"):
         assert answer(capsys, *run, "--norm-bound", norm_bound)["refuted"] is False
     assert main([*run, "--norm-bound", "0.49"]) == 2
@@ -48,11 +54,11 @@ def test_mvg_is_audited_at_the_least_norm_bound(capsys: pytest.CaptureFixture[st
 
 def test_several_releases_are_audited_together(capsys: pytest.CaptureFixture[str]) -> None:
     # A mu of each release alone would be a fifth of the whole's, and far below what is found.
-    record = answer(
-        capsys, "audit", "run", "--mechanism", "imgm", *changed(SMALL, "--epsilon", "10"),
+    reply = answer(
+        capsys, *RUN, "imgm", *changed(SMALL, "--epsilon", "10"),
         "--steps", "25", "--samples", "4000",
     )  # fmt: skip
-    claimed, found = record["claimed"], record["at_least"]
+    claimed, found = reply["claimed"], reply["at_least"]
     assert isinstance(claimed, dict)
     assert isinstance(found, dict)
     assert claimed["mu"] == pytest.approx(privacy_mu(10.0, 1e-5), rel=1e-9)
@@ -61,11 +67,11 @@ def test_several_releases_are_audited_together(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("mechanism", ["imgm", "mvg", "matrix"])
 def test_audit_run_on_exact_releases(mechanism: str, capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(
-        capsys, "audit", "run", "--mechanism", mechanism, *SMALL, "--samples", "200", "--exact",
+    reply = answer(
+        capsys, *RUN, mechanism, *SMALL, "--samples", "200", "--exact",
         "--confidence", "0.999999999",
     )  # fmt: skip
-    assert record["samples"] == 200
+    assert reply["samples"] == 200
 
 
 def test_a_refuted_mechanism_is_a_defect(
@@ -77,7 +83,7 @@ def test_a_refuted_mechanism_is_a_defect(
             return super().simulate(2.0 * matrix, generator)  # type: ignore[operator,arg-type]
 
     monkeypatch.setattr("matrixdp.cli.commands.audit.IMGM", Careless)
-    assert main(["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "2000"]) == 1
+    assert main([*RUN, "imgm", *SMALL, "--samples", "2000"]) == 1
     output = capsys.readouterr()
     assert "REFUTED" in output.out
     assert output.err == "matrixdp: Careless does not keep its claim\n"

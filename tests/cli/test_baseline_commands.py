@@ -20,6 +20,7 @@ PLAN = ["--sampling-rate", "1", "--steps", "100", "--delta", "1e-5", *RELATION]
 SAMPLED = ["--sampling-rate", "0.01", "--steps", "100", *RELATION]
 SHAPE = ["--shape", "10x20", "--epsilon", "1", "--delta", "1e-5"]
 CLAIM = ["--noise-scale", "2", "--sensitivity", "1", "--epsilon", "1", "--delta", "1e-5"]
+AUDIT = ["audit", "run", *RELATION, "--mechanism"]
 SMALL = ["--shape", "2x2", "--epsilon", "4", "--delta", "1e-5"]
 
 
@@ -47,28 +48,28 @@ def test_a_group_alone_shows_its_help(
 
 
 def test_account_of_a_sampled_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(
+    reply = answer(
         capsys, "account", "--noise-multiplier", "1", "--sampling-rate", "0.01",
         "--steps", "1000", "--delta", "1e-5", *RELATION,
     )  # fmt: skip
-    epsilon = record["epsilon"]
+    epsilon = reply["epsilon"]
     assert isinstance(epsilon, dict)
-    lower, upper = record["epsilon_at_least"], epsilon["pld"]
+    lower, upper = reply["epsilon_at_least"], epsilon["pld"]
     assert isinstance(lower, float)
     assert lower < 1.82824 < upper
     assert upper - lower <= 1e-4 * upper
     assert epsilon["rdp"] == pytest.approx(2.1014, abs=1e-3)
     assert set(epsilon) == {"pld", "rdp", "moments", "claims"}
-    assert record["neighbouring"] == "add-remove"
+    assert reply["neighbouring"] == "add-remove"
 
 
 def test_both_bounds_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     run = ["account", *SAMPLED, "--delta", "1e-13", "--noise-multiplier", "1"]
-    record = answer(capsys, *run)
-    epsilon, lower = record["epsilon"], record["epsilon_at_least"]
+    reply = answer(capsys, *run)
+    epsilon, lower = reply["epsilon"], reply["epsilon_at_least"]
     assert isinstance(epsilon, dict)
     assert isinstance(lower, float)
-    assert record["does_not_apply"] == {}
+    assert reply["does_not_apply"] == {}
     assert main(run) == 0
     (row,) = [line for line in lines(capsys).splitlines() if line.startswith("│ privacy loss")]
     shown, least = (float(cell) for cell in row.split("│")[2:4])
@@ -85,12 +86,12 @@ def test_an_accountant_that_does_not_apply_leaves_the_others(
 ) -> None:
     # A loss distribution has no such delta.
     run = ["account", *SAMPLED, "--delta", "1e-260", "--noise-multiplier", "1"]
-    record = answer(capsys, *run)
-    epsilon, reasons = record["epsilon"], record["does_not_apply"]
+    reply = answer(capsys, *run)
+    epsilon, reasons = reply["epsilon"], reply["does_not_apply"]
     assert isinstance(epsilon, dict)
     assert isinstance(reasons, dict)
     assert epsilon["pld"] is None
-    assert "epsilon_at_least" not in record
+    assert "epsilon_at_least" not in reply
     assert all(epsilon[name] > 0 for name in ("rdp", "moments", "claims"))
     assert set(reasons) == {"pld"}
     assert "delta=1e-260" in reasons["pld"]
@@ -105,8 +106,8 @@ def test_an_accountant_that_does_not_apply_leaves_the_others(
 def test_a_replaced_record_in_samples(capsys: pytest.CaptureFixture[str]) -> None:
     relation = ["--neighbouring", "replace", "--bounded", "contribution"]
     run = ["account", *SAMPLED[:-2], "--delta", "1e-5", *relation]
-    record = answer(capsys, *run, "--noise-multiplier", "1")
-    epsilon, reasons = record["epsilon"], record["does_not_apply"]
+    reply = answer(capsys, *run, "--noise-multiplier", "1")
+    epsilon, reasons = reply["epsilon"], reply["does_not_apply"]
     assert isinstance(epsilon, dict)
     assert isinstance(reasons, dict)
     plan = SampledPlan(
@@ -117,7 +118,7 @@ def test_a_replaced_record_in_samples(capsys: pytest.CaptureFixture[str]) -> Non
         bounded="contribution",
     )
     assert epsilon["pld"] == plan_epsilon(plan, 1e-5)
-    assert record["bounded"] == "contribution"
+    assert reply["bounded"] == "contribution"
     for name in ("rdp", "moments", "claims"):
         assert epsilon[name] is None
         assert "does not account for a replaced record in Poisson samples" in reasons[name]
@@ -153,7 +154,7 @@ def test_headings_show_what_was_entered(capsys: pytest.CaptureFixture[str]) -> N
     assert "noise multiplier 99.99999999\n" in lines(capsys)
     assert main(["account", *PLAN, "--epsilon", "0.100000001"]) == 0
     assert "epsilon 0.100000001\n" in lines(capsys)
-    run = ["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "1000"]
+    run = [*AUDIT, "imgm", *SMALL, "--samples", "1000"]
     assert main([*run, "--confidence", "0.99999999"]) == 0
     assert "confidence 0.99999999\n" in lines(capsys)
     run = ["account", *changed(PLAN, "--sampling-rate", "0.0100000001"), "--noise-multiplier", "1"]
@@ -162,8 +163,8 @@ def test_headings_show_what_was_entered(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_account_without_sampling_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "account", *PLAN, "--epsilon", "1")
-    multipliers = record["noise_multiplier"]
+    reply = answer(capsys, "account", *PLAN, "--epsilon", "1")
+    multipliers = reply["noise_multiplier"]
     assert isinstance(multipliers, dict)
     for name, multiplier in multipliers.items():
         back = answer(capsys, "account", *PLAN, "--noise-multiplier", repr(multiplier))
@@ -184,10 +185,10 @@ def test_a_sampled_account_needs_no_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    record = json.loads(done.stdout)
-    assert record["does_not_apply"] == {}
-    assert record["epsilon"]["pld"] < min(
-        record["epsilon"][each] for each in ("rdp", "moments", "claims")
+    reply = json.loads(done.stdout)
+    assert reply["does_not_apply"] == {}
+    assert reply["epsilon"]["pld"] < min(
+        reply["epsilon"][each] for each in ("rdp", "moments", "claims")
     )
 
 
@@ -212,16 +213,16 @@ def test_tables_never_show_less_than_there_is(capsys: pytest.CaptureFixture[str]
 def test_compare(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     figures = [tmp_path / "bars.png", tmp_path / "bars.svg"]
     for figure in figures:
-        record = answer(
+        reply = answer(
             capsys, "compare", *SHAPE, "--steps", "30", "--norm-bound", "5", "--figure", str(figure)
         )
     setting = Comparison(rows=10, columns=20, epsilon=1.0, delta=1e-5, steps=30, norm_bound=5.0)
-    contenders = record["contenders"]
+    contenders = reply["contenders"]
     assert isinstance(contenders, list)
     assert [one["noise_scale"] for one in contenders] == [
         one.noise_scale for one in compare(setting)
     ]
-    assert record["norm_bound"] == 5.0
+    assert reply["norm_bound"] == 5.0
     assert figures[0].read_bytes().startswith(b"\x89PNG")
     assert figures[1].read_bytes().startswith(b"<?xml")
     first = figures[1].read_bytes()
@@ -246,8 +247,8 @@ def test_compare_fits_a_terminal(
 
 
 def test_compare_says_why_something_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "compare", *SMALL)
-    contenders = record["contenders"]
+    reply = answer(capsys, "compare", *SMALL)
+    contenders = reply["contenders"]
     assert isinstance(contenders, list)
     for one in contenders:
         if one["mechanism"] == "classic":
@@ -285,22 +286,22 @@ def test_compare_says_why_something_is_refused(capsys: pytest.CaptureFixture[str
         (["audit", "claim", *CLAIM, "--steps", "0"], "'0' is not a number"),
         (["audit", "claim", *changed(CLAIM, "--noise-scale", "1e-9")], "noise_scale=1e-09"),
         (["compare", *SHAPE, "--sensitivity", "1e308"], "sensitivity=1e+308"),
-        (["audit", "run", "--mechanism", "magic", *SMALL], "mechanism='magic'"),
-        (["audit", "run", "--mechanism", "classic", *SMALL], "above 1"),
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--samples", "1"], "samples=1"),
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--confidence", "2"], "confidence=2.0"),
-        (["audit", "run", "--mechanism", "imgm", *changed(SMALL, "--shape", "0x2")], "rows=0"),
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--seed", "-1"], "seed=-1"),
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--steps", "0"], "'0' is not a number"),
-        *[(["audit", "run", "--mechanism", each, *changed(SMALL, "--shape",
+        ([*AUDIT, "magic", *SMALL], "mechanism='magic'"),
+        ([*AUDIT, "classic", *SMALL], "above 1"),
+        ([*AUDIT, "imgm", *SMALL, "--samples", "1"], "samples=1"),
+        ([*AUDIT, "imgm", *SMALL, "--confidence", "2"], "confidence=2.0"),
+        ([*AUDIT, "imgm", *changed(SMALL, "--shape", "0x2")], "rows=0"),
+        ([*AUDIT, "imgm", *SMALL, "--seed", "-1"], "seed=-1"),
+        ([*AUDIT, "imgm", *SMALL, "--steps", "0"], "'0' is not a number"),
+        *[([*AUDIT, each, *changed(SMALL, "--shape",
             "100000000x100000000")], "too large") for each in ("imgm", "mvg", "matrix")],
-        *[(["audit", "run", "--mechanism", "mvg", *SMALL, "--sensitivity", size], "rescale")
+        *[([*AUDIT, "mvg", *SMALL, "--sensitivity", size], "rescale")
           for size in ("1e300", "1e-300")],
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--sensitivity", "5e-324"],
+        ([*AUDIT, "imgm", *SMALL, "--sensitivity", "5e-324"],
          "sensitivity=1e-323"),
-        (["audit", "run", "--mechanism", "imgm", *SMALL, "--sensitivity", "1e300", "--exact"],
+        ([*AUDIT, "imgm", *SMALL, "--sensitivity", "1e300", "--exact"],
          "rescale"),
-        *[(["audit", "run", "--mechanism", name, *changed(SMALL, "--epsilon", "0.5"),
+        *[([*AUDIT, name, *changed(SMALL, "--epsilon", "0.5"),
             "--sensitivity", "1e308"], message)
           for name, message in [
               ("imgm", "sensitivity of bound=1e+308"),
@@ -308,7 +309,7 @@ def test_compare_says_why_something_is_refused(capsys: pytest.CaptureFixture[str
               ("classic", "sensitivity=1e+308"),
               ("mvg", "sensitivity=1e+308"),
           ]],
-        (["audit", "run", "--mechanism", "matrix", *SMALL, "--sensitivity", "2"],
+        ([*AUDIT, "matrix", *SMALL, "--sensitivity", "2"],
          "sensitivity=2.0"),
         (["audit", "dance"], "dance"),
     ],

@@ -42,9 +42,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
     """Run a command with --json in this process and return what it printed."""
     assert main([*arguments, "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert isinstance(record, dict)
-    return record
+    reply = json.loads(capsys.readouterr().out)
+    assert isinstance(reply, dict)
+    return reply
 
 
 def test_the_program_runs_on_its_own() -> None:
@@ -71,10 +71,10 @@ def test_every_command_offers_json(command: str, capsys: pytest.CaptureFixture[s
 
 
 def test_budget(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "budget", *BUDGET, "--sensitivity", "2")
+    reply = answer(capsys, "budget", *BUDGET, "--sensitivity", "2")
     mu = privacy_mu(1.0, 1e-5)
-    assert record["mu"] == mu
-    parts = record["parts"]
+    assert reply["mu"] == mu
+    parts = reply["parts"]
     assert isinstance(parts, list)
     scale = parts[0].pop("noise_scale")
     assert parts == [{"count": 1, "epsilon": 1.0, "delta": 1e-5, "mu": mu}]
@@ -83,30 +83,30 @@ def test_budget(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_sensitivity_is_a_decimal_that_is_rounded_up(capsys: pytest.CaptureFixture[str]) -> None:
     # The nearest float is below three tenths; `release` draws noise for the next one.
-    record = answer(capsys, "budget", *BUDGET, "--sensitivity", "0.3")
-    assert record["sensitivity"] == math.nextafter(0.3, 1.0)
+    reply = answer(capsys, "budget", *BUDGET, "--sensitivity", "0.3")
+    assert reply["sensitivity"] == math.nextafter(0.3, 1.0)
     assert main(["budget", *BUDGET, "--sensitivity", "0.3"]) == 0
     assert "sensitivity 0.3 " in capsys.readouterr().out
 
 
 def test_curve_as_json_csv_and_figure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     table, figure = tmp_path / "curve.csv", tmp_path / "curve.png"
-    record = answer(
+    reply = answer(
         capsys, "curve", "--mu", "0.5", "--from", "0", "--to", "2", "--points", "5",
         "--csv", str(table), "--figure", str(figure),
     )  # fmt: skip
     expected = [privacy_delta(0.5, epsilon) for epsilon in (0.0, 0.5, 1.0, 1.5, 2.0)]
-    assert record["delta"] == pytest.approx(expected, rel=1e-13)
+    assert reply["delta"] == pytest.approx(expected, rel=1e-13)
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["delta"]) for row in rows] == record["delta"]
+    assert [float(row["delta"]) for row in rows] == reply["delta"]
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.csv", "curve.png"]
 
 
 def test_curve_of_a_budget_passes_through_it(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "curve", *BUDGET, "--from", "1", "--to", "2", "--points", "2")
-    deltas = record["delta"]
+    reply = answer(capsys, "curve", *BUDGET, "--from", "1", "--to", "2", "--points", "2")
+    deltas = reply["delta"]
     assert isinstance(deltas, list)
     assert deltas[0] == pytest.approx(1e-5, rel=1e-11)
     assert main(["curve", "--mu", "1"]) == 0
@@ -126,9 +126,9 @@ def test_curve_overwrites_only_when_told(
 
 
 def test_parts_of_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "budget", *BUDGET, "--parts", "100")
+    reply = answer(capsys, "budget", *BUDGET, "--parts", "100")
     part = Budget(1.0, 1e-5).split(100)[0]
-    assert record["parts"] == [
+    assert reply["parts"] == [
         {
             "count": 100,
             "epsilon": part.epsilon,
@@ -137,8 +137,8 @@ def test_parts_of_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
             "noise_scale": plan_for_budget(part, rows=1, columns=1, sensitivity=1.0).noise_scale,
         }
     ]
-    record = answer(capsys, "budget", *BUDGET, "--weight", "9", "--weight", "16")
-    parts = record["parts"]
+    reply = answer(capsys, "budget", *BUDGET, "--weight", "9", "--weight", "16")
+    parts = reply["parts"]
     assert isinstance(parts, list)
     assert [p["mu"] for p in parts] == [p.mu for p in Budget(1.0, 1e-5).split([9, 16])]
     assert main(["budget", *BUDGET, "--parts", "3"]) == 0
@@ -146,18 +146,18 @@ def test_parts_of_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_plan_answers_both_questions(capsys: pytest.CaptureFixture[str]) -> None:
-    record = answer(capsys, "plan", *SHAPE, "--epsilon", "1", "--steps", "7")
+    reply = answer(capsys, "plan", *SHAPE, "--epsilon", "1", "--steps", "7")
     plan = plan_for_budget(Budget(1.0, 1e-5), rows=10, columns=20, sensitivity=1.0, steps=7)
-    assert record["noise_scale"] == plan.noise_scale
-    assert record["error"] == {measure.value: plan.error(measure) for measure in ErrorMeasure}
+    assert reply["noise_scale"] == plan.noise_scale
+    assert reply["error"] == {measure.value: plan.error(measure) for measure in ErrorMeasure}
     for option, measure in (
         ("--entry-error", ErrorMeasure.ENTRY),
         ("--frobenius-error", ErrorMeasure.FROBENIUS),
         ("--largest-error", ErrorMeasure.LARGEST),
     ):
-        record = answer(capsys, "plan", *SHAPE, option, "12.5")
+        reply = answer(capsys, "plan", *SHAPE, option, "12.5")
         wanted = plan_for_error(12.5, measure, delta=1e-5, rows=10, columns=20, sensitivity=1.0)
-        assert record["epsilon"] == wanted.epsilon_at(1e-5)
+        assert reply["epsilon"] == wanted.epsilon_at(1e-5)
     assert main(["plan", *SHAPE, "--epsilon", "1"]) == 0
     assert "52.7591" in capsys.readouterr().out
 
@@ -174,13 +174,13 @@ def test_what_a_plan_prints_buys_its_error(capsys: pytest.CaptureFixture[str]) -
     assert main(["plan", *SHAPE, "--largest-error", "12.5", "--steps", "3"]) == 0
     printed = re.search(r"epsilon (\S+) at delta 1e-05", capsys.readouterr().out)
     assert printed is not None
-    record = answer(capsys, "plan", *SHAPE, "--epsilon", printed[1], "--steps", "3")
-    assert isinstance(record["error"], dict)
-    assert record["error"]["largest"] <= 12.5
+    reply = answer(capsys, "plan", *SHAPE, "--epsilon", printed[1], "--steps", "3")
+    assert isinstance(reply["error"], dict)
+    assert reply["error"]["largest"] <= 12.5
     found = answer(capsys, "plan", *SHAPE, "--largest-error", "12.5", "--steps", "3")
-    record = answer(capsys, "plan", *SHAPE, "--epsilon", str(found["epsilon"]), "--steps", "3")
-    assert isinstance(record["error"], dict)
-    assert record["error"]["largest"] <= 12.5
+    reply = answer(capsys, "plan", *SHAPE, "--epsilon", str(found["epsilon"]), "--steps", "3")
+    assert isinstance(reply["error"], dict)
+    assert reply["error"]["largest"] <= 12.5
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_demo_works_twice_and_leaves_a_release(
 ) -> None:
     folder = tmp_path / "made" / "here"
     for _ in range(2):
-        record = answer(capsys, "demo", "--folder", str(folder))
+        reply = answer(capsys, "demo", "--folder", str(folder))
     assert sorted(path.name for path in folder.iterdir()) == [
         "second_moments.csv",
         "second_moments.csv.json",
@@ -215,12 +215,12 @@ def test_demo_works_twice_and_leaves_a_release(
     assert (folder / "second_moments.png").read_bytes().startswith(b"\x89PNG")
     release = Release.load(folder / "second_moments.csv")
     assert release.guarantee.epsilon == 1.0
-    errors = record["expected_error"]
+    errors = reply["expected_error"]
     assert isinstance(errors, dict)
     assert list(errors) == sorted(errors, key=errors.__getitem__, reverse=True)
     assert errors["IMGM, symmetric"] < 0.76 * errors["analytic Gaussian"]  # sqrt((1 + 1/7) / 2)
     # 28 independent entries: the error is within a factor of two of what is expected.
-    actual = record["actual_error"]
+    actual = reply["actual_error"]
     assert isinstance(actual, float)
     assert 0.5 < actual / errors["IMGM, symmetric"] < 2
     assert main(["demo", "--folder", str(tmp_path)]) == 0

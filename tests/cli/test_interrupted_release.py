@@ -46,7 +46,7 @@ COMMANDS = {
     ],
     "demo": ["demo", "--folder", "out"],
 }
-STREAM = ["--output-format", "csv", "--sidecar", "out.csv.json"]
+STREAM = ["--output-format", "csv", "--statement", "out.csv.json"]
 TO_STDOUT = ["release", "in.csv", "-", *BUDGET, "--sensitivity", "1", *STREAM]
 
 Program = Callable[[list[str]], int]
@@ -187,6 +187,26 @@ def test_a_forgotten_interrupt_is_raised_again(
     monkeypatch.setattr("matrixdp.queries.private_count.check_target", check_target)
     assert program(COMMANDS[name]) == 130
     assert {path.name for path in Path().rglob("*")} - before - {"out"} == set()
+
+
+@pytest.mark.parametrize("error", [KeyError, RuntimeError, OSError])
+def test_an_interrupt_that_becomes_another_error_is_an_interrupt(
+    error: type[Exception],
+    program: Program,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # As numba does, if the interrupt comes while it looks for the compiled function.
+    def lost(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise error from None
+
+    monkeypatch.setattr(atomic, "_force", lost)
+    assert program(RELEASE) == 130
+    assert capsys.readouterr().err.strip() == "matrixdp: interrupted"
+    assert not list(Path().glob("*out.csv*"))
 
 
 class Interrupting(io.BytesIO):

@@ -51,18 +51,18 @@ def test_other_sets(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("bounds.npy", np.array([1.0, 4.0]))
     capsys.readouterr()
     assert main(["release", "in.npy", "b.npy", *PROMISE, "--box", "bounds.npy", "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    ratio = record["largest_noise_scale"] / record["smallest_noise_scale"]
+    reply = json.loads(capsys.readouterr().out)
+    ratio = reply["largest_noise_scale"] / reply["smallest_noise_scale"]
     assert ratio == pytest.approx(2.0)
-    assert record["neighbouring"] == "replace"
+    assert reply["neighbouring"] == "replace"
 
 
 def test_symmetric_noise_is_reported_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("square.npy", np.eye(3))
     assert main(["release", "square.npy", "s.npy", *BALL, "--symmetric", "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record["largest_noise_scale"] == pytest.approx(3.7306316)
-    assert record["smallest_noise_scale"] == pytest.approx(3.7306316 / 2**0.5)
+    reply = json.loads(capsys.readouterr().out)
+    assert reply["largest_noise_scale"] == pytest.approx(3.7306316)
+    assert reply["smallest_noise_scale"] == pytest.approx(3.7306316 / 2**0.5)
 
 
 def test_a_part_of_a_budget_is_spent_exactly(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,10 +137,10 @@ def damaged(name: str, content: bytes) -> str:
         (["in.npy", "out.npy", *changed(BALL, "--epsilon", "-1")], "epsilon=-1.0"),
         (["-", "out.npy", *BALL], "--input-format"),
         (["in.npy", "-", *BALL], "--output-format"),
-        (["in.npy", "-", *BALL, "--output-format", "npy"], "--sidecar"),
-        (["in.npy", "out.npy", *BALL, "--sidecar", "x.json"], "--sidecar"),
+        (["in.npy", "-", *BALL, "--output-format", "npy"], "--statement"),
+        (["in.npy", "out.npy", *BALL, "--statement", "x.json"], "--statement"),
         (
-            ["in.npy", "-", *BALL, "--output-format", "npy", "--sidecar", "x.json", "--json"],
+            ["in.npy", "-", *BALL, "--output-format", "npy", "--statement", "x.json", "--json"],
             "--json",
         ),
         (["labelled.csv", "out.csv", *BALL], "--header"),
@@ -171,7 +171,7 @@ def damaged(name: str, content: bytes) -> str:
         (["unclosed.csv", "out.npy", *BALL], "unclosed.csv"),
         (["in.npy", "out.npy", *BALL, "--header"], "--header"),
         (["in.npy", "out.npy", *PROMISE, "--box", "1_0,2"], "'1_0,2'"),
-        (["in.npy", "-", *BALL, "--output-format", "npy", "--sidecar", "-"], "--sidecar"),
+        (["in.npy", "-", *BALL, "--output-format", "npy", "--statement", "-"], "--statement"),
         (["in.npy", "out.csv", *BALL, "--output-format", "npy"], "--output-format"),
         (["in.npy", "out.npy", *BALL, "--input-format", "csv"], "--input-format"),
     ],

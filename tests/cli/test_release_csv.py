@@ -98,18 +98,18 @@ def test_labels_of_csv_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split(",")[0] for line in lines[1:]] == ["x", "y", "z"]
     assert Release.load("out.csv").shape == (3, 2)
     assert main([*arguments, "--force", "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert (record["shape"], record["column_labels"], record["row_labels"]) == ([3, 2], 2, 3)
+    reply = json.loads(capsys.readouterr().out)
+    assert (reply["shape"], reply["column_labels"], reply["row_labels"]) == ([3, 2], 2, 3)
 
 
 def test_without_labels_the_report_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["release", "in.csv", "out.csv", *BALL]) == 0
     assert "a 3 by 2 matrix with noise; no labels" in capsys.readouterr().err
-    # A .npy file has no place for labels.
+    # A .npy file cannot hold labels.
     options = ["--header", "--index", "--json"]
     assert main(["release", "labelled.csv", "out.npy", *BALL, *options]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert (record["shape"], record["column_labels"], record["row_labels"]) == ([3, 2], 0, 0)
+    reply = json.loads(capsys.readouterr().out)
+    assert (reply["shape"], reply["column_labels"], reply["row_labels"]) == ([3, 2], 0, 0)
 
 
 def test_a_byte_order_mark_is_not_data() -> None:

@@ -60,7 +60,7 @@ def test_matrices(source: str, target: str, capsys: pytest.CaptureFixture[str]) 
     assert main(["release", source, target, *READ[source], "--index", *OPTIONS]) == 0
     output = capsys.readouterr().err
     if target == "out.npy":
-        assert output.startswith("matrixdp: labels are left out: .npy has no place for them")
+        assert output.startswith("matrixdp: labels are left out: .npy cannot hold them")
     else:
         assert "labels published as they are: 2 of columns, 2 of rows" in output
         assert "left out" not in output

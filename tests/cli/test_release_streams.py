@@ -21,7 +21,7 @@ BALL = [
     *("--sensitivity", "1"),
 ]
 PROGRAM = [sys.executable, "-m", "matrixdp", "release"]
-TO_STDOUT = ["-", "--output-format", "csv", "--sidecar", "said.json", *BALL]
+TO_STDOUT = ["-", "--output-format", "csv", "--statement", "said.json", *BALL]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def without_reader(command: list[str]) -> subprocess.CompletedProcess[bytes]:
 def test_standard_streams() -> None:
     command = [
         *(*PROGRAM, "-", "-", *BALL),
-        *("--input-format", "npy", "--output-format", "npy", "--sidecar", "said.json"),
+        *("--input-format", "npy", "--output-format", "npy", "--statement", "said.json"),
     ]
     buffer = io.BytesIO()
     np.save(buffer, np.zeros((4, 5)))
@@ -66,7 +66,7 @@ def test_standard_streams() -> None:
     ("arguments", "message"),
     [
         ("- out.npy --input-format npy <&-", b"stdin is closed"),
-        ("in.npy - --output-format npy --sidecar said.json >&-", b"stdout is closed"),
+        ("in.npy - --output-format npy --statement said.json >&-", b"stdout is closed"),
     ],
 )
 def test_a_closed_stream_is_bad_input(arguments: str, message: bytes) -> None:
@@ -192,7 +192,7 @@ def test_the_input_is_never_overwritten(folder: Path, capsys: pytest.CaptureFixt
         assert main(["release", "in.csv", name, *BALL, "--force"]) == 2
         assert "would replace in.csv, which is read" in capsys.readouterr().err
         assert main(["release", name, "in.csv", *BALL, "--force"]) == 2
-        stream = ["-", "--output-format", "csv", "--sidecar", name]
+        stream = ["-", "--output-format", "csv", "--statement", name]
         assert main(["release", "in.csv", *stream, *BALL, "--force"]) == 2
         assert Path("in.csv").read_bytes() == Path(name).read_bytes() == before
     assert not Path("in.csv.json").exists()
@@ -217,7 +217,7 @@ def test_statements_and_bounds_are_not_overwritten_either(
 def test_a_format_may_be_written_with_its_point(
     written: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--output-format", written, "--sidecar", "said.json", *BALL]
+    options = ["--output-format", written, "--statement", "said.json", *BALL]
     assert main(["release", "in.npy", "-", *options]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 3
 

@@ -30,8 +30,8 @@ def test_what_is_proven(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", name]) == 0
     assert capsys.readouterr().out == f"{name} proves its guarantee: {WORDS}\n"
     assert main(["verify", name, "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert (record["proven"], record["epsilon"], record["neighbouring"]) == (True, 1.0, "replace")
+    reply = json.loads(capsys.readouterr().out)
+    assert (reply["proven"], reply["epsilon"], reply["neighbouring"]) == (True, 1.0, "replace")
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_an_altered_statement(
     statement.write_bytes(content.replace(before, after, 1))
     assert main(["verify", name, "--json"]) == 5
     output = capsys.readouterr()
-    record = json.loads(output.out)
-    assert record["proven"] is False
-    assert reason in record["reason"]
+    reply = json.loads(output.out)
+    assert reply["proven"] is False
+    assert reason in reply["reason"]
     assert output.err.startswith("matrixdp: NOT PROVEN: ")
     assert reason in output.err
 

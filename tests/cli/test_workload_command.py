@@ -192,7 +192,7 @@ def test_too_little_memory_is_no_defect(
     monkeypatch.setattr("matrixdp.cli.commands.workload.evaluate.optimal_strategy", fail)
     assert main(["workload", command, *PREFIX]) == 2
     message = capsys.readouterr().err
-    assert "not enough memory (Unable to allocate 4 GiB)" in message
+    assert "not enough memory" in message
     assert message.count("\n") == 1
 
 

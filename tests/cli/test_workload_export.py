@@ -36,7 +36,7 @@ def test_an_export_is_plain_numbers(target: str, capsys: pytest.CaptureFixture[s
         np.testing.assert_array_equal(written.array[:, 1], release.standard_errors())
     assert main(["workload", "export", "out.npz", target]) == 2
     assert "exists" in capsys.readouterr().err
-    assert main(["workload", "export", "out.npz", target, "--whole", "--force", "--json"]) == 0
+    assert main(["workload", "export", "out.npz", target, "--integer", "--force", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["whole"], said["non_negative"], said["epsilon"]) == (True, False, 1.0)
     if text:  # the standard errors are not those of integers
@@ -45,10 +45,10 @@ def test_an_export_is_plain_numbers(target: str, capsys: pytest.CaptureFixture[s
 
 def test_post_processing_can_be_repeated() -> None:
     assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
-    for options in (["--non-negative", "--whole"], ["--whole"], ["--non-negative"], []):
+    for options in (["--non-negative", "--integer"], ["--integer"], ["--non-negative"], []):
         assert main(["workload", "export", "out.npz", "a.npy", *options, "--force"]) == 0
         answers = np.load("a.npy").ravel()
-        if "--whole" in options:
+        if "--integer" in options:
             np.testing.assert_array_equal(answers, np.rint(answers))
         if "--non-negative" in options:
             assert np.all(np.diff(answers) >= 0)

@@ -131,7 +131,7 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
         (lambda: Diagonal([[1.0, 0.0]]), InvalidParameterError, "smallest is 0.0"),
         (lambda: Diagonal([[1.0, math.inf]]), InvalidParameterError, "NaN or infinity"),
         (lambda: Diagonal([["a"]]), InvalidParameterError, "scales has dtype"),
-        (lambda: Diagonal([[True, 2.0]]), InvalidParameterError, "scales holds truth values"),
+        (lambda: Diagonal([[True, 2.0]]), InvalidParameterError, "scales holds booleans"),
         (lambda: Diagonal(np.ones((0, 3))), ShapeError, "not empty"),
         (
             lambda: Kronecker([[1.0, 0.1], [0.2, 1.0]], np.eye(2)),

@@ -1,4 +1,4 @@
-"""The page on estimators and real data shows the recorded tables, and what was to be reached."""
+"""The page on estimators and real data shows the saved tables, and what was to be reached."""
 
 import csv
 from pathlib import Path
@@ -13,7 +13,7 @@ Row = dict[str, str]
 
 
 def rows_of(task: str) -> list[Row]:
-    """Return the recorded rows, without their provenance."""
+    """Return the saved rows, without their provenance."""
     with (ROOT / "results" / f"estimators_{task}.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     provenance = {row["method"]: row["relation"] for row in rows[:2]}
@@ -23,7 +23,7 @@ def rows_of(task: str) -> list[Row]:
 
 
 def figure(text: str) -> str:
-    """Return a recorded number as the page shows it: accuracies with one digit, shares with three.
+    """Return a saved number as the page shows it: accuracies with one digit, shares with three.
 
     What is worse than -1 says no more than that.
     """
@@ -59,14 +59,14 @@ def lines_of(task: str) -> list[str]:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_page_shows_what_was_recorded(task: str) -> None:
+def test_the_page_shows_what_was_saved(task: str) -> None:
     page = PAGE.read_text().splitlines()
     missing = [line for line in lines_of(task) if line not in page]
     assert not missing
 
 
 def mean(task: str, method: str, epsilon: str) -> float:
-    """Return the recorded mean under replacing one record."""
+    """Return the saved mean under replacing one record."""
     (row,) = [
         row
         for row in rows_of(task)
@@ -82,7 +82,7 @@ def test_what_was_to_be_reached_on_mnist() -> None:
     assert found["1"] >= 97.0
     assert found["0.1"] >= 93.5
     sentence = (
-        f"classify {found['1']:.1f} % of MNIST's test images rightly at epsilon 1 and "
+        f"classify {found['1']:.1f} % of MNIST's test images correctly at epsilon 1 and "
         f"{found['0.1']:.1f} % at epsilon 0.1"
     )
     assert sentence in " ".join((ROOT / "README.md").read_text().split())

@@ -41,7 +41,7 @@ def bounded(kind: Any, **parameters: Any) -> Any:
 
 
 def records(number: int = 400, width: int = 4, seed: int = 0) -> tuple[FloatArray, Any]:
-    """Return records around three centres, and the place of each record's centre."""
+    """Return records around three centres, and the index of each record's centre."""
     generator = np.random.default_rng(seed)
     classes = generator.integers(3, size=number)
     centres = np.array([[1.0, 0.0, 0.5, 0.0], [-1.0, 0.8, 0.0, 0.0], [0.0, -1.0, 0.0, 0.7]])

@@ -1,4 +1,4 @@
-"""How accurate the estimators are on the digits: floors at fixed noise, and less for less budget.
+"""Accuracy of the estimators on the digits: floors at fixed noise, and less for less budget.
 
 The floors are a few points below what the fixed noise gives; without noise about 0.93 to 0.96 of
 the digits are classified.

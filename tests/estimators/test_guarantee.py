@@ -1,4 +1,4 @@
-"""What a fit guarantees: the releases that were made, their noise, and what enters them."""
+"""The guarantee of a fit: the releases that were made, their noise, and what enters them."""
 
 from collections.abc import Callable
 from fractions import Fraction

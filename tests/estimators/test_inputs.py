@@ -75,6 +75,10 @@ BAD_TABLES = {
     "a record less": (np.full((COUNT + 1, 4), float(CANARY)), "different numbers of records"),
     "beyond floats": (with_canary(CANARY * 10**400), "X"),
     "nothing": (None, "X"),
+    "masked": (np.ma.masked_equal(np.full((COUNT, 4), CANARY), CANARY), "masked"),
+    "missing cells": (pd.DataFrame({"a": [pd.NA, CANARY] * COUNT}, dtype="Int64")[:COUNT], "NaN"),
+    "missing objects": (pd.DataFrame({"a": [pd.NA, CANARY] * COUNT})[:COUNT], "cannot be read"),
+    "integers beyond floats": (np.full((COUNT, 4), 2**53 + 2), "beyond 2**53"),
 }
 
 
@@ -213,10 +217,12 @@ def test_new_records(nothing_is_drawn: list[None]) -> None:
         (pca.transform, np.full((3, 5), float(CANARY)), "X has 5 features"),
         (pca.transform, np.full(4, float(CANARY)), "Reshape your data"),
         (pca.inverse_transform, np.full((3, 5), float(CANARY)), "pass 2"),
-        (pca.inverse_transform, np.full(4, float(CANARY)), "axes"),
+        (pca.inverse_transform, np.full(COUNT, float(CANARY)), "Reshape your data"),
+        (pca.inverse_transform, np.empty((COUNT, 0)), "0 feature"),
         (lda.predict, [[f"x{CANARY}"] * 4], "cannot be read"),
         (lda.predict_proba, np.full((3, 4), np.nan), "NaN"),
     ):
         with pytest.raises((InvalidParameterError, ShapeError), match=named) as caught:
             call(rows)
         assert str(CANARY) not in str(caught.value)
+        assert str(COUNT) not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Where tests of streamed files read and write."""
+"""The folder in which tests of streamed files read and write."""
 
 from pathlib import Path
 

@@ -18,6 +18,7 @@ from matrixdp.files.formats.matrices import read_matrix
 from matrixdp.files.formats.numpy_format import read_layout
 from matrixdp.files.formats.opening import opened
 from matrixdp.files.formats.pandas_index import pandas_index
+from matrixdp.queries.sources import arrow_blocks, record_blocks
 
 PROMISE = ["--epsilon", "1", "--delta", "1e-5", "--neighbouring", "replace"]
 RELEASE = [*PROMISE, "--sensitivity", "1"]
@@ -79,7 +80,7 @@ def test_an_array_with_too_few_axes(
 )
 def test_pandas_metadata_of_wrong_types(metadata: bytes) -> None:
     stated = pandas_index({b"pandas": metadata}, ["a", "b"])
-    assert set(stated.places) <= {0}
+    assert set(stated.positions) <= {0}
     assert stated.numbers is None
 
 
@@ -119,6 +120,19 @@ def test_arrow_text_that_is_not_utf8(capsys: pytest.CaptureFixture[str]) -> None
     assert main(arguments) == BAD_INPUT
     assert "in.arrow" in capsys.readouterr().err
     assert not Path("out.csv").exists()
+
+
+def test_arrow_columns_that_are_no_arrays() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    kinds = arrow.array([0, 0], arrow.int8())
+    union = arrow.UnionArray.from_sparse(kinds, [arrow.array([1.0, 2.0])])
+    table = arrow.table({"a": union})
+    with arrow.ipc.new_file("in.arrow", table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(FileFormatError, match=r"in\.arrow is not .* columns of numbers"):
+        list(arrow_blocks("in.arrow", ["a"]))
+    with pytest.raises(FileFormatError, match=r"data is not .* columns of numbers"):
+        list(record_blocks(table, 1, 10))
 
 
 def test_torn_npy_headers(capsys: pytest.CaptureFixture[str]) -> None:

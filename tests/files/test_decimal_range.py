@@ -1,4 +1,4 @@
-"""What rounding decimals adds to the sensitivity, in exact arithmetic."""
+"""The sensitivity that rounding decimals adds, in exact arithmetic."""
 
 from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction

@@ -10,7 +10,7 @@ import pytest
 from matrixdp import IMGM, Budget, FrobeniusBall, Kronecker, MatrixMechanism, Release
 from matrixdp.covariance import Diagonal, Isotropic, SymmetricIsotropic
 from matrixdp.errors import FileFormatError
-from matrixdp.files.publishing.noise_grid import can_be_released
+from matrixdp.files.publishing.noise_grid import _rounded_lengths, can_be_released
 from matrixdp.files.publishing.streamed_release import release_npy
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import ReleaseKey
@@ -73,12 +73,12 @@ def test_measurements_without_noise_are_refused(tmp_path: Path) -> None:
 
 
 def test_only_independent_entries_count() -> None:
-    # Nine entries of six bits above what they pay would be 54; six of them are 36.
+    # 46 bits are enough: six entries have 39, all nine would have 60.
     covariance = SymmetricIsotropic(1.0)
-    value = np.full((3, 3), 2.0**-11 * 3)
+    value = np.full((3, 3), 2.0**-14 * 3)
     assert can_be_released(value, covariance)
     assert not can_be_released(value, Diagonal(covariance.entry_scales((3, 3))))
-    assert not can_be_released(np.full((4, 4), 2.0**-11 * 3), covariance)
+    assert not can_be_released(np.full((4, 4), 2.0**-14 * 3), covariance)
 
 
 def test_scales_of_their_own_have_grids_of_their_own() -> None:
@@ -105,28 +105,51 @@ def test_honest_integers_of_every_size_pass(dtype: type, scale: float) -> None:
 
 
 def test_large_integers_without_noise_are_refused_if_there_are_many() -> None:
-    # Near a million float32 has steps of 1/16: one bit an entry is left after the three it pays.
-    value = np.full((60, 1), 1_000_001, dtype=np.float32)
+    # Near a million float32 has steps of 1/16: every integer is a chance of 1 in 16.
+    value = np.full((12, 1), 1_000_001, dtype=np.float32)
+    assert not can_be_released(value, Isotropic(5.0))
+    assert can_be_released(value[:11], Isotropic(5.0))
+    # Near 4 million it has steps of 1/2: noise leaves an integer half of the time.
+    value = np.full((50, 1), 4_200_001, dtype=np.float32)
     assert not can_be_released(value, Isotropic(5.0))
     assert can_be_released(value[:40], Isotropic(5.0))
     # Near 2**24 it has integers alone, with noise and without.
-    assert can_be_released(value * 10, Isotropic(5.0))
+    assert can_be_released(np.full((1000, 1), 10_000_001, dtype=np.float32), Isotropic(5.0))
+
+
+@pytest.mark.parametrize(("scale", "enough"), [(5.0, 3), (1e3, 5), (2.0**18, 23), (2.0**19, 46)])
+def test_few_counts_without_noise_are_refused(scale: float, enough: int) -> None:
+    counts = np.arange(1.0, 101.0)[:, None]
+    assert not can_be_released(counts[:enough], Isotropic(scale))
+    assert can_be_released(counts[: enough - 1], Isotropic(scale))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_counts_without_directional_noise_are_refused(dtype: type) -> None:
+    covariance = Kronecker(np.diag([25.0, 900.0]), np.eye(3))
+    mechanism = IMGM(FrobeniusBall(1.0, "replace"), BUDGET, covariance)
+    for size in (0.0, 1e4, 1e6):
+        counts = size + COUNTS[:2].astype(dtype)
+        honest = mechanism.release(counts)
+        assert can_be_released(honest.value, covariance, honest.floor)
+        few = dtype == np.float32 and size == 1e6
+        assert can_be_released(counts, covariance, honest.floor) == few
 
 
 def test_the_chance_that_the_proof_bounds() -> None:
-    """E f is at most 1: the average over many honest entries, for every grid and binade."""
+    """Noise leaves multiples of h with a chance of at most L / h, on every grid and binade."""
     bits = np.random.default_rng(3)
+    entries = 1 << 16
     for dtype, sizes in (
-        (np.float64, (0.0, 2.0**33)),
-        (np.float32, (0.0, 2.0**6, 2.0**9, 2.0**22)),
+        (np.float64, (0.0, 2.0**33, 2.0**34 + 0.7)),
+        (np.float32, (0.0, 2.0**6, 2.0**9, 11.3, 2.0**22)),
     ):
         for size in sizes:
-            value = np.full((1 << 16, 1), size, dtype=dtype)
-            noisy = add_noise(value, 1.0, ReleaseKey.from_bytes(bits.bytes(32))).astype(float)
-            spacing = np.spacing(np.abs(noisy).astype(dtype)).astype(float)
-            widths = np.maximum(spacing, 2.0**-20)
-            for exponent in (-16, -13, -9):
-                coarse = 2.0**exponent
-                divided = np.fmod(noisy, coarse) == 0.0
-                weights = np.maximum(coarse / widths / 8.0, 1.0)
-                assert np.mean(weights * divided) <= 1.0
+            value = np.full((entries, 1), size, dtype=dtype)
+            noisy = add_noise(value, 1.0, ReleaseKey.from_bytes(bits.bytes(32)))
+            grid = np.array([[2.0**-20]])
+            lengths = _rounded_lengths(noisy.astype(float), noisy, Isotropic(1.0), grid)
+            for exponent in range(-20, 1):
+                chance = min(float(lengths.min()) / 2.0**exponent, 1.0)
+                found = np.mean(np.fmod(noisy, 2.0**exponent) == 0.0)
+                assert found <= chance + 6.0 * np.sqrt(chance / entries)

@@ -93,12 +93,12 @@ def test_existing_files_are_kept_unless_forced(tmp_path: Path) -> None:
 
 def altered(path: Path, *place: str, value: object) -> None:
     """Change one entry of a statement."""
-    record = json.loads(path.read_text())
-    inner = record
+    statement = json.loads(path.read_text())
+    inner = statement
     for name in place[:-1]:
         inner = inner[name]
     inner[place[-1]] = value
-    path.write_text(json.dumps(record))
+    path.write_text(json.dumps(statement))
 
 
 @pytest.mark.parametrize(

@@ -32,14 +32,14 @@ from matrixdp.sensitivity.sets import RowBounds, SymmetricBall
 POSITIVE = st.floats(min_value=math.ulp(0.0), allow_infinity=False)
 
 
-def read_again(record: Schema, kind: Any) -> Any:
-    return msgspec.json.decode(encoded(record), type=kind)
+def read_again(schema: Schema, kind: Any) -> Any:
+    return msgspec.json.decode(encoded(schema), type=kind)
 
 
 @given(st.lists(POSITIVE, min_size=1))
 def test_numbers_read_back_to_the_same_floats(numbers: list[float]) -> None:
-    record = stated_sensitivity(RowBox(numbers, "replace", weights=numbers[::-1]))
-    again = sensitivity_of(read_again(record, SensitivitySchema))
+    schema = stated_sensitivity(RowBox(numbers, "replace", weights=numbers[::-1]))
+    again = sensitivity_of(read_again(schema, SensitivitySchema))
     assert isinstance(again, RowBox)
     assert again.bounds.tolist() == numbers
     assert again.weights.tolist() == numbers[::-1]
@@ -55,10 +55,10 @@ def test_numbers_read_back_to_the_same_floats(numbers: list[float]) -> None:
     ],
 )
 def test_sets_read_back(sensitivity: Any) -> None:
-    record = stated_sensitivity(sensitivity)
-    again = sensitivity_of(read_again(record, SensitivitySchema))
+    schema = stated_sensitivity(sensitivity)
+    again = sensitivity_of(read_again(schema, SensitivitySchema))
     assert type(again) is type(sensitivity)
-    assert stated_sensitivity(again) == record
+    assert stated_sensitivity(again) == schema
     assert again.neighbouring == sensitivity.neighbouring
 
 
@@ -74,10 +74,10 @@ def test_sets_read_back(sensitivity: Any) -> None:
     ],
 )
 def test_covariances_read_back(covariance: Covariance) -> None:
-    record = stated_covariance(covariance)
-    again = covariance_of(read_again(record, CovarianceSchema))
+    schema = stated_covariance(covariance)
+    again = covariance_of(read_again(schema, CovarianceSchema))
     assert type(again) is type(covariance)
-    assert stated_covariance(again) == record
+    assert stated_covariance(again) == schema
 
 
 def test_guarantees_read_back() -> None:

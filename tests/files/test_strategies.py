@@ -212,9 +212,9 @@ def test_more_cells_than_a_histogram_has_are_reported(
 def test_a_missing_gap_is_reported(tmp_path: Path) -> None:
     save_strategy(optimal_strategy(Prefix(4), neighbouring="add-remove"), tmp_path / "s.npz")
     path = tmp_path / "s.npz.json"
-    record = json.loads(path.read_text())
-    del record["gap"]
-    path.write_text(json.dumps(record))
+    statement = json.loads(path.read_text())
+    del statement["gap"]
+    path.write_text(json.dumps(statement))
     with pytest.raises(FileFormatError, match="missing required field `gap`"):
         load_strategy(tmp_path / "s.npz")
 

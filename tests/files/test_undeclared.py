@@ -4,6 +4,8 @@ import gzip
 import hashlib
 import io
 import json
+import re
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -136,7 +138,8 @@ def archived(arrays: dict[str, np.ndarray], hide: str) -> bytes:
                 info.date_time = (2024, 5, 6, 7, 8, 10)
             if hide == "extra":
                 info.extra = b"\xfe\xca\x0f\0" + SECRET
-            archive.writestr(info, member.getvalue() + (SECRET if hide == "array" else b""))
+            with archive.open(info, "w", force_zip64=True) as file:
+                file.write(member.getvalue() + (SECRET if hide == "array" else b""))
         if hide == "comment":
             archive.comment = SECRET
         if hide == "member":
@@ -209,3 +212,94 @@ def test_unknown_flags_of_gzip_are_refused(saved: Callable[..., Path]) -> None:
     content[3] |= 0xE0
     target.write_bytes(content)
     refused(target)
+
+
+@pytest.mark.parametrize(
+    ("part", "places"),
+    [
+        (b"PK\x03\x04", [4, 10, 12, 14, 18, 22, 43, 51]),  # of the member: times, sums, sizes
+        (b"PK\x01\x02", [4, 34, 36, 38, 40]),  # of the list of members: attributes
+        (b"PK\x05\x06", [4, 6, 8, 10]),  # of its end: numbers of disks
+    ],
+)
+def test_bytes_of_an_archive_that_no_reader_looks_at(
+    part: bytes, places: list[int], saved: Callable[..., Path]
+) -> None:
+    target = saved(".npz")
+    content = target.read_bytes()
+    for place in places:
+        at = content.index(part) + place
+        target.write_bytes(content[:at] + b"AB" + content[at + 2 :])
+        refused(target)
+
+
+def test_the_system_that_wrote_an_archive_does_not_matter(saved: Callable[..., Path]) -> None:
+    target = saved(".npz")
+    content = bytearray(target.read_bytes())
+    for system in (0, 3, 77):
+        content[content.index(b"PK\x01\x02") + 5] = system
+        target.write_bytes(content)
+        sign_again(target)
+        if system in (0, 3):
+            assert Release.verify(target) == MECHANISM.guarantee
+    refused(target)
+
+
+def test_bytes_between_the_columns_of_an_arrow_file(saved: Callable[..., Path]) -> None:
+    target = saved(".arrow")
+    content = target.read_bytes()
+    gaps = [place for place in range(len(content) - 8) if content[place : place + 8] == bytes(8)]
+    assert gaps
+    for place in gaps:
+        target.write_bytes(content[:place] + SECRET[:8] + content[place + 8 :])
+        refused(target)
+
+
+def test_digits_in_the_name_of_the_maker_of_a_parquet_file(saved: Callable[..., Path]) -> None:
+    target = saved(".parquet")
+    content = target.read_bytes()
+    made = re.search(rb"parquet-cpp-arrow version [0-9.]+", content)
+    assert made is not None
+    said = b"parquet-cpp-arrow version 987654321.5.7"
+    # Text follows its length, and the footer is followed by its own.
+    start = content[: made.start() - 1] + bytes([len(said)]) + said + content[made.end() : -8]
+    footer = struct.unpack("<i", content[-8:-4])[0] + len(said) - len(made[0])
+    target.write_bytes(start + struct.pack("<i", footer) + content[-4:])
+    refused(target)
+
+
+def test_a_parquet_file_of_another_version_of_pyarrow(saved: Callable[..., Path]) -> None:
+    target = saved(".parquet")
+    content = target.read_bytes()
+    made = re.search(rb"(?<=arrow version )[0-9.]+", content)
+    assert made is not None
+    other = made[0][:-1] + (b"1" if made[0][-1:] != b"1" else b"2")
+    target.write_bytes(content.replace(made[0], other))
+    sign_again(target)
+    assert Release.verify(target) == MECHANISM.guarantee
+    target.write_bytes(content.replace(made[0], other)[:4] + SECRET + content[4:])
+    refused(target)
+
+
+@pytest.mark.parametrize(
+    ("said", "hidden"),
+    [
+        (b'"delta": 0.00001', b'"delta": 0.00001000000000000000000123'),
+        (b'"delta": 0.00001', b'"delta": 0.5, "delta": 0.00001'),
+        (b'"bound": 1.0', b'"bound": 1.00000000000000000017'),
+        (b'"bound": 1.0', b'"bound": 9007199254740993'),
+        (b'"bound": 1.0', b'"bound": 0e99999999999999999999'),
+        (b'"records": 1', b'"records": 1, "records": 1'),
+    ],
+)
+def test_what_the_text_of_a_statement_can_hide(
+    said: bytes, hidden: bytes, saved: Callable[..., Path]
+) -> None:
+    target = saved(".npy")
+    beside = target.with_name(target.name + ".json")
+    content = beside.read_bytes()
+    assert said in content
+    beside.write_bytes(content.replace(said, hidden, 1))
+    for read in (Release.load, Release.verify):
+        with pytest.raises(FileFormatError):
+            read(target)

@@ -1,4 +1,4 @@
-"""What a saved release must be to be believed: on its grid, whole, and proven on any machine."""
+"""A saved release is believed if it is on its grid, whole, and proven on any machine."""
 
 import hashlib
 import json
@@ -49,9 +49,9 @@ def saved_with_other_numbers(mechanism: IMGM, value: NDArray[np.float64], target
     mechanism.release(np.eye(len(value))).save(target)
     np.save(target, value)
     beside = target.with_name(target.name + ".json")
-    record = json.loads(beside.read_text())
-    record["file"]["sha256"] = hashlib.sha256(target.read_bytes()).hexdigest()
-    beside.write_text(json.dumps(record))
+    statement = json.loads(beside.read_text())
+    statement["file"]["sha256"] = hashlib.sha256(target.read_bytes()).hexdigest()
+    beside.write_text(json.dumps(statement))
     return target
 
 
@@ -98,12 +98,12 @@ def test_what_else_a_statement_says_is_refused(tmp_path: Path) -> None:
     INDEPENDENT["ball"].release(np.eye(3)).save(target)
     beside = tmp_path / "out.npy.json"
     honest = json.loads(beside.read_text())
-    for record, message in (
+    for statement, message in (
         (honest | {"promise": "perfect secrecy"}, "promise"),
         (honest | {"mechanism": 3}, "mechanism"),
         (honest | {"file": honest["file"] | {"dtype": ["float64"]}}, "file.dtype"),
     ):
-        beside.write_text(json.dumps(record))
+        beside.write_text(json.dumps(statement))
         for read in (Release.load, Release.verify):
             with pytest.raises(FileFormatError, match=message):
                 read(target)

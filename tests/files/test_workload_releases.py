@@ -121,14 +121,14 @@ def edit(**fields: object) -> Callable[[Path], None]:
 
     def change(folder: Path) -> None:
         path = folder / "out.npz.json"
-        record = json.loads(path.read_text())
+        statement = json.loads(path.read_text())
         for name, value in fields.items():
             *outer, last = name.split("__")
-            inner = record
+            inner = statement
             for part in outer:
                 inner = inner[part]
             inner[last] = value
-        path.write_text(json.dumps(record))
+        path.write_text(json.dumps(statement))
 
     return change
 

@@ -1,4 +1,4 @@
-"""What was proven of a value stays true of its copies: their arrays are read-only too."""
+"""Proofs about a value hold for its copies: their arrays are read-only too."""
 
 import copy
 import pickle

@@ -192,13 +192,13 @@ def saved(folder: Path, covariance: Kronecker) -> Path:
 
 def edited(target: Path, **changes: Any) -> None:
     beside = target.with_name(target.name + ".json")
-    record = json.loads(beside.read_text())
+    statement = json.loads(beside.read_text())
     for name, value in changes.items():
         if value is None:
-            record.pop(name, None)
+            statement.pop(name, None)
         else:
-            record[name] = value
-    beside.write_text(json.dumps(record))
+            statement[name] = value
+    beside.write_text(json.dumps(statement))
 
 
 def stated(mu: float) -> dict[str, Any]:

@@ -28,7 +28,6 @@ from matrixdp import (
 )
 from matrixdp.covariance import Covariance
 from matrixdp.errors import ShapeError
-from matrixdp.mechanisms.labelled import LabelledMatrix
 from matrixdp.noise import add_noise, simulation_generator
 from matrixdp.noise.application.add import PreparedNoise
 from matrixdp.sensitivity.sets import SensitivitySet
@@ -327,5 +326,5 @@ def test_simulation_has_the_same_covariance_and_is_no_release() -> None:
 
 
 def test_what_is_to_be_released_is_never_shown() -> None:
-    shown = repr(LabelledMatrix.of([[123.456, 2.0]]))
-    assert shown == "LabelledMatrix(shape=(1, 2), dtype='float64')"
+    shown = repr(IMGM(BALL, BUDGET).checked([[123.456, 2.0]]))
+    assert shown == "CheckedMatrix(shape=(1, 2), dtype='float64')"

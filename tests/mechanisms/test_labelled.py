@@ -1,4 +1,4 @@
-"""What may be released, and what would become another number on the way."""
+"""Matrices that may be released, and those whose numbers would change on the way."""
 
 import datetime as dt
 from decimal import Decimal
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matrixdp import InvalidParameterError
-from matrixdp.mechanisms.labelled import LabelledMatrix
+from matrixdp import IMGM, Budget, FrobeniusBall, InvalidParameterError
 
+CHECKED = IMGM(FrobeniusBall(1.0, neighbouring="replace"), Budget(1.0, 1e-5)).checked
 TOO_LARGE = 2**53 + 1
 LISTS: dict[str, Any] = {
     "a cell": [[TOO_LARGE, 0.5]],
@@ -25,7 +25,7 @@ LISTS: dict[str, Any] = {
 @pytest.mark.parametrize("matrix", LISTS.values(), ids=LISTS)
 def test_integers_beyond_float64_are_refused(matrix: Any) -> None:
     with pytest.raises(InvalidParameterError, match=r"2\*\*53"):
-        LabelledMatrix.of(matrix)
+        CHECKED(matrix)
 
 
 def test_smaller_integers_and_truth_values_become_floats() -> None:
@@ -34,7 +34,7 @@ def test_smaller_integers_and_truth_values_become_floats() -> None:
         [[np.True_, 1], [np.int8(3), 4.0]],
     ]
     for matrix in matrices:
-        array = LabelledMatrix.of(matrix).array
+        array = CHECKED(matrix).array
         assert array.dtype == np.float64
         assert array.tolist() == [[float(cell) for cell in row] for row in matrix]
 
@@ -43,16 +43,16 @@ def test_masked_rows_are_refused() -> None:
     row = np.ma.array([1.0, 2.0], mask=[False, True])
     for matrix in ([row, [3.0, 4.0]], [row, row], [[3.0, 4.0], row]):
         with pytest.raises(InvalidParameterError, match="masked"):
-            LabelledMatrix.of(matrix)
+            CHECKED(matrix)
 
 
 def test_pandas_columns_of_one_name() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [TOO_LARGE], "b": [0.5]}).set_axis(["a", "a"], axis=1)
     with pytest.raises(InvalidParameterError, match=r"2\*\*53"):
-        LabelledMatrix.of(frame)
+        CHECKED(frame)
     harmless = pandas.DataFrame({"a": [3], "b": [0.5]}).set_axis(["a", "a"], axis=1)
-    assert LabelledMatrix.of(harmless).array.tolist() == [[3.0, 0.5]]
+    assert CHECKED(harmless).array.tolist() == [[3.0, 0.5]]
 
 
 def test_polars_columns_that_are_no_floats() -> None:
@@ -65,8 +65,8 @@ def test_polars_columns_that_are_no_floats() -> None:
         polars.Series("a", ["1"]),
     ):
         with pytest.raises(InvalidParameterError, match="column of type"):
-            LabelledMatrix.of(polars.DataFrame([column, polars.Series("b", [0.5])]))
+            CHECKED(polars.DataFrame([column, polars.Series("b", [0.5])]))
     with pytest.raises(InvalidParameterError, match=r"2\*\*53"):
-        LabelledMatrix.of(polars.DataFrame({"a": [TOO_LARGE], "b": [0.5]}))
-    kept = LabelledMatrix.of(polars.DataFrame({"a": [3], "b": [0.5], "c": [True]}))
+        CHECKED(polars.DataFrame({"a": [TOO_LARGE], "b": [0.5]}))
+    kept = CHECKED(polars.DataFrame({"a": [3], "b": [0.5], "c": [True]}))
     assert kept.array.tolist() == [[3.0, 0.5, 1.0]]

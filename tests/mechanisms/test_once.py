@@ -21,11 +21,10 @@ from matrixdp import (
     ReleaseKey,
     SymmetricBall,
 )
+from matrixdp.errors import ShapeError
 from matrixdp.files.publishing.streamed_release import release_npy
 from matrixdp.mechanisms.proof import NoiseProof, kept_proof
-from matrixdp.noise import NoiseContext
-from matrixdp.noise.application import add
-from matrixdp.noise.kernels import fastest_kernel
+from matrixdp.noise import NoiseContext, kernels
 from matrixdp.parameters import arrays
 
 BUDGET = Budget(1.0, 1e-5)
@@ -96,16 +95,44 @@ def test_a_saved_release_is_proven_once_when_it_is_loaded(
     assert len(proofs) == 2
 
 
-def test_a_release_makes_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("shape", [(10, 10), (200, 200)], ids=["one block", "several"])
+def test_a_release_makes_one_kernel(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]
+) -> None:
     made: list[Any] = []
+    real = next(iter(kernels.available_kernels().values()))
 
     def make() -> Any:
-        made.append(fastest_kernel())
+        made.append(real())
         return made[-1]
 
-    monkeypatch.setattr(add, "fastest_kernel", make)
-    IMGM(BALL, BUDGET).release(np.zeros((10, 10)))
+    monkeypatch.setattr(kernels, "available_kernels", lambda: {"counted": make})
+    kept_proof.cache_clear()
+    mechanism = IMGM(BALL, BUDGET)
+    mechanism.prepared(np.zeros(shape))
+    made.clear()
+    mechanism.release(np.zeros(shape))
     assert len(made) == 1
+
+
+@every_kind
+def test_shapes_are_compared_once(
+    make: Callable[[], IMGM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_proof.cache_clear()
+    mechanism = make()
+    compared = counted(monkeypatch, type(mechanism.sensitivity), "check_shape")
+    for _ in range(3):
+        mechanism.release(np.eye(3))
+    assert len(compared) == 1
+
+
+def test_no_shape_is_taken_on_trust_after_another() -> None:
+    mechanism = MECHANISMS["diagonal"]()
+    mechanism.release(np.eye(3))
+    for _ in range(2):
+        with pytest.raises(ShapeError, match="do not fit a matrix of shape"):
+            mechanism.release(np.eye(4))
 
 
 @pytest.mark.parametrize("shape", [(300, 2), (2, 300)])

@@ -26,6 +26,7 @@ from matrixdp import (
     SymmetricBall,
 )
 from matrixdp.errors import KeyStateError, MatrixDPError
+from matrixdp.mechanisms.proof import kept_proof
 from matrixdp.noise import kernels
 from matrixdp.workloads import Prefix
 
@@ -175,6 +176,7 @@ def test_a_compiler_that_fails_or_is_interrupted_costs_nothing(
     def interrupted() -> Any:
         raise KeyboardInterrupt
 
+    kept_proof.cache_clear()  # and with it all noise that has been prepared
     mechanism, purse, key = IMGM(BALL, PART), purse_of(BUDGET), ReleaseKey.generate()
     monkeypatch.setattr(kernels, "available_kernels", lambda: {"compiled": interrupted})
     with pytest.raises(KeyboardInterrupt):
@@ -327,6 +329,7 @@ def test_an_interrupt_that_numba_swallows_costs_nothing(monkeypatch: pytest.Monk
             signal.raise_signal(signal.SIGINT)
         return False
 
+    kept_proof.cache_clear()  # and with it all noise that has been prepared
     mechanism, purse, key = IMGM(BALL, PART), purse_of(BUDGET), ReleaseKey.generate()
     monkeypatch.setattr(kernels, "_numba_works", loading)
     kernels.available_kernels.cache_clear()

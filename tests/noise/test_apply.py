@@ -185,7 +185,7 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], type[MatrixDPError], str]] = {
     "float32 scale": (ZEROS.astype("f4"), 2.0**101, {}, InvalidParameterError, "rescale"),
     "words for a scale": (ZEROS, "much", {}, InvalidParameterError, "real number"),
     "complex scale": (ZEROS, 1j, {}, InvalidParameterError, "real number"),
-    "true for a scale": (ZEROS, True, {}, InvalidParameterError, "truth values"),
+    "true for a scale": (ZEROS, True, {}, InvalidParameterError, "booleans"),
     "scale of a vector": (ZEROS, np.ones(5), {}, ShapeError, "does not fit"),
     "scale of another shape": (ZEROS, np.ones((3, 1)), {}, ShapeError, "does not fit"),
     "integers": (np.zeros((2, 5), int), 1.0, {}, InvalidParameterError, "astype"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from matrixdp.noise.kernels import coarse_loop
+from matrixdp.noise.kernels import compiled_loops
 from matrixdp.noise.kernels.block import Block
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
@@ -98,9 +98,9 @@ def test_a_wrong_table_behind_the_coarse_one_is_caught() -> None:
 
 
 def test_a_missing_error_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    coarse_loop.coarse_loop.cache_clear()
-    monkeypatch.setattr(coarse_loop, "COARSE_DECIDED_BELOW", 0.5)
+    compiled_loops.coarse_loop.cache_clear()
+    monkeypatch.setattr(compiled_loops, "COARSE_DECIDED_BELOW", 0.5)
     block = random_block(MANY, np.float64, np.array([1.0]))
     with pytest.raises(AssertionError):
         assert_equal_to_numpy(NumbaKernel(load_table(), load_coarse_table()), block)
-    coarse_loop.coarse_loop.cache_clear()
+    compiled_loops.coarse_loop.cache_clear()

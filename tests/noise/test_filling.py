@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matrixdp.noise import ExactNoise, NoiseContext, NoiseStream
+from matrixdp.noise import ExactNoise, NoiseContext, NoiseStream, add_noise, kernels
+from matrixdp.noise.application.add import PreparedNoise
 from matrixdp.noise.application.filling import WorkSpace
 from matrixdp.noise.application.tiles import Tile
 from matrixdp.noise.kernels import available_kernels
@@ -140,6 +141,73 @@ def test_the_work_space_is_wiped(monkeypatch: pytest.MonkeyPatch, *, in_place: b
     assert not any(kernel._floats.any() or kernel._integers.any() for kernel in kernels)
 
 
+SCALES = {
+    "one": np.array(1.5),
+    "per row": np.full((60, 1), 1.5) * np.arange(1, 61)[:, None],
+    "per element": np.random.default_rng(81).uniform(0.5, 9.0, (60, 500)),
+}
+
+
+@pytest.mark.parametrize("kernel", available_kernels())
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("scales", SCALES.values(), ids=SCALES)
+@pytest.mark.parametrize("rows", [60, 70], ids=["one block", "several"])
+def test_prepared_noise_has_the_bits_of_any_other(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, dtype: Any, scales: Any, rows: int
+) -> None:
+    only = {kernel: available_kernels()[kernel]}
+    monkeypatch.setattr(kernels, "available_kernels", lambda: only)
+    if scales.ndim and rows != len(scales):
+        scales = np.concatenate([scales, scales])[:rows]
+    value = VALUE[:rows, ::2].astype(dtype)
+    assert value.flags.c_contiguous
+    prepared = PreparedNoise.of(value.shape, value.dtype, scales)
+    assert (prepared.block_scales is not None) == (
+        rows == 60 and (dtype is np.float64 or kernel == "numba")
+    )
+    expected = add_noise(value, scales, test_key(84))
+    unaligned = np.frombuffer(b"x" + value.tobytes(), np.uint8)[1:].view(dtype)
+    for layout in (value, np.asfortranarray(value), unaligned.reshape(value.shape)):
+        noisy = prepared.noisy_copy(layout, test_key(84), threads=None)
+        assert noisy.tobytes() == expected.tobytes()
+
+
+def blocks_seen(monkeypatch: pytest.MonkeyPatch, kind: type[NumpyKernel]) -> list[Block]:
+    """Return a list that gets the blocks of prepared noise, which one kernel of a kind fills."""
+    seen: list[Block] = []
+
+    class Watched(kind):  # type: ignore[valid-type, misc]
+        def __call__(self, block: Block, grid_bits: int) -> int:
+            seen.append(block)
+            return int(super().__call__(block, grid_bits))
+
+    one = Watched(load_table())
+    monkeypatch.setattr(kernels, "available_kernels", lambda: {"watched": lambda: one})
+    return seen
+
+
+def test_one_block_sends_what_is_undecided_to_the_exact_path_and_is_wiped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    value = VALUE[:30].copy()
+    expected = add_noise(value, 1.5, test_key(85))
+    seen, asked = blocks_seen(monkeypatch, UnsureKernel), []
+    further_words = NoiseStream.further_words
+
+    def watched_words(stream: NoiseStream, element: int) -> Callable[[int], int]:
+        asked.append(element)
+        return further_words(stream, element)
+
+    monkeypatch.setattr(NoiseStream, "further_words", watched_words)
+    prepared = PreparedNoise.of(value.shape, value.dtype, np.array(1.5))
+    noisy = prepared.noisy_copy(value, test_key(85), threads=None)
+    assert np.array_equal(noisy, expected)
+    assert asked == list(marked(0, value.size))
+    (block,) = seen
+    assert not block.words.any()
+    assert not block.undecided.any()
+
+
 class FailingKernel(NumpyKernel):
     """A kernel that fails when all of its work space has been used."""
 
@@ -165,6 +233,20 @@ def test_the_work_space_is_wiped_after_an_error_too(monkeypatch: pytest.MonkeyPa
     (space,) = spaces
     assert {"words", "values"} <= space.rooms.keys()
     assert not any(room.any() for room in space.rooms.values())
+    assert not kernel._floats.any()
+    assert not kernel._integers.any()
+
+
+def test_one_block_is_wiped_after_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = blocks_seen(monkeypatch, FailingKernel)
+    value = VALUE[:30].copy()
+    prepared = PreparedNoise.of(value.shape, value.dtype, np.array(1.5))
+    with pytest.raises(MemoryError):
+        prepared.noisy_copy(value, test_key(86), threads=None)
+    (block,) = seen
+    assert not block.words.any()
+    kernel = prepared.make_kernel()
+    assert isinstance(kernel, NumpyKernel)
     assert not kernel._floats.any()
     assert not kernel._integers.any()
 

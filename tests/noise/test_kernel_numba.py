@@ -1,16 +1,16 @@
 """The compiled kernel alone: its cache and its compiler."""
 
 import builtins
+import importlib
 import os
 import signal
 from contextlib import suppress
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from matrixdp.noise.kernels import PreparedKernels, coarse_loop, compiling, fine_loop
+from matrixdp.noise.kernels import PreparedKernels, available_kernels, compiled_loops
 from matrixdp.noise.kernels.block import Block
 from matrixdp.noise.kernels.numba_kernel import NumbaKernel
 from matrixdp.noise.specification.coarse_table import COARSE_DECIDED_BELOW, load_coarse_table
@@ -24,8 +24,8 @@ MIDDLE, OPEN_CASE = 1 << 62, (1 << 62) + 1_472_838_238_208
 
 def forget_compiled() -> None:
     """Leave the cache on disk as the only one."""
-    coarse_loop.coarse_loop.cache_clear()
-    fine_loop.fine_loop.cache_clear()
+    compiled_loops.coarse_loop.cache_clear()
+    compiled_loops.fine_loop.cache_clear()
 
 
 def shipped_kernel() -> NumbaKernel:
@@ -69,22 +69,22 @@ def test_another_coarse_table_is_never_served_by_cached_code() -> None:
 
 
 BOUNDS = {
-    "coarse": (coarse_loop, "COARSE_DECIDED_BELOW", COARSE_DECIDED_BELOW, MIDDLE),
-    "fine": (fine_loop, "DECIDED_BELOW", DECIDED_BELOW, OPEN_CASE),
+    "coarse": ("COARSE_DECIDED_BELOW", COARSE_DECIDED_BELOW, MIDDLE),
+    "fine": ("DECIDED_BELOW", DECIDED_BELOW, OPEN_CASE),
 }
 
 
-@pytest.mark.parametrize(("module", "name", "proven", "word"), BOUNDS.values(), ids=BOUNDS)
+@pytest.mark.parametrize(("name", "proven", "word"), BOUNDS.values(), ids=BOUNDS)
 def test_another_error_bound_is_never_served_by_cached_code(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, proven: float, word: int
+    monkeypatch: pytest.MonkeyPatch, name: str, proven: float, word: int
 ) -> None:
     # With nothing decided by one table and, for the first, a second one that decides nothing.
     other = load_table().copy()
     other[0] = np.array(np.nan).view(np.int64)
-    table = other if module is coarse_loop else load_table()
+    table = other if name == "COARSE_DECIDED_BELOW" else load_table()
     for bound, undecided in [(proven, 0), (0.0, 1), (proven, 0)]:
         forget_compiled()
-        monkeypatch.setattr(module, name, bound)
+        monkeypatch.setattr(compiled_loops, name, bound)
         kernel = NumbaKernel(table, load_coarse_table())
         assert kernel(one_element(word), GRID_BITS) == undecided
     forget_compiled()
@@ -160,4 +160,22 @@ def test_an_interrupt_while_numba_loads_is_not_forgotten(monkeypatch: pytest.Mon
     monkeypatch.setattr(numba, "njit", lambda *_a, **_k: lambda loop: loop)
     monkeypatch.setattr(builtins, "__import__", swallowing)
     with pytest.raises(KeyboardInterrupt):
-        compiling.compiled(lambda: 0, 8)
+        compiled_loops.compiled(lambda: 0, 8)
+
+
+def test_an_interrupt_while_numba_is_looked_for_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load = importlib.import_module
+
+    def swallowing(name: str, *arguments: Any) -> Any:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return load(name, *arguments)
+
+    monkeypatch.setattr(importlib, "import_module", swallowing)
+    available_kernels.cache_clear()
+    with pytest.raises(KeyboardInterrupt):
+        available_kernels()
+    monkeypatch.undo()
+    assert "numba" in available_kernels()

@@ -48,7 +48,7 @@ def test_the_derivation_is_the_documented_one() -> None:
     secret = bytes(range(32))
     stream = ReleaseKey.from_bytes(secret).bind(CONTEXT)
     extracted = hmac.new(bytes(32), secret, hashlib.sha256).digest()
-    k1, k2 = (expand(extracted, CONTEXT.encode(), 64)[i : i + 32] for i in (0, 32))
+    k1, k2 = (expand(extracted, CONTEXT.encoded, 64)[i : i + 32] for i in (0, 32))
     edges = (1 << 23, (1 << 23) + 1, (1 << 24) - 1, 1 << 24, (1 << 25) - 1, 1 << 25)
     for element in (0, 1, 5, 1000, *edges, (3 << 24) + 77):
         number, offset = divmod(element, 1 << 24)
@@ -61,7 +61,7 @@ def test_the_derivation_is_the_documented_one() -> None:
 
 
 def test_the_version_and_everything_else_enter_the_derivation() -> None:
-    assert b"matrixdp-noise-1" in CONTEXT.encode()
+    assert b"matrixdp-noise-1" in CONTEXT.encoded
     others = [
         NoiseContext.describe(shape=(100, 100), dtype="float32", scale=2.0),
         NoiseContext.describe(shape=(10000,), dtype="float64", scale=2.0),

@@ -56,6 +56,6 @@ def test_bad_arguments_are_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "x", None, True])
-def test_seeds_are_whole_numbers(seed: object) -> None:
+def test_seeds_are_integers(seed: object) -> None:
     with pytest.raises(InvalidParameterError, match="seed="):
         simulation_generator(seed)

@@ -11,7 +11,7 @@ from scipy import optimize
 
 from matrixdp import Budget, InvalidParameterError, MatrixMechanism, ReleaseKey
 from matrixdp.errors import CalibrationError, ShapeError
-from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts
+from matrixdp.postprocess.counts import integer_counts, nonnegative_estimate
 from matrixdp.workloads import (
     Prefix,
     Product,
@@ -70,12 +70,12 @@ def test_stacks_have_nonnegative_estimates(
 
 
 @given(hnp.arrays(np.float64, st.integers(1, 30), elements=st.floats(-1e6, 1e6)))
-def test_whole_counts_keep_the_total_and_stay_close(estimate: np.ndarray) -> None:
-    whole = whole_counts(estimate)
+def test_integer_counts_keep_the_total_and_stay_close(estimate: np.ndarray) -> None:
+    whole = integer_counts(estimate)
     assert np.all(np.abs(whole - estimate) < 1)
     assert abs(int(whole.sum()) - float(estimate.sum())) <= 0.5 + 1e-6
     assert np.all(whole[estimate >= 0] >= 0)
-    np.testing.assert_array_equal(whole_counts(whole.astype(float)), whole)
+    np.testing.assert_array_equal(integer_counts(whole.astype(float)), whole)
 
 
 def test_an_estimate_that_did_not_converge_is_not_passed_on(
@@ -104,7 +104,7 @@ def test_an_estimate_that_did_not_converge_is_not_passed_on(
 )
 def test_bad_estimates_are_refused(estimate: Any, message: str) -> None:
     with pytest.raises((InvalidParameterError, ShapeError), match=f"estimate .*{message}"):
-        whole_counts(estimate)
+        integer_counts(estimate)
 
 
 @pytest.mark.parametrize("release", [[1], None, np.ones(3)])

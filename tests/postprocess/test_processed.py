@@ -115,7 +115,7 @@ def test_steps_that_know_the_noise_come_first(release: Release, step: Step) -> N
         process(release, Clamp(lower=0.0), step)
     with pytest.raises(InvalidParameterError, match="processed already"):
         process(process(release, Clamp(lower=0.0)), step)  # type: ignore[arg-type]
-    # A threshold that is given reckons with nothing.
+    # A threshold that is given uses nothing of the noise.
     process(release, Clamp(lower=0.0), SingularValueThreshold(3.0), EntryThreshold(1.0))
 
 

@@ -1,4 +1,4 @@
-"""What a budget shows is worth no more than the budget, however it is entered again."""
+"""Numbers that a budget shows are worth no more than the budget, however it is entered again."""
 
 import ast
 import json
@@ -98,11 +98,11 @@ def test_a_part_too_small_for_any_delta_is_refused() -> None:
         Budget(0.0, 1e-300).split([1e-20, 1e20])
 
 
-def entered_from_json(record: dict[str, list[dict[str, float]]]) -> Fraction:
+def entered_from_json(reply: dict[str, list[dict[str, float]]]) -> Fraction:
     return sum(
         (
             int(part["count"]) * Fraction(Budget(part["epsilon"], part["delta"]).mu) ** 2
-            for part in record["parts"]
+            for part in reply["parts"]
         ),
         start=Fraction(0),
     )
@@ -130,9 +130,9 @@ class TestTheCommand:
 
     def test_json(self, promise: tuple[float, float], shares: list[str]) -> None:
         whole = Budget(*promise)
-        record = json.loads(self.run(promise, *shares, "--json"))
-        assert entered_from_json(record) <= whole.mu_squared
-        exact = [int(part["count"]) * Fraction(part["mu"]) ** 2 for part in record["parts"]]
+        reply = json.loads(self.run(promise, *shares, "--json"))
+        assert entered_from_json(reply) <= whole.mu_squared
+        exact = [int(part["count"]) * Fraction(part["mu"]) ** 2 for part in reply["parts"]]
         assert sum(exact) <= whole.mu_squared
         assert float(sum(exact)) == pytest.approx(whole.mu**2, rel=1e-14)
 

@@ -86,9 +86,9 @@ def test_histograms() -> None:
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["query", "gram", "in.csv", "out.npy", "--columns", "age", "--norm", "1"]
     assert main([*arguments, *PROMISE, "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record["shape"] == [1, 1]
-    assert record["query"] == "Gram matrix of records, norm at most 1"
+    reply = json.loads(capsys.readouterr().out)
+    assert reply["shape"] == [1, 1]
+    assert reply["query"] == "Gram matrix of records, norm at most 1"
 
 
 SUM = ["query", "sum", "in.csv", "out.csv"]

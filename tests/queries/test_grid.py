@@ -179,7 +179,7 @@ def four_squares(total: int) -> list[int]:
 
 
 @pytest.mark.parametrize("norm", [2.0**20 + 0.3, 1234567.8, 2.0**21 - 0.1])
-def test_the_norm_is_exact_to_the_last_whole_number(norm: float) -> None:
+def test_the_norm_is_exact_to_the_last_integer(norm: float) -> None:
     most = math.floor(Fraction(norm) ** 2)
     grid = RecordGrid(PublicBounds(4, norm=norm))
     inside, outside = np.array([four_squares(most), four_squares(most + 1)], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What queries compute, and that a release of one takes one line."""
+"""Queries compute what they say, and a release of one takes one line."""
 
 import copy
 import functools

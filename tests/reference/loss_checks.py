@@ -1,4 +1,4 @@
-"""What tests of intervals share: accounts written briefly, and balls that have to be inside."""
+"""Helpers of tests of intervals: accounts written briefly, and balls that have to be inside."""
 
 import math
 from collections.abc import Sequence

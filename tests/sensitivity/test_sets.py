@@ -243,7 +243,7 @@ def test_radii_of_ill_conditioned_noise_are_safe_and_labelled(power: int) -> Non
         (
             lambda: RowBounds([1.0, True], "replace"),
             InvalidParameterError,
-            "bounds holds truth values",
+            "bounds holds booleans",
         ),
         (lambda: RowBox([1.0, math.nan], "replace"), InvalidParameterError, "bounds"),
         (lambda: RowBox([1.0], "replace", weights=[1.0, 2.0]), ShapeError, "weights"),

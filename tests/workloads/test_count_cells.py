@@ -47,7 +47,7 @@ def test_one_record_changes_one_count_by_one() -> None:
         ([[0, None]], [2, 3], "dtype object"),
         ([[0, 1j]], [2, 3], "dtype complex128"),
         ([[0, 1], [1]], [2, 3], "ragged"),
-        ([[True, 1]], [2, 3], "truth values"),
+        ([[True, 1]], [2, 3], "booleans"),
         ([[0]], 3, "dimensions is of type int"),
         ([[0]], np.array(3), "dimensions is of type ndarray"),
         ([[0]], "3", "dimensions is of type str"),
@@ -91,7 +91,7 @@ def test_errors_hold_no_cell(records: Any) -> None:
 @pytest.mark.parametrize("cell", [True, False, np.True_, np.False_])
 def test_errors_do_not_say_which_truth_value(cell: Any) -> None:
     for records in ([[0, cell]], [[cell, 1], [0, 1]], np.array([[cell, cell]])):
-        with pytest.raises(InvalidParameterError, match="truth values") as refusal:
+        with pytest.raises(InvalidParameterError, match="booleans") as refusal:
             count_cells(records, [2, 3])
         assert "True" not in str(refusal.value)
         assert "False" not in str(refusal.value)

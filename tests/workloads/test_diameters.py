@@ -48,7 +48,7 @@ def largest_squared_distance(matrix: np.ndarray) -> float:
 
 
 @given(factors())
-def test_products_of_whole_numbers_are_exact(parts: list[np.ndarray]) -> None:
+def test_products_of_integers_are_exact(parts: list[np.ndarray]) -> None:
     found = product_diameter_squared([part.T @ part for part in parts])
     assert found == largest_squared_distance(written_out(parts))
 

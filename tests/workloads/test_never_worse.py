@@ -73,7 +73,7 @@ def assert_answers(matrix: np.ndarray, best: OptimalStrategy, sensitivity: float
 
 @given(whole_matrices(8, 8))
 @settings(max_examples=100)
-def test_whole_numbers(matrix: np.ndarray) -> None:
+def test_integers(matrix: np.ndarray) -> None:
     best = assert_never_worse(Dense(matrix), "add-remove")
     assert best.certificate.gap < 1e-6
     assert_answers(matrix, best, oracle.column_norm(oracle.dense_strategy(best.strategy)))

@@ -146,7 +146,7 @@ def test_measurements_and_reconstruction(name: str) -> None:
         ([np.eye(2)], [0.0, 0.0], "not all"),
         ([np.eye(2)], [1.0, np.nan], "NaN"),
         ([np.eye(2)], [1.0, [1.0, 1.0]], "ragged"),
-        ([np.eye(2)], [1.0, True], "truth values"),
+        ([np.eye(2)], [1.0, True], "booleans"),
     ],
 )
 def test_bad_strategies_are_refused(factors: list[object], weights: object, message: str) -> None:

@@ -12,7 +12,7 @@ from matrixdp_experiments.gradients.cells import Cell, grid
 from matrixdp_experiments.gradients.settings import EPSILONS, PAPER_DATASETS
 from matrixdp_experiments.grid.tally import Tally
 from matrixdp_experiments.grid.work import Progress, Work
-from matrixdp_experiments.options import check_experiment, listed, numbers, seeds, whole_numbers
+from matrixdp_experiments.options import check_experiment, integers, listed, numbers, seeds
 from matrixdp_experiments.released_features import experiment as type_two
 from matrixdp_experiments.released_features.cells import (
     FeatureCell,
@@ -34,7 +34,7 @@ class Asked:
     dataset: Given = None
     mechanism: Given = None
     epsilon: Given = None
-    seeds: Given = None
+    seed: Given = None
     network: Given = None
     protocol: Given = None
     clip: Given = None
@@ -87,7 +87,7 @@ def _cells_of_type_one(asked: Asked) -> list[Cell]:
         datasets or list(PAPER_DATASETS),
         listed(asked.mechanism, "mechanism") or list(MECHANISMS),
         numbers(asked.epsilon, "epsilon") or EPSILONS,
-        seeds(asked.seeds),
+        seeds(asked.seed),
     )
     # The Matrix Mechanism is planned for some data sets only; no others may be named for it.
     planned = {cell.dataset for cell in cells}
@@ -110,6 +110,6 @@ def _cells_of_type_two(asked: Asked) -> list[FeatureCell]:
             methods=listed(asked.method, "method"),
             mechanisms=listed(asked.mechanism, "mechanism"),
             epsilons=numbers(asked.epsilon, "epsilon"),
-            seeds=whole_numbers(asked.seeds, "seeds"),
+            seeds=integers(asked.seed, "seed"),
         )
     )

@@ -79,13 +79,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @data.command()
 def status(folder: FolderOption = None, as_json: AsJson = False) -> None:
     """Show which data sets are in the folder; their contents are checked when they are loaded."""
-    place = _place(folder)
-    missing = {name: [path.name for path in missing_files(name, place)] for name in DATASETS}
+    root = _folder(folder)
+    missing = {name: [path.name for path in missing_files(name, root)] for name in DATASETS}
     if as_json:
         states = {name: {"present": not files, "missing": files} for name, files in missing.items()}
-        _print_json({"folder": str(place), "datasets": states})
+        _print_json({"folder": str(root), "datasets": states})
         return
-    typer.echo(f"Data sets in {place}")
+    typer.echo(f"Data sets in {root}")
     for name, files in missing.items():
         typer.echo(f"{name:8} {'missing: ' + ', '.join(files) if files else 'present'}")
 
@@ -99,19 +99,19 @@ def fetch(
     """Fetch data sets from their official sources; those that are there are left alone."""
     for name in names:
         checked_name(name)  # all of them before the first download, which may take minutes
-    place = _place(folder)
+    root = _folder(folder)
     fetched = {}
     for name in names:
         fetched[name] = fetch_dataset(
-            name, place, report=lambda address: _say(f"fetching {address}")
+            name, root, report=lambda address: _say(f"fetching {address}")
         )
         if not as_json:
             typer.echo(f"{name}: {'fetched' if fetched[name] else 'already there'}")
     if as_json:
-        _print_json({"folder": str(place), "fetched": fetched})
+        _print_json({"folder": str(root), "fetched": fetched})
 
 
-def _place(folder: Path | None) -> Path:
+def _folder(folder: Path | None) -> Path:
     """Return the folder that the option or the environment names."""
     found = folder_of_environment() if folder is None else folder
     if found is None:
@@ -136,12 +136,12 @@ def accounts(
         planning,
         settings,
     )
-    from matrixdp_experiments.grid import places  # noqa: PLC0415
+    from matrixdp_experiments.grid import folders  # noqa: PLC0415
 
     check_experiment(experiment, ["type-one"])
     datasets = listed(dataset, "dataset") or list(settings.PAPER_DATASETS)
     wanted = [cell for cell in cells.grid(datasets, seeds=[0]) if cell.epsilon is not None]
-    places.check_results(results / "type_one")
+    folders.check_results(results / "type_one")
     book = account_book.AccountBook(results / "type_one")
     # Those of the choice as well: the machine that chooses may have no accountant.
     for name in datasets:
@@ -197,7 +197,7 @@ def run(
     dataset: DatasetOption = None,
     mechanism: Annotated[ListOption, typer.Option(help="Names as on the page.")] = None,
     epsilon: Annotated[ListOption, typer.Option(help="Claimed epsilons.")] = None,
-    seeds: Annotated[ListOption, typer.Option(help="Integers from 0.")] = None,
+    seed: Annotated[ListOption, typer.Option(help="Integers from 0.")] = None,
     network: Annotated[ListOption, typer.Option(help="type-two: public, random.")] = None,
     protocol: Annotated[ListOption, typer.Option(help="type-two: exact, paper.")] = None,
     clip: Annotated[ListOption, typer.Option(help="type-two: tanh, public.")] = None,
@@ -217,7 +217,7 @@ def run(
         dataset=dataset,
         mechanism=mechanism,
         epsilon=epsilon,
-        seeds=seeds,
+        seed=seed,
         network=network,
         protocol=protocol,
         clip=clip,

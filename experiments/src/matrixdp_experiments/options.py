@@ -10,10 +10,11 @@ __all__ = [
     "EXPERIMENTS",
     "RESULTS",
     "check_experiment",
+    "check_known",
+    "integers",
     "listed",
     "numbers",
     "seeds",
-    "whole_numbers",
 ]
 
 EXPERIMENTS = ("type-one", "type-two")
@@ -28,6 +29,13 @@ def check_experiment(name: str, known: Sequence[str] = EXPERIMENTS) -> None:
         raise InvalidParameterError(
             f"experiment={name!r} cannot be used with this command: use {' or '.join(known)}"
         )
+
+
+def check_known(value: str, names: Iterable[str], what: str) -> None:
+    """Raise if a value is none of some names, which the message lists."""
+    known = list(names)
+    if value not in known:
+        raise InvalidParameterError(f"{what}={value!r} is not known: use one of {', '.join(known)}")
 
 
 def listed(given: Iterable[str] | None, name: str) -> list[str] | None:
@@ -49,17 +57,17 @@ def numbers(given: Iterable[str] | None, name: str) -> list[float] | None:
     return _converted(given, name, float, "a number")
 
 
-def whole_numbers(given: Iterable[str] | None, name: str) -> list[int] | None:
+def integers(given: Iterable[str] | None, name: str) -> list[int] | None:
     """Return the same as integers."""
     return _converted(given, name, int, "an integer")
 
 
 def seeds(given: Iterable[str] | None) -> list[int] | None:
     """Return the same as seeds that every generator takes."""
-    found = whole_numbers(given, "seeds")
+    found = integers(given, "seed")
     for seed in found or ():
         if not 0 <= seed <= _MOST_SEED:
-            raise InvalidParameterError(f"seeds={seed} is not between 0 and {_MOST_SEED:,}")
+            raise InvalidParameterError(f"seed={seed} is not between 0 and {_MOST_SEED:,}")
     return found
 
 

@@ -21,7 +21,7 @@ def written(folder: Path, train: list[str], test: list[str]) -> tuple[Path, Path
 
 
 def test_columns() -> None:
-    categories = [len(each.places) for _, each in COLUMNS if isinstance(each, Category)]
+    categories = [len(each.indices) for _, each in COLUMNS if isinstance(each, Category)]
     assert categories == [8, 16, 7, 14, 6, 5, 2, 41]
     assert WIDTH == 105 == sum(categories) + 6
 

@@ -1,4 +1,4 @@
-"""Which folder it is, and what is said when there is none or a file is missing."""
+"""The folder of data sets: its name, and the errors if there is none or a file is missing."""
 
 import subprocess
 import sys

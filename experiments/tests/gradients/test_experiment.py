@@ -42,7 +42,7 @@ MECHANISMS = ["none", "imgm-pld", "analytic", "matrix", "mvg"]
 CELLS = grid(["digits"], MECHANISMS, [1.0], [0, 1])
 ARGUMENTS = [
     *("run", "type-one", "--dataset", "digits", "--mechanism", ",".join(MECHANISMS)),
-    *("--epsilon", "1", "--seeds", "0", "--seeds", "1", "--results"),
+    *("--epsilon", "1", "--seed", "0", "--seed", "1", "--results"),
 ]
 
 
@@ -311,7 +311,7 @@ def test_nothing_runs_before_a_choice(tmp_path: Path) -> None:
         (["run", "type-one", "--dataset", "digit"], "digit"),
         (["run", "type-one", "--mechanism", "imgm-pld,laplace"], "laplace"),
         (["run", "type-one", "--epsilon", "one"], "one"),
-        (["run", "type-one", "--seeds", "1.5"], "1.5"),
+        (["run", "type-one", "--seed", "1.5"], "1.5"),
         (["choose", "type-one", "--dataset", "mnist,letters"], "letters"),
     ],
 )
@@ -334,7 +334,7 @@ def test_a_killed_process_leaves_whole_files(folder: Path, parallel: str) -> Non
     )
     command = [sys.executable, "-c", code, *ARGUMENTS, str(folder)]
     # Enough seeds that the grid is not finished when it is killed.
-    many = [*command, "--seeds", ",".join(map(str, range(2, 200))), "--parallel", parallel]
+    many = [*command, "--seed", ",".join(map(str, range(2, 200))), "--parallel", parallel]
     process = subprocess.Popen(many, stderr=subprocess.DEVNULL, start_new_session=True)
     runs = folder / "type_one/runs"
     deadline = time.monotonic() + 120

@@ -1,4 +1,4 @@
-"""What is trained on: lots, augmented images, nodes of a graph, and the noise of layers."""
+"""Data that is trained on: lots, augmented images, nodes of a graph, and the noise of layers."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What is stored of the experiments belongs together: runs, accounts, tables, page and figures."""
+"""Stored runs, accounts, tables, page and figures of the experiments belong together."""
 
 import re
 import shutil

@@ -106,8 +106,8 @@ def test_claims_that_do_not_hold_are_named_before_a_run() -> None:
         ({"epsilons": [float("nan")]}, "epsilon=nan"),
         ({"epsilons": [1.0, float("inf")]}, "epsilon=inf"),
         ({"epsilons": [-1.0]}, "epsilon=-1.0"),
-        ({"seeds": [-1]}, "seeds=-1 is not between 0 and 999,999"),
-        ({"seeds": [0, 1_000_000]}, "seeds=1000000 is not between"),
+        ({"seeds": [-1]}, "seed=-1 is not between 0 and 999,999"),
+        ({"seeds": [0, 1_000_000]}, "seed=1000000 is not between"),
         ({"methods": ["moments"], "protocols": ["paper"]}, "no cell of the grid"),
     ],
 )

@@ -49,7 +49,7 @@ CELLS = selected_cells(
 )
 ARGUMENTS = [
     *("run", "type-two", "--dataset", "digits", "--network", "public", "--clip", "public"),
-    *("--mechanism", "none,public,imgm,analytic", "--epsilon", "1,10", "--seeds", "0"),
+    *("--mechanism", "none,public,imgm,analytic", "--epsilon", "1,10", "--seed", "0"),
 ]
 
 

@@ -249,8 +249,8 @@ def _hardest_record(mechanism: "MatrixMechanism", shape: tuple[int, ...]) -> Flo
     records = np.eye(cells)
     measured = np.stack([mechanism.strategy.measure(record) for record in records])
     if mechanism.neighbouring == "add-remove":
-        place = int(np.argmax(np.sum(np.square(measured), axis=1)))
-        return np.asarray(records[place]).reshape(shape)
+        index = int(np.argmax(np.sum(np.square(measured), axis=1)))
+        return np.asarray(records[index]).reshape(shape)
     # |a - b|^2 of all pairs, by |a|^2 - 2 a.b + |b|^2: the last digits do not matter here.
     products = measured @ measured.T
     squares = np.diagonal(products)

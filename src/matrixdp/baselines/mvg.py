@@ -10,14 +10,18 @@ from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
 from matrixdp.covariance import Covariance, Diagonal, Kronecker
 from matrixdp.covariance.side import Side, checked_side
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.mechanisms.gaussian import GaussianMechanism, checked_set, largest_norm
-from matrixdp.mechanisms.labelled import LabelledMatrix
+from matrixdp.mechanisms.gaussian import (
+    CheckedMatrix,
+    GaussianMechanism,
+    checked_set,
+    largest_norm,
+)
 from matrixdp.parameters import (
     checked_choice,
+    integer_array,
     positive_integer,
     positive_vector,
     proper_fraction,
-    whole_numbers,
 )
 from matrixdp.privacy.budget import Budget
 from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
@@ -140,22 +144,22 @@ class MVG(GaussianMechanism):
         object.__setattr__(self, "shape", (rows, columns))
         object.__setattr__(self, "zeta", checked_choice(zeta, Zeta, "zeta"))
 
-    def checked(self, matrix: Any) -> LabelledMatrix:
+    def checked(self, matrix: Any) -> CheckedMatrix:
         """Return a matrix that the mechanism may release, or raise with the reason."""
-        labelled = super().checked(matrix)
-        if labelled.array.shape != self.shape:
+        checked = super().checked(matrix)
+        if checked.array.shape != self.shape:
             raise ShapeError(
-                f"matrix has shape {labelled.array.shape}, but this MVG is for shape={self.shape}: "
+                f"matrix has shape {checked.array.shape}, but this MVG is for shape={self.shape}: "
                 "its noise depends on it"
             )
         # In float64, because the square of a float32 entry may overflow.
-        norm = float(np.linalg.norm(labelled.array.astype(np.float64)))
+        norm = float(np.linalg.norm(checked.array.astype(np.float64)))
         if not norm <= self.norm_bound * (1.0 + _NORM_TOLERANCE):
             raise InvalidParameterError(
                 f"matrix has a larger Frobenius norm than norm_bound={self.norm_bound!r}: scale it "
                 "down to that norm, which cannot increase the sensitivity"
             )
-        return labelled
+        return checked
 
 
 def binary_precision(size: int, important: ArrayLike, share: float) -> FloatArray:
@@ -178,7 +182,7 @@ def binary_precision(size: int, important: ArrayLike, share: float) -> FloatArra
     """
     size = positive_integer(size, "size")
     # A direction that is named twice counts once.
-    chosen = np.unique(whole_numbers(important, "important"))
+    chosen = np.unique(integer_array(important, "important"))
     part = proper_fraction(share, "share")
     if not bool(np.all((chosen >= 0) & (chosen < size))):
         raise InvalidParameterError(f"important must be integers from 0 to {size - 1}")

@@ -9,6 +9,7 @@ error.
 
 import importlib
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -33,6 +34,7 @@ from matrixdp.cli.shared.exit_codes import (
     ReleasedButCutShortError,
 )
 from matrixdp.errors import BudgetExceededError, MatrixDPError
+from matrixdp.interrupts import ProgramInterrupts
 
 __all__ = ["main"]
 
@@ -105,7 +107,10 @@ def main(arguments: list[str] | None = None) -> int:
             # Here, where a failure has an exit code; at the end of the process it would have none.
             sys.stdout.flush()
     except (Exception, SystemExit) as error:  # noqa: BLE001 (a user is never shown a traceback)
-        message, code = _explained(error)
+        handler = signal.getsignal(signal.SIGINT)
+        # Some libraries, numba for one, make another error of an interrupt.
+        interrupted = isinstance(handler, ProgramInterrupts) and handler.came
+        message, code = ("interrupted", INTERRUPTED) if interrupted else _explained(error)
     else:
         if answer != INTERRUPTED:
             return answer if isinstance(answer, int) else 0
@@ -132,7 +137,7 @@ def _explained(error: BaseException) -> tuple[str, int]:
         case MatrixDPError() | OSError():
             answer = str(error), BAD_INPUT
         case MemoryError():
-            answer = f"there is not enough memory ({error}): use a smaller input", BAD_INPUT
+            answer = "there is not enough memory: use a smaller input", BAD_INPUT
         case _:
             answer = _defect(error), DEFECT
     return answer

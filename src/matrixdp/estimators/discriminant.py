@@ -116,7 +116,7 @@ class PrivateLinearDiscriminantAnalysis(PrivateProbabilities):
         joined = np.column_stack([features.rows(records), unit * indicators])
         release = query.release(joined, budget)
         moments = np.asarray(release.value)
-        counts = class_counts(
+        counts = _class_counts(
             np.diagonal(moments)[width:] / unit**2, total=self._known_count(records)
         )
         means = (moments[:width, width:] / (unit * counts)).T
@@ -126,18 +126,18 @@ class PrivateLinearDiscriminantAnalysis(PrivateProbabilities):
         fitted.priors_ = counts / counts.sum()
         fitted.means_ = means * features.scale + features.centre
         fitted.covariance_ = within * np.outer(features.scale, features.scale)
-        slopes, intercepts = discriminants(fitted.means_, fitted.covariance_, fitted.priors_)
+        slopes, intercepts = _discriminants(fitted.means_, fitted.covariance_, fitted.priors_)
         self._set_scores(fitted, classes, slopes, intercepts)
         return self._publish(fitted, budget, [release], leaks)
 
 
-def class_counts(noisy: FloatArray, *, total: int | None) -> FloatArray:
+def _class_counts(noisy: FloatArray, *, total: int | None) -> FloatArray:
     """Return positive counts from noisy ones: at least 1, and scaled to a total that is public."""
     counts = np.maximum(noisy, 1.0)
     return np.asarray(counts if total is None else counts * (total / counts.sum()))
 
 
-def discriminants(
+def _discriminants(
     means: FloatArray, covariance: FloatArray, priors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return weights and intercepts of ``m.S^-1.x - m.S^-1.m / 2 + log prior`` for each class.

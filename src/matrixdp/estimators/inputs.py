@@ -1,46 +1,51 @@
-"""Records as scikit-learn reads them, with errors that never show a value of the data.
+"""Records and targets of estimators, checked by messages that never show a value of the data.
 
-scikit-learn's own messages do: a number that is not one, a vector where a table was expected, and
-the number of records, which is private under adding and removing.
+scikit-learn's own checks would show values, and the number of records, which is private under
+adding and removing. Of these, only the one that looks at widths and names of columns is used.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_array, check_X_y, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.parameters import check_cells
 
-__all__ = ["checked_features", "checked_records"]
+__all__ = ["checked_features", "checked_records", "checked_table"]
 
 FloatArray = NDArray[np.float64]
-Result = TypeVar("Result")
 
+# scikit-learn's checks of estimators ask for some of the words in these messages.
+_UNREADABLE = (
+    "X cannot be read: pass a table of finite real numbers with a row for each of one or more "
+    "records"
+)
 _ONE_BY_ONE = "drop or fill such records by a rule that looks at one record at a time"
-# What is said where scikit-learn's message has these words. All of it is public: its checks of
-# estimators ask for some of these words.
-_REASONS = {
-    "y to be passed": "the estimator requires y to be passed, but the target y is None",
-    "inconsistent numbers of samples": "X and y have different numbers of records: pass one target "
-    "for each row of X",
-    "should be a 1d array": "y should be a 1d array: pass one target for each row of X",
-    "0 feature(s)": "X has 0 feature(s) (shape=(, 0)) while a minimum of 1 is required.",
-    "Complex data": "Complex data not supported: X and y must be real",
-    "Sparse data": "Sparse data was passed: pass X.toarray()",
-    "contains NaN": f"X or y contains NaN: {_ONE_BY_ONE}",
-    "contains infinity": "X or y contains infinity or a value too large for float64: "
-    f"{_ONE_BY_ONE}",
-    "Expected 2D array": "Expected 2D array: Reshape your data: X.reshape(-1, 1) for one feature, "
-    "X.reshape(1, -1) for one record",
-    "string or a real number": "X holds an object, and every entry as an argument must be a string "
-    "or a real number",
-}
+
+
+def checked_table(X: Any) -> FloatArray:
+    """Return a table of finite numbers, one record in each row; an error shows no record."""
+    table = _floats(_plain(X, "X"))
+    if table.ndim != 2:
+        raise InvalidParameterError(
+            "Expected 2D array: Reshape your data: X.reshape(-1, 1) for one feature, "
+            "X.reshape(1, -1) for one record"
+        )
+    if not table.shape[1]:
+        raise InvalidParameterError(
+            "X has 0 feature(s) (shape=(, 0)) while a minimum of 1 is required."
+        )
+    if not table.shape[0]:
+        raise InvalidParameterError(_UNREADABLE)
+    _check_finite(table, "X")
+    return table
 
 
 def checked_features(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
-    """Return a table of finite numbers, one record in each row.
+    """Return `checked_table`, with columns that an estimator takes.
 
     Parameters
     ----------
@@ -56,10 +61,7 @@ def checked_features(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     InvalidParameterError
         If it is not such a table; the message shows no record.
     """
-    # Typed by the annotation; scikit-learn has no types.
-    table: FloatArray = _without_values(
-        lambda: check_array(X, dtype=np.float64, input_name="X"), _public_reason
-    )
+    table = checked_table(X)
     _check_columns(estimator, X, reset=reset)
     return table
 
@@ -72,39 +74,76 @@ def checked_records(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, NDArray
     InvalidParameterError
         If X is not a table of finite numbers, or y not one value for each of its rows.
     """
-    pair: tuple[FloatArray, NDArray[Any]] = _without_values(
-        lambda: check_X_y(X, y, dtype=np.float64), _public_reason
-    )
-    _check_columns(estimator, X, reset=True)
-    return pair
+    if y is None:
+        raise InvalidParameterError(
+            "the estimator requires y to be passed, but the target y is None"
+        )
+    targets = _one_axis(_plain(y, "y"))
+    _check_finite(targets, "y")
+    table = checked_features(estimator, X, reset=True)
+    if len(table) != len(targets):
+        raise InvalidParameterError(
+            "X and y have different numbers of records: pass one target for each row of X"
+        )
+    return table, targets
+
+
+def _plain(value: Any, name: str) -> NDArray[Any]:
+    """Return an array of one kind of entries, which are not complex."""
+    check_cells(value, name, bools=True)
+    array = None
+    with suppress(ValueError, TypeError):
+        array = np.asarray(value)
+    if array is None:
+        raise InvalidParameterError(f"{name} is ragged: pass rows of one length")
+    if array.dtype.kind == "c":
+        raise InvalidParameterError(f"Complex data not supported: {name} must be real")
+    return array
+
+
+def _floats(array: NDArray[Any]) -> FloatArray:
+    """Return the entries as float64; the message about one that is none does not show it."""
+    try:
+        return np.asarray(array, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError) as error:
+        kind = _kind_for(error)
+    # Outside the handler, so that the error with its value is not attached to this one.
+    raise kind(f"{_UNREADABLE}; an entry as an argument must be a string or a real number")
+
+
+def _one_axis(array: NDArray[Any]) -> NDArray[Any]:
+    """Return targets with one axis; a table of one column is taken with scikit-learn's warning."""
+    if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1):
+        return np.asarray(column_or_1d(array, warn=True))
+    raise InvalidParameterError("y should be a 1d array: pass one target for each row of X")
+
+
+def _check_finite(array: NDArray[Any], name: str) -> None:
+    """Raise if there is a float that is not a finite number."""
+    if array.dtype.kind != "f":
+        return
+    if bool(np.isnan(array).any()):
+        raise InvalidParameterError(f"{name} contains NaN: {_ONE_BY_ONE}")
+    if bool(np.isinf(array).any()):
+        raise InvalidParameterError(
+            f"{name} contains infinity or a value too large for float64: {_ONE_BY_ONE}"
+        )
 
 
 def _check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
     """Set the number and the names of columns, or raise if they are not those of the fit."""
-    # Without the values, so that messages show nothing but widths, types and names of columns.
-    _without_values(
-        lambda: validate_data(estimator, X, reset=reset, skip_check_array=True), lambda said: said
-    )
-
-
-def _public_reason(said: str) -> str:
-    """Return why scikit-learn refused the data, in words that show none of it."""
-    return next(
-        (reason for words, reason in _REASONS.items() if words in said),
-        "X or y cannot be read: pass a table of finite real numbers with a row for each of one or "
-        "more records, and a target for each row where there are targets",
-    )
-
-
-def _without_values(read: Callable[[], Result], reason: Callable[[str], str]) -> Result:
-    """Return what ``read`` returns; an error of it is raised with public words only."""
     try:
-        return read()
-    except (ValueError, TypeError, OverflowError) as error:
-        kind = _UnreadableTypeError if isinstance(error, TypeError) else InvalidParameterError
-        message = reason(str(error))
-    # Outside the handler, so that the original error and its values are not attached to this one.
-    raise kind(message)
+        # Without the values, so that messages show nothing but widths, types and names of columns.
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except (ValueError, TypeError) as error:
+        refusal = _kind_for(error)(str(error))
+    else:
+        return
+    raise refusal
+
+
+def _kind_for(error: Exception) -> type[InvalidParameterError]:
+    return _UnreadableTypeError if isinstance(error, TypeError) else InvalidParameterError
 
 
 class _UnreadableTypeError(InvalidParameterError, TypeError):

@@ -39,8 +39,8 @@ class PublicClasses:
             raise InvalidParameterError("classes names a class twice: name each of them once")
         return cls(_at_least_two(labels, "classes"))
 
-    def places(self, y: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the place of each label among the classes.
+    def indices(self, y: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the index of each label among the classes.
 
         Raises
         ------
@@ -49,20 +49,20 @@ class PublicClasses:
         """
         labels = _plain(y, "y")
         _check_discrete(labels)
-        places, known = np.zeros(len(labels), dtype=np.intp), False
+        indices, known = np.zeros(len(labels), dtype=np.intp), False
         if _is_text(labels) == _is_text(self.labels):
-            places = np.clip(np.searchsorted(self.labels, labels), 0, len(self.labels) - 1)
-            known = bool(np.all(self.labels[places] == labels))
+            indices = np.clip(np.searchsorted(self.labels, labels), 0, len(self.labels) - 1)
+            known = bool(np.all(self.labels[indices] == labels))
         if not known:
             raise InvalidParameterError(
                 "y holds a label that is not among classes: name every class that y may hold, in "
                 "the type that y has"
             )
-        return places
+        return indices
 
     def indicators(self, y: NDArray[Any]) -> FloatArray:
-        """Return a row for each label with 1 at the place of its class and 0 elsewhere."""
-        return np.asarray(np.eye(len(self.labels))[self.places(y)])
+        """Return a row for each label with 1 at the index of its class and 0 elsewhere."""
+        return np.asarray(np.eye(len(self.labels))[self.indices(y)])
 
 
 def _classes_in(y: NDArray[Any]) -> PublicClasses:
@@ -81,7 +81,7 @@ def _classes_in(y: NDArray[Any]) -> PublicClasses:
 def _check_discrete(labels: NDArray[Any]) -> None:
     if labels.dtype.kind == "f" and not bool(np.all(labels == np.rint(labels))):
         raise InvalidParameterError(
-            "Unknown label type: y holds numbers that are not whole, as the targets of a "
+            "Unknown label type: y holds numbers that are no integers, as the targets of a "
             "regression do; pass the class of each record"
         )
 
@@ -174,8 +174,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each record with the largest score."""
         scores = self.decision_function(X)
-        places = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[places])
+        indices = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[indices])
 
 
 class PrivateProbabilities(PrivateLinearClassifier):

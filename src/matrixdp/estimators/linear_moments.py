@@ -12,11 +12,11 @@ from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.queries import JointMoments, PublicBounds
 
-__all__ = ["TARGET_SHARE", "LinearMoments", "release_moments"]
+__all__ = ["LinearMoments", "release_moments"]
 
 FloatArray = NDArray[np.float64]
 
-TARGET_SHARE = 0.5**0.5
+_TARGET_SHARE = 0.5**0.5
 """The largest norm of targets over that of rows, in the units that are released."""
 
 
@@ -89,7 +89,7 @@ def release_moments(
     reach targets of norm 1, its variance is proportional to ``(1 + s^2)^2 (1 + 1 / s^2)``, which is
     least at ``s^2 = 1/2``.
     """
-    constant, reach = features.constant, TARGET_SHARE * features.radius
+    constant, reach = features.constant, _TARGET_SHARE * features.radius
     companions = PublicBounds(1 + targets.shape[1], norm=float(np.hypot(constant, reach)))
     query = JointMoments(features.bounds, companions, neighbouring)
     joined = np.column_stack([rows, np.full(len(rows), constant), reach * targets])

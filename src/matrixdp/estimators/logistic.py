@@ -65,7 +65,7 @@ class PrivateLogisticRegression(PrivateProbabilities):
     *Gradient.* With rows x and residuals r the gradient of the losses is the sum of ``x r^T``. It
     changes by at most ``|x| |r|`` for a record, twice that under replacing. The residual of a
     record depends on that record and on released weights alone, to the last bit. A float product of
-    matrices would not do: its roundings depend on the place of a row.
+    matrices would not do: its roundings depend on the index of a row.
 
     *Steps.* The Hessian of the losses is at most ``G / 2`` for each class, with G the Gram matrix
     of the rows (Böhning, Multinomial logistic regression algorithm, 1992). Steps divide by that
@@ -150,12 +150,12 @@ class PrivateLogisticRegression(PrivateProbabilities):
         whole = grid(features.rows_with_constant(records))
         rows = whole * grid.steps
         gram = Gram(features.bounds_with_constant, self.neighbouring).release(rows, for_gram)
-        weights, gradients = descend(
+        weights, gradients = _descend(
             query,
             whole,
             indicators,
             grid_steps=grid.steps,
-            hessian=curvature(gram, penalty),
+            hessian=_curvature(gram, penalty),
             penalty=penalty,
             budgets=for_gradients.split(steps),
         )
@@ -164,13 +164,13 @@ class PrivateLogisticRegression(PrivateProbabilities):
         return self._publish(fitted, budget, [gram, *gradients], leaks)
 
 
-def curvature(gram: Release, penalty: FloatArray) -> FloatArray:
+def _curvature(gram: Release, penalty: FloatArray) -> FloatArray:
     """Return an upper bound of the Hessian of each class, from a released Gram matrix."""
     matrix = np.asarray(gram.value)
     return raised_spectrum(matrix, noise_norm(gram, len(matrix))) / 2.0 + np.diag(penalty)
 
 
-def descend(
+def _descend(
     query: CrossMoment,
     whole: FloatArray,
     indicators: FloatArray,

@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.estimators.base import PrivateEstimator
-from matrixdp.estimators.inputs import checked_features
-from matrixdp.parameters import positive_integer, real_array
+from matrixdp.estimators.inputs import checked_features, checked_table
+from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.queries import JointMoments, PublicBounds
 
@@ -138,7 +138,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         total = max(found, 1.0) if count is None else float(count)
         mean = moments[:width, width] / (constant * total)
         covariance = (moments[:width, :width] - total * np.outer(mean, mean)) / max(total - 1, 1)
-        variances, directions = principal_directions(covariance)
+        variances, directions = _principal_directions(covariance)
         fitted.n_components_ = kept
         fitted.components_ = directions[:kept]
         fitted.explained_variance_ = variances[:kept]
@@ -166,7 +166,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     def inverse_transform(self, X: Any) -> FloatArray:
         """Return records from coordinates of shape (records, n_components)."""
         check_is_fitted(self)
-        coordinates = real_array(X, "X", axes=2)
+        coordinates = checked_table(X)
         if coordinates.shape[1] != self.n_components_:
             raise ShapeError(
                 f"X has rows of {coordinates.shape[1]} numbers: pass {self.n_components_}, one "
@@ -180,7 +180,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         return self.n_components_
 
 
-def principal_directions(covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _principal_directions(covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return variances, largest first, and directions in rows; negative variances become 0."""
     values, vectors = np.linalg.eigh(covariance)
     directions = vectors[:, ::-1].T

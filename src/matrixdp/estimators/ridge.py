@@ -16,7 +16,7 @@ from matrixdp.estimators.public_features import PublicFeatures, public_range
 from matrixdp.parameters import real_number
 from matrixdp.privacy.guarantee import Neighbouring
 
-__all__ = ["PrivateRidge", "PrivateRidgeClassifier", "checked_penalty"]
+__all__ = ["PrivateRidge", "PrivateRidgeClassifier", "checked_penalty", "raw_penalty"]
 
 FloatArray = NDArray[np.float64]
 
@@ -239,7 +239,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
         leaks: list[str] = []
         features = self._public_features(records, leaks)
         classes = self._public_classes(labels, leaks)
-        centred, length = centred_indicators(classes.indicators(labels))
+        centred, length = _centred_indicators(classes.indicators(labels))
         penalty = raw_penalty(features, alpha)
         self._before_release(budget)
         moments = release_moments(
@@ -264,7 +264,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
         return self._publish(fitted, budget, [moments.release], leaks)
 
 
-def centred_indicators(indicators: FloatArray) -> tuple[FloatArray, float]:
+def _centred_indicators(indicators: FloatArray) -> tuple[FloatArray, float]:
     """Return indicators of k classes less 1 / k, and their norm ``sqrt(1 - 1 / k)``."""
     share = 1.0 / indicators.shape[1]
     return indicators - share, float(np.sqrt(1.0 - share))

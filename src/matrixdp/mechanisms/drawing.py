@@ -35,7 +35,7 @@ _MOST_NUMBERS_KEPT = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """How noise is drawn for matrices of one shape and type.
+    """How noise is drawn for matrices of one shape and type; proven to fit that shape when made.
 
     Parameters
     ----------
@@ -45,11 +45,21 @@ class Drawing:
         Of the matrices.
     dtype : np.dtype
         float64 or float32.
+
+    Raises
+    ------
+    ShapeError
+        If the set or the covariance does not describe such matrices.
     """
 
     proof: NoiseProof
     shape: tuple[int, int]
     dtype: np.dtype[Any]
+
+    def __post_init__(self) -> None:
+        """Raise if the shape does not fit."""
+        self.proof.sensitivity.check_shape(self.shape)
+        self.proof.covariance.check_shape(self.shape)
 
     @cached_property
     def limit(self) -> Limit:
@@ -133,22 +143,19 @@ class Drawing:
         pay : callable, optional
             Pays for the release, as in `ReleaseKey.bind`.
         """
+        covariance = self.proof.covariance
+        if isinstance(covariance, Isotropic | Diagonal):
+            return self.noise.noisy_copy(matrix, key, threads=threads, pay=pay)
         noisy = partial(self.noise.noisy_copy, key=key, threads=threads, pay=pay)
-        match self.proof.covariance:
-            case Isotropic():  # first: for a small matrix the other questions take as long as AES
-                return noisy(matrix)
-            case SymmetricIsotropic():
-                # The upper triangle is drawn once and mirrored.
-                upper = np.triu_indices(len(matrix))
-                result = np.empty_like(matrix)
-                result[upper] = noisy(np.ascontiguousarray(matrix[upper]))
-                result.T[upper] = result[upper]
-                return result
-            case Directional() as directional:
-                both = np.concatenate([matrix, np.zeros_like(matrix)])
-                return self._directional(noisy(both), directional)
-            case _:
-                return noisy(matrix)
+        if isinstance(covariance, Directional):
+            both = np.concatenate([matrix, np.zeros_like(matrix)])
+            return self._directional(noisy(both), covariance)
+        # Symmetric: the upper triangle is drawn once and mirrored.
+        upper = np.triu_indices(len(matrix))
+        result = np.empty_like(matrix)
+        result[upper] = noisy(np.ascontiguousarray(matrix[upper]))
+        result.T[upper] = result[upper]
+        return result
 
     def _directional(self, drawn: NDArray[Any], covariance: Directional) -> NDArray[Any]:
         """Add ``V1 (sqrt(s_ij^2 - floor^2) G) V2^T`` to a matrix with exact noise.
@@ -171,8 +178,11 @@ def drawing_for(proof: NoiseProof, shape: tuple[int, int], dtype: np.dtype[Any])
 
     What is kept outlives its mechanism, and holds the set and the covariance.
     """
-    make = _kept_drawing if _numbers_held(proof, shape) <= _MOST_NUMBERS_KEPT else Drawing
-    return make(proof, shape, dtype)
+    # No kind of noise holds more numbers than that square; asking for the kind takes longer.
+    few = max(shape) ** 2 <= _MOST_NUMBERS_KEPT
+    if few or _numbers_held(proof, shape) <= _MOST_NUMBERS_KEPT:
+        return _kept_drawing(proof, shape, dtype)
+    return Drawing(proof, shape, dtype)
 
 
 def _numbers_held(proof: NoiseProof, shape: tuple[int, int]) -> int:

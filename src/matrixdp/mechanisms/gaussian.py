@@ -5,27 +5,49 @@ They differ only in the covariance that they choose for a sensitivity set and a 
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.mechanisms.drawing import Drawing, drawing_for
-from matrixdp.mechanisms.labelled import LabelledMatrix
+from matrixdp.mechanisms.labelled import Relabel, without_labels
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.simulated import checked_generator
-from matrixdp.parameters import Limit
+from matrixdp.parameters import check_within, shaped_array
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet, SymmetricBall
 
-__all__ = ["GaussianMechanism", "checked_set", "largest_norm"]
+__all__ = ["CheckedMatrix", "GaussianMechanism", "checked_set", "largest_norm"]
+
+
+class CheckedMatrix(NamedTuple):
+    """A matrix that a mechanism may release. It is never shown.
+
+    Attributes
+    ----------
+    array : ndarray
+        float64 or float32.
+    relabel : callable or None
+        Gives a matrix of this shape the labels that it came with, if there were any.
+    drawing : Drawing
+        How noise is drawn for it.
+    """
+
+    array: np.ndarray[Any, Any]
+    relabel: Relabel | None
+    drawing: Drawing
+
+    def __repr__(self) -> str:
+        """Show the shape alone."""
+        return f"CheckedMatrix(shape={self.array.shape}, dtype={self.array.dtype.name!r})"
 
 
 def checked_set(sensitivity: SensitivitySet | HasSensitivity, budget: Budget) -> SensitivitySet:
@@ -143,7 +165,7 @@ class GaussianMechanism:
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
         # All checks come first: what is refused costs neither a key nor a part of a budget.
-        labelled, drawing = self.prepared(matrix)
+        array, relabel, drawing = self.prepared(matrix)
         if key is not None and not isinstance(key, ReleaseKey):
             raise InvalidParameterError(
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
@@ -159,10 +181,9 @@ class GaussianMechanism:
         fresh = ReleaseKey.generate() if key is None else key
         # Paid within the binding, so that of two releases with one key only one pays.
         pay = None if privacy_filter is None else partial(privacy_filter.spend, self.guarantee)
-        noisy = drawing.draw(labelled.array, fresh, threads=workers, pay=pay)
-        return Release.from_proof(
-            labelled.relabel(noisy), self.proof, self.guarantee, type(self).__name__
-        )
+        noisy = drawing.draw(array, fresh, threads=workers, pay=pay)
+        value = noisy if relabel is None else relabel(noisy)
+        return Release.from_proof(value, self.proof, self.guarantee, type(self).__name__)
 
     def simulate(self, matrix: Any, generator: np.random.Generator) -> SimulatedValue:
         """Return the matrix with seeded float noise of the same covariance: for experiments only.
@@ -175,40 +196,28 @@ class GaussianMechanism:
         noise = self.covariance.colour(generator.standard_normal(array.shape))
         return SimulatedValue(
             array=(array + noise).astype(array.dtype, copy=False),
-            scale=self.covariance.entry_scales(_shape(array)),
+            scale=self.covariance.entry_scales(array.shape),
         )
 
-    def checked(self, matrix: Any) -> LabelledMatrix:
+    def checked(self, matrix: Any) -> CheckedMatrix:
         """Return a matrix that the mechanism may release, or raise with the reason."""
-        labelled = LabelledMatrix.of(matrix, limit=self._limit)
+        # A plain array has no labels, and nothing to convert.
+        plain = type(matrix) is np.ndarray
+        numbers, relabel = (matrix, None) if plain else without_labels(matrix)
+        array = shaped_array(numbers, "matrix", axes=2, booleans=True, keep_single=True)
+        drawing = drawing_for(self.proof, array.shape, array.dtype)
+        check_within(array, "matrix", drawing.limit)
         # A SymmetricBall weighs mirrored entries as one: another matrix is outside its promise,
         # whatever the noise.
-        if isinstance(self.sensitivity, SymmetricBall) and not np.array_equal(
-            labelled.array, labelled.array.T
-        ):
+        if isinstance(self.sensitivity, SymmetricBall) and not np.array_equal(array, array.T):
             raise InvalidParameterError(
                 "matrix is not symmetric, but a SymmetricBall is about symmetric matrices: pass "
                 "(A + A.T) / 2, or use a FrobeniusBall"
             )
-        return labelled
+        return CheckedMatrix(array, relabel, drawing)
 
-    def prepared(self, matrix: Any) -> tuple[LabelledMatrix, Drawing]:
+    def prepared(self, matrix: Any) -> CheckedMatrix:
         """Return what a release needs of a matrix, or raise with the reason why there is none."""
-        labelled = self.checked(matrix)
-        drawing = self._drawing(labelled.array)
-        _ = drawing.noise  # made here: it raises if there is no such noise
-        return labelled, drawing
-
-    def _limit(self, array: np.ndarray[Any, Any]) -> Limit:
-        """Return the limit of a matrix's entries, or raise if its shape does not fit."""
-        shape = _shape(array)
-        self.sensitivity.check_shape(shape)
-        self.covariance.check_shape(shape)
-        return self._drawing(array).limit
-
-    def _drawing(self, array: np.ndarray[Any, Any]) -> Drawing:
-        return drawing_for(self.proof, _shape(array), array.dtype)
-
-
-def _shape(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    return (array.shape[0], array.shape[1])
+        checked = self.checked(matrix)
+        _ = checked.drawing.noise  # made here: it raises if there is no such noise
+        return checked

@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import Limit, check_cells, is_sparse, real_array
+from matrixdp.parameters import check_cells, is_sparse
 
-__all__ = ["LabelledMatrix", "MatrixFile", "MatrixLabels"]
+__all__ = ["MatrixFile", "MatrixLabels", "Relabel", "without_labels"]
+
+Relabel = Callable[[NDArray[Any]], Any]
+"""Puts labels on a matrix."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +41,19 @@ class MatrixLabels:
 class MatrixFile:
     """A matrix and the labels that a file has around it.
 
-    ``places`` are those of its columns in the file, from 0, if some were chosen: for errors.
+    ``positions`` are those of its columns in the file, from 0, if some were chosen: for errors.
     """
 
     array: NDArray[Any]
     columns: Sequence[str] | None = None
     index: Sequence[str] | None = None
     corner: str = ""
-    places: Sequence[int] | None = None
+    positions: Sequence[int] | None = None
 
     def column_in_file(self, column: int) -> int:
         """Return the number of a column as an editor counts it: from 1, labels included."""
-        if self.places is not None:
-            return self.places[column] + 1
+        if self.positions is not None:
+            return self.positions[column] + 1
         return column + (1 if self.index is None else 2)
 
     @property
@@ -69,57 +72,25 @@ class MatrixFile:
         return f"MatrixFile(shape={self.array.shape})"
 
 
-@dataclass(frozen=True, repr=False)
-class LabelledMatrix:
-    """A float matrix, and how to give a matrix of its shape the labels that it came with.
+def without_labels(matrix: Any) -> tuple[Any, Relabel | None]:
+    """Return the numbers of a matrix for the gate, and how to put its labels on a result.
 
-    float32 stays float32. Integers and booleans become float64, and integers beyond 2**53, which
-    float64 cannot hold exactly, are refused. The matrix is never shown.
+    Parameters
+    ----------
+    matrix : ndarray, list of lists, pandas or polars DataFrame, or MatrixFile
+        The matrix to release.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is of another kind, sparse or masked, or a frame holds what numpy would round.
     """
-
-    array: NDArray[Any]
-    relabel: Callable[[NDArray[Any]], Any]
-
-    @classmethod
-    def of(
-        cls, matrix: Any, *, limit: Callable[[NDArray[Any]], Limit] | None = None
-    ) -> "LabelledMatrix":
-        """Read a matrix, or raise with the reason why it cannot be released.
-
-        Parameters
-        ----------
-        matrix : ndarray, list of lists, pandas or polars DataFrame, or MatrixFile
-            The matrix to release.
-        limit : callable, optional
-            The limit of its entries by shape and type; see `real_array`.
-
-        Raises
-        ------
-        InvalidParameterError
-            If it is sparse, masked, complex or not numeric, or holds NaN, infinity or an entry
-            beyond the limit.
-        ShapeError
-            If it does not have two axes, or is empty.
-        """
-        # Before the gate, whose message does not say that noise fills the zeros.
-        if type(matrix) is not np.ndarray and is_sparse(matrix):
-            raise InvalidParameterError(
-                "matrix is sparse, but its release is not: noise goes on the zeros too. Pass "
-                "matrix.toarray() if that is what is meant"
-            )
-        numbers, relabel = _without_labels(matrix)
-        array = real_array(numbers, "matrix", axes=2, booleans=True, keep_single=True, limit=limit)
-        return cls(array, relabel)
-
-    def __repr__(self) -> str:
-        """Show the shape alone."""
-        return f"LabelledMatrix(shape={self.array.shape}, dtype={self.array.dtype.name!r})"
-
-
-def _without_labels(matrix: Any) -> tuple[Any, Callable[[NDArray[Any]], Any]]:
-    """Return the numbers of a matrix, and how to put its labels on a result."""
-    if type(matrix) is np.ndarray:
-        return matrix, _unlabelled
+    # Before the gate, whose message does not say that noise fills the zeros.
+    if is_sparse(matrix):
+        raise InvalidParameterError(
+            "matrix is sparse, but its release is not: noise goes on the zeros too. Pass "
+            "matrix.toarray() if that is what is meant"
+        )
     library = type(matrix).__module__.partition(".")[0]
     if library == "pandas" and type(matrix).__name__ == "DataFrame":
         _refuse_sparse_columns(matrix)
@@ -138,20 +109,16 @@ def _without_labels(matrix: Any) -> tuple[Any, Callable[[NDArray[Any]], Any]]:
             f"matrix is a {type(matrix).__name__}: pass a numpy array, or a pandas or polars data "
             "frame"
         )
-    return matrix, _unlabelled
+    return matrix, None
 
 
-def _unlabelled(array: NDArray[Any]) -> NDArray[Any]:
-    return array
-
-
-def _into_pandas(frame: Any) -> Callable[[NDArray[Any]], Any]:
+def _into_pandas(frame: Any) -> Relabel:
     # Labels and type only: the frame with the private numbers is not kept.
     index, columns, make = frame.index, frame.columns, type(frame)
     return lambda array: make(array, index=index, columns=columns)
 
 
-def _into_polars(frame: Any) -> Callable[[NDArray[Any]], Any]:
+def _into_polars(frame: Any) -> Relabel:
     names, make = list(frame.columns), type(frame)
     return lambda array: make(array, schema=names)
 

@@ -110,13 +110,6 @@ class NoiseProof:
                 f"a {type(self.covariance).__name__} covariance is never drawn for a "
                 f"{type(self.sensitivity).__name__}"
             )
-        self._check_relation(guarantee)
-        if not self.mu <= guarantee.mu:
-            raise InvalidParameterError(
-                f"guarantee claims mu={guarantee.mu!r}, but the noise gives mu={self.mu!r}"
-            )
-
-    def _check_relation(self, guarantee: Guarantee) -> None:
         if guarantee.records != 1:
             raise InvalidParameterError(
                 f"guarantee is for groups of records={guarantee.records}: a release promises for "
@@ -126,6 +119,10 @@ class NoiseProof:
             raise InvalidParameterError(
                 f"guarantee claims neighbouring={guarantee.neighbouring!r}, but the sensitivity is "
                 f"for {self.sensitivity.neighbouring!r}"
+            )
+        if not self.mu <= guarantee.mu:
+            raise InvalidParameterError(
+                f"guarantee claims mu={guarantee.mu!r}, but the noise gives mu={self.mu!r}"
             )
 
 

@@ -88,7 +88,9 @@ class Release:
         labels: MatrixLabels | None = None,
     ) -> "Release":
         """Return the release of a caller that has proven its noise and checked the shape."""
-        _checked_shape(value)
+        # Asking a plain array takes less time than the question for anything else.
+        if type(value) is not np.ndarray or value.ndim != 2:
+            _checked_shape(value)
         release = cls.__new__(cls)
         release._fill(value, proof, guarantee, mechanism, labels)  # noqa: SLF001 - its own class
         return release
@@ -103,11 +105,9 @@ class Release:
     ) -> None:
         # Every release comes through here. Two numbers are compared; the proof is not repeated.
         proof.check_claim(guarantee)
-        object.__setattr__(self, "value", value)
-        object.__setattr__(self, "proof", proof)
-        object.__setattr__(self, "guarantee", guarantee)
-        object.__setattr__(self, "mechanism", mechanism)
-        object.__setattr__(self, "labels", labels)
+        self.__dict__.update(
+            value=value, proof=proof, guarantee=guarantee, mechanism=mechanism, labels=labels
+        )
 
     @property
     def sensitivity(self) -> SensitivitySet:
@@ -181,7 +181,7 @@ class Release:
         ----------
         path : path
             Ending in ``.npy``, ``.npz``, ``.csv``, ``.tsv``, ``.csv.gz`` or ``.tsv.gz``, or with
-            pyarrow in ``.parquet`` or ``.arrow``. The first two have no place for labels, and a
+            pyarrow in ``.parquet`` or ``.arrow``. The first two cannot hold labels, and a
             warning says so if there are any.
         force : bool, optional
             Whether to replace existing files; by default they are refused.

@@ -220,8 +220,8 @@ class WorkloadRelease:
         wanted = marginals(sizes, [kept])
         self.strategy.check_supports(wanted)
         ascending = sorted(kept)
-        table = numbers(wanted).reshape([sizes[place] for place in ascending])
-        return table.transpose([ascending.index(place) for place in kept])
+        table = numbers(wanted).reshape([sizes[index] for index in ascending])
+        return table.transpose([ascending.index(index) for index in kept])
 
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write measurements, strategy and workload, and the statement ``<path>.json``.

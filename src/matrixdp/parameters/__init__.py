@@ -10,14 +10,16 @@ from matrixdp.parameters.arrays import (
     Limit,
     all_within,
     check_cells,
+    check_within,
     checked_matrix,
     checked_symmetric,
     finite_array,
+    integer_array,
     is_sparse,
     outside_limit,
     positive_vector,
     real_array,
-    whole_numbers,
+    shaped_array,
 )
 from matrixdp.parameters.by_value import EqualByValue
 from matrixdp.parameters.numbers import (
@@ -47,12 +49,14 @@ __all__ = [
     "all_within",
     "broadcast_together",
     "check_cells",
+    "check_within",
     "checked_choice",
     "checked_integer",
     "checked_integers",
     "checked_matrix",
     "checked_symmetric",
     "finite_array",
+    "integer_array",
     "is_sparse",
     "members_of",
     "outside_limit",
@@ -62,7 +66,7 @@ __all__ = [
     "proper_fraction",
     "real_array",
     "real_number",
-    "whole_numbers",
+    "shaped_array",
 ]
 
 

@@ -5,7 +5,6 @@ Errors never show an entry, because an array may be the private data.
 
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,15 +18,17 @@ __all__ = [
     "Limit",
     "all_within",
     "check_cells",
+    "check_within",
     "checked_matrix",
     "checked_symmetric",
     "finite_array",
+    "integer_array",
     "is_sparse",
     "outside_limit",
     "plain_array",
     "positive_vector",
     "real_array",
-    "whole_numbers",
+    "shaped_array",
 ]
 
 LARGEST_EXACT_INTEGER = 2**53
@@ -61,7 +62,6 @@ def real_array(
     axes: int | None = None,
     booleans: bool = False,
     keep_single: bool = False,
-    limit: Callable[[NDArray[Any]], Limit] | None = None,
 ) -> NDArray[Any]:
     """Return finite real numbers as a plain numpy array: the gate that every array goes through.
 
@@ -77,12 +77,9 @@ def real_array(
     axes : int, optional
         How many axes it must have, and then it must not be empty either.
     booleans : bool, optional
-        Whether truth values count as 0 and 1.
+        Whether booleans count as 0 and 1.
     keep_single : bool, optional
         Whether float32 stays float32; everything else becomes float64.
-    limit : callable, optional
-        Returns the limit of an array by its shape and type, or raises if they do not fit; by
-        default every finite number passes.
 
     Raises
     ------
@@ -91,17 +88,34 @@ def real_array(
     ShapeError
         If it is ragged, has another number of axes, or is empty.
     """
+    array = shaped_array(value, name, axes=axes, booleans=booleans, keep_single=keep_single)
+    check_within(array, name)
+    return array
+
+
+def shaped_array(
+    value: Any,
+    name: str,
+    *,
+    axes: int | None,
+    booleans: bool = False,
+    keep_single: bool = False,
+) -> NDArray[Any]:
+    """Return the array of `real_array` before its numbers are read: for those who have a limit."""
     array = plain_array(value, name, booleans=booleans, keep_single=keep_single)
     if axes is not None and (array.ndim != axes or array.size == 0):
         raise ShapeError(
             f"{name} has shape {array.shape}: it must be not empty and have {_AXES[axes]}; reshape "
             "it"
         )
-    # One pass answers both questions: a limit is finite, so whatever is within it is finite too.
-    allowed = None if limit is None else limit(array)
-    if not all_within(array, _LARGEST_FLOAT if allowed is None else allowed.largest):
-        raise outside_limit(name, allowed)
     return array
+
+
+def check_within(array: NDArray[Any], name: str, limit: Limit | None = None) -> None:
+    """Raise unless all numbers are within a limit; without one, unless all are finite."""
+    # One pass answers both questions: a limit is finite, so whatever is within it is finite too.
+    if not all_within(array, _LARGEST_FLOAT if limit is None else limit.largest):
+        raise outside_limit(name, limit)
 
 
 def all_within(array: NDArray[Any], largest: float | NDArray[np.float64]) -> bool:
@@ -159,7 +173,7 @@ def outside_limit(name: str, limit: Limit | None) -> InvalidParameterError:
 
 
 def finite_array(value: Any, name: str) -> NDArray[np.float64]:
-    """Return finite real numbers of any shape as a new float64 array; truth values are 0 and 1."""
+    """Return finite real numbers of any shape as a new float64 array; booleans are 0 and 1."""
     return np.array(real_array(value, name, booleans=True))
 
 
@@ -190,13 +204,13 @@ def positive_vector(vector: Any, name: str) -> NDArray[np.float64]:
     # A copy, and read-only for the reason given above.
     array = np.array(real_array(vector, name, axes=1))
     if not bool(np.all(array > 0.0)):
-        place = int(np.argmin(array))
-        raise InvalidParameterError(f"{name}[{place}]={array[place].item()!r} must be positive")
+        index = int(np.argmin(array))
+        raise InvalidParameterError(f"{name}[{index}]={array[index].item()!r} must be positive")
     array.setflags(write=False)
     return array
 
 
-def whole_numbers(value: Any, name: str) -> NDArray[Any]:
+def integer_array(value: Any, name: str) -> NDArray[Any]:
     """Return integers of any shape as an array of integers; floats are refused, even 2.0."""
     array = _as_array(value, name, booleans=False)
     # numpy makes floats of an empty list.
@@ -209,14 +223,14 @@ def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
     """Raise if a value holds something that numpy would silently turn into other numbers.
 
     That is: integers beyond 2**53 (rounded), masked rows (unmasked), sparse matrices (made objects)
-    and, unless ``bools`` allows them, truth values (made 0 and 1). Nested lists, tuples and ranges
+    and, unless ``bools`` allows them, booleans (made 0 and 1). Nested lists, tuples and ranges
     are searched cell by cell, since numpy would find one type for all; an array has one already.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidParameterError(f"{name} is a masked array: fill its gaps, then pass its data")
     if isinstance(value, bool | np.bool_):
         if not bools:
-            raise InvalidParameterError(f"{name} holds truth values: pass numbers")
+            raise InvalidParameterError(f"{name} holds booleans: pass numbers")
     elif isinstance(value, int | np.integer):
         _check_exact(int(value), name)
     elif isinstance(value, list | tuple | range):

@@ -67,13 +67,13 @@ class Domain:
         # Negated, so that NaN counts as outside.
         outside = ~((array >= self.smallest) & (array <= self.largest))
         if outside.any():
-            place = tuple(int(index) for index in np.argwhere(outside)[0])
-            raise self._outside(float(array[place]), f" at index {place}")
+            position = tuple(int(index) for index in np.argwhere(outside)[0])
+            raise self._outside(float(array[position]), f" at index {position}")
         return array
 
-    def _outside(self, number: float, place: str) -> InvalidParameterError:
+    def _outside(self, number: float, where: str) -> InvalidParameterError:
         return InvalidParameterError(
-            f"{self.name}={number!r}{place} is outside its domain: it must be a finite number from "
+            f"{self.name}={number!r}{where} is outside its domain: it must be a finite number from "
             f"{self.smallest!r} to {self.largest!r}; {self.advice}"
         )
 
@@ -139,7 +139,7 @@ def checked_integer(value: Any, name: str) -> int:
     Raises
     ------
     InvalidParameterError
-        If it is a truth value or of any other kind.
+        If it is a boolean or of any other kind.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Post-processing of releases, which costs no budget."""
 
-from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts
+from matrixdp.postprocess.counts import integer_counts, nonnegative_estimate
 from matrixdp.postprocess.james_stein import EfronMorris, JamesStein
 from matrixdp.postprocess.marginals import ConsistentMarginals, Marginal
 from matrixdp.postprocess.processed import ProcessedRelease, process
@@ -28,9 +28,9 @@ __all__ = [
     "SingularValueShrinkage",
     "SingularValueThreshold",
     "Step",
+    "integer_counts",
     "nonnegative_estimate",
     "process",
-    "whole_counts",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Estimated histograms that look like histograms: non-negative, whole.
+"""Estimated histograms that look like histograms: non-negative, integer.
 
 This is post-processing and costs no budget. It removes impossible numbers, and in exchange the
 estimate is no longer unbiased.
@@ -14,7 +14,7 @@ from matrixdp.postprocess.nonnegative import nearest_nonnegative
 from matrixdp.postprocess.nonnegative_search import searched_nonnegative
 from matrixdp.workloads.operator import LARGEST_WRITTEN
 
-__all__ = ["nonnegative_estimate", "whole_counts"]
+__all__ = ["integer_counts", "nonnegative_estimate"]
 
 FloatArray = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ def nonnegative_estimate(release: WorkloadRelease) -> FloatArray:
     return searched_nonnegative(strategy, estimate, release.noise_scale)
 
 
-def whole_counts(estimate: FloatArray) -> NDArray[np.int64]:
+def integer_counts(estimate: FloatArray) -> NDArray[np.int64]:
     """Return integers whose total is that of the estimate, rounded.
 
     Every number is rounded down, except that those with the largest remainders are rounded up until
@@ -81,7 +81,7 @@ def whole_counts(estimate: FloatArray) -> NDArray[np.int64]:
 
     Examples
     --------
-    >>> whole_counts(np.array([0.5, 2.2, 1.4])).tolist()
+    >>> integer_counts(np.array([0.5, 2.2, 1.4])).tolist()
     [1, 2, 1]
     """
     values = finite_array(estimate, "estimate")

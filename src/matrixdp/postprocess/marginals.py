@@ -182,15 +182,15 @@ def _check_together(members: Sequence[Marginal]) -> None:
     if not members:
         raise InvalidParameterError("marginals is empty: pass at least one Marginal")
     sizes: dict[str, int] = {}
-    for place, member in enumerate(members):
+    for index, member in enumerate(members):
         if not isinstance(member, Marginal):
             raise InvalidParameterError(
-                f"marginals[{place}] is a {type(member).__name__}: pass a Marginal"
+                f"marginals[{index}] is a {type(member).__name__}: pass a Marginal"
             )
         for name, cells in member.sizes.items():
             if sizes.setdefault(name, cells) != cells:
                 raise ShapeError(
-                    f"marginals[{place}] has {cells} cells of {name!r}, and another one has "
+                    f"marginals[{index}] has {cells} cells of {name!r}, and another one has "
                     f"{sizes[name]}: tables must share their cells"
                 )
     if len({id(member.release) for member in members}) < len(members):

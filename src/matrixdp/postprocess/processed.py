@@ -16,10 +16,10 @@ from matrixdp.files.publishing.releases import (
     warn_of_lost_labels,
 )
 from matrixdp.files.schemas.steps import PARAMETERS, StepSchema
-from matrixdp.mechanisms.labelled import LabelledMatrix
+from matrixdp.mechanisms.labelled import without_labels
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
-from matrixdp.parameters import members_of
+from matrixdp.parameters import members_of, real_array
 from matrixdp.postprocess.james_stein import EfronMorris, JamesStein
 from matrixdp.postprocess.projections import (
     Clamp,
@@ -68,8 +68,8 @@ class ProcessedRelease:
     def __post_init__(self) -> None:
         """Check everything, then apply the steps."""
         steps = _checked_steps(self.release, self.steps)
-        labelled = LabelledMatrix.of(self.release.value)
-        value = labelled.array.astype(np.float64)
+        numbers, relabel = without_labels(self.release.value)
+        value = np.array(real_array(numbers, "release", axes=2, booleans=True))
         # A release that was built by hand may not be what its noise says.
         if isinstance(self.release.covariance, SymmetricIsotropic) and not is_symmetric(value):
             raise InvalidParameterError(
@@ -77,7 +77,8 @@ class ProcessedRelease:
                 "mechanism's release()"
             )
         object.__setattr__(self, "steps", steps)
-        object.__setattr__(self, "value", labelled.relabel(_applied(value, self.release, steps)))
+        applied = _applied(value, self.release, steps)
+        object.__setattr__(self, "value", applied if relabel is None else relabel(applied))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -164,7 +165,7 @@ def process(release: Release, *steps: Step) -> ProcessedRelease:
     release : Release
         From a mechanism's or a query's ``release``.
     *steps : Step
-        At least one. A step that reckons with the noise must be the first: afterwards the noise is
+        At least one. A step that uses the noise must be the first: afterwards the noise is
         no longer what the release states.
 
     Raises
@@ -210,14 +211,14 @@ def _checked_steps(release: object, steps: Iterable[Step]) -> tuple[Step, ...]:
     members = members_of(steps, "steps", "a tuple of steps")
     if not members:
         raise InvalidParameterError("steps is empty: name at least one")
-    for place, step in enumerate(members):
+    for index, step in enumerate(members):
         if not isinstance(step, Step):
             raise InvalidParameterError(
-                f"steps[{place}] is a {_kind(step)}: pass a step, such as PositiveSemidefinite()"
+                f"steps[{index}] is a {_kind(step)}: pass a step, such as PositiveSemidefinite()"
             )
-        if place and step.needs_noise:
+        if index and step.needs_noise:
             raise InvalidParameterError(
-                f"steps[{place}], {type(step).__name__}, reckons with the noise of the release, "
+                f"steps[{index}], {type(step).__name__}, uses the noise of the release, "
                 "which earlier steps have changed: put it first"
             )
         step.check(release.shape, release.covariance)
@@ -230,13 +231,13 @@ def _kind(step: object) -> str:
 
 
 def _applied(value: FloatArray, release: Release, steps: tuple[Step, ...]) -> FloatArray:
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         # Whatever overflows is reported below, by name.
         with np.errstate(all="ignore"):
             value = step.apply(value, release.covariance)
         if value.shape != release.shape or not bool(np.isfinite(value).all()):
             raise InvalidParameterError(
-                f"steps[{place}], {type(step).__name__}, did not give a finite matrix of the "
+                f"steps[{index}], {type(step).__name__}, did not give a finite matrix of the "
                 "release's shape: its numbers are too large, or the step is wrong"
             )
     return value

@@ -23,7 +23,7 @@ class Step(abc.ABC):
 
     @property
     def needs_noise(self) -> bool:
-        """Whether the step reckons with the noise, so that it must be the first one."""
+        """Whether the step uses the noise, so that it must be the first one."""
         return False
 
     # Not abstract: most steps fit every matrix.

@@ -24,7 +24,7 @@ from matrixdp.privacy.bound import privacy_epsilon
 from matrixdp.privacy.claims import sampled_gaussian_epsilon
 from matrixdp.privacy.events import SampledPlan, TooLittleNoiseError
 from matrixdp.privacy.loss import LossAccount
-from matrixdp.privacy.renyi import renyi_epsilon, renyi_to_epsilon
+from matrixdp.privacy.renyi import converted_epsilon, renyi_epsilon
 from matrixdp.privacy.sampled_renyi import LARGEST_ORDER, sampled_divergence
 
 __all__ = ["Accountant", "checked_accountant", "plan_epsilon"]
@@ -133,7 +133,7 @@ def _renyi_plan_epsilon(plan: SampledPlan, delta: float, accountant: Accountant)
         if not step < math.inf:
             return math.inf
         if accountant is Accountant.RDP:
-            return renyi_to_epsilon(order, plan.steps * step, delta)
+            return converted_epsilon(order, plan.steps * step, delta)
         return (plan.steps * step + surprise / (order - 1.0)) * (1.0 + 1e-14)
 
     found: list[tuple[float, float]] = []

@@ -22,6 +22,7 @@ __all__ = [
     "amplified",
     "before_amplification",
     "checked_sampling_rate",
+    "sampled_loss",
 ]
 
 Sampling = Literal["poisson", "without-replacement"]
@@ -78,10 +79,13 @@ def amplified(
     """
     loss, delta = EPSILON.number(epsilon), DELTA.number(delta)
     rate, relation = checked_sampling_rate(sampling_rate), _relation(sampling)
+    return SampledClaim(sampled_loss(loss, rate), min(delta, product_up(rate, delta)), relation)
+
+
+def sampled_loss(loss: float, rate: float) -> float:
+    """Return the epsilon of `amplified`, rounded up; nothing is checked."""
     # Not sampling at all is a bound as well; it is the exact one for epsilon = 0 and for q = 1.
-    return SampledClaim(
-        min(loss, _sampled_loss(loss, rate)), min(delta, product_up(rate, delta)), relation
-    )
+    return min(loss, _sampled_loss(loss, rate))
 
 
 def _sampled_loss(loss: float, rate: float) -> float:

@@ -32,8 +32,8 @@ from matrixdp.parameters import (
     positive_number,
     real_number,
 )
-from matrixdp.privacy.amplification import amplified, checked_sampling_rate
-from matrixdp.privacy.bound import privacy_epsilon
+from matrixdp.privacy.amplification import checked_sampling_rate, sampled_loss
+from matrixdp.privacy.bound import epsilon_bounds
 from matrixdp.privacy.events import TooLittleNoiseError
 from matrixdp.rounding import float_up, product_up, quotient_down, quotient_up
 
@@ -143,6 +143,11 @@ def equal_claims(epsilon: float, delta: float, steps: int, slack_share: float) -
     """
     loss, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
     count, share = positive_integer(steps, "steps"), _below_one(slack_share, "slack_share")
+    return _equal_claims(loss, delta, count, share)
+
+
+def _equal_claims(loss: float, delta: float, count: int, share: float) -> Claim:
+    """Return the claims of `equal_claims`; nothing is checked."""
     # One release needs no composition, and no margin for it either.
     if share == 0.0 and count == 1:
         return Claim(loss, delta)
@@ -176,15 +181,15 @@ def best_equal_claims(
     >>> round(each.epsilon, 5), each.slack  # ten releases are best added up
     (0.1, 0.0)
     """
+    loss, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
+    count = positive_integer(steps, "steps")
 
     def noise_at(share: float) -> float:
-        each = equal_claims(epsilon, delta, steps, share)
+        each = _equal_claims(loss, delta, count, share)
         return noise(each.epsilon, each.delta)
 
-    if steps == 1:
-        return equal_claims(epsilon, delta, steps, 0.0)
-    share = _best_share(noise_at, DELTA.number(delta), positive_integer(steps, "steps"))
-    return equal_claims(epsilon, delta, steps, share)
+    share = 0.0 if count == 1 else _best_share(noise_at, delta, count)
+    return _equal_claims(loss, delta, count, share)
 
 
 def unequal_claims_epsilon(claims: Sequence[tuple[Claim, int]], delta: float) -> float:
@@ -267,11 +272,10 @@ def sampled_gaussian_epsilon(
             raise _too_many_steps(delta, count)
         # About the largest delta whose amplification is at most `each`.
         base = max(each, min(each / rate * (1.0 - _MARGIN), DELTA.largest))
-        alone = privacy_epsilon(mu, base)
+        alone = epsilon_bounds(mu, base)[1]
         if not alone <= EPSILON.largest:
             raise TooLittleNoiseError(f"noise_multiplier={multiplier!r} in steps={count}")
-        step = amplified(alone, base, sampling_rate=rate, sampling="poisson")
-        return _composed_epsilon(step.epsilon, count, slack)
+        return _composed_epsilon(sampled_loss(alone, rate), count, slack)
 
     return epsilon_at(_best_share(epsilon_at, delta, count))
 

@@ -138,8 +138,8 @@ def holds_at_zero_epsilon(mu: Any, delta: Any) -> bool | NDArray[np.bool_]:
         return _erf_at_most(mu, delta)
     distances = ARRAY.erf(mu / _SQRT_EIGHT)
     holds: NDArray[np.bool_] = distances < delta
-    for place in np.flatnonzero(abs(distances - delta) <= _DOUBT * delta):
-        holds[place] = _erf_at_most(float(mu[place]), float(delta[place]))
+    for index in np.flatnonzero(abs(distances - delta) <= _DOUBT * delta):
+        holds[index] = _erf_at_most(float(mu[index]), float(delta[index]))
     return holds
 
 

@@ -45,15 +45,15 @@ class PrivacyFilter:
     Examples
     --------
     >>> from matrixdp import Budget, PrivacyFilter
-    >>> purse = PrivacyFilter(Budget(epsilon=1.0, delta=1e-5), neighbouring="replace")
-    >>> purse.spend(0.2)
-    >>> round(purse.remaining, 4)
+    >>> spending = PrivacyFilter(Budget(epsilon=1.0, delta=1e-5), neighbouring="replace")
+    >>> spending.spend(0.2)
+    >>> round(spending.remaining, 4)
     0.1785
-    >>> purse.spend(0.2)
+    >>> spending.spend(0.2)
     Traceback (most recent call last):
     ...
     matrixdp.errors.BudgetExceededError: mu=0.2 does not fit: at most mu=0.178... is left of ...
-    >>> round(purse.spent, 4)
+    >>> round(spending.spent, 4)
     0.2
     """
 

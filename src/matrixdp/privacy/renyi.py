@@ -11,7 +11,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, MU, positive_number, real_number
 from matrixdp.rounding import float_up
 
-__all__ = ["renyi_divergence", "renyi_epsilon", "renyi_to_epsilon"]
+__all__ = ["converted_epsilon", "renyi_divergence", "renyi_epsilon", "renyi_to_epsilon"]
 
 # Each term of the conversion is a few float operations without cancellation; one part in 1e13 of
 # the terms' sizes covers their rounding and that of their sum.
@@ -60,7 +60,7 @@ def renyi_to_epsilon(order: float, divergence: float, delta: float) -> float:
         raise InvalidParameterError(
             f"divergence={divergence!r} is outside its domain: it must be finite and at least 0"
         )
-    return _converted(order, divergence, delta)
+    return converted_epsilon(order, divergence, delta)
 
 
 def renyi_epsilon(mu: float, delta: float) -> float:
@@ -97,7 +97,7 @@ def renyi_epsilon(mu: float, delta: float) -> float:
     def epsilon_at(log_excess: float) -> float:
         # The order as rounded is the one that is converted, so its rounding does no harm.
         order = 1.0 + math.exp(log_excess)
-        return _converted(order, renyi_divergence(mu, order), delta)
+        return converted_epsilon(order, renyi_divergence(mu, order), delta)
 
     best = optimize.minimize_scalar(
         epsilon_at, bounds=(centre - 8.0, centre + 8.0), method="bounded", options={"xatol": 1e-10}
@@ -105,7 +105,8 @@ def renyi_epsilon(mu: float, delta: float) -> float:
     return float(best.fun)
 
 
-def _converted(order: float, divergence: float, delta: float) -> float:
+def converted_epsilon(order: float, divergence: float, delta: float) -> float:
+    """Return the epsilon of `renyi_to_epsilon`; nothing is checked."""
     excess = order - 1.0
     terms = (
         divergence,

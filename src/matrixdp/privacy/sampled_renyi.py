@@ -103,7 +103,7 @@ def _series(small: FloatArray, order: float) -> FloatArray:
     """Return ``((1 + x)^alpha - 1 - alpha x) / (alpha (alpha - 1) x^2 / 2)`` for a small x."""
     term = np.ones_like(small)
     total = np.ones_like(small)
-    for place in range(3, 3 + _SERIES_TERMS):
-        term = term * (order - place + 1.0) / place * small
+    for index in range(3, 3 + _SERIES_TERMS):
+        term = term * (order - index + 1.0) / index * small
         total = total + term
     return total

@@ -62,8 +62,8 @@ class Categories:
 
     def cells(self, column: Any) -> IntArray:
         """Return the number of the cell of each value, or raise if a value is not listed."""
-        places = {value: place for place, value in enumerate(self.values)}
-        found = [_place(places, _plain(value)) for value in _members(column)]
+        indices = {value: index for index, value in enumerate(self.values)}
+        found = [_index(indices, _plain(value)) for value in _members(column)]
         cells = np.array(found, dtype=np.int64)
         if cells.size and not bool(cells.min() >= 0):
             raise InvalidParameterError(
@@ -145,10 +145,10 @@ def _members(column: Any) -> list[Any]:
     return list(np.asarray(column).reshape(-1).tolist() if array else column)
 
 
-def _place(places: dict[Hashable, int], value: Any) -> int:
-    """Return the place of a category, or -1 for a value that is not listed."""
+def _index(indices: dict[Hashable, int], value: Any) -> int:
+    """Return the index of a category, or -1 for a value that is not listed."""
     try:
-        return places.get(value, -1)
+        return indices.get(value, -1)
     except TypeError:  # a list in the cell, or in a tuple: it cannot be looked up
         return -1
 

@@ -85,8 +85,8 @@ class PublicBounds(EqualByValue):
     def _check_box(self) -> None:
         if self.lower is None or self.upper is None:
             return
-        for place, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
-            shown = f"lower[{place}]={float(low)!r} and upper[{place}]={float(high)!r}"
+        for index, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
+            shown = f"lower[{index}]={float(low)!r} and upper[{index}]={float(high)!r}"
             if not low < high:
                 raise InvalidParameterError(f"{shown}: lower must be below upper")
             if self.norm is not None and not low <= 0.0 <= high:

@@ -236,7 +236,7 @@ def _whole(ends: FloatArray, steps: FloatArray, rounding: Any) -> FloatArray:
 
 
 def _check_finite(records: NDArray[Any]) -> None:
-    # Neither the record nor its place is shown: the message may end up in a public log.
+    # Neither the record nor its index is shown: the message may end up in a public log.
     if not all_within(records, sys.float_info.max):
         raise InvalidParameterError(
             "data contains NaN or infinity: fill or drop such values by a rule that looks at one "

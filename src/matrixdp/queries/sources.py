@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
 from matrixdp.files.formats.arrow_format import arrow_module, open_table
 from matrixdp.files.formats.numpy_format import map_npy
-from matrixdp.files.formats.opening import check_regular
+from matrixdp.files.formats.opening import check_regular, foreign_errors
 from matrixdp.files.formats.suffixes import format_of
 from matrixdp.parameters import members_of
 from matrixdp.parameters.arrays import plain_array
@@ -99,7 +99,7 @@ def arrow_blocks(
 ) -> Iterator[NDArray[Any]]:
     """Yield the numbers of some columns of a Parquet or Arrow file, in blocks."""
     for batch in arrow_batches(path, columns, suffix):
-        yield _from_arrow(batch)
+        yield _from_arrow(batch, path)
 
 
 def arrow_batches(
@@ -126,10 +126,10 @@ def arrow_batches(
                 raise FileFormatError(
                     f"{path} has {many} column {name!r}: name one that it has once"
                 )
-        places = [found.index(name) for name in names]
+        indices = [found.index(name) for name in names]
         for batch in table.batches():
-            # By their places: pyarrow gives the columns in the order of the file.
-            yield batch.select(places)
+            # By their indices: pyarrow gives the columns in the order of the file.
+            yield batch.select(indices)
 
 
 def _blocks(data: Any) -> Iterator[Any]:
@@ -175,15 +175,14 @@ def _checked(block: Any, columns: int) -> NDArray[Any]:
     return array
 
 
-def _from_arrow(batch: Any) -> NDArray[Any]:
+def _from_arrow(batch: Any, source: object = "data") -> NDArray[Any]:
     """Return the numbers of an Arrow batch; a missing value is refused, never filled."""
     if any(column.null_count for column in batch.columns):
         raise InvalidParameterError(
             "data has missing values: fill or drop them by a rule that looks at one record at a "
             "time"
         )
-    parts = [
-        plain_array(column.to_numpy(zero_copy_only=False), "data", booleans=True, keep_single=True)
-        for column in batch.columns
-    ]
+    with foreign_errors(source, "a table with columns of numbers"):
+        columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+    parts = [plain_array(each, "data", booleans=True, keep_single=True) for each in columns]
     return np.column_stack(parts)

@@ -71,10 +71,10 @@ class ContingencyTable(Query):
 
     def __init__(self, attributes: Iterable[Attribute], neighbouring: Neighbouring) -> None:
         members = members_of(attributes, "attributes", "a sequence of Categories and Bins")
-        for place, member in enumerate(members):
+        for number, member in enumerate(members):
             if not isinstance(member, Attribute):
                 raise InvalidParameterError(
-                    f"attributes[{place}] is a {type(member).__name__}: pass Categories or Bins"
+                    f"attributes[{number}] is a {type(member).__name__}: pass Categories or Bins"
                 )
         object.__setattr__(self, "attributes", members)
         object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
@@ -196,7 +196,7 @@ class ContingencyTable(Query):
             block = block[:, None]
         if block.ndim != 2 or block.shape[1] != width:
             raise ShapeError(f"data must have rows of {width} values, one for each attribute")
-        return [block[:, place] for place in range(width)]
+        return [block[:, number] for number in range(width)]
 
     def __str__(self) -> str:
         """Say what is counted."""
@@ -238,6 +238,6 @@ def _table_of(rows: Any, width: int) -> NDArray[Any]:
         return np.empty((0, 0), dtype=object)
     # Not np.array(listed), which would make text of numbers that are beside text.
     table = np.empty((len(listed), width), dtype=object)
-    for place, row in enumerate(listed):
-        table[place] = list(row)
+    for number, row in enumerate(listed):
+        table[number] = list(row)
     return table

@@ -49,12 +49,12 @@ class _Flat(Factor):
     def along(self, array: FloatArray) -> FloatArray:
         # A workload takes one histogram at a time.
         columns = array.reshape(self.cells, -1)
-        answers = [self.whole.apply(columns[:, place]) for place in range(columns.shape[1])]
+        answers = [self.whole.apply(columns[:, index]) for index in range(columns.shape[1])]
         return np.stack(answers, axis=1).reshape(self.rows, *array.shape[1:])
 
     def transpose_along(self, array: FloatArray) -> FloatArray:
         columns = array.reshape(self.rows, -1)
-        cells = [self.whole.apply_transpose(columns[:, place]) for place in range(columns.shape[1])]
+        cells = [self.whole.apply_transpose(columns[:, index]) for index in range(columns.shape[1])]
         return np.stack(cells, axis=1).reshape(self.cells, *array.shape[1:])
 
     def magnitudes(self) -> FloatArray:

@@ -144,8 +144,8 @@ def marginals(dimensions: Sequence[int], kept: Iterable[Sequence[int]]) -> Union
         tables.append(
             Product(
                 [
-                    Identity(size) if place in wanted else Total(size)
-                    for place, size in enumerate(sizes)
+                    Identity(size) if index in wanted else Total(size)
+                    for index, size in enumerate(sizes)
                 ]
             )
         )

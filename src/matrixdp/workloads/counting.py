@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import members_of, positive_integer, whole_numbers
+from matrixdp.parameters import integer_array, members_of, positive_integer
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
@@ -124,7 +124,7 @@ def counted_tables(
     >>> found[(0,)].tolist(), found[(0, 1)].tolist()
     ([2, 0, 1], [[1, 1], [0, 0], [0, 1]])
     """
-    shapes = {kept: tuple(dimensions[place] for place in kept) for kept in tables}
+    shapes = {kept: tuple(dimensions[index] for index in kept) for kept in tables}
     counts = {kept: np.zeros(math.prod(shape), np.int64) for kept, shape in shapes.items()}
     total = 0
     for columns in _checked_blocks(records, dimensions):
@@ -136,8 +136,8 @@ def counted_tables(
             )
         for kept, table in counts.items():
             cells = np.zeros(len(columns[0]), np.int64)
-            for place in kept:
-                cells = cells * dimensions[place] + columns[place]
+            for index in kept:
+                cells = cells * dimensions[index] + columns[index]
             np.add.at(table, cells, 1)
     return {kept: table.reshape(shapes[kept]) for kept, table in counts.items()}
 
@@ -145,7 +145,7 @@ def counted_tables(
 def _checked_blocks(records: Any, dimensions: Sequence[int]) -> Iterator[list[IntArray]]:
     """Yield the columns of blocks of records, or raise if a number has no cell."""
     for block in _blocks(records):
-        array = whole_numbers(block, "records")
+        array = integer_array(block, "records")
         # An empty list is no record, with any number of attributes: raising for it would tell it
         # apart from a list of one record.
         if array.ndim == 1 and (len(dimensions) == 1 or not array.size):
@@ -158,16 +158,16 @@ def _checked_blocks(records: Any, dimensions: Sequence[int]) -> Iterator[list[In
             )
         for start in range(0, len(array), _TOGETHER):
             part = array[start : start + _TOGETHER]
-            yield [_column(part, place, size) for place, size in enumerate(dimensions)]
+            yield [_column(part, index, size) for index, size in enumerate(dimensions)]
 
 
-def _column(array: NDArray[Any], place: int, size: int) -> IntArray:
-    column = np.asarray(array[:, place])
-    # Not even the place of the record is shown: the message may end up in a public log. Compared
+def _column(array: NDArray[Any], index: int, size: int) -> IntArray:
+    column = np.asarray(array[:, index])
+    # Not even the index of the record is shown: the message may end up in a public log. Compared
     # before unsigned numbers become signed ones.
     if not bool(np.all((column >= 0) & (column < size))):
         raise InvalidParameterError(
-            f"records has a value outside 0 .. {size - 1} in column {place + 1}, counted from 1: "
+            f"records has a value outside 0 .. {size - 1} in column {index + 1}, counted from 1: "
             "give every value a cell, by a rule that does not depend on the data"
         )
     return column.astype(np.int64)

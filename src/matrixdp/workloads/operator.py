@@ -22,7 +22,6 @@ __all__ = [
     "LARGEST_HISTOGRAM",
     "LARGEST_WRITTEN",
     "MOST_ANSWERS",
-    "MOST_ATTRIBUTES",
     "Factor",
     "FloatArray",
     "Workload",
@@ -43,7 +42,7 @@ LARGEST_WRITTEN = 2**26
 MOST_ANSWERS = 2**28
 """The most answers in memory: two gigabytes."""
 
-MOST_ATTRIBUTES = 64
+_MOST_ATTRIBUTES = 64
 """The most axes of an array in numpy."""
 
 # The most answers computed together where all of them would not fit in memory: 32 megabytes.
@@ -122,10 +121,10 @@ class Workload(abc.ABC):
 
     def check_histogram(self) -> None:
         """Raise if there are more than 2**26 cells, which fit in memory, or 64 attributes."""
-        if not len(self.dimensions) <= MOST_ATTRIBUTES:
+        if not len(self.dimensions) <= _MOST_ATTRIBUTES:
             raise InvalidParameterError(
                 f"the workload has {len(self.dimensions)} attributes, more than the "
-                f"{MOST_ATTRIBUTES} axes of an array: leave out those of one cell, or merge some"
+                f"{_MOST_ATTRIBUTES} axes of an array: leave out those of one cell, or merge some"
             )
         if not self.cells <= LARGEST_HISTOGRAM:
             raise InvalidParameterError(

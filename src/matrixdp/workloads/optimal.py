@@ -241,9 +241,9 @@ def _search(
     # Set by set, whatever else is possible: only that needs no histogram.
     if tables and workload.cells > LARGEST_HISTOGRAM:
         return optimal_tables(workload, relation)
-    place = _only_attribute(workload)
-    if place is not None:
-        return _from_one_attribute(workload, place, relation, progress)
+    index = _only_attribute(workload)
+    if index is not None:
+        return _from_one_attribute(workload, index, relation, progress)
     # A single table is a product, which is solved factor by factor for adding or removing.
     alone = relation == "add-remove" and len(workload.terms()) == 1
     if tables and not alone:
@@ -262,22 +262,22 @@ def _only_attribute(workload: Workload) -> int | None:
     """Return the attribute that the queries are about, if they sum over all the others."""
     columns = list(zip(*workload.terms(), strict=True))
     asked = [
-        place
-        for place, column in enumerate(columns)
+        index
+        for index, column in enumerate(columns)
         if not all(factor.is_total for factor in column)
     ]
     return asked[0] if len(columns) > 1 and len(asked) == 1 else None
 
 
 def _from_one_attribute(
-    workload: Workload, place: int, relation: Neighbouring, progress: Progress | None
+    workload: Workload, index: int, relation: Neighbouring, progress: Progress | None
 ) -> FoundStrategies:
     """Return the best on one attribute, with totals over the others.
 
     Cells that differ in these alone have equal columns. Any strategy restricted to one cell of each
     kind answers the queries on the one attribute, so that none can be better.
     """
-    factors = [term[place] for term in workload.terms()]
+    factors = [term[index] for term in workload.terms()]
     found = _search(factors[0] if len(factors) == 1 else Union(factors), relation, progress)
     totals = [np.ones((1, size)) for size in workload.dimensions]
     whole = []
@@ -286,7 +286,7 @@ def _from_one_attribute(
         # Weights need square factors, which totals are not: they are multiplied into the rows, and
         # rows without weight are left out.
         measured = rows[np.any(rows, axis=1)]
-        whole.append(ProductStrategy([*totals[:place], measured, *totals[place + 1 :]]))
+        whole.append(ProductStrategy([*totals[:index], measured, *totals[index + 1 :]]))
     return Found(tuple(whole), found.lower_bound)
 
 

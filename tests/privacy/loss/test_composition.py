@@ -1,4 +1,4 @@
-"""What a composition assumes of numpy, and that the errors it makes are counted."""
+"""A composition's assumptions about numpy hold, and its errors are counted."""
 
 import math
 from collections.abc import Iterator

@@ -72,7 +72,7 @@ def _read(path: Path, count: int) -> Records:
         try:
             targets[row] = _fill(inputs[row], line)
         except (KeyError, ValueError):
-            # The place and not the value: whoever reads private records here must not print them.
+            # The index and not the value: whoever reads private records here must not print them.
             damaged(path, f"has a line {number} that is not a record of 14 columns and a class")
     return Records(inputs, targets)
 
@@ -92,5 +92,5 @@ def _fill(row: NDArray[np.float32], line: str) -> int:
                 row[start] = column.scaled(int(field))
             # An unknown category has no column: all of its attribute's are zero.
             case Category() if field != "?":
-                row[start + column.places[field]] = 1.0
+                row[start + column.indices[field]] = 1.0
     return _LABELS[label.strip().removesuffix(".")]  # adult.test ends its classes with a dot

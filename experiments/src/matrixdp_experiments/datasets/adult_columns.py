@@ -38,7 +38,7 @@ class Category:
     """A category, as one column of zeros and ones for each that exists."""
 
     def __init__(self, *names: str) -> None:
-        self.places = {name: place for place, name in enumerate(names)}
+        self.indices = {name: index for index, name in enumerate(names)}
 
 
 # In the order of the files.
@@ -103,7 +103,7 @@ def _placed() -> tuple[tuple[tuple[int, Number | Category], ...], int]:
     placed, width = [], 0
     for attribute in _ATTRIBUTES:
         placed.append((width, attribute))
-        width += len(attribute.places) if isinstance(attribute, Category) else 1
+        width += len(attribute.indices) if isinstance(attribute, Category) else 1
     return tuple(placed), width
 
 

@@ -74,8 +74,8 @@ def data_folder(folder: Path | None = None) -> Path:
     found = folder_of_environment() if folder is None else folder
     if found is None:
         raise InvalidParameterError(
-            f"no folder of data sets is named: set {VARIABLE} to one, or pass folder; `matrixdp "
-            "data fetch NAME` puts a data set there"
+            f"no folder of data sets is named: set {VARIABLE} to one, or pass folder; "
+            "`python -m matrixdp_experiments data fetch NAME` puts a data set there"
         )
     return found
 

@@ -14,7 +14,7 @@ from matrixdp_experiments.features.whitening import Whitening
 __all__ = ["ImageFeatures"]
 
 _BLOCK = 2048  # images at a time
-_CONTRAST = 0.25  # what is added to the mean square of a place
+_CONTRAST = 0.25  # added to the mean square of a pixel
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +23,8 @@ class ImageFeatures:
 
     All parts are public, and each row is a function of its image, so private records may be passed,
     and replacing one of them changes one row of norm 1. The last bits of a row may depend on the
-    place of its image, as the results of float matrix products do; a removed record moves others to
-    other places.
+    index of its image, as the results of float matrix products do; a removed record moves others to
+    other indices.
 
     Attributes
     ----------
@@ -96,10 +96,10 @@ class ImageFeatures:
 
 
 def normalised(maps: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return maps as rows, with those after the first divided by their strength at each place.
+    """Return maps as rows, with those after the first divided by their strength at each pixel.
 
     The strength is ``sqrt(m + 1/4)`` with m the mean square of all maps after the first at that
-    place: it evens out pen widths and leaves empty places empty.
+    pixel: it evens out pen widths and leaves empty pixels empty.
     """
     strength = np.sqrt(np.square(maps[:, 1:]).mean(axis=1, keepdims=True) + _CONTRAST)
     evened = np.concatenate([maps[:, :1], maps[:, 1:] / strength], axis=1)

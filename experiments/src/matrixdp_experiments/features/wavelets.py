@@ -84,9 +84,9 @@ def _periodic_window(
     side: int, width: float, angle: float, slant: float, frequency: float
 ) -> NDArray[np.complex128]:
     # Two periods on each side: beyond that it is 0 in float64 for all that fits into one.
-    places = np.arange(-2 * side, 3 * side)
-    along = places[:, None] * np.cos(angle) + places[None, :] * np.sin(angle)
-    across = places[None, :] * np.cos(angle) - places[:, None] * np.sin(angle)
+    positions = np.arange(-2 * side, 3 * side)
+    along = positions[:, None] * np.cos(angle) + positions[None, :] * np.sin(angle)
+    across = positions[None, :] * np.cos(angle) - positions[:, None] * np.sin(angle)
     values = np.exp(-(along**2 + (slant * across) ** 2) / (2.0 * width**2) + 1j * frequency * along)
     folded = values.reshape(5, side, 5, side).sum(axis=(0, 2))
     return np.asarray(folded * slant / (2.0 * np.pi * width**2))

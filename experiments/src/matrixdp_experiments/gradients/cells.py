@@ -20,6 +20,7 @@ from matrixdp_experiments.gradients.settings import (
     setting_of,
 )
 from matrixdp_experiments.grid.runs import Run, Split
+from matrixdp_experiments.options import check_known
 
 __all__ = ["Cell", "Hyperparameters", "grid", "plain_run", "private_run"]
 
@@ -55,11 +56,8 @@ def grid(
 
     Seeds are the outer loop, so that a grid that is cut short has every mechanism with fewer seeds.
     """
-    unknown = [name for name in mechanisms if name not in MECHANISMS]
-    if unknown:
-        raise InvalidParameterError(
-            f"mechanism={unknown[0]!r} is not known: use one of {', '.join(MECHANISMS)}"
-        )
+    for name in mechanisms:
+        check_known(name, MECHANISMS, "mechanism")
     cells = []
     for setting in map(setting_of, datasets):
         for seed in setting.seeds if seeds is None else seeds:

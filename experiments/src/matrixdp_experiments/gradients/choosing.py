@@ -49,7 +49,7 @@ class Choices:
         self._choices = self._read()
 
     def add(self, choices: Sequence[Choice]) -> None:
-        """Keep new choices, in the place of earlier ones for the same family and data set."""
+        """Keep new choices, instead of earlier ones for the same family and data set."""
         with alone_with(self._path):
             # Read again: other processes may have chosen for other data sets meanwhile.
             self._choices = self._read() | _by_family(choices)

@@ -9,8 +9,8 @@ from matrixdp_experiments.gradients.choosing import Choices, Tried, best_of, can
 from matrixdp_experiments.gradients.planning import planned_runs, refusal_of
 from matrixdp_experiments.gradients.settings import setting_of
 from matrixdp_experiments.gradients.training import train_and_test
+from matrixdp_experiments.grid.folders import check_data, check_results
 from matrixdp_experiments.grid.outcomes import read_outcomes, unfinished
-from matrixdp_experiments.grid.places import check_data, check_results
 from matrixdp_experiments.grid.runs import Run, run_key
 from matrixdp_experiments.grid.tally import Tally, tally_of
 from matrixdp_experiments.grid.work import Work

@@ -30,7 +30,7 @@ _SHAPES: dict[str, dict[str, tuple[int, int]]] = {
         "body.17": (256, 2305),
         "body.20": (256, 2305),
         "body.24": (512, 2305),
-        **{f"body.{place}": (512, 4609) for place in (27, 30, 34, 37, 40)},
+        **{f"body.{layer}": (512, 4609) for layer in (27, 30, 34, 37, 40)},
         "head.0": (512, 513),
         "head.2": (10, 513),
         VECTORS: (4224, 2),

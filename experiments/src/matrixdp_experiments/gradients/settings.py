@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from matrixdp.errors import InvalidParameterError
 from matrixdp.rounding import float_up
 from matrixdp_experiments.grid.runs import Split
+from matrixdp_experiments.options import check_known
 
 __all__ = [
     "EPSILONS",
@@ -203,8 +203,5 @@ PAPER_DATASETS = tuple(name for name in SETTINGS if name != "digits")
 
 def setting_of(dataset: str) -> Setting:
     """Return the setting of a data set, or raise with the names there are."""
-    if dataset not in SETTINGS:
-        raise InvalidParameterError(
-            f"dataset={dataset!r} is not known: use one of {', '.join(SETTINGS)}"
-        )
+    check_known(dataset, SETTINGS, "dataset")
     return SETTINGS[dataset]

@@ -43,16 +43,16 @@ def load_digit_records() -> Digits:
     images = (found.data / 16.0).astype(np.float32).reshape(-1, 1, 8, 8)
     labels = found.target.astype(np.int64)
     # By position instead of by a shuffle: no seed to be known, and all classes are in each part.
-    place = np.arange(len(images)) % 6
+    number = np.arange(len(images)) % 6
 
     def part(mask: NDArray[np.bool_]) -> DigitRecords:
         return DigitRecords(images[mask], labels[mask])
 
     return Digits(
-        train=part(place != 0),
-        choosing_train=part(place > 1),
-        choosing=part(place == 1),
-        test=part(place == 0),
+        train=part(number != 0),
+        choosing_train=part(number > 1),
+        choosing=part(number == 1),
+        test=part(number == 0),
     )
 
 

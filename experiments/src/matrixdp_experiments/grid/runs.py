@@ -36,8 +36,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     clip_norm: float | None = None
     noise_multiplier: float | None = None
     layers: dict[str, float] = {}
-    # Left out rather than false or null, so that runs keep the names they had before these were
-    # there.
+    # Left out rather than false or null: the name of a run follows from what is written of it.
     half: Literal[True] | msgspec.UnsetType = msgspec.UNSET
     sum_norm: float | msgspec.UnsetType = msgspec.UNSET
 

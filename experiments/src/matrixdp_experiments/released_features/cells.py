@@ -13,6 +13,7 @@ import msgspec
 from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy import Budget
 from matrixdp_experiments.grid.runs import DELTA, Run, run_key
+from matrixdp_experiments.options import check_known
 from matrixdp_experiments.released_features.accounts import (
     MECHANISMS,
     ReleaseAccount,
@@ -204,10 +205,7 @@ def _epsilons(wanted: Selection, protocol: ReleaseProtocol) -> Sequence[float]:
 def _known(asked: Sequence[str] | None, names: tuple[Name, ...], what: str) -> tuple[Name, ...]:
     """Return the names that are asked for, or raise if one is not known."""
     for one in asked or ():
-        if one not in names:
-            raise InvalidParameterError(
-                f"{what}={one!r} is not known: use one of {', '.join(names)}"
-            )
+        check_known(one, names, what)
     return names if asked is None else cast("tuple[Name, ...]", tuple(asked))
 
 

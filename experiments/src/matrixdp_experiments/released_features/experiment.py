@@ -8,8 +8,8 @@ from pathlib import Path
 
 import matrixdp.training  # noqa: F401 (first: it says what to install where PyTorch is missing)
 from matrixdp.errors import FileFormatError
+from matrixdp_experiments.grid.folders import check_data, check_results
 from matrixdp_experiments.grid.outcomes import outcome_path, read_outcomes, unfinished
-from matrixdp_experiments.grid.places import check_data, check_results
 from matrixdp_experiments.grid.runs import Run, run_key
 from matrixdp_experiments.grid.tally import Tally, tally_of
 from matrixdp_experiments.grid.work import Work

@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """A data set, divided by the place of a record and not by what is in it."""
+    """A data set, divided by the index of a record and not by what is in it."""
 
     public: Part
     private: Part
@@ -55,7 +55,7 @@ def load_parts(dataset: str) -> Parts:
             f"the data of dataset={dataset!r} has {len(inputs)} training records, but it is "
             f"accounted for with {setting.records}: use the data set that the page describes"
         )
-    # By place, so that texts that are sorted by class are divided evenly.
+    # By index, so that texts that are sorted by class are divided evenly.
     public = np.arange(len(inputs)) % PUBLIC_EVERY == 0
     return Parts(
         public=_part(inputs[public], targets[public]),

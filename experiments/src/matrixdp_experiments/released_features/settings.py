@@ -6,7 +6,7 @@ and was fixed before the runs that are reported.
 
 from dataclasses import dataclass
 
-from matrixdp.errors import InvalidParameterError
+from matrixdp_experiments.options import check_known
 
 __all__ = [
     "EPSILONS",
@@ -166,8 +166,5 @@ PAPER_DATASETS = tuple(name for name in FEATURE_SETTINGS if name != "digits")
 
 def feature_setting_of(dataset: str) -> FeatureSetting:
     """Return the setting of a data set, or raise with the names there are."""
-    if dataset not in FEATURE_SETTINGS:
-        raise InvalidParameterError(
-            f"dataset={dataset!r} is not known: use one of {', '.join(FEATURE_SETTINGS)}"
-        )
+    check_known(dataset, FEATURE_SETTINGS, "dataset")
     return FEATURE_SETTINGS[dataset]

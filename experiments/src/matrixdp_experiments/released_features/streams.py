@@ -31,5 +31,5 @@ def stream_seed(stream: Stream, seed: int) -> int:
     (2, 1000002, 4000002)
     """
     if not 0 <= seed < _SEEDS:
-        raise InvalidParameterError(f"seeds={seed} is not between 0 and {_SEEDS - 1:,}")
+        raise InvalidParameterError(f"seed={seed} is not between 0 and {_SEEDS - 1:,}")
     return get_args(Stream).index(stream) * _SEEDS + seed

@@ -4,8 +4,9 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from matrixdp_experiments.grid.outcomes import Outcome
+from matrixdp_experiments.grid.runs import run_key
 
-__all__ = ["rows_of_cells"]
+__all__ = ["outcome_columns", "rows_of_cells"]
 
 CellT = TypeVar("CellT", bound=Hashable)
 RowT = TypeVar("RowT")
@@ -38,3 +39,15 @@ def rows_of_cells(
             rows.append(missing(cell))
             done.add(apart_from_seed(cell))  # one row says it for all seeds
     return rows
+
+
+def outcome_columns(outcome: Outcome[Any]) -> dict[str, str]:
+    """Return what is known of a cell once its run is finished: accuracy and provenance."""
+    return {
+        "accuracy": f"{outcome.accuracy:.5f}",
+        "run": run_key(outcome.run),
+        "seconds": str(outcome.seconds),
+        "commit": outcome.provenance.commit,
+        "device": outcome.provenance.device,
+        "torch": outcome.provenance.torch,
+    }

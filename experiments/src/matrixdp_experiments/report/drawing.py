@@ -1,13 +1,26 @@
 """Parts that figures of experiments share: points over seeds, and a file with the same bytes."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from matrixdp_experiments.report.page_text import Judged, accuracies
 
-__all__ = ["Claimed", "file_content", "points"]
+__all__ = ["Claimed", "Style", "draw_legend", "draw_series", "file_content", "points"]
+
+
+_LEGEND_COLUMNS = 3
+Point = tuple[float, float, float, float]
+"""Epsilon, mean accuracy, and how far the seeds are below and above it."""
+
+
+class Style(NamedTuple):
+    """The look of a line."""
+
+    colour: str
+    line: str
+    marker: str
 
 
 class Claimed(Judged, Protocol):
@@ -18,7 +31,7 @@ class Claimed(Judged, Protocol):
         """As text; empty if there is none."""
 
 
-def points(rows: Sequence[Claimed]) -> list[tuple[float, float, float, float]]:
+def points(rows: Sequence[Claimed]) -> list[Point]:
     """Return epsilon, mean accuracy, and how far the seeds are below and above it."""
     found = []
     for epsilon in sorted({row.epsilon for row in rows if row.epsilon}, key=float):
@@ -27,6 +40,42 @@ def points(rows: Sequence[Claimed]) -> list[tuple[float, float, float, float]]:
             mean = fmean(some)
             found.append((float(epsilon), mean, mean - min(some), max(some) - mean))
     return found
+
+
+def draw_series(axes: Any, found: Sequence[Point], style: Style, shift: float = 1.0) -> Any:
+    """Draw a line through means with bars over the seeds, moved sideways by a factor."""
+    epsilons, means, below, above = zip(*found, strict=True)
+    return axes.errorbar(
+        [epsilon * shift for epsilon in epsilons],
+        means,
+        yerr=[below, above],
+        color=style.colour,
+        linestyle=style.line,
+        marker=style.marker,
+        markersize=3.5,
+        linewidth=1.2,
+        elinewidth=0.8,
+        capsize=1.5,
+    )
+
+
+def draw_legend(
+    canvas: Any, handles: Mapping[str, Any], titles: Sequence[str], heading: str
+) -> None:
+    """Draw one legend for all panels, in the order of the titles; some may have no line."""
+    # Not every panel has every line, so the order in which they were drawn is arbitrary.
+    names = [title for title in titles if title in handles]
+    if names:
+        canvas.legend(
+            [handles[name] for name in names],
+            names,
+            title=heading,
+            title_fontsize=8,
+            loc="outside lower center",
+            ncols=_LEGEND_COLUMNS,
+            fontsize=8,
+            frameon=False,
+        )
 
 
 def file_content(canvas: Any, file_format: str) -> bytes:

@@ -8,7 +8,13 @@ from matrixdp.rounding import shown_up
 from matrixdp_experiments.released_features.accounts import MECHANISMS
 from matrixdp_experiments.released_features.cells import METHODS
 from matrixdp_experiments.released_features.settings import FEATURE_SETTINGS
-from matrixdp_experiments.report.drawing import file_content, points
+from matrixdp_experiments.report.drawing import (
+    Style,
+    draw_legend,
+    draw_series,
+    file_content,
+    points,
+)
 from matrixdp_experiments.report.features_table import FeatureRow
 from matrixdp_experiments.report.page_text import accuracies
 
@@ -16,7 +22,6 @@ __all__ = ["draw_features"]
 
 _PANEL_WIDTH, _PANEL_HEIGHT, _LEGEND_HEIGHT = 3.6, 2.8, 1.4  # inches
 _LEAST_WIDTH = 9.0  # inches: what the legend needs
-_LEGEND_COLUMNS = 3
 # A row of panels each. The protocols never share one.
 _PANELS = (("exact", "public"), ("exact", "random"), ("paper", "public"), ("paper", "random"))
 
@@ -25,9 +30,7 @@ class _Line(NamedTuple):
     mechanism: str
     clip: str
     method: str
-    colour: str
-    line: str
-    marker: str
+    style: Style
 
     @property
     def title(self) -> str:
@@ -44,17 +47,17 @@ class _Line(NamedTuple):
 # The paper's comparison dashed, what goes beyond it solid, from a palette that colour-blind readers
 # can tell apart.
 _LINES = (
-    _Line("imgm", "public", "rows", "#0072b2", "--", "o"),
-    _Line("imgm", "tanh", "rows", "#56b4e9", "--", "s"),
+    _Line("imgm", "public", "rows", Style("#0072b2", "--", "o")),
+    _Line("imgm", "tanh", "rows", Style("#56b4e9", "--", "s")),
     # It coincides with IMGM: dots on its dashes.
-    _Line("analytic", "public", "rows", "#000000", ":", "x"),
-    _Line("classic", "public", "rows", "#d55e00", "--", "v"),
-    _Line("mvg", "public", "rows", "#cc79a7", "--", "P"),
-    _Line("imgm", "public", "projected", "#e69f00", "-", "<"),
-    _Line("imgm", "public", "shrunk", "#f0e442", "-", ">"),
-    _Line("imgm", "public", "linear", "#999999", "-", "D"),
-    _Line("imgm", "public", "corrected", "#009e73", "-", "^"),
-    _Line("imgm", "public", "moments", "#d55e00", "-", "o"),
+    _Line("analytic", "public", "rows", Style("#000000", ":", "x")),
+    _Line("classic", "public", "rows", Style("#d55e00", "--", "v")),
+    _Line("mvg", "public", "rows", Style("#cc79a7", "--", "P")),
+    _Line("imgm", "public", "projected", Style("#e69f00", "-", "<")),
+    _Line("imgm", "public", "shrunk", Style("#f0e442", "-", ">")),
+    _Line("imgm", "public", "linear", Style("#999999", "-", "D")),
+    _Line("imgm", "public", "corrected", Style("#009e73", "-", "^")),
+    _Line("imgm", "public", "moments", Style("#d55e00", "-", "o")),
 )
 _PLAIN, _PUBLIC, _COMMONEST = "no noise", "public part alone", "always the most frequent class"
 
@@ -77,35 +80,23 @@ def draw_features(rows: Sequence[FeatureRow], file_format: str) -> bytes:
     canvas = Figure(figsize=size, layout="constrained")
     panels = canvas.subplots(len(_PANELS), columns, squeeze=False, sharey=True)
     handles: dict[str, Any] = {}
-    for place, (protocol, network) in enumerate(_PANELS):
-        panels[place][0].set_ylabel("test accuracy, %")
-        for dataset, axes in zip(datasets, panels[place], strict=False):
+    for index, (protocol, network) in enumerate(_PANELS):
+        panels[index][0].set_ylabel("test accuracy, %")
+        for dataset, axes in zip(datasets, panels[index], strict=False):
             there = [row for row in rows if row.dataset == dataset]
             handles |= _draw_panel(axes, there, protocol, network)
             title = FEATURE_SETTINGS[dataset].title
             axes.set_title(f"{title}, {network} network, {protocol}", fontsize="small")
     if not datasets:
         panels[0][0].set_visible(False)
-    _draw_legend(canvas, handles)
+    draw_legend(
+        canvas,
+        handles,
+        [_PLAIN, _PUBLIC, _COMMONEST, *(line.title for line in _LINES)],
+        "mean over seeds, bars from the least to the largest; "
+        "features are covered, labels by private moments only",
+    )
     return file_content(canvas, file_format)
-
-
-def _draw_legend(canvas: Any, handles: dict[str, Any]) -> None:
-    """Draw one legend for all panels, in the order of the tables."""
-    titles = [_PLAIN, _PUBLIC, _COMMONEST, *(line.title for line in _LINES)]
-    names = [title for title in titles if title in handles]
-    if names:
-        canvas.legend(
-            [handles[name] for name in names],
-            names,
-            title="mean over seeds, bars from the least to the largest; "
-            "features are covered, labels by private moments only",
-            title_fontsize=8,
-            loc="outside lower center",
-            ncols=_LEGEND_COLUMNS,
-            fontsize=8,
-            frameon=False,
-        )
 
 
 def _draw_panel(
@@ -117,18 +108,7 @@ def _draw_panel(
     for line in _LINES:
         found = points([row for row in there if line.is_of(row)])
         if found:
-            epsilons, means, below, above = zip(*found, strict=True)
-            handles[line.title] = axes.errorbar(
-                *(epsilons, means),
-                yerr=[below, above],
-                color=line.colour,
-                linestyle=line.line,
-                marker=line.marker,
-                markersize=3.5,
-                linewidth=1.2,
-                elinewidth=0.8,
-                capsize=1.5,
-            )
+            handles[line.title] = draw_series(axes, found, line.style)
     _draw_epsilons(axes, there, protocol)
     return handles | _draw_levels(axes, rows, network)
 

@@ -23,7 +23,7 @@ from matrixdp_experiments.released_features.cells import (
     selected_cells,
 )
 from matrixdp_experiments.released_features.settings import FEATURE_SETTINGS, feature_setting_of
-from matrixdp_experiments.report.cell_rows import rows_of_cells
+from matrixdp_experiments.report.cell_rows import outcome_columns, rows_of_cells
 
 __all__ = ["FeatureRow", "gathered_feature_rows"]
 
@@ -84,10 +84,10 @@ def gathered_feature_rows(folder: Path, kept: Sequence[FeatureRow] = ()) -> list
 
 def _rows_of(dataset: str, seeds: Sequence[int], outcomes: Outcomes) -> list[FeatureRow]:
     cells = selected_cells(Selection(datasets=[dataset], seeds=seeds))
-    cells.sort(key=_place)
+    cells.sort(key=_order)
     return rows_of_cells(
         {cell: outcomes.get(_key(cell)) for cell in cells},
-        apart_from_seed=_place_without_seed,
+        apart_from_seed=_order_without_seed,
         finished=_finished_row,
         missing=_missing_row,
     )
@@ -100,12 +100,12 @@ def _key(cell: FeatureCell) -> str:
     return "" if run is None else run_key(run)
 
 
-def _place(cell: FeatureCell) -> tuple[Any, ...]:
-    """Return the place of a cell in the table: runs are made in another order."""
-    return (*_place_without_seed(cell), cell.seed)
+def _order(cell: FeatureCell) -> tuple[Any, ...]:
+    """Return the key that sorts a cell in the table: runs are made in another order."""
+    return (*_order_without_seed(cell), cell.seed)
 
 
-def _place_without_seed(cell: FeatureCell) -> tuple[Any, ...]:
+def _order_without_seed(cell: FeatureCell) -> tuple[Any, ...]:
     return (
         PROTOCOLS.index(cell.protocol),
         NETWORKS.index(cell.network),
@@ -120,12 +120,7 @@ def _finished_row(cell: FeatureCell, outcome: Outcome[Any]) -> FeatureRow:
     return FeatureRow(
         **_known_columns(cell),
         seed=str(cell.seed),
-        accuracy=f"{outcome.accuracy:.5f}",
-        run=run_key(outcome.run),
-        seconds=str(outcome.seconds),
-        commit=outcome.provenance.commit,
-        device=outcome.provenance.device,
-        torch=outcome.provenance.torch,
+        **outcome_columns(outcome),
     )
 
 

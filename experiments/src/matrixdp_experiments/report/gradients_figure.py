@@ -2,11 +2,17 @@
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from matrixdp_experiments.gradients.accounts import MECHANISMS
 from matrixdp_experiments.gradients.settings import SETTINGS
-from matrixdp_experiments.report.drawing import file_content, points
+from matrixdp_experiments.report.drawing import (
+    Style,
+    draw_legend,
+    draw_series,
+    file_content,
+    points,
+)
 from matrixdp_experiments.report.gradients_table import Row
 from matrixdp_experiments.report.page_text import accuracies
 
@@ -14,31 +20,24 @@ __all__ = ["draw_accuracies"]
 
 _PANEL_WIDTH, _PANEL_HEIGHT, _LEGEND_HEIGHT = 4.3, 3.1, 1.3  # inches
 _LEAST_WIDTH = 8.6  # inches: what the legend needs
-_LEGEND_COLUMNS = 3
 # Bars of several mechanisms at one epsilon stand side by side: each is moved by this factor.
 _APART = 1.035
-
-
-class _Style(NamedTuple):
-    colour: str
-    line: str
-    marker: str
 
 
 # Sampling credited: solid. Sampling ignored: dashed. One colour for a mechanism under both, from a
 # palette that colour-blind readers can tell apart.
 _STYLES = {
-    "imgm-pld": _Style("#0072b2", "-", "o"),
-    "rdp": _Style("#56b4e9", "-", "s"),
-    "moments": _Style("#009e73", "-", "^"),
-    "imgm-theorem-3": _Style("#0072b2", "--", "o"),
-    "analytic-amplified": _Style("#e69f00", "-", "D"),
-    "classic-amplified": _Style("#d55e00", "-", "v"),
-    "analytic": _Style("#e69f00", "--", "D"),
+    "imgm-pld": Style("#0072b2", "-", "o"),
+    "rdp": Style("#56b4e9", "-", "s"),
+    "moments": Style("#009e73", "-", "^"),
+    "imgm-theorem-3": Style("#0072b2", "--", "o"),
+    "analytic-amplified": Style("#e69f00", "-", "D"),
+    "classic-amplified": Style("#d55e00", "-", "v"),
+    "analytic": Style("#e69f00", "--", "D"),
     # It coincides with the analytic Gaussian: dots on its dashes.
-    "matrix": _Style("#000000", ":", "x"),
-    "classic": _Style("#d55e00", "--", "v"),
-    "mvg": _Style("#cc79a7", "--", "P"),
+    "matrix": Style("#000000", ":", "x"),
+    "classic": Style("#d55e00", "--", "v"),
+    "mvg": Style("#cc79a7", "--", "P"),
 }
 _PLAIN, _COMMONEST = "no noise", "always the most frequent class"
 
@@ -65,48 +64,23 @@ def draw_accuracies(rows: Sequence[Row], file_format: str) -> bytes:
         panel.set_ylabel("test accuracy, %")
     for unused in panels[len(datasets) :]:
         unused.set_visible(False)
-    _draw_legend(canvas, handles)
+    draw_legend(
+        canvas,
+        handles,
+        [_PLAIN, *(MECHANISMS[name].title for name in _STYLES), _COMMONEST],
+        "mean over seeds, bars from the least to the largest, moved sideways a little",
+    )
     return file_content(canvas, file_format)
-
-
-def _draw_legend(canvas: Any, handles: dict[str, Any]) -> None:
-    """Draw one legend for all panels, in the order of the tables."""
-    titles = [_PLAIN, *(MECHANISMS[name].title for name in _STYLES), _COMMONEST]
-    # Not every panel has every line, so the order in which they were drawn is arbitrary.
-    names = [title for title in titles if title in handles]
-    if names:
-        canvas.legend(
-            [handles[name] for name in names],
-            names,
-            title="mean over seeds, bars from the least to the largest, moved sideways a little",
-            title_fontsize=8,
-            loc="outside lower center",
-            ncols=_LEGEND_COLUMNS,
-            fontsize=8,
-            frameon=False,
-        )
 
 
 def _draw_panel(axes: Any, dataset: str, rows: Sequence[Row]) -> dict[str, Any]:
     """Draw one data set; return what the legend shows, by name."""
     handles = {}
-    for place, (name, style) in enumerate(_STYLES.items()):
+    for index, (name, style) in enumerate(_STYLES.items()):
         found = points([row for row in rows if row.mechanism == name])
         if found:
-            epsilons, means, below, above = zip(*found, strict=True)
-            shift = _APART ** (place - (len(_STYLES) - 1) / 2)
-            handles[MECHANISMS[name].title] = axes.errorbar(
-                [epsilon * shift for epsilon in epsilons],
-                means,
-                yerr=[below, above],
-                color=style.colour,
-                linestyle=style.line,
-                marker=style.marker,
-                markersize=3.5,
-                linewidth=1.2,
-                elinewidth=0.8,
-                capsize=1.5,
-            )
+            shift = _APART ** (index - (len(_STYLES) - 1) / 2)
+            handles[MECHANISMS[name].title] = draw_series(axes, found, style, shift)
     return handles | _draw_surroundings(axes, dataset, rows)
 
 

@@ -17,7 +17,7 @@ from matrixdp_experiments.gradients.planning import account_of, planned_runs, re
 from matrixdp_experiments.gradients.settings import EPSILONS, SETTINGS
 from matrixdp_experiments.grid.outcomes import Outcome, read_outcomes
 from matrixdp_experiments.grid.runs import DELTA, Run, run_key
-from matrixdp_experiments.report.cell_rows import rows_of_cells
+from matrixdp_experiments.report.cell_rows import outcome_columns, rows_of_cells
 
 __all__ = ["Row", "gathered_rows"]
 
@@ -79,7 +79,7 @@ def _rows_of(
     others = planned_runs(_cells_off_the_grid(dataset, seeds, book), book, choices)
     found = {cell: run for cell, run in others.items() if _outcome(run, outcomes) is not None}
     # One mechanism after another in the table, whereas runs are made one seed after another.
-    runs = dict(sorted((planned | found).items(), key=lambda pair: _place(pair[0])))
+    runs = dict(sorted((planned | found).items(), key=lambda pair: _order(pair[0])))
     return rows_of_cells(
         {cell: _outcome(run, outcomes) for cell, run in runs.items()},
         apart_from_seed=lambda cell: (cell.mechanism, cell.epsilon),
@@ -101,7 +101,7 @@ def _cells_off_the_grid(dataset: str, seeds: Sequence[int], book: AccountBook) -
     return cells
 
 
-def _place(cell: Cell) -> tuple[int, float, int]:
+def _order(cell: Cell) -> tuple[int, float, int]:
     return list(MECHANISMS).index(cell.mechanism), cell.epsilon or 0.0, cell.seed
 
 
@@ -116,12 +116,7 @@ def _finished_row(cell: Cell, outcome: Outcome[Run], book: AccountBook) -> Row:
         seed=str(cell.seed),
         learning_rate=f"{run.learning_rate:.6g}",
         clip_norm="" if run.clip_norm is None else shown_exactly(run.clip_norm),
-        accuracy=f"{outcome.accuracy:.5f}",
-        run=run_key(run),
-        seconds=str(outcome.seconds),
-        commit=outcome.provenance.commit,
-        device=outcome.provenance.device,
-        torch=outcome.provenance.torch,
+        **outcome_columns(outcome),
     )
 
 

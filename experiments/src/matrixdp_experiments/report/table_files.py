@@ -32,7 +32,7 @@ def read_table(path: Path, kind: type[RowT]) -> list[RowT]:
         return []
     with path.open(newline="") as file:
         reader = csv.DictReader(file)
-        # A table of another version would be read into the wrong columns.
+        # A table with other columns would be read into the wrong ones.
         if reader.fieldnames != _columns(kind):
             raise FileFormatError(f"{path} has other columns than a report writes: make it anew")
         return [kind(**row) for row in reader]

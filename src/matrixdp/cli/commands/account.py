@@ -49,8 +49,8 @@ def account(
         str,
         typer.Option(
             "--bounded",
-            help="What the sensitivity bounds: the difference of neighbours, or the contribution "
-            "of one record, which a replaced record in samples needs.",
+            help="What the sensitivity bounds: difference (of two neighbours' sums) or "
+            "contribution (of one record). Under replace, samples need contribution.",
         ),
     ] = "difference",
     as_json: AsJson = False,

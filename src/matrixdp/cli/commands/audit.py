@@ -26,12 +26,13 @@ from matrixdp.cli.shared.options import (
     AsJson,
     DeltaOption,
     EpsilonOption,
+    NeighbouringOption,
     NormBoundOption,
     SensitivityOption,
     ShapeOption,
     StepsOption,
+    count_option,
     number_option,
-    whole_number_option,
 )
 from matrixdp.cli.shared.output import print_json, print_table
 from matrixdp.cli.shared.progress import progress_bar
@@ -42,7 +43,7 @@ from matrixdp.noise import simulation_generator
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
-from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.rounding import shown_down, shown_exactly, shown_up
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import Prefix
@@ -125,18 +126,19 @@ _NAMES = "imgm, analytic, classic, mvg or matrix"
 def run(
     mechanism: Annotated[str, typer.Option("--mechanism", help=f"{_NAMES}.")],
     shape: ShapeOption,
+    neighbouring: NeighbouringOption,
     epsilon: EpsilonOption,
     delta: DeltaOption,
     sensitivity: SensitivityOption = 1.0,
     norm_bound: NormBoundOption = None,
     steps: StepsOption = 1,
     samples: Annotated[
-        int, whole_number_option("--samples", "Number of outputs for each input.")
+        int, count_option("--samples", "Number of outputs for each input.")
     ] = 50_000,
     confidence: Annotated[
         float, number_option("--confidence", "Probability that a correct mechanism passes.")
     ] = 0.999,
-    seed: Annotated[int, whole_number_option("--seed", "Seed of the simulated noise.")] = 0,
+    seed: Annotated[int, count_option("--seed", "Seed of the simulated noise.")] = 0,
     exact: Annotated[
         bool, typer.Option("--exact", help="Audit exact releases with fresh keys; slower.")
     ] = False,
@@ -148,13 +150,14 @@ def run(
     sums over as many cells as the matrix has entries. Exit code 1 if a mechanism is refuted, which
     would be a defect.
     """
+    relation = checked_neighbouring(neighbouring)
     for number, name in zip(shape, ("rows", "columns"), strict=True):
         positive_integer(number, name)
     # Before anything is made: an optimised strategy for many cells would take a while.
     check_samples(samples, math.prod(shape) * steps)
     generator = None if exact else simulation_generator(seed)
     parts = [
-        _part(mechanism, shape, budget, sensitivity, norm_bound, generator)
+        _part(mechanism, shape, relation, budget, sensitivity, norm_bound, generator)
         for budget in Budget(epsilon, delta).split(steps)
     ]
     # One audit of all releases side by side, against the budget that they were split from.
@@ -220,14 +223,16 @@ class _Whole:
 def _part(
     name: str,
     shape: tuple[int, int],
+    neighbouring: Neighbouring,
     budget: Budget,
     sensitivity: float,
     norm_bound: float | None,
     generator: np.random.Generator | None,
 ) -> _Part:
     if name == "matrix":
-        return _histogram_part(math.prod(shape), budget, sensitivity, generator)
-    made = _mechanism(name, sensitivity, budget, shape, norm_bound)
+        return _histogram_part(math.prod(shape), neighbouring, budget, sensitivity, generator)
+    ball = FrobeniusBall(sensitivity, neighbouring)
+    made = _mechanism(name, ball, budget, shape, norm_bound)
     difference = exposed_difference(made, shape)
     return _Part(
         type(made).__name__,
@@ -241,31 +246,36 @@ def _part(
 
 
 def _histogram_part(
-    cells: int, budget: Budget, sensitivity: float, generator: np.random.Generator | None
+    cells: int,
+    neighbouring: Neighbouring,
+    budget: Budget,
+    sensitivity: float,
+    generator: np.random.Generator | None,
 ) -> _Part:
-    """Return prefix sums by the Matrix Mechanism, of no records and of one in the worst cell."""
+    """Return prefix sums by the Matrix Mechanism, of the two histograms that are furthest apart.
+
+    They hold one record at most: in the worst cell or nowhere, or in either of two cells.
+    """
     if sensitivity != 1.0:
         raise InvalidParameterError(
             f"sensitivity={sensitivity!r} does not go with mechanism='matrix': a record counts 1 "
             "in a histogram; leave it out"
         )
-    made = MatrixMechanism(Prefix(cells), budget, neighbouring="add-remove")
-    record = exposed_difference(made, (cells,))
+    made = MatrixMechanism(Prefix(cells), budget, neighbouring=neighbouring)
+    change = exposed_difference(made, (cells,))
     return _Part(
         type(made).__name__,
         made.guarantee,
-        np.zeros(cells),
-        record,
-        made.workload.apply(record),
+        np.maximum(-change, 0.0),
+        np.maximum(change, 0.0),
+        made.workload.apply(change),
         release_sampler(made) if generator is None else simulation_sampler(made, generator),
     )
 
 
 def _mechanism(
-    name: str, sensitivity: float, budget: Budget, shape: tuple[int, int], norm_bound: float | None
+    name: str, ball: FrobeniusBall, budget: Budget, shape: tuple[int, int], norm_bound: float | None
 ) -> "Mechanism[Release]":
-    # The relation is part of a statement and multiplies nothing here.
-    ball = FrobeniusBall(sensitivity, neighbouring="replace")
     match name:
         case "imgm":
             return IMGM(ball, budget)
@@ -278,7 +288,7 @@ def _mechanism(
                 ball,
                 budget,
                 shape=shape,
-                norm_bound=sensitivity if norm_bound is None else norm_bound,
+                norm_bound=ball.bound if norm_bound is None else norm_bound,
             )
     raise InvalidParameterError(f"mechanism={name!r} is not known: use {_NAMES}")
 
@@ -291,6 +301,7 @@ def _report(found: EmpiricalAudit, name: str, *, as_json: bool) -> None:
                 "samples": found.samples,
                 "confidence": found.confidence,
                 "refuted": found.refuted,
+                "neighbouring": found.guarantee.neighbouring,
                 "claimed": {
                     "epsilon": found.guarantee.epsilon,
                     "delta": found.guarantee.delta,
@@ -312,5 +323,6 @@ def _report(found: EmpiricalAudit, name: str, *, as_json: bool) -> None:
             ["mu", shown_up(found.guarantee.mu), shown_down(found.mu)],
         ],
         title=f"{name}: {'REFUTED' if found.refuted else 'not refuted'}\n{found.samples} samples "
-        f"of each input\nconfidence {shown_down(found.confidence, 15)}",
+        f"of each input, {found.guarantee.neighbouring}\n"
+        f"confidence {shown_down(found.confidence, 15)}",
     )

@@ -7,8 +7,8 @@ from matrixdp.cli.shared.options import (
     DeltaOption,
     EpsilonOption,
     SensitivityOption,
+    count_option,
     number_option,
-    whole_number_option,
 )
 from matrixdp.cli.shared.output import print_json, print_table
 from matrixdp.errors import InvalidParameterError
@@ -23,13 +23,13 @@ def budget(
     epsilon: EpsilonOption,
     delta: DeltaOption,
     sensitivity: SensitivityOption = 1.0,
-    parts: Annotated[int | None, whole_number_option("--parts", "Number of equal parts.")] = None,
+    parts: Annotated[int | None, count_option("--parts", "Number of equal parts.")] = None,
     weight: Annotated[
         list[float] | None, number_option("--weight", "A part's weight; repeat for each part.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the mu of a budget and the noise scale that it needs, sensitivity / mu; or its parts.
+    """Show the mu of a budget, whole or split, and the noise scale that it needs: sensitivity / mu.
 
     Parts together cost the whole, however they are chosen. What is printed of a part is rounded
     down, so that entering it again never overspends. To spend a part exactly, pass the mu that

@@ -54,7 +54,7 @@ def compare(
     if as_json:
         _print_json(setting, contenders)
         return
-    # "x least" compares the scales, so refused contenders have no place in it.
+    # "x least" compares the scales, so refused contenders are not in it.
     least = min(one.noise_scale for one in contenders if one.noise_scale is not None)
     print_table(
         ["mechanism, rule", "noise scale", "x least", "Frobenius", "true epsilon"],

@@ -16,8 +16,8 @@ from matrixdp.cli.shared.options import (
     MuOption,
     OptionalDeltaOption,
     OptionalEpsilonOption,
+    count_option,
     number_option,
-    whole_number_option,
 )
 from matrixdp.cli.shared.output import check_file, print_json, print_table
 from matrixdp.errors import InvalidParameterError
@@ -43,7 +43,7 @@ def curve(
     stop: Annotated[
         float | None, number_option("--to", "Last epsilon; by default where delta is 1e-12.")
     ] = None,
-    points: Annotated[int, whole_number_option("--points", "Number of epsilons.")] = 11,
+    points: Annotated[int, count_option("--points", "Number of epsilons.")] = 11,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write this CSV file.")] = None,
     figure: Figure = None,
     force: Force = False,

@@ -28,7 +28,7 @@ ORDER = (
     *("--noise-scale", "--noise-multiplier", "--exact", "--samples", "--confidence", "--seed"),
     *("--entry-error", "--frobenius-error", "--largest-error", "--from", "--to", "--points"),
     # What is made.
-    *("--non-negative", "--whole", "--output", "--output-format", "--sidecar", "--folder"),
+    *("--non-negative", "--integer", "--output", "--output-format", "--statement", "--folder"),
     *("--csv", "--figure", "--force", "--json", "--threads"),
 )
 """The options of all commands, in the order of every help."""
@@ -39,7 +39,7 @@ class Command(TyperCommand):
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **settings)
-        self.params.sort(key=_place)
+        self.params.sort(key=_index)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments if no option is repeated."""
@@ -82,8 +82,8 @@ def command_group(explanation: str) -> Commands:
     return app
 
 
-def _place(parameter: Any) -> int:
-    """Return the place of an option; arguments come first and keep their own order."""
+def _index(parameter: Any) -> int:
+    """Return the position of an option; arguments come first and keep their own order."""
     if parameter.param_type_name == "argument":
         return -1
     name = parameter.opts[0]

@@ -89,7 +89,7 @@ def check_labels(
     Raises
     ------
     InvalidParameterError
-        With the place of the first such label, and not the label itself: it may be private.
+        With the position of the first such label, and not the label itself: it may be private.
     """
     if header is Labels.NAMES and matrix.columns is not None:
         if not text:
@@ -98,8 +98,8 @@ def check_labels(
             # The corner names the index; many programs leave it empty.
             if matrix.index is not None and matrix.corner.strip():
                 _check_names([matrix.corner], _FIRST_ROW)
-            places = [matrix.column_in_file(column) for column in range(len(matrix.columns))]
-            _check_names(matrix.columns, _FIRST_ROW, places)
+            positions = [matrix.column_in_file(column) for column in range(len(matrix.columns))]
+            _check_names(matrix.columns, _FIRST_ROW, positions)
     if index is Labels.NAMES and matrix.index is not None:
         # An editor counts the header as row 1.
         above = ["header"] if text and matrix.columns is not None else []
@@ -107,24 +107,24 @@ def check_labels(
 
 
 def warn_of_lost_labels(suffix: str) -> None:
-    """Say on standard error if a format has no place for the labels that a matrix has."""
+    """Say on standard error if a format cannot hold the labels that a matrix has."""
     if suffix not in LABELLED:
         typer.echo(
-            f"matrixdp: labels are left out: {suffix} has no place for them; these have: "
+            f"matrixdp: labels are left out: {suffix} cannot hold them; these can: "
             f"{', '.join(LABELLED)}",
             err=True,
         )
 
 
 def _check_names(
-    labels: Sequence[str], words: tuple[str, str, str], places: Sequence[int] | None = None
+    labels: Sequence[str], words: tuple[str, str, str], positions: Sequence[int] | None = None
 ) -> None:
-    """Raise if a label could be data; its place is counted from 1 unless places are given."""
-    published, place, way_out = words
-    for number, label in zip(places or range(1, len(labels) + 1), labels, strict=True):
+    """Raise if a label could be data; its position counts from 1 unless positions are given."""
+    published, where, way_out = words
+    for number, label in zip(positions or range(1, len(labels) + 1), labels, strict=True):
         if not is_name(label):
             raise InvalidParameterError(
-                f"{published} as it is, but {place.format(number)} could be data, not a name: "
+                f"{published} as it is, but {where.format(number)} could be data, not a name: "
                 f"{way_out}"
             )
 

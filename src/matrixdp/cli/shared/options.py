@@ -1,4 +1,4 @@
-"""Options that several commands share: one meaning, one text and one place in every help."""
+"""Options that several commands share: one meaning, one text and one position in every help."""
 
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -31,9 +31,9 @@ __all__ = [
     "ThreadsOption",
     "bound_option",
     "budget_from",
+    "count_option",
     "names_of",
     "number_option",
-    "whole_number_option",
 ]
 
 
@@ -45,7 +45,7 @@ def _number(text: str | float) -> float:
         raise typer.BadParameter(f"{text!r} is not a number") from None
 
 
-def _whole_number(text: str | int) -> int:
+def _integer(text: str | int) -> int:
     # int() of text, not of a float: "2.5" must not become 2.
     try:
         return int(text)
@@ -54,7 +54,7 @@ def _whole_number(text: str | int) -> int:
 
 
 def _at_least_one(text: str | int) -> int:
-    number = _whole_number(text)
+    number = _integer(text)
     if number < 1:
         raise typer.BadParameter(f"{text!r} is not a number of at least 1")
     return number
@@ -91,9 +91,9 @@ def number_option(name: str, explanation: str) -> Any:
     return typer.Option(name, parser=_number, metavar="NUMBER", help=explanation)
 
 
-def whole_number_option(name: str, explanation: str) -> Any:
+def count_option(name: str, explanation: str) -> Any:
     """Return an option that takes an integer; its error quotes what was given instead."""
-    return typer.Option(name, parser=_whole_number, metavar="COUNT", help=explanation)
+    return typer.Option(name, parser=_integer, metavar="COUNT", help=explanation)
 
 
 def bound_option(name: str, explanation: str) -> Any:
@@ -141,10 +141,14 @@ _DELTA = number_option("--delta", "Failure probability, from 2.3e-308 to 1 - 1e-
 _SENSITIVITY = bound_option(
     "--sensitivity", "Largest Frobenius norm by which one record changes the matrix."
 )
+_NEIGHBOURING = (
+    "Which data sets are neighbours: add-remove (one has a record more) or replace (one record "
+    "is another)."
+)
 _COLUMNS = typer.Option(
     "--columns",
-    help="Take these columns alone: names with commas between them; of .npy files that hold "
-    "records, numbers from 0.",
+    help="Take these columns alone: names with commas between them; in a .npy file of records, "
+    "their indices from 0.",
 )
 ColumnsOption: TypeAlias = Annotated[str, _COLUMNS]
 OptionalColumnsOption: TypeAlias = Annotated[str | None, _COLUMNS]
@@ -160,17 +164,15 @@ MuOption: TypeAlias = Annotated[
         "--mu", "Instead of --epsilon: the Gaussian privacy parameter, as `budget` prints it."
     ),
 ]
-NeighbouringOption: TypeAlias = Annotated[
-    str, typer.Option("--neighbouring", help="What a record's change is: add-remove, replace.")
-]
+NeighbouringOption: TypeAlias = Annotated[str, typer.Option("--neighbouring", help=_NEIGHBOURING)]
 DelimiterOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--delimiter",
         parser=_delimiter,
         metavar="SIGN",
-        help="Text: what stands between cells, such as ';' or tab; default: what the name of the "
-        "file says.",
+        help="Text: the sign between cells, such as ';' or the word tab; default: by the name of "
+        "the file.",
     ),
 ]
 ShapeOption: TypeAlias = Annotated[

@@ -58,7 +58,9 @@ def write_arrow(file: BinaryIO, matrix: MatrixFile, suffix: str, advance: Share 
         made = arrow_module("pyarrow.parquet").ParquetWriter(
             file,
             schema,
-            use_dictionary=False,  # noisy numbers hardly repeat
+            # Noisy numbers hardly repeat, and what packs them differs from one system to another.
+            use_dictionary=False,
+            compression="none",
             write_statistics=False,  # a reader of a saved release would have to check them, too
         )
     else:
@@ -100,7 +102,7 @@ def check_names(matrix: MatrixFile, suffix: str) -> None:
 def _names(matrix: MatrixFile) -> list[str]:
     """Return the names of all columns, that of the row labels first."""
     if matrix.columns is None:
-        names = [str(place) for place in range(matrix.array.shape[1])]
+        names = [str(position) for position in range(matrix.array.shape[1])]
     else:
         names = list(matrix.columns)
     if matrix.index is None:
@@ -203,21 +205,23 @@ def read_arrow(
     stated = pandas_index(table.schema.metadata, names)
     counted = _counted_rows(stated, table) if index else None
     # What pandas states as its index is labels wherever it is, and never numbers.
-    labelled = stated.places or ((0,) if index and counted is None else ())
-    free = [place for place in range(len(names)) if place not in labelled]
-    places = _chosen(names, free, name, columns)
-    if not places or table.rows == 0:
+    labelled = stated.positions or ((0,) if index and counted is None else ())
+    free = [position for position in range(len(names)) if position not in labelled]
+    positions = _chosen(names, free, name, columns)
+    if not positions or table.rows == 0:
         raise FileFormatError(f"{name} has no rows or no columns of numbers: add some")
-    if stated.places and not index:
+    if stated.positions and not index:
         way_out = "; --index takes it as labels" if "--index" in offered else ""
         warnings.warn(f"{name}: the index of its pandas frame is left out{way_out}", stacklevel=2)
-    for place in places:
-        _check_kind(table.schema.field(place).type, f"{name}, column {place + 1}", offered)
-    array, labels = _read(table, name, places, labelled if index else (), advance)
+    for position in positions:
+        _check_kind(table.schema.field(position).type, f"{name}, column {position + 1}", offered)
+    array, labels = _read(table, name, positions, labelled if index else (), advance)
     labels = labels if counted is None else counted
-    own = [names[place] for place in places]
-    numbered = [names[place] for place in free] == [str(number) for number in range(len(free))]
-    corner = names[0] if labelled == (0,) and not stated.places else stated.name
+    own = [names[position] for position in positions]
+    numbered = [names[position] for position in free] == [
+        str(number) for number in range(len(free))
+    ]
+    corner = names[0] if labelled == (0,) and not stated.positions else stated.name
     return MatrixFile(
         array,
         columns=own if header and not numbered else None,
@@ -239,10 +243,10 @@ def _counted_rows(stated: PandasIndex, table: Table) -> list[str] | None:
 def _chosen(
     names: Sequence[str], free: Sequence[int], name: str, columns: Sequence[str] | None
 ) -> list[int]:
-    """Return the places of the columns with numbers, of those that are not labels."""
+    """Return the positions of the columns with numbers, of those that are not labels."""
     if columns is None:
         return list(free)
-    own = [names[place] for place in free]
+    own = [names[position] for position in free]
     for wanted in columns:
         if own.count(wanted) != 1:
             labels = ", beside its labels" if wanted in names and wanted not in own else ""
@@ -253,51 +257,53 @@ def _chosen(
     return [free[own.index(wanted)] for wanted in columns]
 
 
-def _check_kind(kind: Any, place: str, offered: Collection[str]) -> None:
+def _check_kind(kind: Any, where: str, offered: Collection[str]) -> None:
     """Raise unless a column is of numbers."""
     types = arrow_module("pyarrow.types")
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
         return
     if not (types.is_string(kind) or types.is_large_string(kind)):
-        raise FileFormatError(f"{place}: the column is of type {kind}: cast it to float64")
+        raise FileFormatError(f"{where}: the column is of type {kind}: cast it to float64")
     ways_out = []
     if "--index" in offered:
         ways_out.append("if it is the first one and holds labels, add --index")
     if "--columns" in offered:
         ways_out.append("name the columns of numbers with --columns")
     ways_out.append("save the file without it")
-    raise FileFormatError(f"{place}: the column is text, not numbers; {', or '.join(ways_out)}")
+    raise FileFormatError(f"{where}: the column is text, not numbers; {', or '.join(ways_out)}")
 
 
 def _read(
-    table: Table, name: str, places: Sequence[int], labelled: Sequence[int], advance: Share
+    table: Table, name: str, positions: Sequence[int], labelled: Sequence[int], advance: Share
 ) -> tuple[NDArray[Any], list[str]]:
     """Return the numbers of some columns, and the labels of others, levels joined."""
     single = arrow_module().float32()
-    kinds = {table.schema.field(place).type for place in places}
+    kinds = {table.schema.field(position).type for position in positions}
     with foreign_errors(name, "a table that fits in memory"):
-        array = np.empty((table.rows, len(places)), np.float32 if kinds == {single} else np.float64)
+        array = np.empty(
+            (table.rows, len(positions)), np.float32 if kinds == {single} else np.float64
+        )
     labels: list[str] = []
     start = 0
     for batch in table.batches():
         stop = start + batch.num_rows
-        for column, place in enumerate(places):
-            array[start:stop, column] = _numbers(batch.column(place), name, start, place)
+        for column, position in enumerate(positions):
+            array[start:stop, column] = _numbers(batch.column(position), name, start, position)
         with foreign_errors(name, "a table with labels that can be shown"):
-            levels = [batch.column(place).to_pylist() for place in labelled]
+            levels = [batch.column(position).to_pylist() for position in labelled]
             labels += ["/".join(map(str, level)) for level in zip(*levels, strict=True)]
         advance((stop - start) / table.rows)
         start = stop
     return array, labels
 
 
-def _numbers(column: Any, name: str, start: int, place: int) -> NDArray[Any]:
+def _numbers(column: Any, name: str, start: int, position: int) -> NDArray[Any]:
     """Return the numbers of a part of a column, if float64 has all of them."""
     if column.null_count:
         row = start + int(np.argmax(np.asarray(column.is_null())))
         raise FileFormatError(
-            f"{name}, row {row + 1}, column {place + 1}: the value is missing: fill or drop such "
-            "values by a rule that does not depend on the data"
+            f"{name}, row {row + 1}, column {position + 1}: the value is missing: fill or drop "
+            "such values by a rule that does not depend on the data"
         )
     numbers = np.asarray(column.to_numpy(zero_copy_only=False))
     if numbers.dtype.kind in "iu":
@@ -308,5 +314,5 @@ def _numbers(column: Any, name: str, start: int, place: int) -> NDArray[Any]:
         wrong, problem = ~np.isfinite(numbers), "the number is not finite"
     if wrong.any():
         row = start + int(np.argmax(wrong))
-        raise FileFormatError(f"{name}, row {row + 1}, column {place + 1}: {problem}")
+        raise FileFormatError(f"{name}, row {row + 1}, column {position + 1}: {problem}")
     return numbers

@@ -89,7 +89,7 @@ def text_rows(
     Raises
     ------
     FileFormatError
-        If the file cannot be unpacked, or is not CSV text in UTF-8.
+        If the file cannot be decompressed, or is not CSV text in UTF-8.
     """
     content = file
     if suffix.endswith(".gz"):
@@ -151,14 +151,14 @@ def read_csv(
     if not body or len(body[0]) <= left:
         missing = "columns" if body else "rows"
         raise FileFormatError(f"{name} has no {missing} of numbers: add some")
-    places: Sequence[int] = range(left, len(body[0]))
+    positions: Sequence[int] = range(left, len(body[0]))
     if columns is not None:
-        places = _chosen(titles or [], columns, left, name)
-    # The place of a bad cell is looked for afterwards, so that good files do not pay for it.
+        positions = _chosen(titles or [], columns, left, name)
+    # The position of a bad cell is looked for afterwards, so that good files do not pay for it.
     try:
-        array = _numbers(body, places, READERS[decimals], lambda share: advance(share / 2))
+        array = _numbers(body, positions, READERS[decimals], lambda share: advance(share / 2))
     except ValueError:
-        row, column = _first_unreadable(rows, places, READERS[decimals], start=int(header))
+        row, column = _first_unreadable(rows, positions, READERS[decimals], start=int(header))
         # The same words for every decimal that is not exact, and for every cell that is no number.
         exact = ", or is not exactly one of float64" if decimals == "exact" else ""
         raise FileFormatError(
@@ -167,10 +167,10 @@ def read_csv(
         ) from None
     return MatrixFile(
         array,
-        columns=None if titles is None else [titles[place] for place in places],
+        columns=None if titles is None else [titles[position] for position in positions],
         index=[row[0] for row in body] if index else None,
         corner=titles[0] if titles and index else "",
-        places=None if columns is None else places,
+        positions=None if columns is None else positions,
     )
 
 
@@ -183,7 +183,7 @@ def _ways_out(sign: str, offered: Collection[str]) -> str:
 
 
 def _chosen(titles: Sequence[str], columns: Sequence[str], left: int, name: str) -> list[int]:
-    """Return the places of columns by their names; spaces around names do not count."""
+    """Return the positions of columns by their names; spaces around names do not count."""
     names = [title.strip() for title in titles]
     for wanted in columns:
         if names[left:].count(wanted) != 1:
@@ -194,12 +194,12 @@ def _chosen(titles: Sequence[str], columns: Sequence[str], left: int, name: str)
 
 
 def _numbers(
-    body: _Rows, places: Sequence[int], reader: Callable[[str], float], advance: Share
+    body: _Rows, positions: Sequence[int], reader: Callable[[str], float], advance: Share
 ) -> NDArray[np.float64]:
     """Return the numbers of chosen cells; raise ValueError if one is not a number."""
-    array = np.empty((len(body), len(places)))
-    for part in parts_of(len(body), len(places), _CELLS_TOGETHER, advance):
-        array[part] = [[reader(row[place]) for place in places] for row in body[part]]
+    array = np.empty((len(body), len(positions)))
+    for part in parts_of(len(body), len(positions), _CELLS_TOGETHER, advance):
+        array[part] = [[reader(row[position]) for position in positions] for row in body[part]]
     return array
 
 
@@ -213,13 +213,13 @@ def _check_widths(rows: _Rows, name: str, delimiter: str) -> None:
 
 
 def _first_unreadable(
-    rows: _Rows, places: Sequence[int], reader: Callable[[str], float], *, start: int
+    rows: _Rows, positions: Sequence[int], reader: Callable[[str], float], *, start: int
 ) -> tuple[int, int]:
     """Return the row and the column of the first cell that cannot be read."""
     return next(
         (row, column)
         for row in range(start, len(rows))
-        for column in places
+        for column in positions
         if not _readable(reader, rows[row][column])
     )
 

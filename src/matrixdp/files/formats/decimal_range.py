@@ -22,7 +22,7 @@ and by the triangle inequality a set that contains all differences of floats is 
 
     ``bound + 2**-52 R sqrt(k)``
 
-in place of each bound: k = 1 for a `RowBox`, whose bounds are about single cells; k = n for
+instead of each bound: k = 1 for a `RowBox`, whose bounds are about single cells; k = n for
 `RowBounds`; k = m n for the balls. Symmetric decimals have symmetric floats, so a `SymmetricBall`
 stays one.
 
@@ -77,7 +77,7 @@ class DecimalCover:
     limits: NDArray[np.float64]
 
     def check(self, matrix: MatrixFile, name: str) -> None:
-        """Raise if a cell is beyond its limit; the message gives its place and never its value.
+        """Raise if a cell is beyond its limit; the message gives its position and never its value.
 
         Checking the floats is enough: the derivation above starts from the float of a cell.
 
@@ -92,11 +92,11 @@ class DecimalCover:
             return
         row, column = (int(number) for number in outside[0])
         limit = float(np.broadcast_to(self.limits, matrix.array.shape)[row, column])
-        # Places count from 1, labels included, as an editor shows them.
+        # Rows and columns count from 1, labels included, as an editor shows them.
         row += 1 if matrix.columns is None else 2
-        place = matrix.column_in_file(column)
+        number = matrix.column_in_file(column)
         raise InvalidParameterError(
-            f"{name}, row {row}, column {place}: the number is outside the range of {limit!r} "
+            f"{name}, row {row}, column {number}: the number is outside the range of {limit!r} "
             "either way, in which the noise covers the rounding of decimals; pass a larger "
             "--range, chosen without looking at the data"
         )

@@ -31,7 +31,7 @@ __all__ = [
 _KIND = "a .npy file of numbers, as numpy.save writes it"
 # Version 3 differs only for names of fields, which arrays of numbers do not have.
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-# Truth values, integers with and without a sign, and floats.
+# Booleans, integers with and without a sign, and floats.
 _KINDS_OF_NUMBERS = "biuf"
 # So much takes a fraction of a second to read.
 _BYTES_TOGETHER = 1 << 26
@@ -168,7 +168,7 @@ def _layout(file: BinaryIO, length: int, name: object) -> NpyLayout:
 
 
 def _is_shape(shape: tuple[Any, ...]) -> bool:
-    """Return whether these are lengths that an array can have; a truth value is not a length."""
+    """Return whether these are lengths that an array can have; a boolean is not a length."""
     return len(shape) <= _MOST_AXES and all(
         type(length) is int and 0 <= length < _LONGEST_AXIS for length in shape
     )

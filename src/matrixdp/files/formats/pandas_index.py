@@ -17,7 +17,7 @@ class PandasIndex(NamedTuple):
     nothing and is left out.
     """
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     name: str
     numbers: range | None = None
 
@@ -36,14 +36,14 @@ def pandas_index(metadata: dict[bytes, bytes] | None, names: Sequence[str]) -> P
     --------
     >>> stated = {b"pandas": b'{"index_columns": ["id"], "columns": []}'}
     >>> pandas_index(stated, ["a", "id"])
-    PandasIndex(places=(1,), name='id', numbers=None)
+    PandasIndex(positions=(1,), name='id', numbers=None)
     """
     described = _described(metadata)
     levels = _listed(described, "index_columns")
     often = Counter(names)
-    places = {name: place for place, name in enumerate(names) if often[name] == 1}
+    positions = {name: position for position, name in enumerate(names) if often[name] == 1}
     # A level that is not the name of exactly one column is a range, or not pandas' own doing.
-    stated = [level for level in levels if isinstance(level, str) and level in places]
+    stated = [level for level in levels if isinstance(level, str) and level in positions]
     found = list(dict.fromkeys(stated))  # each once, as in any frame
     called = {
         each["field_name"]: each.get("name")
@@ -54,7 +54,7 @@ def pandas_index(metadata: dict[bytes, bytes] | None, names: Sequence[str]) -> P
     words = [called.get(level, level) or "" for level in found]
     name = "/".join(map(str, words)) if any(words) else ""
     numbers = _stated_range(levels[0]) if len(levels) == 1 and not found else None
-    return PandasIndex(tuple(places[level] for level in found), name, numbers)
+    return PandasIndex(tuple(positions[level] for level in found), name, numbers)
 
 
 def _stated_range(level: object) -> range | None:

@@ -6,6 +6,7 @@ Nor was a matrix whose entries all lie on a much coarser grid, such as counts wi
 on the grid may still be forged: these checks find mistakes, not forgers.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,8 +24,8 @@ _ENTRIES_TOGETHER = 1 << 20
 # Noise beyond 16 standard deviations, which are below 32 powers of two, has a chance below 2**-180.
 _POWERS_OF_NOISE = 32.0
 # See `_is_too_coarse`: the bits that an entry pays for the bound, and those that refuse a matrix.
-_BITS_PAID = 3
-_BITS_REFUSED = 52
+_BITS_PAID = 0.01
+_BITS_REFUSED = 41.0
 # The exponent of the coarsest grid that zeros lie on: they lie on all.
 _EVERY_GRID = 1 << 20
 
@@ -51,10 +52,10 @@ def can_be_released(
     its limit is that of the floor plus 32 of the largest standard deviation.
     """
     if isinstance(covariance, Directional):
-        return all(
-            _is_finite_within(part, _directional_limit(value, covariance, floor))
-            for _, part in _parts(value)
-        )
+        exact = covariance.smallest_singular_value if floor is None else floor
+        limit = _directional_limit(value, covariance, exact)
+        within = all(_is_finite_within(part, limit) for _, part in _parts(value))
+        return within and not _is_too_coarse(value, covariance, exact)
     for first, part in _parts(value):
         scales = _scales_of_rows(covariance, value.shape, first, len(part))
         if not _is_finite_within(part, _limits(scales, value.dtype)) or not _on_grid(part, scales):
@@ -83,8 +84,8 @@ def _scales_of_rows(
             return np.asarray(np.broadcast_to(covariance.scales, shape)[first : first + number])
         case SymmetricIsotropic():
             scales = np.full((number, shape[1]), covariance.entry_scales((2, 2))[0, 1])
-            places = np.arange(number)
-            scales[places, first + places] = covariance.scale
+            indices = np.arange(number)
+            scales[indices, first + indices] = covariance.scale
             return scales
         case Isotropic():
             return np.array([[covariance.scale]])
@@ -99,12 +100,15 @@ def _limits(scales: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.flo
 
 
 def _directional_limit(
-    value: NDArray[Any], covariance: Directional, floor: float | None
+    value: NDArray[Any], covariance: Directional, floor: float
 ) -> NDArray[np.float64]:
-    scale = covariance.smallest_singular_value if floor is None else floor
-    largest = float(np.max(covariance.entry_scales((value.shape[0], value.shape[1]))))
     # Twice, for what rotations in floats add to the limit.
-    return _limits(np.array([[scale]]), value.dtype) + 2.0 * _POWERS_OF_NOISE * largest
+    most = 2.0 * _POWERS_OF_NOISE * _largest_scale(value, covariance)
+    return _limits(np.array([[floor]]), value.dtype) + most
+
+
+def _largest_scale(value: NDArray[Any], covariance: Directional) -> float:
+    return float(np.max(covariance.entry_scales((value.shape[0], value.shape[1]))))
 
 
 def _is_finite_within(part: NDArray[np.float64], limits: NDArray[np.float64]) -> bool:
@@ -120,63 +124,85 @@ def _on_grid(part: NDArray[np.float64], scales: NDArray[np.float64]) -> bool:
     return bool(np.array_equal(steps, np.rint(steps)) and np.all((steps != 0.0) | (part == 0.0)))
 
 
-def _is_too_coarse(value: NDArray[Any], covariance: Covariance) -> bool:
+def _is_too_coarse(value: NDArray[Any], covariance: Covariance, floor: float | None = None) -> bool:
     """Return whether all entries lie on a coarse grid, as noise does with a chance below 2^-40.
 
-    For an entry x with noise of scale sigma let ``p = 2**(e + 20)`` be the largest power of two up
-    to sigma, ``2**e`` the step of its grid, ``2**s`` the spacing of the type at x, and
-    ``u = max(2**e, 2**s)``. For an exponent t let ``h = min(2**t, p)``. The matrix is refused if
-    for some t every x is a multiple of its h, and ``B = sum(max(log2(h / u) - 3, 0)) >= 52`` over
-    the independent entries: those of the upper triangle of a symmetric matrix.
+    For an entry x with exact noise of scale sigma let ``p = 2**(e + 20)`` be the largest power of
+    two up to sigma, ``2**e`` the step of its grid, and s the spacing of the type at ``|x| + 64 p``.
+    Let L be ``2**e`` if s is at most that, else ``s + 2**e``; with directional noise s is taken at
+    ``|x|`` and 64 of its largest scale, and L is ``3 s + 2**e``. For an exponent t let
+    ``h = min(2**t, p)``. The matrix is refused if for some t every x is a multiple of its h, and
+    ``B = sum(max(log2(h / L) - 0.01, 0)) >= 41 + log2(T)`` over the independent entries: those of
+    the upper triangle of a symmetric matrix. T is the number of t from the finest step to the
+    largest p.
 
     *Guarantee:* a matrix with exact noise is refused with a chance below ``2**-40``, whatever it
-    was before, up to ``2**64`` entries. Proof, for one t first. Let ``w = log2(h / u)``, A the
-    event that h divides x, and ``f = 2**max(w - 3, 0)`` on A, else 0. Given the value, entries are
-    independent, so by Markov's inequality ``P(every A, B >= b) <= 2**-b prod E f``.
-
-    - The reals that are rounded to x (to the grid, then to the type) have length at most 2 u. With
-      phi the density before rounding, ``sum 2**w P(x)`` over multiples x of h with ``w >= 2`` is
-      at most ``2 sum h sup phi``, the supremum over ``|y - x| <= u <= h / 4``. As phi has one
-      peak, that is at most ``2 (1 + 2 h max(phi)) <= 2 (1 + 2 / sqrt(2 pi)) < 3.6``, for
-      ``h <= sigma``.
-    - Values with ``w <= 1`` and with ``w >= 4`` are at least 48 p apart, more than 24 sigma: two
-      binades of the type lie between them, of which the smaller has 2**23 spacings or more and
-      spacings of ``2**(e + 1)`` or more. So one of the two is more than 12 sigma from the mean;
-      its share of E f is below ``2**17`` times ``2**-100``.
-    - If it is ``w <= 1``, then ``E f <= 3.6 / 4 + 2**-83 < 1``, as ``max(w - 3, 0) <= w - 2`` from
-      w = 2 on. If it is ``w >= 4``, then f is at most 1 elsewhere, and ``E f <= 1 + 2**-83``.
-
-    Hence ``P <= 2**-52 (1 + 2**-18)`` for one t. Scales span at most 1,800 binades, so fewer than
-    ``2**11`` of the t differ in what they say: together less than ``2**-40``.
+    was before, up to ``2**64`` entries. Proof: let no noise exceed 12 of its scales, which fails
+    with a chance below ``2**-43``. Then s is at least the spacing at every value that the entry can
+    have. With L' the least L of these values, which the matrix before the noise decides, the reals
+    that are rounded to x, to the grid and then to the type, lie within L' / 2 of it: a point of the
+    grid that is rounded to x is at most s / 2 away. What is added to make noise directional does
+    not depend on the exact noise, and moves them; it rounds three times.
+    So noise is where it is rounded to a multiple of h with a chance of at most
+    ``(L' / h) (1 + 2**-27)``, by Poisson's summation, as h is at most sigma. Entries are
+    independent, B is at most the same sum with L', and 0.01 covers the last factor: all are
+    multiples of h, and ``B >= b``, with a chance below ``2**-b``. Only T of the t differ.
     """
     # What holds for t holds for smaller ones, and B grows with t: the largest t decides.
-    coarsest, finest = _EVERY_GRID, _EVERY_GRID
+    coarsest, finest, largest = _EVERY_GRID, _EVERY_GRID, -_EVERY_GRID
     for first, part in _parts(value):
-        steps = _step_exponents(covariance, value.shape, first, part)
+        steps = _step_exponents(covariance, value.shape, first, part, floor)
         divisors = _divisor_exponents(part)
         hindered = np.where(divisors < steps + GRID_BITS, divisors, _EVERY_GRID)
         coarsest = min(coarsest, int(hindered.min(initial=_EVERY_GRID)))
         finest = min(finest, int(steps.min(initial=_EVERY_GRID)))
-    if coarsest <= finest + _BITS_PAID:
+        largest = max(largest, int(steps.max(initial=-_EVERY_GRID)) + GRID_BITS)
+    if coarsest <= finest:
         return False
-    bits = 0
+    bits, refused = 0.0, _BITS_REFUSED + math.log2(largest - finest + 1)
     for first, part in _parts(value):
-        steps = _step_exponents(covariance, value.shape, first, part)
-        spacings = np.frexp(np.spacing(np.abs(part).astype(value.dtype)))[1] - 1
-        paid = np.minimum(coarsest, steps + GRID_BITS) - np.maximum(steps, spacings) - _BITS_PAID
+        steps = _step_exponents(covariance, value.shape, first, part, floor)
+        lengths = _rounded_lengths(part, value, covariance, np.ldexp(1.0, steps))
+        gained = np.minimum(coarsest, steps + GRID_BITS) - np.log2(lengths) - _BITS_PAID
         if isinstance(covariance, SymmetricIsotropic):
-            paid = np.triu(np.broadcast_to(paid, part.shape), first)
-        bits += int(np.maximum(paid, 0).sum())
-        if bits >= _BITS_REFUSED:
+            gained = np.triu(gained, first)
+        bits += float(np.maximum(gained, 0.0).sum())
+        if bits >= refused:
             return True
     return False
 
 
+def _rounded_lengths(
+    part: NDArray[np.float64],
+    value: NDArray[Any],
+    covariance: Covariance,
+    grid: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return L of every entry of some rows, by the steps of their grids; see `_is_too_coarse`."""
+    if isinstance(covariance, Directional):
+        return 3.0 * _spacings(part, _largest_scale(value, covariance), value.dtype) + grid
+    spacings = _spacings(part, np.ldexp(grid, GRID_BITS), value.dtype)
+    return np.where(spacings <= grid, grid, spacings + grid)
+
+
+def _spacings(
+    part: NDArray[np.float64], scales: float | NDArray[np.float64], dtype: np.dtype[Any]
+) -> NDArray[np.float64]:
+    """Return the largest spacings of a type that entries can have had with other noise."""
+    reached = np.abs(part) + 2.0 * _POWERS_OF_NOISE * scales
+    return np.asarray(np.spacing(reached.astype(dtype)).astype(np.float64))
+
+
 def _step_exponents(
-    covariance: Covariance, shape: tuple[int, ...], first: int, part: NDArray[np.float64]
+    covariance: Covariance,
+    shape: tuple[int, ...],
+    first: int,
+    part: NDArray[np.float64],
+    floor: float | None,
 ) -> NDArray[np.int64]:
     """Return e of the step ``2**e`` of every entry of some rows."""
-    scales = _scales_of_rows(covariance, shape, first, len(part))
+    exact = None if floor is None else np.array([[floor]])
+    scales = _scales_of_rows(covariance, shape, first, len(part)) if exact is None else exact
     exponents = np.frexp(scales)[1].astype(np.int64) - 1 - GRID_BITS
     return np.asarray(np.broadcast_to(exponents, part.shape))
 

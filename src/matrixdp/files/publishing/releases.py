@@ -147,7 +147,7 @@ def save_release(
 
 
 def warn_of_lost_labels(release: Release, path: str | PathLike[str]) -> None:
-    """Warn if a release has labels and the format of a file has no place for them."""
+    """Warn if a release has labels and the format of a file cannot hold them."""
     named = release.labels is not None or not isinstance(release.value, np.ndarray)
     if named and format_of(Path(path)) not in LABELLED:
         # Of the caller of the method that calls this.

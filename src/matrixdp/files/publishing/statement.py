@@ -4,6 +4,8 @@ A statement says what the file guarantees and how its noise was made; it holds n
 The guarantee is proven again whenever it is read.
 """
 
+import json
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TypeVar, get_args, get_type_hints
 
@@ -68,7 +70,7 @@ def decoded(data: bytes, kind: type[R], name: str) -> R:
     Raises
     ------
     FileFormatError
-        If the text is not such a statement; the message names the field.
+        If the text is not such a statement, or holds more; the message names the field.
     """
     # Each kind names its schemas once, in the type of the field.
     schemas = get_args(get_type_hints(kind)["schema"])
@@ -77,10 +79,40 @@ def decoded(data: bytes, kind: type[R], name: str) -> R:
         # first field in which the two differ.
         schema = msgspec.json.decode(data, type=_Schema).schema
         if schema in schemas:
-            return msgspec.json.decode(data, type=kind)
+            statement = msgspec.json.decode(data, type=kind)
+            json.loads(data, parse_float=_number, parse_int=_number, object_pairs_hook=_named_once)
+            return statement
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileFormatError(f"{name} is not a statement of matrixdp: {error}") from error
+    except _UndeclaredError:
+        raise FileFormatError(
+            f"{name} holds more than a statement says: a name twice, or a number with "
+            "digits that its float does not have"
+        ) from None
     raise FileFormatError(f"{name} has schema {schema!r}, not {' or '.join(map(repr, schemas))}")
+
+
+class _UndeclaredError(Exception):
+    """A text holds something that a reader of statements skips."""
+
+
+def _number(text: str) -> float:
+    """Return a number whose digits are those of a float, or raise: other digits may be private."""
+    number = float(text)
+    try:
+        exact = Decimal(text) == Decimal(repr(number))
+    except InvalidOperation:  # an exponent beyond all bounds
+        exact = False
+    if not exact:
+        raise _UndeclaredError
+    return number
+
+
+def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object whose names are all different, or raise."""
+    if len(dict(pairs)) < len(pairs):
+        raise _UndeclaredError
+    return dict(pairs)
 
 
 def read_statement(source: Path, kind: type[R], what: str) -> R:

@@ -1,8 +1,8 @@
 """Checks that a saved file holds its matrix and what its statement declares, and nothing else.
 
 What a reader skips may be private: digits beyond a type's precision, metadata, further columns,
-bytes in a gap. Text must be byte for byte what this library writes. The other formats are packed
-by libraries whose versions differ in a few bytes, so their parts are accounted for one by one.
+bytes in a gap. A file must be byte for byte what this library writes, except where versions of the
+libraries below it are known to differ.
 """
 
 import io
@@ -10,13 +10,12 @@ import re
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 
 from matrixdp.errors import FileFormatError
-from matrixdp.files.formats.arrow_format import arrow_module, arrow_schema
+from matrixdp.files.formats.arrow_format import arrow_module, arrow_schema, write_arrow
 from matrixdp.files.formats.csv_format import write_csv
 from matrixdp.files.formats.numpy_format import read_layout
 from matrixdp.files.formats.opening import foreign_errors
@@ -27,11 +26,8 @@ __all__ = ["check_archive", "check_nothing_undeclared"]
 
 # No name, no time, the slowest compression, an unknown system: what Python writes.
 _GZIP_START = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
-_NO_DATE = (1980, 1, 1, 0, 0, 0)
-# Lengths of zip's own headers, without the names in them.
-_LOCAL, _CENTRAL, _END, _END_OF_LARGE = 30, 46, 22, 76
-_LARGE_SIZES = 20  # bytes that hold the sizes of a member that may be large
-_MAKERS = re.compile(r"parquet-cpp-arrow version \d+\.\d+\.\d+")
+_SYSTEMS = (0, 3)  # Windows and all others, as Python's zipfile names the one that it runs on
+_MAKERS = re.compile(r"parquet-cpp-arrow version \d{1,3}\.\d{1,3}\.\d{1,3}")
 _KIND = "a file as matrixdp saves it"
 _PARQUET_ENDS = 12  # PAR1 in front; the length of the footer and PAR1 at the end
 
@@ -59,7 +55,7 @@ def check_nothing_undeclared(source: Path, matrix: MatrixFile) -> None:
             elif suffix == ".parquet":
                 whole = _is_plain_parquet(data, matrix)
             else:
-                whole = _is_plain_arrow(data, matrix)
+                whole = _written(matrix, suffix) == data
     if not whole:
         raise FileFormatError(
             f"{source} holds more than the matrix and the labels that its statement declares, or "
@@ -109,28 +105,20 @@ def _is_plain_header(header: bytes) -> bool:
 
 
 def _is_plain_archive(data: bytes, names: list[str]) -> bool:
-    """Return whether every byte of a zip file belongs to one of some arrays, or is zip's own."""
+    """Return whether a zip file is what numpy writes for some arrays, on any system."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
-        if sorted(member.filename for member in members) != sorted(names) or archive.comment:
-            return False
-        place = 0
-        for member in members:
-            start = place + _LOCAL + len(member.filename.encode())
-            extra = int.from_bytes(data[place + 28 : place + 30], "little")
-            plain = (
-                member.header_offset == place
-                and member.compress_type == zipfile.ZIP_STORED
-                and member.date_time == _NO_DATE
-                and not (member.comment or member.extra or member.flag_bits)
-                and extra in (0, _LARGE_SIZES)
-                and data[start : start + min(extra, 4)] in (b"", b"\x01\x00\x10\x00")
-            )
-            place = start + extra + member.file_size
-            if not plain or not _is_plain_array(data[start + extra : place]):
-                return False
-    listed = sum(_CENTRAL + len(name.encode()) for name in names)
-    return len(data) - place - listed in (_END, _END + _END_OF_LARGE)
+        contents = [archive.read(member) for member in members]
+    if sorted(member.filename for member in members) != sorted(names):
+        return False
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for member, content in zip(members, contents, strict=True):
+            plain = zipfile.ZipInfo(member.filename)
+            plain.create_system = member.create_system if member.create_system in _SYSTEMS else 3
+            with archive.open(plain, "w", force_zip64=True) as file:
+                file.write(content)
+    return written.getvalue() == data and all(map(_is_plain_array, contents))
 
 
 def _is_plain_array(content: bytes) -> bool:
@@ -141,10 +129,18 @@ def _is_plain_array(content: bytes) -> bool:
 
 
 def _is_plain_parquet(data: bytes, matrix: MatrixFile) -> bool:
-    """Return whether a Parquet file has the columns of a matrix, no metadata and no gaps."""
-    arrow = arrow_module()
-    file = arrow_module("pyarrow.parquet").ParquetFile(arrow.BufferReader(data))
-    footer = file.metadata
+    """Return whether a Parquet file is what `write_arrow` writes.
+
+    Another version of pyarrow may write other bytes: then whether it has the columns of the matrix,
+    no metadata and no gaps.
+    """
+    written = _written(matrix, ".parquet")
+    footer, own = (
+        arrow_module("pyarrow.parquet").read_metadata(io.BytesIO(content))
+        for content in (data, written)
+    )
+    if footer.created_by == own.created_by:
+        return written == data
     columns = [
         footer.row_group(group).column(column)
         for group in range(footer.num_row_groups)
@@ -152,7 +148,7 @@ def _is_plain_parquet(data: bytes, matrix: MatrixFile) -> bool:
     ]
     packed = sum(column.total_compressed_size for column in columns)
     return (
-        file.schema_arrow.equals(arrow_schema(matrix), check_metadata=True)
+        footer.schema.to_arrow_schema().equals(arrow_schema(matrix), check_metadata=True)
         and set(footer.metadata or {}) <= {b"ARROW:schema"}
         and _MAKERS.fullmatch(footer.created_by or "") is not None
         and not any(column.is_stats_set for column in columns)
@@ -160,18 +156,7 @@ def _is_plain_parquet(data: bytes, matrix: MatrixFile) -> bool:
     )
 
 
-def _is_plain_arrow(data: bytes, matrix: MatrixFile) -> bool:
-    """Return whether an Arrow file has the columns of a matrix and no metadata."""
-    arrow = arrow_module()
-    file: Any = arrow_module("pyarrow.ipc").open_file(arrow.BufferReader(data))
-    numbers = range(file.num_record_batches)
-    if not file.schema.equals(arrow_schema(matrix), check_metadata=True):
-        return False
-    if any(file.get_batch_with_custom_metadata(number)[1] for number in numbers):
-        return False
-    # The same batches, written again, are as long: no bytes are left for anything else.
+def _written(matrix: MatrixFile, suffix: str) -> bytes:
     written = io.BytesIO()
-    with arrow_module("pyarrow.ipc").new_file(written, file.schema) as writer:
-        for number in numbers:
-            writer.write_batch(file.get_batch(number))
-    return len(written.getvalue()) == len(data)
+    write_arrow(written, matrix, suffix)
+    return written.getvalue()

@@ -80,21 +80,21 @@ class FrobeniusBallSchema(_Kind, frozen=True, tag="FrobeniusBall"):
     bound: float
 
 
-class SymmetricBallSchema(_Kind, frozen=True, tag="SymmetricBall"):
+class _SymmetricBallSchema(_Kind, frozen=True, tag="SymmetricBall"):
     """A `SymmetricBall`."""
 
     neighbouring: Neighbouring
     bound: float
 
 
-class RowBoundsSchema(_Kind, frozen=True, tag="RowBounds"):
+class _RowBoundsSchema(_Kind, frozen=True, tag="RowBounds"):
     """`RowBounds`."""
 
     neighbouring: Neighbouring
     bounds: list[float]
 
 
-class RowBoxSchema(_Kind, frozen=True, tag="RowBox"):
+class _RowBoxSchema(_Kind, frozen=True, tag="RowBox"):
     """A `RowBox`."""
 
     neighbouring: Neighbouring
@@ -108,19 +108,19 @@ class IsotropicSchema(_Kind, frozen=True, tag="Isotropic"):
     scale: float
 
 
-class SymmetricIsotropicSchema(_Kind, frozen=True, tag="SymmetricIsotropic"):
+class _SymmetricIsotropicSchema(_Kind, frozen=True, tag="SymmetricIsotropic"):
     """A `SymmetricIsotropic` covariance."""
 
     scale: float
 
 
-class DiagonalSchema(_Kind, frozen=True, tag="Diagonal"):
+class _DiagonalSchema(_Kind, frozen=True, tag="Diagonal"):
     """A `Diagonal` covariance."""
 
     scales: Rows  # of shape (m, n), (m, 1), (1, n) or (1, 1)
 
 
-class KroneckerSchema(_Kind, frozen=True, tag="Kronecker"):
+class _KroneckerSchema(_Kind, frozen=True, tag="Kronecker"):
     """A `Kronecker` covariance."""
 
     # The covariances themselves, not factors of them: factors are not unique.
@@ -129,10 +129,10 @@ class KroneckerSchema(_Kind, frozen=True, tag="Kronecker"):
 
 
 SensitivitySchema: TypeAlias = (
-    FrobeniusBallSchema | SymmetricBallSchema | RowBoundsSchema | RowBoxSchema
+    FrobeniusBallSchema | _SymmetricBallSchema | _RowBoundsSchema | _RowBoxSchema
 )
 CovarianceSchema: TypeAlias = (
-    IsotropicSchema | SymmetricIsotropicSchema | DiagonalSchema | KroneckerSchema
+    IsotropicSchema | _SymmetricIsotropicSchema | _DiagonalSchema | _KroneckerSchema
 )
 
 
@@ -160,13 +160,13 @@ def stated_sensitivity(sensitivity: SensitivitySet) -> SensitivitySchema:
         case FrobeniusBall():
             return FrobeniusBallSchema(relation, sensitivity.bound)
         case SymmetricBall():
-            return SymmetricBallSchema(relation, sensitivity.bound)
+            return _SymmetricBallSchema(relation, sensitivity.bound)
         case RowBounds():
-            return RowBoundsSchema(relation, _numbers(sensitivity.bounds))
+            return _RowBoundsSchema(relation, _numbers(sensitivity.bounds))
         case RowBox():
             # Weights are written even if all are 1, so that the schema does not rest on a default.
             bounds, weights = _numbers(sensitivity.bounds), _numbers(sensitivity.weights)
-            return RowBoxSchema(relation, bounds, weights)
+            return _RowBoxSchema(relation, bounds, weights)
     raise InvalidParameterError(f"a {type(sensitivity).__name__} cannot be saved")
 
 
@@ -176,11 +176,11 @@ def sensitivity_of(schema: SensitivitySchema) -> SensitivitySet:
     match schema:
         case FrobeniusBallSchema():
             return FrobeniusBall(schema.bound, schema.neighbouring)
-        case SymmetricBallSchema():
+        case _SymmetricBallSchema():
             return SymmetricBall(schema.bound, schema.neighbouring)
-        case RowBoundsSchema():
+        case _RowBoundsSchema():
             return RowBounds(schema.bounds, schema.neighbouring)
-        case RowBoxSchema():
+        case _RowBoxSchema():
             return RowBox(schema.bounds, schema.neighbouring, schema.weights)
 
 
@@ -190,15 +190,15 @@ def stated_covariance(covariance: Covariance) -> CovarianceSchema:
         case Isotropic():
             return IsotropicSchema(covariance.scale)
         case SymmetricIsotropic():
-            return SymmetricIsotropicSchema(covariance.scale)
+            return _SymmetricIsotropicSchema(covariance.scale)
         case Diagonal():
-            return DiagonalSchema(_numbers(covariance.scales))
+            return _DiagonalSchema(_numbers(covariance.scales))
         case Kronecker():
             rows, columns = (
                 None if side is None else _numbers(side)
                 for side in (covariance.rows, covariance.columns)
             )
-            return KroneckerSchema(rows, columns)
+            return _KroneckerSchema(rows, columns)
     raise InvalidParameterError(f"a {type(covariance).__name__} cannot be saved")
 
 
@@ -207,11 +207,11 @@ def covariance_of(schema: CovarianceSchema) -> Covariance:
     match schema:
         case IsotropicSchema():
             return Isotropic(schema.scale)
-        case SymmetricIsotropicSchema():
+        case _SymmetricIsotropicSchema():
             return SymmetricIsotropic(schema.scale)
-        case DiagonalSchema():
+        case _DiagonalSchema():
             return Diagonal(schema.scales)
-        case KroneckerSchema():
+        case _KroneckerSchema():
             return Kronecker(schema.rows, schema.columns)
 
 

@@ -30,39 +30,41 @@ class _FactorKind(Schema, frozen=True, tag_field="kind"):
     """One of several kinds of factors, which the field ``kind`` distinguishes."""
 
 
-class IdentitySchema(_FactorKind, frozen=True, tag="Identity"):
+class _IdentitySchema(_FactorKind, frozen=True, tag="Identity"):
     """An `Identity`."""
 
     size: int
 
 
-class TotalSchema(_FactorKind, frozen=True, tag="Total"):
+class _TotalSchema(_FactorKind, frozen=True, tag="Total"):
     """A `Total`."""
 
     size: int
 
 
-class PrefixSchema(_FactorKind, frozen=True, tag="Prefix"):
+class _PrefixSchema(_FactorKind, frozen=True, tag="Prefix"):
     """A `Prefix`."""
 
     size: int
 
 
-class RangesSchema(_FactorKind, frozen=True, tag="Ranges"):
+class _RangesSchema(_FactorKind, frozen=True, tag="Ranges"):
     """`Ranges`."""
 
     size: int
     longest: int  # equal to the size if all ranges are asked
 
 
-class DenseSchema(_FactorKind, frozen=True, tag="Dense"):
+class _DenseSchema(_FactorKind, frozen=True, tag="Dense"):
     """A `Dense` factor: the name of the array that holds its matrix."""
 
     # A name and not the numbers: JSON would be several times larger, and slower to read.
     array: str
 
 
-FactorSchema: TypeAlias = IdentitySchema | TotalSchema | PrefixSchema | RangesSchema | DenseSchema
+FactorSchema: TypeAlias = (
+    _IdentitySchema | _TotalSchema | _PrefixSchema | _RangesSchema | _DenseSchema
+)
 
 
 def stated_workload(
@@ -83,17 +85,17 @@ def _stated(factor: Factor, arrays: dict[str, NDArray[Any]]) -> FactorSchema:
     # The type itself and no subclass, which may ask other queries.
     kind = type(factor)
     if isinstance(factor, Identity) and kind is Identity:
-        return IdentitySchema(factor.size)
+        return _IdentitySchema(factor.size)
     if isinstance(factor, Total) and kind is Total:
-        return TotalSchema(factor.size)
+        return _TotalSchema(factor.size)
     if isinstance(factor, Prefix) and kind is Prefix:
-        return PrefixSchema(factor.size)
+        return _PrefixSchema(factor.size)
     if isinstance(factor, Ranges) and kind is Ranges:
-        return RangesSchema(factor.size, factor.longest)
+        return _RangesSchema(factor.size, factor.longest)
     if isinstance(factor, Dense) and kind is Dense:
         name = f"queries_{len(arrays)}"
         arrays[name] = factor.matrix
-        return DenseSchema(name)
+        return _DenseSchema(name)
     raise InvalidParameterError(
         f"workload has a factor of type {kind.__name__}, which cannot be saved: pass "
         "Dense(factor.matrix_of_queries()) instead"
@@ -111,7 +113,7 @@ def workload_of(terms: list[list[FactorSchema]], arrays: Mapping[str, NDArray[An
         If the factors do not make a workload.
     """
     # Exactly the arrays that are used, each once: nothing that is not part of the workload.
-    used = [factor.array for term in terms for factor in term if isinstance(factor, DenseSchema)]
+    used = [factor.array for term in terms for factor in term if isinstance(factor, _DenseSchema)]
     if sorted(used) != sorted(arrays):
         raise FileFormatError(
             f"its workload needs the arrays {sorted(used)} and the file holds {sorted(arrays)}"
@@ -127,13 +129,13 @@ def _product(factors: list[Factor]) -> Workload:
 
 def _factor(schema: FactorSchema, arrays: Mapping[str, NDArray[Any]]) -> Factor:
     match schema:
-        case IdentitySchema():
+        case _IdentitySchema():
             return Identity(schema.size)
-        case TotalSchema():
+        case _TotalSchema():
             return Total(schema.size)
-        case PrefixSchema():
+        case _PrefixSchema():
             return Prefix(schema.size)
-        case RangesSchema():
+        case _RangesSchema():
             return Ranges(schema.size, schema.longest)
-        case DenseSchema():
+        case _DenseSchema():
             return Dense(arrays[schema.array])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, KeyStateError, ShapeError
 from matrixdp.noise.application.checks import check_tiles, checked_output, checked_value
-from matrixdp.noise.application.filling import fill_tile
+from matrixdp.noise.application.filling import ONE_BLOCK, fill_block, fill_tile
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.application.tiles import Tile, range_tiles, rectangular_tile
 from matrixdp.noise.kernels import (
@@ -106,10 +106,16 @@ class PreparedNoise:
         With as many axes as the arrays.
     context : NoiseContext
         What a key is bound to.
+    make_kernel : KernelFactory
+        Makes kernels that are ready for values of this type.
+    block_scales : NDArray[np.float64] or None
+        The scales as one row, where an array is one block that the kernel takes as it is.
     """
 
     scales: NDArray[np.float64]
     context: NoiseContext
+    make_kernel: KernelFactory
+    block_scales: NDArray[np.float64] | None
 
     @classmethod
     def of(
@@ -124,8 +130,11 @@ class PreparedNoise:
         """
         fitted = fitted_scale(scales, shape, dtype)
         # Compiling takes long and may fail: before anyone has paid for the release.
-        prepare_fastest(dtype.itemsize)
-        return cls(fitted, NoiseContext.of_scales(shape, dtype, fitted))
+        make_kernel = prepare_fastest(dtype.itemsize)
+        row = None
+        if prod(shape) <= ONE_BLOCK and (dtype.itemsize == 8 or make_kernel().takes_single):
+            row = (fitted if fitted.size == 1 else np.broadcast_to(fitted, shape)).reshape(-1)
+        return cls(fitted, NoiseContext.of_scales(shape, dtype, fitted), make_kernel, row)
 
     def noisy_copy(
         self,
@@ -156,6 +165,14 @@ class PreparedNoise:
         """
         # A new array overlaps nothing, so the output needs no check either.
         target = np.empty(value.shape, dtype=value.dtype)
+        if self.block_scales is not None and value.flags.aligned:
+            kernel = self.make_kernel()  # first, as in `_release`
+            stream = key.bind(self.context, pay=pay)
+            try:
+                fill_block(value, target, self.block_scales, stream, kernel)
+            finally:
+                stream.close()
+            return target
         tile = rectangular_tile(
             value, target, self.scales, value.shape, (0,) * value.ndim, in_place=False
         )

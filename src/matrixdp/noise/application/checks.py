@@ -57,7 +57,7 @@ def check_tiles(
     Raises
     ------
     InvalidParameterError
-        The message names the limit and the scales, never the place or the size of an element.
+        The message names the limit and the scales, never the index or the size of an element.
     """
     for tile in tiles:
         # The default binds this tile; a closure would see whichever came last.
@@ -128,7 +128,7 @@ def checked_output(
 
 
 def _same_memory(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Return whether two arrays of one shape and type are the same elements in the same places."""
+    """Return whether two arrays of one shape and type are the same elements of memory."""
     here, there = one.__array_interface__["data"][0], other.__array_interface__["data"][0]
     return bool(here == there and one.strides == other.strides)
 

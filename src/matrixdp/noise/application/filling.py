@@ -17,10 +17,44 @@ from matrixdp.noise.kernels.block import Block, Kernel
 from matrixdp.noise.keys.stream import NoiseStream
 from matrixdp.noise.specification.exact import exact_element
 
-__all__ = ["WorkSpace", "fill_tile"]
+__all__ = ["ONE_BLOCK", "WorkSpace", "fill_block", "fill_tile"]
 
 _LEAST_FOR_A_THREAD = 1 << 15
 """Elements that take at least as long as starting a thread."""
+
+ONE_BLOCK = _LEAST_FOR_A_THREAD
+"""The most elements of `fill_block`: no kernel takes fewer in a call."""
+
+
+def fill_block(
+    value: NDArray[Any],
+    out: NDArray[Any],
+    scales: NDArray[np.float64],
+    stream: NoiseStream,
+    kernel: Kernel,
+) -> None:
+    """Fill a whole array that is one block, by the calling thread: `fill_tile` without its parts.
+
+    Parameters
+    ----------
+    value, out : NDArray
+        Apart from each other, of at most `ONE_BLOCK` elements and of a type that the kernel takes;
+        the output contiguous.
+    scales : NDArray[np.float64]
+        One for all, or one for each element: one axis.
+    """
+    size = value.size
+    words, undecided = np.empty(size, np.uint64), np.empty(size, np.bool_)
+    block = Block(value.ravel(), words, scales, out.ravel(), undecided)
+    try:
+        stream.first_words(words)
+        if kernel(block, stream.context.grid_bits):
+            _decide(block, 0, stream)
+    finally:
+        # As in `_Worker.fill`.
+        words.fill(0)
+        undecided.fill(0)
+        kernel.wipe(size)
 
 
 def fill_tile(
@@ -124,7 +158,7 @@ class _Worker:
             block = self._load(start, min(length, end - start))
             reader.read_into(block.words)
             if self._kernel(block, grid_bits):
-                self._decide(block, start + offset)
+                _decide(block, start + offset, self._stream)
             if self._space.holds(block.noisy):
                 self._tile.out.write(start, block.noisy)
 
@@ -164,15 +198,16 @@ class _Worker:
             )
         return values, noisy
 
-    def _decide(self, block: Block, first: int) -> None:
-        """Send the undecided elements of a block to the exact path."""
-        # One element in a million, so that Python integers are fast enough.
-        one_scale = block.scales.size == 1
-        for i in block.undecided.nonzero()[0].tolist():
-            block.noisy[i] = exact_element(
-                float(block.values[i]),
-                float(block.scales[0 if one_scale else i]),
-                int(block.words[i]),
-                self._stream.further_words(first + i),
-                self._stream.context.grid_bits,
-            )
+
+def _decide(block: Block, first: int, stream: NoiseStream) -> None:
+    """Send the undecided elements of a block, which begins at an element, to the exact path."""
+    # One element in a million, so that Python integers are fast enough.
+    one_scale = block.scales.size == 1
+    for i in block.undecided.nonzero()[0].tolist():
+        block.noisy[i] = exact_element(
+            float(block.values[i]),
+            float(block.scales[0 if one_scale else i]),
+            int(block.words[i]),
+            stream.further_words(first + i),
+            stream.context.grid_bits,
+        )

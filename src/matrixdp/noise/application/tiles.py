@@ -122,7 +122,7 @@ class Tile(NamedTuple):
     Attributes
     ----------
     value, out : FlatView
-        The values and the place for the noisy values, by element number within the tile.
+        The values and the buffer of the noisy values, by element number within the tile.
     scales : FlatView or NDArray[np.float64]
         The scales by element number, or an array that holds the one scale of all.
     whole, origin, shape : tuple[int, ...]

@@ -67,9 +67,11 @@ def fastest_kernel() -> Kernel:
     return next(iter(available_kernels().values()))()
 
 
-def prepare_fastest(value_bytes: int) -> None:
-    """Compile what values of 8 bytes or 4 need; that it cannot be done is known from here on."""
-    fastest_kernel().prepare(value_bytes)
+def prepare_fastest(value_bytes: int) -> KernelFactory:
+    """Compile what values of 8 bytes or 4 need, and return what makes such kernels from here on."""
+    make_kernel = next(iter(available_kernels().values()))
+    make_kernel().prepare(value_bytes)
+    return make_kernel
 
 
 class PreparedKernels:

@@ -1,16 +1,12 @@
 """The fast path compiled by numba (extra ``fast``): the same bits as every other path."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.noise.kernels.block import Block
-from matrixdp.noise.kernels.coarse_loop import coarse_loop
-from matrixdp.noise.kernels.fine_loop import fine_loop
-
-if TYPE_CHECKING:
-    from matrixdp.noise.kernels.compiling import Loop
+from matrixdp.noise.kernels.compiled_loops import Loop, coarse_loop, fine_loop
 
 __all__ = ["NumbaKernel"]
 

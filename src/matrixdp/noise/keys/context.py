@@ -21,7 +21,7 @@ from matrixdp.noise.specification.scales import (
 from matrixdp.noise.specification.table import GRID_BITS
 from matrixdp.parameters import checked_integers
 
-__all__ = ["MOST_ELEMENTS", "NOISE_VERSION", "NoiseContext", "check_context"]
+__all__ = ["MOST_ELEMENTS", "NOISE_VERSION", "NoiseContext", "not_a_context"]
 
 NOISE_VERSION = "matrixdp-noise-1"
 """Names this way of making noise; if any output bit changes, the name must change."""
@@ -139,25 +139,21 @@ class NoiseContext:
         """The bytes of a value: 8 or 4."""
         return int(self.dtype[-1])
 
-    def encode(self) -> bytes:
-        """Return the canonical bytes that enter the key derivation; different for every context."""
-        return self._encoded
-
     @cached_property
-    def _encoded(self) -> bytes:
+    def encoded(self) -> bytes:
+        """The canonical bytes that enter the key derivation; different for every context."""
         # Sorted keys and fixed separators: these bytes decide the noise, so they must never vary.
         described = {field.name: getattr(self, field.name) for field in fields(self)}
         return json.dumps(described, sort_keys=True, separators=(",", ":")).encode()
 
     def digest(self) -> bytes:
-        """Return the SHA-256 of ``encode()``."""
-        return hashlib.sha256(self.encode()).digest()
+        """Return the SHA-256 of ``encoded``."""
+        return hashlib.sha256(self.encoded).digest()
 
 
-def check_context(context: Any) -> None:
-    """Raise unless the argument is a context."""
-    if not isinstance(context, NoiseContext):
-        raise InvalidParameterError(
-            f"context must be a NoiseContext, got {type(context).__name__}; make one with "
-            "NoiseContext.describe(...)"
-        )
+def not_a_context(value: object) -> InvalidParameterError:
+    """Return the error about a value that is not a context."""
+    return InvalidParameterError(
+        f"context must be a NoiseContext, got {type(value).__name__}; make one with "
+        "NoiseContext.describe(...)"
+    )

@@ -6,12 +6,11 @@ from contextlib import nullcontext
 from threading import Lock
 from typing import Any, NoReturn, Self
 
-from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from matrixdp.errors import InvalidParameterError, KeyStateError, MatrixDPError
-from matrixdp.noise.keys.context import NoiseContext, check_context
-from matrixdp.noise.keys.stream import KEY_BYTES, STREAM_BYTES, NoiseStream, overwrite
+from matrixdp.noise.keys.context import NoiseContext, not_a_context
+from matrixdp.noise.keys.stream import HASH, KEY_BYTES, NO_KEY, NO_STREAM, STREAM_BYTES, NoiseStream
 from matrixdp.processes import current_process
 
 __all__ = ["ReleaseKey", "checked_key"]
@@ -99,13 +98,14 @@ class ReleaseKey:
             If the key is bound already (to this context or another), erased, or was made in another
             process.
         """
-        check_context(context)
+        if not isinstance(context, NoiseContext):
+            raise not_a_context(context)
         self._check_process()
         # Two threads must not both find the key unbound: they would make the same noise twice.
         with self._lock:
-            self.check_unbound()
+            self._check_unspent()
             derived = bytearray(STREAM_BYTES)
-            kdf = HKDF(SHA256(), STREAM_BYTES, salt=None, info=context.encode())
+            kdf = HKDF(HASH, STREAM_BYTES, salt=None, info=context.encoded)
             kdf.derive_into(self._secret, derived)
             # Before it is paid for: a payment that is interrupted leaves no key that can release.
             self._context = context
@@ -113,7 +113,7 @@ class ReleaseKey:
                 if pay is not None:
                     pay()
             except BaseException as error:
-                overwrite(derived)
+                derived[:] = NO_STREAM
                 if isinstance(error, MatrixDPError):  # refused, and nothing was paid
                     self._context = None
                 else:
@@ -126,6 +126,9 @@ class ReleaseKey:
     def check_unbound(self) -> None:
         """Raise KeyStateError unless the key can be bound in this process."""
         self._check_process()
+        self._check_unspent()
+
+    def _check_unspent(self) -> None:
         if self._context is not None:
             raise KeyStateError(
                 "this release key is already bound to a context; a key serves one release, make "
@@ -155,12 +158,12 @@ class ReleaseKey:
     def _erase(self) -> None:
         """Mark the key as erased, then overwrite it: never the other way round."""
         self._erased = True
-        overwrite(self._secret)
+        self._secret[:] = NO_KEY
 
     def __del__(self) -> None:
         """Overwrite the key."""
         if hasattr(self, "_secret"):  # else the constructor has failed
-            self._erase()
+            self._secret[:] = NO_KEY
 
     def __repr__(self) -> str:
         """Say whether the key is bound, never what it is."""

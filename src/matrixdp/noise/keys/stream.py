@@ -23,27 +23,38 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, KeyStateError
-from matrixdp.noise.keys.context import MOST_ELEMENTS, NoiseContext, check_context
+from matrixdp.noise.keys.context import MOST_ELEMENTS, NoiseContext, not_a_context
 from matrixdp.parameters import checked_integer
 
 __all__ = [
+    "HASH",
     "KEY_BYTES",
+    "NO_KEY",
+    "NO_STREAM",
     "RANGE_ELEMENTS",
     "STREAM_BYTES",
     "NoiseStream",
     "WordReader",
-    "overwrite",
 ]
 
 # Words are read into numpy arrays as they come from the cipher, which fixes their byte order.
 if sys.byteorder != "little":  # pragma: no cover
     raise ImportError("matrixdp.noise needs a little-endian machine")
 
+HASH = SHA256()
+"""What keys are derived by."""
+
 KEY_BYTES = 32
 """The length of a release key, and of each key derived from it."""
 
+NO_KEY = bytes(KEY_BYTES)
+"""What a key is overwritten with, in place: never resized, which fails while a thread reads it."""
+
 STREAM_BYTES = 2 * KEY_BYTES
 """The length of a stream's secret: k1, then k2."""
+
+NO_STREAM = bytes(STREAM_BYTES)
+"""What a stream's secret is overwritten with."""
 
 RANGE_ELEMENTS = 1 << 24
 """Elements whose first words come from one AES key."""
@@ -52,6 +63,8 @@ _SECRET_BYTES = STREAM_BYTES + SHA256.digest_size
 _WORD_BYTES = 8
 # The keystream is the encryption of zeros. 1 MiB at a time keeps the buffer in the cache.
 _ZEROS = memoryview(bytes(1 << 20))
+# Where nearly every keystream begins.
+_FROM_THE_START = modes.CTR(bytes(16))
 
 
 class WordReader:
@@ -117,7 +130,7 @@ class NoiseStream:
         # Slices of a bytearray are copies, so the argument can be overwritten.
         self._first_key, self._further_key = secret[:KEY_BYTES], secret[KEY_BYTES:]
         self._erased = False
-        overwrite(secret)
+        secret[:] = NO_STREAM
 
     @property
     def context(self) -> NoiseContext:
@@ -135,7 +148,8 @@ class NoiseStream:
         KeyStateError
             If the stream was bound to another context.
         """
-        check_context(context)
+        if not isinstance(context, NoiseContext):
+            raise not_a_context(context)
         known = isinstance(secret, bytes | bytearray)
         if not (known and len(secret) == _SECRET_BYTES):
             raise InvalidParameterError("secret must be the bytes that export_secret returned")
@@ -162,6 +176,13 @@ class NoiseStream:
         self.reader(first).read_into(words)
         return words
 
+    def first_words(self, words: NDArray[np.uint64]) -> None:
+        """Fill a contiguous array with the words of the elements 0 and on: at most 2**17 of them.
+
+        What `reader` gives, for arrays so small that its calls would take as long as the cipher.
+        """
+        self.open_range(0, 0).update_into(_ZEROS[: words.nbytes], words.data.cast("B"))
+
     def reader(self, start: int) -> WordReader:
         """Return a reader of the first words from element ``start`` on."""
         self._check_open()
@@ -187,12 +208,12 @@ class NoiseStream:
         """Return the keystream of a range of elements, at an even offset into it."""
         self._check_open()
         key = bytearray(KEY_BYTES)
-        kdf = HKDFExpand(SHA256(), KEY_BYTES, b"first words" + number.to_bytes(8, "little"))
+        kdf = HKDFExpand(HASH, KEY_BYTES, b"first words" + number.to_bytes(8, "little"))
         try:
             kdf.derive_into(self._first_key, key)
             keystream = _keystream(key, offset // 2)
         finally:
-            overwrite(key)
+            key[:] = NO_KEY
         self._check_open()
         return keystream
 
@@ -200,8 +221,7 @@ class NoiseStream:
         """Overwrite the stream's secret; it cannot be read any more."""
         # Marked first: see `_check_open`.
         self._closed = True
-        overwrite(self._first_key)
-        overwrite(self._further_key)
+        self._first_key[:] = self._further_key[:] = NO_KEY
         # Last, so that an interrupted close is made up for when the stream is dropped.
         self._erased = True
 
@@ -248,7 +268,8 @@ class NoiseStream:
 def _keystream(key: bytes | bytearray, counter: int) -> CipherContext:
     """AES-256-CTR from a 128-bit block counter on."""
     # Counter mode can start at any block, so that elements do not depend on an order.
-    return Cipher(algorithms.AES(key), modes.CTR(counter.to_bytes(16, "big"))).encryptor()
+    mode = modes.CTR(counter.to_bytes(16, "big")) if counter else _FROM_THE_START
+    return Cipher(algorithms.AES(key), mode).encryptor()
 
 
 def _checked_element(number: int, name: str) -> int:
@@ -259,8 +280,3 @@ def _checked_element(number: int, name: str) -> int:
             f"elements are numbered from 0 to 2**64 - 1, got {name}={element!r}"
         )
     return element
-
-
-def overwrite(secret: bytearray) -> None:
-    """Overwrite with zeros, in place: never resized, which fails while another thread reads it."""
-    secret[:] = bytes(len(secret))

@@ -1,6 +1,6 @@
 """The coarse table: one word per segment, with which nearly every element is decided.
 
-A compiled loop spends most of its time on loads from a table, at places that follow no order. The
+A compiled loop spends most of its time on loads from a table, at indices that follow no order. The
 table of `table` takes three of them for an element, this one takes one. Its error is larger: some
 thousandth of all elements stay undecided and are tried again with the other table. The result of a
 decided element is correctly rounded with either, so that the same bits come out.

@@ -32,7 +32,7 @@ from matrixdp.workloads.solve.bases import (
 )
 from matrixdp.workloads.solve.interior_point import BestIterates, Progress, maximise
 
-__all__ = ["Candidate", "DualPoint", "Problem", "dual_point", "maximise_dual", "primal_value"]
+__all__ = ["Candidate", "DualPoint", "Problem", "dual_point", "maximise_dual"]
 
 # Well below what the proof of the bound loses to rounding, about 3e-8 at 1,024 cells.
 _TARGET_GAP = 1e-10
@@ -174,12 +174,12 @@ def maximise_dual(problem: Problem, progress: Progress | None = None) -> BestIte
 
 def _candidate(problem: Problem, point: DualPoint) -> Candidate:
     # Neither way is always better, and both are cheap beside the decomposition.
-    values = {way: primal_value(problem, point, rescaled=way) for way in (True, False)}
+    values = {way: _primal_value(problem, point, rescaled=way) for way in (True, False)}
     rescaled = min(values, key=lambda way: values[way])
     return Candidate(point, values[rescaled], rescaled)
 
 
-def primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float:
+def _primal_value(problem: Problem, point: DualPoint, *, rescaled: bool) -> float:
     """Return the error of a feasible strategy that is made from a point.
 
     With full rank the columns can be rescaled, ``Q_ij / sqrt(q_i q_j)``, so that the error of the

@@ -102,14 +102,14 @@ def search_pairs(root: FloatArray, progress: Progress | None = None) -> BestIter
     for step in range(_FIRST_STEPS):
         # A fixed-point iteration like that of Denisov et al. (2022) is cheaper at first, because
         # it needs no conjugate gradients.
-        point = pair_point(root, start)
+        point = _pair_point(root, start)
         if progress is not None:
             progress(step, point.value / point.bound - 1.0)
         start = point.weights * np.square(point.constraint_values)
         start = np.maximum(start / np.max(start), _SMALLEST_FIRST_WEIGHT * others)
     return maximise(
         # Averaged, because asymmetric rounding errors would otherwise grow.
-        lambda weights: pair_point(root, (weights + weights.T) / 2.0),
+        lambda weights: _pair_point(root, (weights + weights.T) / 2.0),
         start,
         target_gap=_TARGET_GAP if len(root) <= _MANY_CELLS else _TARGET_GAP_OF_MANY,
         smallest_weight=_SMALLEST_WEIGHT,
@@ -122,7 +122,7 @@ def _later(progress: Progress) -> Progress:
     return lambda step, gap: progress(step + _FIRST_STEPS, gap)
 
 
-def pair_point(root: FloatArray, weights: FloatArray) -> PairPoint:
+def _pair_point(root: FloatArray, weights: FloatArray) -> PairPoint:
     """Return the iterate at y > 0, with y rescaled to make the mean of D one.
 
     As the columns of L sum to zero, ``R^T L R`` does not change if one row is subtracted from all

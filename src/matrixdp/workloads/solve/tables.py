@@ -110,7 +110,7 @@ def _as_product(sizes: tuple[int, ...], asked: SetCosts, precisions: FloatArray)
     bases = [np.concatenate([np.ones((1, size)), scipy.linalg.helmert(size)]) for size in sizes]
     kinds = [np.minimum(np.arange(size), 1) for size in sizes]
     weights = np.zeros([min(size, 2) for size in sizes])
-    belongs = [asked.sets >> place & 1 for place in range(len(sizes))]
+    belongs = [asked.sets >> index & 1 for index in range(len(sizes))]
     weights[tuple(belongs)] = np.sqrt(precisions)
     return ProductStrategy(bases, weights[np.ix_(*kinds)])
 
@@ -216,9 +216,9 @@ def _in_the_worst_case(
     root = math.fsum(np.sqrt(costs * worst).tolist())
     total = _of_the_total(float(asked.costs[0]), root**2)
     products = np.ones(len(sets))
-    for place, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         if size > 1:
-            products = np.where(sets >> place & 1, products / (1.0 - size), products)
+            products = np.where(sets >> index & 1, products / (1.0 - size), products)
     everywhere = math.fsum(np.sqrt(costs * norms * np.maximum(1.0 - products, 0.0)).tolist())
     at_random = math.fsum(np.sqrt(costs * norms).tolist())
     bound = max(everywhere, at_random) ** 2 * _ROUNDED

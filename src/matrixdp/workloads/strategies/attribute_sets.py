@@ -57,7 +57,7 @@ def members(numbered_set: int) -> tuple[int, ...]:
     >>> members(0b1010)
     (1, 3)
     """
-    return tuple(place for place in range(numbered_set.bit_length()) if numbered_set >> place & 1)
+    return tuple(index for index in range(numbered_set.bit_length()) if numbered_set >> index & 1)
 
 
 def numbered(attributes: Iterable[int]) -> int:
@@ -68,7 +68,7 @@ def numbered(attributes: Iterable[int]) -> int:
     >>> bin(numbered((1, 3)))
     '0b1010'
     """
-    return sum(1 << place for place in attributes)
+    return sum(1 << index for index in attributes)
 
 
 def covering_sets(sets: Iterable[int]) -> dict[int, int]:
@@ -125,10 +125,10 @@ def set_costs(workload: Workload) -> SetCosts:
             "attributes in each table"
         )
     found = [_costs_of_term(term) for term in terms]
-    sets, places = np.unique(np.concatenate([part.sets for part in found]), return_inverse=True)
+    sets, indices = np.unique(np.concatenate([part.sets for part in found]), return_inverse=True)
     # A set that many tables hold is paid once, and its error counts in each of them.
     costs = np.zeros(len(sets))
-    np.add.at(costs, places.ravel(), np.concatenate([part.costs for part in found]))
+    np.add.at(costs, indices.ravel(), np.concatenate([part.costs for part in found]))
     return SetCosts(sets, costs)
 
 

@@ -122,11 +122,11 @@ def _levels(values: FloatArray, most: int) -> FloatArray:
 def _as_grid(triples: FloatArray, most: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return levels of a and b, rounded up, and the least and the largest c for each two."""
     levels = _levels(triples[:, :2].ravel(), most)
-    places = tuple(np.searchsorted(levels, triples[:, :2]).T)
+    indices = tuple(np.searchsorted(levels, triples[:, :2]).T)
     lows = np.full((len(levels), len(levels)), math.inf)
     highs = -lows
-    np.minimum.at(lows, places, triples[:, 2])
-    np.maximum.at(highs, places, triples[:, 2])
+    np.minimum.at(lows, indices, triples[:, 2])
+    np.maximum.at(highs, indices, triples[:, 2])
     return levels, lows, highs
 
 

@@ -44,11 +44,11 @@ def compensated_product(matrix: FloatArray, array: FloatArray) -> FloatArray:
     left_high, left_low = _split(matrix)
     right_high, right_low = _split(columns)
     for term in range(matrix.shape[1]):
-        places = np.flatnonzero(matrix[:, term])
-        if not places.size:
+        indices = np.flatnonzero(matrix[:, term])
+        if not indices.size:
             continue
-        # A slice, not the places themselves: indexing by a list would copy in every step.
-        rows = slice(places[0], places[-1] + 1)
+        # A slice, not the indices themselves: indexing by a list would copy in every step.
+        rows = slice(indices[0], indices[-1] + 1)
         left, right = matrix[rows, term, None], columns[term]
         product = left * right
         # Dekker: the halves multiply exactly, in this order, so that `lost` is the exact error.

@@ -119,8 +119,8 @@ class ProductStrategy(Strategy):
         """Return the product with all entries multiplied, to float accuracy; without weights."""
         factors = list(self.factors)
         # One factor takes the scale, and the smallest has the fewest entries to round.
-        place = min(range(len(factors)), key=lambda place: factors[place].size)
-        factors[place] = factors[place] * scale
+        index = min(range(len(factors)), key=lambda index: factors[index].size)
+        factors[index] = factors[index] * scale
         return ProductStrategy(factors)
 
     def apply(self, values: FloatArray) -> FloatArray:
@@ -178,8 +178,8 @@ class ProductStrategy(Strategy):
             kept = np.where(total > MOST_BITS, self.weights, 0.0)
             return self._norm_of(self.factors, kept)
         # All rows of the other factors are taken to have their factor's most bits.
-        worst = max(range(len(bits)), key=lambda place: float(np.max(bits[place])))
-        others = sum(float(np.max(own)) for place, own in enumerate(bits) if place != worst)
+        worst = max(range(len(bits)), key=lambda index: float(np.max(bits[index])))
+        others = sum(float(np.max(own)) for index, own in enumerate(bits) if index != worst)
         rounded = bits[worst] + others > MOST_BITS
         parts = [*self.factors[:worst], self.factors[worst][rounded], *self.factors[worst + 1 :]]
         return self._norm_of(parts, None) if rounded.any() else 0.0
@@ -303,7 +303,7 @@ class ProductStrategy(Strategy):
 
     def named_arrays(self) -> dict[str, FloatArray]:
         """Return ``factor_0``, ``factor_1`` and so on, and ``weights`` if there are any."""
-        arrays = {f"factor_{place}": factor for place, factor in enumerate(self.factors)}
+        arrays = {f"factor_{index}": factor for index, factor in enumerate(self.factors)}
         return arrays if self.weights is None else arrays | {"weights": self.weights}
 
     @classmethod

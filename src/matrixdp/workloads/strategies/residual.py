@@ -139,7 +139,7 @@ class ResidualStrategy(Strategy):
         return (sum(math.prod(self._contrasts(group)) for group in self.sets),)
 
     def _contrasts(self, group: Attributes) -> tuple[int, ...]:
-        return tuple(self.sizes[place] - 1 for place in group)
+        return tuple(self.sizes[index] - 1 for index in group)
 
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
@@ -174,7 +174,7 @@ class ResidualStrategy(Strategy):
             A table of counts for each of `tables`, of at most 2**30 records.
         """
         for group in self.tables:
-            shape = tuple(self.sizes[place] for place in group)
+            shape = tuple(self.sizes[index] for index in group)
             if group not in tables or tables[group].shape != shape:
                 raise ShapeError(f"tables must hold counts of shape {shape} for {group}")
             # With floats, or in fewer bits, the contrasts would not be exact.
@@ -188,14 +188,14 @@ class ResidualStrategy(Strategy):
         measured = np.empty(self.layout[0])
         for group, weight, part in self._parts():
             source = self._sources[group]
-            others = tuple(at for at, place in enumerate(source) if place not in group)
+            others = tuple(at for at, index in enumerate(source) if index not in group)
             contrasts = whole_contrasts(np.sum(tables[source], axis=others), range(len(group)))
-            scales = _outer([contrast_scales(self.sizes[place]) for place in group])
+            scales = _outer([contrast_scales(self.sizes[index]) for index in group])
             measured[part] = ((weight * scales) * contrasts.astype(np.float64)).ravel()
         return measured
 
     def _parts(self) -> Iterator[tuple[Attributes, float, slice]]:
-        """Yield each set with its weight and the place of its measurements."""
+        """Yield each set with its weight and the slice of its measurements."""
         start = 0
         for group, weight in zip(self.sets, self.weights.tolist(), strict=True):
             stop = start + math.prod(self._contrasts(group))
@@ -211,7 +211,7 @@ class ResidualStrategy(Strategy):
         return total
 
     def _broadcast(self, group: Attributes, table: FloatArray) -> FloatArray:
-        shape = [size if place in group else 1 for place, size in enumerate(self.sizes)]
+        shape = [size if index in group else 1 for index, size in enumerate(self.sizes)]
         return table.reshape(shape)
 
     @property
@@ -279,7 +279,7 @@ class ResidualStrategy(Strategy):
             )
         total = np.zeros(self.sizes)
         for group, table in self.components(measurements).items():
-            others = math.prod(s for place, s in enumerate(self.sizes) if place not in group)
+            others = math.prod(s for index, s in enumerate(self.sizes) if index not in group)
             total += self._broadcast(group, table / others)
         return total.ravel()
 
@@ -290,8 +290,8 @@ class ResidualStrategy(Strategy):
     def squared_error(self, workload: Workload) -> float:
         """Return ``||W A^+||_F^2``: the sum of the queries' variances at unit noise."""
         costs = set_costs(workload)
-        places = self._places(costs.sets)
-        return math.fsum((costs.costs / np.square(self.weights[places])).tolist())
+        indices = self._indices(costs.sets)
+        return math.fsum((costs.costs / np.square(self.weights[indices])).tolist())
 
     def query_variances(self, workload: Workload) -> FloatArray:
         """Return the variance of each answer at unit noise on each measurement."""
@@ -306,20 +306,20 @@ class ResidualStrategy(Strategy):
                 f"the strategy is for cells laid out as {self.sizes} and the workload for "
                 f"{workload.dimensions}"
             )
-        self._places(set_costs(workload).sets)
+        self._indices(set_costs(workload).sets)
 
-    def _places(self, numbers: NDArray[np.int64]) -> NDArray[np.intp]:
+    def _indices(self, numbers: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return where sets are among those that are measured, or raise if one is not."""
         order = np.argsort(self._numbers)
         found = np.minimum(np.searchsorted(self._numbers[order], numbers), len(order) - 1)
-        places = order[found]
-        missing = numbers[self._numbers[places] != numbers]
+        indices = order[found]
+        missing = numbers[self._numbers[indices] != numbers]
         if missing.size:
             raise InvalidParameterError(
                 f"the workload depends on the attributes {members(int(missing[0]))} together, "
                 "which the strategy does not measure: add this set, or use optimal_strategy"
             )
-        return np.asarray(places)
+        return np.asarray(indices)
 
     def written_out(self) -> FloatArray:
         """Return ``A`` as a matrix; weights round its entries."""
@@ -359,22 +359,22 @@ class ResidualStrategy(Strategy):
 def _checked_set(group: Any, sizes: tuple[int, ...]) -> Attributes:
     """Return the attributes of a set in order, or raise if it does not name each of them once."""
     wanted = members_of(group, "a set in sets", "its attributes, such as (0,) for the first")
-    for place in wanted:
-        whole = isinstance(place, int | np.integer) and not isinstance(place, bool)
-        if not whole or not 0 <= place < len(sizes) or not sizes[place] > 1:
+    for index in wanted:
+        whole = isinstance(index, int | np.integer) and not isinstance(index, bool)
+        if not whole or not 0 <= index < len(sizes) or not sizes[index] > 1:
             raise InvalidParameterError(
                 f"sets holds {wanted!r}: name attributes from 0 to {len(sizes) - 1} that have two "
                 "or more cells"
             )
     if len(set(wanted)) != len(wanted):
         raise InvalidParameterError(f"sets holds {wanted!r}: name every attribute once")
-    cells = math.prod(sizes[place] for place in wanted)
+    cells = math.prod(sizes[index] for index in wanted)
     if not cells <= LARGEST_HISTOGRAM:
         raise InvalidParameterError(
             f"the table of the attributes {wanted!r} has {cells} cells, more than the "
             f"{LARGEST_HISTOGRAM} that fit in memory: keep fewer attributes, or merge their cells"
         )
-    return tuple(sorted(int(place) for place in wanted))
+    return tuple(sorted(int(index) for index in wanted))
 
 
 def _sums(values: NDArray[Any], tables: Sequence[Attributes]) -> dict[Attributes, NDArray[Any]]:

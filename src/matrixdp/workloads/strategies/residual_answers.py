@@ -41,9 +41,9 @@ def answers_of(workload: Workload, components: Mapping[Attributes, FloatArray]) 
         for kept in _subsets(term):
             shape = [factor.cells if at in kept else 1 for at, factor in enumerate(term)]
             table = components[kept].reshape(shape)
-            for place in kept:
-                along = term[place].along(np.moveaxis(table, place, 0))
-                table = np.moveaxis(along, 0, place)
+            for index in kept:
+                along = term[index].along(np.moveaxis(table, index, 0))
+                table = np.moveaxis(along, 0, index)
             others = [at for at in range(len(term)) if at not in kept]
             total += _multiplied(table, term, others, _means)
         answers.append(total.ravel())
@@ -73,14 +73,14 @@ def _subsets(term: Sequence[Factor]) -> Iterator[Attributes]:
 def _multiplied(
     table: FloatArray,
     term: Sequence[Factor],
-    places: Sequence[int],
+    indices: Sequence[int],
     numbers: Callable[[Factor], FloatArray],
 ) -> FloatArray:
     """Return the table times one vector of numbers along each of some attributes."""
-    for place in places:
-        if not term[place].is_total:  # whose number is 1
-            spread = [-1 if at == place else 1 for at in range(len(term))]
-            table = table * numbers(term[place]).reshape(spread)
+    for index in indices:
+        if not term[index].is_total:  # whose number is 1
+            spread = [-1 if at == index else 1 for at in range(len(term))]
+            table = table * numbers(term[index]).reshape(spread)
     return table
 
 

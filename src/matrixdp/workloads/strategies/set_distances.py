@@ -37,8 +37,8 @@ def shares(sets: NDArray[np.int64], sizes: Sequence[int]) -> FloatArray:
     [1.0, 0.5, 0.4]
     """
     found = np.ones(len(sets))
-    for place, size in enumerate(sizes):
-        found = np.where(sets >> place & 1, found * ((size - 1.0) / size), found)
+    for index, size in enumerate(sizes):
+        found = np.where(sets >> index & 1, found * ((size - 1.0) / size), found)
     return found
 
 
@@ -49,9 +49,9 @@ def largest_ratio(sets: NDArray[np.int64], sizes: Sequence[int]) -> FloatArray:
     r_i is in it, and no r_i is above 1 in size.
     """
     found = np.zeros(len(sets))
-    for place, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         if size > 1:
-            found = np.where(sets >> place & 1, np.maximum(found, 1.0 / (size - 1.0)), found)
+            found = np.where(sets >> index & 1, np.maximum(found, 1.0 / (size - 1.0)), found)
     return found
 
 
@@ -67,21 +67,21 @@ class SetDistances:
         Of the attributes; at most 20 of them may be in some set.
     """
 
-    places: NDArray[np.int64]  # of each S among all sets of the attributes that are in some S
+    indices: NDArray[np.int64]  # of each S among all sets of the attributes that are in some S
     halves: tuple[FloatArray, FloatArray]
 
     def __init__(self, sets: NDArray[np.int64], sizes: Sequence[int]) -> None:
-        varied = [place for place in range(len(sizes)) if np.any(sets >> place & 1)]
+        varied = [index for index in range(len(sizes)) if np.any(sets >> index & 1)]
         # Sets renumbered by these attributes; cells that differ in others only do not differ here.
-        places = sum(
-            ((sets >> place & 1) << at for at, place in enumerate(varied)),
+        indices = sum(
+            ((sets >> index & 1) << at for at, index in enumerate(varied)),
             start=np.zeros(len(sets), dtype=np.int64),
         )
-        ratios = [-1.0 / (sizes[place] - 1.0) for place in varied]
+        ratios = [-1.0 / (sizes[index] - 1.0) for index in varied]
         # The product of all 2 x 2 matrices as one of two matrices, each for half the attributes:
         # two matrix products are quicker than one step for each attribute.
         middle = len(ratios) // 2
-        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "indices", indices)
         object.__setattr__(
             self, "halves", (_product(ratios[middle:][::-1]), _product(ratios[:middle][::-1]))
         )
@@ -101,12 +101,12 @@ class SetDistances:
     def apply(self, values: FloatArray) -> FloatArray:
         """Return ``E x``: a number for each T, from one for each S."""
         laid_out = np.zeros(self.count)
-        laid_out[self.places] = values
+        laid_out[self.indices] = values
         return np.asarray(float(np.sum(values)) - self._inner(laid_out))
 
     def apply_transpose(self, values: FloatArray) -> FloatArray:
         """Return ``E^T y``: a number for each S, from one for each T."""
-        return np.asarray(float(np.sum(values)) - self._inner(values)[self.places])
+        return np.asarray(float(np.sum(values)) - self._inner(values)[self.indices])
 
     def _inner(self, values: FloatArray) -> FloatArray:
         first, second = self.halves
@@ -144,7 +144,7 @@ def diameter_squared(
         return 0.0
     terms = shares(sets[kept], sizes) * precisions[kept]
     margin = 1.0 + (4 * len(sizes) + 16) * UNIT_ROUNDOFF
-    varied = sum(bool(np.any(sets >> place & 1)) for place in range(len(sizes)))
+    varied = sum(bool(np.any(sets >> index & 1)) for index in range(len(sizes)))
     if varied > MOST_VARIED:
         worst = terms * (1.0 + largest_ratio(sets[kept], sizes))
         return 2.0 * math.fsum(worst.tolist()) * margin

@@ -218,7 +218,7 @@ class StackedStrategy(Strategy):
         return np.concatenate([part.query_variances(term) for term, part in self._pairs(workload)])
 
     def check_supports(self, workload: Workload) -> None:
-        """Raise if some part does not answer the product in its place."""
+        """Raise if some part does not answer the product of the same index."""
         for term, part in self._pairs(workload):
             part.check_supports(term)
 
@@ -235,8 +235,8 @@ class StackedStrategy(Strategy):
     def named_arrays(self) -> dict[str, FloatArray]:
         """Return ``part_0_factor_0``, ``part_0_factor_1`` and so on."""
         return {
-            f"part_{place}_{name}": array
-            for place, part in enumerate(self.parts)
+            f"part_{index}_{name}": array
+            for index, part in enumerate(self.parts)
             for name, array in part.named_arrays().items()
         }
 
@@ -244,11 +244,11 @@ class StackedStrategy(Strategy):
     def from_named_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Return the stack with these arrays: parts and factors numbered without gaps."""
         matches = [_NAME.fullmatch(name) for name in arrays]
-        places = {(int(match[1]), int(match[2])) for match in matches if match is not None}
-        parts = 1 + max((part for part, _ in places), default=-1)
-        factors = 1 + max((factor for _, factor in places), default=-1)
-        # Counting is enough: as many different places as there could be leave no gap.
-        if not len(arrays) == len(places) == parts * factors:
+        indices = {(int(match[1]), int(match[2])) for match in matches if match is not None}
+        parts = 1 + max((part for part, _ in indices), default=-1)
+        factors = 1 + max((factor for _, factor in indices), default=-1)
+        # Counting is enough: as many different pairs as there could be leave no gap.
+        if not len(arrays) == len(indices) == parts * factors:
             raise InvalidParameterError(
                 "the arrays are not part_0_factor_0, part_0_factor_1 and so on, as many for each "
                 "part"
@@ -314,10 +314,10 @@ def _largest_squared_distance(parts: Sequence[ProductStrategy]) -> float:
     largest = 0.0
     for start in range(0, cells, _TOGETHER):
         block = np.arange(start, min(start + _TOGETHER, cells))
-        places = np.unravel_index(block, dimensions)
+        indices = np.unravel_index(block, dimensions)
         distances = np.zeros((len(block), cells))
         for row, square in zip(grams, squares, strict=True):
-            inner = _products([gram[place] for gram, place in zip(row, places, strict=True)])
+            inner = _products([gram[index] for gram, index in zip(row, indices, strict=True)])
             distances += square[block, None] + square - 2.0 * inner
         largest = max(largest, float(distances.max()))
     # Every part is off by a few roundings of its largest squared norm, and the errors add up.

@@ -49,10 +49,10 @@ def cell_weights(workload: Workload, product: ProductStrategy) -> list[FloatArra
         ]
     )
     weights = []
-    for place, covariance in enumerate(covariances):
-        others = np.prod(np.delete(costs, place, axis=1), axis=1)
+    for index, covariance in enumerate(covariances):
+        others = np.prod(np.delete(costs, index, axis=1), axis=1)
         shares = zip(others / others.max(), terms, strict=True)
-        mixed = np.asarray(sum(share * grams[term[place]] for share, term in shares))
+        mixed = np.asarray(sum(share * grams[term[index]] for share, term in shares))
         weights.append(weights_of_optimum(covariance, mixed))
     return weights
 

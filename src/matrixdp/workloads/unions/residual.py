@@ -87,16 +87,16 @@ def residual_strategy(
         known: list[_Solved] = []
         # Before any attribute changes, so that equal attributes have equal prices, and are solved
         # once.
-        prices = [_prices(splits, place) for place in range(len(splits))]
-        for place, search in enumerate(searches):
-            solved = search.next_optimum(splits[place], prices[place], known, progress)
+        prices = [_prices(splits, index) for index in range(len(splits))]
+        for index, search in enumerate(searches):
+            solved = search.next_optimum(splits[index], prices[index], known, progress)
             if solved is not None:
-                found = _split(solved.matrix, columns[place])
+                found = _split(solved.matrix, columns[index])
                 search.note(found.share)
-                tried = [*splits[:place], found, *splits[place + 1 :]]
+                tried = [*splits[:index], found, *splits[index + 1 :]]
                 if _error(tried) < error:
                     splits, error = tried, _error(tried)
-                    cells[place] = solved.cells
+                    cells[index] = solved.cells
         # The first step of a search is a guess and may gain nothing, so it does not end the search.
         if round_number > 0 and not error < before * (1.0 - _ROUND_GAIN):
             break
@@ -241,16 +241,16 @@ def _error(splits: Sequence[_Split]) -> float:
     return float(np.sum(np.sqrt(_needs(splits)))) ** 2
 
 
-def _prices(splits: Sequence[_Split], place: int) -> FloatArray:
+def _prices(splits: Sequence[_Split], index: int) -> FloatArray:
     """Return the derivatives of the error, up to a factor, by the costs of one attribute."""
     # The derivative of (sum v^(1/2))^2 by v is v^(-1/2), up to a factor; blocks that nothing needs
     # have no price.
     roots = np.sqrt(_needs(splits))
     inverse = np.where(roots > 0.0, 1.0 / np.where(roots > 0.0, roots, 1.0), 0.0)
-    others = [split.costs for at, split in enumerate(splits) if at != place]
+    others = [split.costs for at, split in enumerate(splits) if at != index]
     prices = []
     for term in range(len(splits[0].costs)):
-        array = np.moveaxis(inverse, place, -1)
+        array = np.moveaxis(inverse, index, -1)
         for costs in others:
             array = np.tensordot(costs[term], array, 1)
         prices.append(array)

@@ -58,10 +58,10 @@ def row_weighted_strategy(
     if not any(len(_kinds(column)) > 1 for column in columns):
         return None
     bases, costs = [], []
-    for place, column in enumerate(columns):
-        others = tuple(axis for axis in range(len(columns)) if axis != place)
+    for index, column in enumerate(columns):
+        others = tuple(axis for axis in range(len(columns)) if axis != index)
         measured = np.any(strategy.weights, axis=others)
-        basis, cost = _turned(strategy.factors[place], measured, column)
+        basis, cost = _turned(strategy.factors[index], measured, column)
         bases.append(basis)
         costs.append(cost)
     needs = np.zeros(strategy.layout)

@@ -125,19 +125,19 @@ def _best_product(
     matrices: dict[int, FloatArray] = {}
     best = math.inf
     for _ in range(_MOST_ROUNDS):
-        for place in range(shares.shape[1]):
-            weights = np.prod(np.delete(shares, place, axis=1), axis=1)
-            column = [row[place] for row in grams]
+        for index in range(shares.shape[1]):
+            weights = np.prod(np.delete(shares, index, axis=1), axis=1)
+            column = [row[index] for row in grams]
             mixed = sum(w * gram for w, gram in zip(weights / weights.max(), column, strict=True))
             explicit = ExplicitQueries.of_mixture(np.asarray(mixed))
-            matrices[place] = optimal_factor(explicit, progress).best
-            shares[:, place] = _shares(matrices[place], column)
+            matrices[index] = optimal_factor(explicit, progress).best
+            shares[:, index] = _shares(matrices[index], column)
         error = float(np.sum(np.prod(shares, axis=1)))
         # Weights come next, which gain more than further rounds of less than a per cent.
         if not error < best * (1.0 - _ROUND_GAIN):
             break
         best = error
-    return ProductStrategy([matrices[place] for place in sorted(matrices)])
+    return ProductStrategy([matrices[index] for index in sorted(matrices)])
 
 
 def _shares(matrix: FloatArray, grams: Sequence[FloatArray]) -> list[float]:

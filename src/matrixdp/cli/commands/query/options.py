@@ -22,8 +22,8 @@ from matrixdp.cli.shared.options import (
     OptionalEpsilonOption,
     ThreadsOption,
     budget_from,
+    count_option,
     number_option,
-    whole_number_option,
 )
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.decimals import nearest_float
@@ -64,7 +64,7 @@ Upper: TypeAlias = Annotated[
 ]
 Count: TypeAlias = Annotated[
     int | None,
-    whole_number_option(
+    count_option(
         "--count", "Divide by this public number; under replace it is the number of records."
     ),
 ]
@@ -72,8 +72,8 @@ ClippedShare: TypeAlias = Annotated[
     float | None,
     number_option(
         "--clipped-share",
-        "Spend this share of the budget on how many records the bounds change; the statement says "
-        "it then.",
+        "Spend this share of the budget on how many records the bounds change; the statement then "
+        "holds that count.",
     ),
 ]
 

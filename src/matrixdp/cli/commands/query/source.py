@@ -71,10 +71,10 @@ class RecordFile:
         """Yield blocks of numbers."""
         match self._format:
             case ".npy":
-                array, places = self._mapped()
+                array, positions = self._mapped()
                 with self._progress() as advance:
                     for start in range(0, len(array), _ROWS_TOGETHER):
-                        yield array[start : start + _ROWS_TOGETHER, places]
+                        yield array[start : start + _ROWS_TOGETHER, positions]
                         advance(_ROWS_TOGETHER / len(array))
             case ".parquet" | ".arrow":
                 with self._progress(known=False):
@@ -146,23 +146,23 @@ class RecordFile:
     def _parsed(
         self, file: BinaryIO, readers: Sequence[Callable[[str], T]]
     ) -> Iterator[list[list[T]]]:
-        width, places = 0, list[int]()
+        width, positions = 0, list[int]()
         block: list[list[T]] = []
         rows = text_rows(file, self._format, self.path, self.delimiter)
         for number, row in enumerate(rows, start=1):
             if number == 1:
-                width, places = len(row), [self._named(name, row) for name in self.columns]
+                width, positions = len(row), [self._named(name, row) for name in self.columns]
                 continue
             if len(row) != width:
                 raise FileFormatError(
                     f"{self.path}, row {number} has {len(row)} cells, but row 1 has {width}: make "
                     "all rows of one length"
                 )
-            block.append(self._read_row(row, number, places, readers))
+            block.append(self._read_row(row, number, positions, readers))
             if len(block) == _ROWS_TOGETHER:
                 yield block
                 block = []
-        if not places:
+        if not positions:
             raise FileFormatError(f"{self.path} is empty: its first row must be names")
         if block:
             yield block
@@ -182,13 +182,13 @@ class RecordFile:
         self,
         row: list[str],
         number: int,
-        places: Sequence[int],
+        positions: Sequence[int],
         readers: Sequence[Callable[[str], T]],
     ) -> list[T]:
         read = []
-        for name, place, reader in zip(self.columns, places, readers, strict=True):
+        for name, position, reader in zip(self.columns, positions, readers, strict=True):
             try:
-                read.append(reader(row[place]))
+                read.append(reader(row[position]))
             except ValueError:
                 raise FileFormatError(
                     f"{self.path}, row {number}, column {name!r}: {NOT_A_NUMBER}; fill or drop "

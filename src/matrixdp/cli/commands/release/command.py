@@ -10,7 +10,7 @@ import typer
 
 from matrixdp.cli.commands.release.output import (
     Outcome,
-    Places,
+    Paths,
     format_named,
     report_release,
     statement_target,
@@ -82,14 +82,16 @@ def release(
         str | None,
         typer.Option(
             "--row-bounds",
-            help="Instead: one row changes, by at most these norms (1,2,3 or a file).",
+            help="Instead of --sensitivity: one row changes, row i by a norm of at most the i-th "
+            "of these (1,2,3 or a file).",
         ),
     ] = None,
     box: Annotated[
         str | None,
         typer.Option(
             "--box",
-            help="Instead: one row changes, its entries by at most these (1,2,3 or a file).",
+            help="Instead of --sensitivity: one row changes, its entry j by at most the j-th of "
+            "these (1,2,3 or a file).",
         ),
     ] = None,
     largest: Annotated[
@@ -116,7 +118,7 @@ def release(
         typer.Option(
             "--index",
             metavar="[=public]",
-            help="The first column is labels; likewise --index=public.",
+            help="The first column is labels, in the same way; or --index=public.",
         ),
     ] = None,
     delimiter: DelimiterOption = None,
@@ -127,8 +129,8 @@ def release(
     output_format: Annotated[
         str | None, typer.Option("--output-format", help="Of stdout: npy, csv, parquet and so on.")
     ] = None,
-    sidecar: Annotated[
-        Path | None, typer.Option("--sidecar", help="With stdout: where the statement goes.")
+    statement: Annotated[
+        Path | None, typer.Option("--statement", help="With stdout: where the statement goes.")
     ] = None,
     threads: ThreadsOption = None,
     force: Force = False,
@@ -146,18 +148,18 @@ def release(
     )
     reading = _Reading(suffixes[0], header, index, delimiter, names_of(columns))
     reading.check(largest)
-    places = Places(source, target, suffixes[1], statement_target(target, sidecar), force)
-    places.check([_bounds_file(row_bounds), _bounds_file(box)], as_json=as_json)
+    paths = Paths(source, target, suffixes[1], statement_target(target, statement), force)
+    paths.check([_bounds_file(row_bounds), _bounds_file(box)], as_json=as_json)
     layout = _streamable_layout(source, suffixes, target, mechanism)
     if layout is not None:
-        done = _released_in_parts(mechanism, layout, places, threads)
+        done = _released_in_parts(mechanism, layout, paths, threads)
     else:
         matrix = reading.read(source)
         if suffixes[0] in TEXT:
             # The other formats hold floats, which nobody rounds.
-            mechanism = _covering_decimals(mechanism, matrix, largest, places.source_name)
-        done = _released_in_memory(mechanism, matrix, places, threads)
-    report_release(done, places, as_json=as_json)
+            mechanism = _covering_decimals(mechanism, matrix, largest, paths.source_name)
+        done = _released_in_memory(mechanism, matrix, paths, threads)
+    report_release(done, paths, as_json=as_json)
 
 
 @dataclass(frozen=True)
@@ -229,15 +231,15 @@ def _covering_decimals(
 
 
 def _released_in_parts(
-    mechanism: IMGM, layout: NpyLayout, places: Places, threads: int | None
+    mechanism: IMGM, layout: NpyLayout, paths: Paths, threads: int | None
 ) -> Outcome:
     # Every element is counted twice: when it is checked and when it is written.
     with progress_bar(2 * layout.size, "Adding noise") as advance:
         guarantee = release_npy(
             mechanism,
-            places.source,
-            places.target,
-            force=places.force,
+            paths.source,
+            paths.target,
+            force=paths.force,
             threads=threads,
             advance=advance,
         )
@@ -247,17 +249,17 @@ def _released_in_parts(
 
 
 def _released_in_memory(
-    mechanism: IMGM, matrix: MatrixFile, places: Places, threads: int | None
+    mechanism: IMGM, matrix: MatrixFile, paths: Paths, threads: int | None
 ) -> Outcome:
     # Before anything is drawn: what cannot be written would be lost.
-    check_names(matrix, places.suffix)
+    check_names(matrix, paths.suffix)
     released = mechanism.release(matrix, threads=threads)
-    with progress_bar(1.0, f"Writing {places.target}", after=1.0) as advance:
-        if places.target == STREAM:
-            _release_to_stdout(released, places, advance)
+    with progress_bar(1.0, f"Writing {paths.target}", after=1.0) as advance:
+        if paths.target == STREAM:
+            _release_to_stdout(released, paths, advance)
         else:
-            save_release(released, places.target, force=places.force, advance=advance)
-    kept = matrix if places.suffix in LABELLED else MatrixFile(matrix.array)
+            save_release(released, paths.target, force=paths.force, advance=advance)
+    kept = matrix if paths.suffix in LABELLED else MatrixFile(matrix.array)
     return Outcome(
         released.guarantee,
         released.covariance,
@@ -268,21 +270,21 @@ def _released_in_memory(
     )
 
 
-def _release_to_stdout(released: Release, places: Places, advance: Share) -> None:
+def _release_to_stdout(released: Release, paths: Paths, advance: Share) -> None:
     # A statement names its file, and a stream has no name; readers do not compare it.
-    data, statement = encode_release(released, f"stdout{places.suffix}", advance=advance)
-    former = places.statement.read_bytes() if places.statement.is_file() else None
+    data, statement = encode_release(released, f"stdout{paths.suffix}", advance=advance)
+    former = paths.statement.read_bytes() if paths.statement.is_file() else None
     interruptible = isinstance(signal.getsignal(signal.SIGINT), ProgramInterrupts)
     # The statement first: if it cannot be written, nothing is released.
-    write_all([(places.statement, statement)], force=places.force, release=True)
+    write_all([(paths.statement, statement)], force=paths.force, release=True)
     try:
         write_stdout(data, interruptible=interruptible)
     except OSError:
         # Not a single byte was written. In all other cases the statement stays, to be safe.
         if former is None:
-            places.statement.unlink(missing_ok=True)
+            paths.statement.unlink(missing_ok=True)
         else:  # of an earlier release, which is out and keeps its statement
-            write_all([(places.statement, former)], force=True)
+            write_all([(paths.statement, former)], force=True)
         raise
 
 

@@ -17,11 +17,11 @@ from matrixdp.files.publishing.statement import statement_path
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import shown_up
 
-__all__ = ["Outcome", "Places", "format_named", "report_release", "statement_target"]
+__all__ = ["Outcome", "Paths", "format_named", "report_release", "statement_target"]
 
 
 @dataclass(frozen=True)
-class Places:
+class Paths:
     """Where the matrix comes from, and where the release and its statement go."""
 
     source: str
@@ -76,17 +76,17 @@ def format_named(path: str, given: str | None, side: str) -> str:
     return suffix
 
 
-def statement_target(target: str, sidecar: Path | None) -> Path:
-    """Return where the statement goes: beside the file, or where ``--sidecar`` says."""
+def statement_target(target: str, statement: Path | None) -> Path:
+    """Return where the statement goes: beside the file, or where ``--statement`` says."""
     if target != STREAM:
-        if sidecar is not None:
+        if statement is not None:
             raise InvalidParameterError(
-                "--sidecar is for stdout: the statement of a file is OUT.json, beside it"
+                "--statement is for stdout: the statement of a file is OUT.json, beside it"
             )
         return statement_path(Path(target))
-    if sidecar is None or str(sidecar) == STREAM:
-        raise InvalidParameterError("with stdout, name a file for the statement with --sidecar")
-    return sidecar
+    if statement is None or str(statement) == STREAM:
+        raise InvalidParameterError("with stdout, name a file for the statement with --statement")
+    return statement
 
 
 @dataclass(frozen=True)
@@ -101,23 +101,23 @@ class Outcome:
     labelled: bool = False
 
 
-def report_release(done: Outcome, places: Places, *, as_json: bool) -> None:
+def report_release(done: Outcome, paths: Paths, *, as_json: bool) -> None:
     """Say what was released."""
-    with reporting_release(places.statement):
+    with reporting_release(paths.statement):
         if done.labelled:
-            warn_of_lost_labels(places.suffix)
+            warn_of_lost_labels(paths.suffix)
         if as_json:
-            print_json(_fields(done, places))
+            print_json(_fields(done, paths))
             return
-        for line in _lines(done, places):
+        for line in _lines(done, paths):
             typer.echo(line, err=True)
 
 
-def _fields(done: Outcome, places: Places) -> dict[str, object]:
+def _fields(done: Outcome, paths: Paths) -> dict[str, object]:
     smallest, largest = _extreme_scales(done.covariance)
     return {
-        "output": places.target,
-        "statement": str(places.statement),
+        "output": paths.target,
+        "statement": str(paths.statement),
         "epsilon": done.guarantee.epsilon,
         "delta": done.guarantee.delta,
         "mu": done.guarantee.mu,
@@ -130,7 +130,7 @@ def _fields(done: Outcome, places: Places) -> dict[str, object]:
     }
 
 
-def _lines(done: Outcome, places: Places) -> list[str]:
+def _lines(done: Outcome, paths: Paths) -> list[str]:
     smallest, largest = _extreme_scales(done.covariance)
     scales = shown_up(smallest)
     if largest > smallest:
@@ -144,7 +144,7 @@ def _lines(done: Outcome, places: Places) -> list[str]:
     return [
         str(done.guarantee),
         f"a {done.shape[0]} by {done.shape[1]} matrix with noise; {labels}",
-        f"noise scale {scales}; wrote {places.target} and {places.statement}",
+        f"noise scale {scales}; wrote {paths.target} and {paths.statement}",
     ]
 
 

@@ -145,9 +145,9 @@ def _checked_histogram(given: "NDArray[Any]", queries: Workload) -> "NDArray[Any
     counts = queries.checked_cells(given.ravel() if 1 in given.shape else given, "IN")
     wrong = (counts < 0) | (counts % 1 != 0)
     if bool(wrong.any()):
-        place = _first(wrong.reshape(given.shape))
+        found = _first(wrong.reshape(given.shape))
         raise InvalidParameterError(
-            f"IN, {place}: the number is not a count of records, an integer of at least 0: "
+            f"IN, {found}: the number is not a count of records, an integer of at least 0: "
             "count the records of each cell"
         )
     return checked_counts(counts, queries)
@@ -168,8 +168,8 @@ def _checked_records(given: "NDArray[Any]", queries: Workload) -> "NDArray[Any]"
 
 
 def _first(wrong: "NDArray[np.bool_]") -> str:
-    """Return the place of the first entry that is true, in words; places count from 1."""
-    place = [int(number) + 1 for number in np.argwhere(wrong)[0]]
-    if len(place) == 2:
-        return f"row {place[0]}, column {place[1]}"
-    return f"entry {', '.join(map(str, place))}"
+    """Return the index of the first entry that is true, in words, counted from 1."""
+    index = [int(number) + 1 for number in np.argwhere(wrong)[0]]
+    if len(index) == 2:
+        return f"row {index[0]}, column {index[1]}"
+    return f"entry {', '.join(map(str, index))}"

@@ -40,8 +40,8 @@ def export(
     nonnegative: Annotated[
         bool, typer.Option("--non-negative", help="Answers of a histogram without negative counts.")
     ] = False,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Answers of a histogram of whole counts.")
+    integer: Annotated[
+        bool, typer.Option("--integer", help="Answers of a histogram of integer counts.")
     ] = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -49,7 +49,7 @@ def export(
     """Prove a saved release again, and write its answers, one in a row, as plain numbers.
 
     A table names each query and states its standard error; answers that were made non-negative or
-    whole have none. The order is that of the workload: parts follow each other, and the last
+    integer have none. The order is that of the workload: parts follow each other, and the last
     attribute changes fastest. A .npy file holds the answers alone.
 
     This spends no budget and can be repeated. The guarantee is stated beside RELEASE alone.
@@ -61,7 +61,7 @@ def export(
     with interrupted_at_once():
         release = WorkloadRelease.load(source)
         table = _exported(
-            release, nonnegative=nonnegative, whole=whole, named=format_of(target) in LABELLED
+            release, nonnegative=nonnegative, integer=integer, named=format_of(target) in LABELLED
         )
     # Late, because progress bars are slow to import.
     from matrixdp.cli.shared.progress import progress_bar  # noqa: PLC0415
@@ -80,7 +80,7 @@ def export(
                 "release": str(source),
                 "queries": release.workload.rows,
                 "non_negative": nonnegative,
-                "whole": whole,
+                "whole": integer,
                 **asdict(release.guarantee),
             }
         )
@@ -93,35 +93,35 @@ def export(
 
 
 def _exported(
-    release: WorkloadRelease, *, nonnegative: bool, whole: bool, named: bool
+    release: WorkloadRelease, *, nonnegative: bool, integer: bool, named: bool
 ) -> MatrixFile:
     """Return the answers, with the names of the queries and with errors if the format has them."""
     with warnings.catch_warnings():
         # What was not found exactly is always said.
         warnings.simplefilter("always")
-        answers = _processed_answers(release, nonnegative=nonnegative, whole=whole)
-    # A .npy file has no place for names, nor for columns of another meaning.
+        answers = _processed_answers(release, nonnegative=nonnegative, integer=integer)
+    # A .npy file holds no names, and no columns of another meaning.
     if not named:
         return MatrixFile(answers.reshape(-1, 1))
-    errors = None if nonnegative or whole else release.standard_errors()
+    errors = None if nonnegative or integer else release.standard_errors()
     return _answer_table(release.workload, answers, errors)
 
 
 def _processed_answers(
-    release: WorkloadRelease, *, nonnegative: bool, whole: bool
+    release: WorkloadRelease, *, nonnegative: bool, integer: bool
 ) -> "NDArray[Any]":
     """Return the answers of the estimate, or of one that looks more like a histogram."""
-    from matrixdp.postprocess.counts import nonnegative_estimate, whole_counts  # noqa: PLC0415
+    from matrixdp.postprocess.counts import integer_counts, nonnegative_estimate  # noqa: PLC0415
 
-    if not nonnegative and not whole:
+    if not nonnegative and not integer:
         return release.answers
     # Non-negative first: rounding keeps numbers non-negative, but not the other way round.
     estimate = nonnegative_estimate(release) if nonnegative else release.estimate
     if estimate is None:
         raise InvalidParameterError(
-            "--whole needs the histogram, which has more cells than fit in memory: leave it out"
+            "--integer needs the histogram, which has more cells than fit in memory: leave it out"
         )
-    return release.workload.apply(whole_counts(estimate) if whole else estimate)
+    return release.workload.apply(integer_counts(estimate) if integer else estimate)
 
 
 def _answer_table(

@@ -1,4 +1,4 @@
-"""Where a benchmark's figures are kept: a small table under ``results/`` with its provenance."""
+"""Saved figures of a benchmark: a small table under ``results/`` with its provenance."""
 
 import csv
 import platform
@@ -10,7 +10,7 @@ from pathlib import Path
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
-def record(name: str, figures: Mapping[str, float]) -> None:
+def save(name: str, figures: Mapping[str, float]) -> None:
     """Write ``results/<name>.csv`` if the script was started with ``--save``."""
     if "--save" not in sys.argv[1:]:
         return

@@ -23,16 +23,16 @@ def check_results(folder: Path) -> None:
     StorageError
         With the reason of the system.
     """
-    for place in (folder, folder / "runs"):
+    for path in (folder, folder / "runs"):
         try:
             # The folder itself is made by what writes first: wrong input leaves none behind.
-            nearest = next(one for one in (place, *place.parents) if one.exists())
+            nearest = next(one for one in (path, *path.parents) if one.exists())
             # By trying, as permissions do not tell: of a system folder, or to an administrator.
             with tempfile.TemporaryFile(dir=nearest):
                 pass
         except OSError as error:
             raise StorageError(
-                f"results cannot be written to {place} ({error.strerror}): name another folder by "
+                f"results cannot be written to {path} ({error.strerror}): name another folder by "
                 "--results"
             ) from error
 

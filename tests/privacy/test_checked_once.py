@@ -1,0 +1,40 @@
+"""What enters an account is checked at its door, and not again in the loops within."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from matrixdp.parameters import numbers
+from matrixdp.privacy import Accountant, SampledPlan, best_equal_claims, plan_epsilon
+
+PLAN = SampledPlan(noise_multiplier=1.1, sampling_rate=0.01, steps=1000, neighbouring="add-remove")
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Return how often each parameter was checked."""
+    found: Counter[str] = Counter()
+    real = numbers.real_number
+
+    def spy(value: Any, name: str) -> float:
+        found[name] += 1
+        return real(value, name)
+
+    monkeypatch.setattr(numbers, "real_number", spy)
+    return found
+
+
+@pytest.mark.parametrize("accountant", Accountant)
+def test_a_plan_is_checked_once(accountant: Accountant, checks: Counter[str]) -> None:
+    plan_epsilon(PLAN, 1e-5, accountant)
+    # Once where the question is asked, and at the door of the account that answers it.
+    assert checks["delta"] <= 2
+    assert checks["sampling_rate"] <= 1
+    assert checks["mu"] == checks["epsilon"] == 0
+
+
+def test_a_search_for_claims_checks_its_arguments_once(checks: Counter[str]) -> None:
+    best_equal_claims(1.0, 1e-5, 10, lambda epsilon, delta: 1 / (epsilon * delta))
+    assert checks["epsilon"] == 2  # in its domain, and above 0
+    assert checks["delta"] == 1
