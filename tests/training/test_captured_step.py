@@ -228,10 +228,10 @@ def test_resuming(tmp_path: Path) -> None:
     step()
     kept, state = model.state_dict(), training.state_dict()
     resumed, later = made(spending=path)
-    step = captured(resumed, later)
-    # Loading writes into the same memory, so the step may be captured before.
-    resumed.load_state_dict(kept)
     later.load_state_dict(state)
+    step = captured(resumed, later)
+    # This writes into the same memory, so the step may be captured before.
+    resumed.load_state_dict(kept)
     take_all(later, step)
     assert later.progress.steps_spent == 4
     assert torch.equal(weights(resumed), weights(whole))
@@ -289,9 +289,11 @@ def test_changes_of_the_model() -> None:
             step()
     model[1] = activation
     weight = model.get_parameter("2.weight")
-    weight.data = weight.data.clone()
+    place = weight.data
+    weight.data = place.clone()
     with pytest.raises(InvalidParameterError, match=r"'2\.weight' was added, .* moved in memory"):
         step()
+    weight.data = place
     model.get_parameter("2.bias").requires_grad_(False)
     with pytest.raises(InvalidParameterError, match=r"'2\.bias' was removed or frozen"):
         step()

@@ -1,7 +1,6 @@
 """Ctrl-C at a bad moment: model, compiler and noise are afterwards what they were before."""
 
 import importlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,20 +9,31 @@ import pytest
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
-from matrixdp.training.layer_call import LayerCall
-from matrixdp.training.recording import Recording
 from torch import nn
-from torch.backends import mha
+from torch.backends import cudnn, mha
 from torch.nn.modules import module as torch_module
 
-from matrixdp.errors import InvalidParameterError
 from matrixdp.noise import kernels
-from matrixdp.training import PrivateTraining, noise
-from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan
+from matrixdp.training import PrivateTraining
+from matrixdp.training.layers.tracing import Tracer
+from matrixdp.training.noise import block_noise
+from training.small_training import private, small_data, small_model, train, weights
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def stance() -> str:
     return torch._dynamo.eval_frame._stance.stance
+
+
+def settings() -> list[Any]:
+    """Return what a step changes for its own time, in the whole process."""
+    hooks = [torch_module._global_forward_hooks, torch_module._global_forward_pre_hooks]
+    return [
+        *(stance(), mha.get_fastpath_enabled(), cudnn.enabled, cudnn.benchmark),
+        *(torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")),
+        *(torch.backends.mkldnn.matmul.fp32_precision, list(map(dict, hooks))),
+    ]
 
 
 def interrupted_once(function: Callable[..., Any], *, late: bool) -> Callable[..., Any]:
@@ -41,88 +51,81 @@ def interrupted_once(function: Callable[..., Any], *, late: bool) -> Callable[..
     return run
 
 
-def one_batch(model: nn.Module) -> None:
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1)
-    for inputs, targets in next(training.lots(small_data())).batches(8):
-        training.accumulate(cross_entropy(model, inputs, targets))
+def model_with_all_kinds() -> nn.Module:
+    """Return a model with a rule of its own, a layer without one, and corrected gradients."""
+    torch.manual_seed(5)
+    return nn.Sequential(
+        *(nn.Linear(6, 8), nn.RMSNorm(8), nn.Unflatten(1, (2, 2, 2))),
+        *(nn.InstanceNorm2d(2), nn.Flatten(), nn.Linear(8, 3)),
+    )
 
 
-@pytest.mark.parametrize("late", [True, False])
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (nn.Parameter, "requires_grad_"),
-        (mha, "set_fastpath_enabled"),
-        (LayerCall, "unfreeze"),
-        (Recording, "stop"),
-        (torch.utils.hooks.RemovableHandle, "remove"),
-        (torch._dynamo.eval_frame, "_set_stance"),
-    ],
-)
+def check_untouched(model: nn.Module, training: PrivateTraining) -> None:
+    assert all(part.requires_grad and part.grad is None for part in model.parameters())
+    assert not any(vars(one)[name] for one in model.modules() for name in _HOOKS)
+    assert training.progress.steps_spent == 1
+
+
+PLACES: list[tuple[Any, str, bool]] = [
+    *((Tracer, "uses", late) for late in (False, True)),
+    *((mha, "set_fastpath_enabled", late) for late in (False, True)),
+    *((nn.Module, "register_forward_hook", late) for late in (False, True)),
+    *((torch.utils.hooks.RemovableHandle, "remove", late) for late in (False, True)),
+    (torch._dynamo.decorators, "_set_stance", False),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "late"), PLACES)
 def test_nothing_stays_behind(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, late: bool
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, late: Any
 ) -> None:
-    model, before = small_model(), stance()
+    models = [model_with_all_kinds() for _ in range(2)]
+    first, second = (private(model, seed=1) for model in models)
+    lot = next(first.lots(small_data()))
+    before = settings()
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, interrupted_once(getattr(owner, name), late=late))
         with pytest.raises(KeyboardInterrupt):
-            one_batch(model)
-    assert all(part.requires_grad for part in model.parameters())
-    assert mha.get_fastpath_enabled()
-    assert stance() == before
-    assert not torch_module._global_forward_hooks
-    assert not torch_module._global_forward_pre_hooks
+            first.step(lot, batch_size=8)
+    assert settings() == before
+    check_untouched(models[0], first)
+    first.step(lot, batch_size=8)
+    train(second, steps=1)
+    assert torch.equal(weights(models[0]), weights(models[1]))
 
 
-def handed_out() -> tuple[PrivateTraining, nn.Module, Any, Any]:
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(lot_size=40), seed=1)
-    batches = next(training.lots(small_data())).batches(8)
-    return training, model, batches, next(batches)
-
-
-def test_a_stance_that_ends_while_a_batch_is_out() -> None:
-    block = torch.compiler.set_stance("default")
-    training, model, batches, batch = handed_out()
-    block.__exit__(None, None, None)
-    with pytest.raises(InvalidParameterError, match="became 'default' while a batch"):
-        training.accumulate(cross_entropy(model, *batch))
-    batches.close()
-    assert stance() == "default"
-
-
-def test_a_batch_that_ends_within_a_block_of_a_stance() -> None:
-    training, model, batches, batch = handed_out()
-    with torch.compiler.set_stance("eager_on_recompile"):
-        with pytest.raises(InvalidParameterError, match="eager_on_recompile"):
-            training.accumulate(cross_entropy(model, *batch))
-        batches.close()
-        assert stance() == "eager_on_recompile"
-    assert stance() == "default"
+@pytest.mark.parametrize(("owner", "name", "late"), PLACES)
+def test_nothing_stays_behind_after_a_check(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, late: Any
+) -> None:
+    models = [model_with_all_kinds() for _ in range(2)]
+    first, second = (private(model, seed=1) for model in models)
+    before, drawn = settings(), torch.random.get_rng_state()
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, interrupted_once(getattr(owner, name), late=late))
+        with pytest.raises(KeyboardInterrupt):
+            first.lots(small_data())
+    assert settings() == before
+    assert torch.equal(torch.random.get_rng_state(), drawn)
+    for training in (first, second):
+        train(training, steps=1)
+    check_untouched(models[0], first)
+    assert torch.equal(weights(models[0]), weights(models[1]))
 
 
 def test_a_stance_around_the_loop() -> None:
     with torch.compiler.set_stance("eager_on_recompile"):
-        one_batch(small_model())
+        train(private(small_model(), seed=1), steps=1)
         assert stance() == "eager_on_recompile"
-    assert stance() == "default"
-
-
-def test_batches_that_are_open_when_the_interpreter_exits(monkeypatch: pytest.MonkeyPatch) -> None:
-    *_, batches, _ = handed_out()
-    with monkeypatch.context() as exiting:
-        exiting.setattr(sys, "meta_path", None)
-        batches.close()
     assert stance() == "default"
 
 
 def test_noise_is_compiled_before_a_step_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[int] = []
-    monkeypatch.setattr(noise, "prepare_fastest", prepared.append)
-    model = small_model()
-    PrivateTraining(model, sgd(model), small_plan(), seed=1)
+    monkeypatch.setattr(block_noise, "prepare_fastest", prepared.append)
+    private(small_model(), seed=1)
     assert prepared == []
-    PrivateTraining(model, sgd(model), small_plan())
+    private(small_model())
     assert prepared == [8]
 
 

@@ -43,26 +43,26 @@ class Draws:
 def convolution(draws: Draws) -> tuple[nn.Module, tuple[int, ...]]:
     """Return a convolution, and a shape of inputs from which it makes at least one position."""
     axes, groups = draws.integer(1, 2), draws.one_of(1, 1, 1, 2, 3)
+    named = draws.one_of(None, None, "same", "valid")  # torch has no strides with these
     kernel, stride, dilation, padding = (
         [draws.integer(low, high) for _ in range(axes)]
-        for low, high in ((1, 4), (1, 3), (1, 3), (0, 3))
+        for low, high in ((1, 4), (1, 1 if named else 3), (1, 3), (0, 3))
     )
     spans = [step * (size - 1) + 1 for step, size in zip(dilation, kernel, strict=True)]
     # Modes that repeat what is inside pad by less than that.
     sides = [
-        max(span, pad + 1) + draws.integer(0, 5) for span, pad in zip(spans, padding, strict=True)
+        max(span, pad + 1) + draws.integer(0, 3) for span, pad in zip(spans, padding, strict=True)
     ]
     # With many channels the norms come from Gram matrices, where there are few positions.
-    width = draws.one_of(1, 2, 3, 24)
+    width = draws.one_of(1, 2, 3, 24 // groups)
     channels = groups * width, groups * draws.one_of(width, draws.integer(1, 3))
-    plain = set(stride) == {1} and draws.flag()
     kind: Any = nn.Conv1d if axes == 1 else nn.Conv2d
     layer = kind(
         *channels,
         tuple(kernel),
         stride=tuple(stride),
         dilation=tuple(dilation),
-        padding=draws.one_of("same", "valid") if plain else tuple(padding),
+        padding=named or tuple(padding),
         padding_mode=draws.one_of(*PADDING_MODES),
         groups=groups,
         bias=draws.flag(),

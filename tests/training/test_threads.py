@@ -1,4 +1,4 @@
-"""Threads that share a training: no lot comes to two steps, and no record counts twice."""
+"""Threads that share a training or a model: no lot comes to two steps, and no record counts twice."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,14 +9,22 @@ import pytest
 
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
-from matrixdp.training.trainable import Trainable
-from torch import nn
+import torch
+from torch import Tensor
 
 from matrixdp.errors import InvalidParameterError, MatrixDPError
-from matrixdp.training import PrivateTraining
 from matrixdp.training.account import StepAccount
+from matrixdp.training.model.trainable import Trainable
 from matrixdp.training.noise.step_noise import StepNoise
-from training.small_training import cross_entropy, sgd, small_data, small_model, small_plan
+from training.small_training import (
+    cross_entropy,
+    private,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+    weights,
+)
 
 
 def at_once(action: Callable[[], Any]) -> list[Exception]:
@@ -50,12 +58,8 @@ def let_meet(monkeypatch: pytest.MonkeyPatch, kind: type, name: str) -> None:
     monkeypatch.setattr(kind, name, slow)
 
 
-def complete(training: PrivateTraining, model: nn.Module) -> None:
-    for inputs, targets in next(training.lots(small_data())).batches(8):
-        training.accumulate(cross_entropy(model, inputs, targets))
-
-
-def test_two_threads_take_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_two_threads_take_one_step(monkeypatch: pytest.MonkeyPatch, mode: Any) -> None:
     releases: list[int] = []
     drawn = StepNoise.noisy_means
 
@@ -64,30 +68,54 @@ def test_two_threads_take_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
         return drawn(noise, matrices, step, divisor)
 
     monkeypatch.setattr(StepNoise, "noisy_means", counted)
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan())
-    complete(training, model)
+    training = private(small_model(), mode=mode)
+    lot = next(training.lots(small_data()))
     let_meet(monkeypatch, Trainable, "check_unchanged")
-    (error,) = at_once(training.step)
-    assert "no lot is open" in str(error)
-    assert len(releases) == training.steps_spent == 1
+    (error,) = at_once(lambda: training.step(lot, batch_size=8))
+    assert isinstance(error, InvalidParameterError)
+    assert "this lot was taken already" in str(error)
+    assert len(releases) == training.progress.steps_spent == 1
 
 
 def test_two_threads_spend_no_step_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan(steps=1))
+    training = private(small_model(), small_plan(steps=1), mode="exact")
     loops = [training.lots(small_data()) for _ in range(2)]
     lots: list[Any] = []
     let_meet(monkeypatch, StepAccount, "check_process")
     at_once(lambda: lots.append(next(loops.pop())))
-    assert len(lots) == training.steps_spent == 1
+    assert len(lots) == training.progress.steps_spent == 1
 
 
-def test_two_threads_get_the_batches_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small_model()
-    training = PrivateTraining(model, sgd(model), small_plan())
-    lot = next(training.lots(small_data()))
-    let_meet(monkeypatch, Trainable, "check_unchanged")
-    (error,) = at_once(lambda: lot.batches(8))
-    assert isinstance(error, InvalidParameterError)
-    assert "each record may count once" in str(error)
+def test_another_thread_runs_the_model() -> None:
+    """What it computes does not get into the gradients of the step."""
+    models = [small_model() for _ in range(2)]
+    stepping = threading.Event()
+    beside: list[threading.Thread] = []
+
+    def interleave(*_: Any) -> None:
+        # Both are within the layer at once, and the one that came last leaves last.
+        if threading.current_thread() in beside:
+            entered.set()
+            released.wait(10.0)
+        elif stepping.is_set() and not beside:
+            beside.append(threading.Thread(target=models[0], args=(torch.ones(1, 6),)))
+            beside[0].start()
+            entered.wait(10.0)
+
+    # A hook that stays: a layer must not change between its call and its gradient.
+    next(models[0].children()).register_forward_pre_hook(interleave)
+    entered, released = threading.Event(), threading.Event()
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        found = cross_entropy(models[0], inputs, targets)
+        released.set()
+        return found
+
+    first, second = private(models[0], losses=losses, seed=3), private(models[1], seed=3)
+    lot = next(first.lots(small_data()))
+    stepping.set()
+    released.clear()
+    first.step(lot, batch_size=8)
+    beside[0].join()
+    train(second, steps=1)
+    assert torch.equal(weights(models[0]), weights(models[1]))

@@ -137,12 +137,15 @@ class Program:
 
         batch = tree_map_only(Tensor, followed, self.batch(records))
         state = TensorState(self._model)
+        running = [True]
         with ExitStack() as stack:
+            stack.callback(running.clear)
             for name, module in self._model.named_modules():
 
                 def keep(_module: Any, _inputs: Any, output: Any, name: str = name) -> None:
-                    parts = (part for part in tensors_in(output) if part.requires_grad)
-                    outputs.extend(Output(name, part) for part in parts)
+                    if running:  # an interrupt may leave the hook behind
+                        parts = (part for part in tensors_in(output) if part.requires_grad)
+                        outputs.extend(Output(name, part) for part in parts)
 
                 stack.callback(module.register_forward_hook(keep).remove)
             draws = stack.enter_context(self.draws(records))

@@ -268,9 +268,9 @@ def _no_hooks(module: nn.Module) -> Iterator[None]:
 def plain_kernels(*, recurrent: bool) -> Iterator[None]:
     """Run layers by operations that ``vmap`` knows; most fused kernels are not among them."""
     former, fast = cudnn.enabled, mha.get_fastpath_enabled()
-    cudnn.enabled = former and not recurrent
-    mha.set_fastpath_enabled(False)
     try:
+        cudnn.enabled = former and not recurrent
+        mha.set_fastpath_enabled(False)
         with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "There is a performance drop because we have not")
             yield

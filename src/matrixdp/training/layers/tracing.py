@@ -62,6 +62,7 @@ class Tracer:
         self._trained = trained
         self._thread = 0  # the one that the losses are computed in
         self._listening = False
+        self._block: object = None
         self._measuring = False
         self._calls: list[LayerCall] = []
         self._measured: list[MeasuredUse] = []
@@ -74,17 +75,19 @@ class Tracer:
     def on(self) -> Iterator[None]:
         """Trace every call of the model's layers within the block, where gradients are enabled."""
         handles = []
+        # A hook that an interrupt leaves behind does nothing in any other block.
+        block = self._block = object()
         try:
             for layer in self.layers:
                 # First of all hooks: a gradient is that of what the forward pass itself returned.
-                hook = partial(self._called, layer)
+                hook = partial(self._called, block, layer)
                 handles.append(
                     layer.module.register_forward_hook(hook, prepend=True, with_kwargs=True)
                 )
             self._thread, self._listening = threading.get_ident(), True
             yield
         finally:
-            self._listening = False
+            self._listening, self._block = False, None
             for handle in handles:
                 handle.remove()
             self._calls = []
@@ -125,9 +128,15 @@ class Tracer:
             self._measured, self._held = [], []
 
     def _called(
-        self, layer: TracedLayer, _module: nn.Module, arguments: Any, named: Any, output: Any
+        self,
+        block: object,
+        layer: TracedLayer,
+        _module: nn.Module,
+        arguments: Any,
+        named: Any,
+        output: Any,
     ) -> Any:
-        own_thread = threading.get_ident() == self._thread
+        own_thread = threading.get_ident() == self._thread and block is self._block
         if not (self._listening and own_thread and torch.is_grad_enabled()):
             return None  # another thread runs the same model, and not for these losses
         if not any(part.requires_grad for part in layer.parameters):
