@@ -8,11 +8,11 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
+from matrixdp.training.kernels.bounds import NormBounds  # noqa: E402
 from matrixdp.training.layers.convolution import ConvolutionUse  # noqa: E402
 from matrixdp.training.layers.embedding import EmbeddingUse  # noqa: E402
 from matrixdp.training.layers.gram import gram_bounds  # noqa: E402
 from matrixdp.training.layers.linear import LinearUse  # noqa: E402
-from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers.use import norm_bounds_of  # noqa: E402
 from matrixdp.training.lots.clipping import _LOST_TO_UNDERFLOW  # noqa: E402
 

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from matrixdp.training.layers import convolution
+from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.kernels.geometry import Geometry
+from matrixdp.training.layers import convolution
 from matrixdp.training.layers.normalisation import NormalisationLayer, normalisation_use
 from matrixdp.training.layers.shifted_gram import norms_of_patches
-from matrixdp.training.kernels.bounds import NormBounds
-
 from training.brute_force import brute_force, clipped
 
 DEVICES = [

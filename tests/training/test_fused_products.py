@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from matrixdp.training.kernels.geometry import Geometry
 from matrixdp.training.layers import convolution
 from matrixdp.training.layers.convolution import ConvolutionUse
-from matrixdp.training.kernels.geometry import Geometry
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

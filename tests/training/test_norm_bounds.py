@@ -10,11 +10,11 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 import torch
 from torch import Tensor, nn
 
+from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers import convolution
 from matrixdp.training.layers.gram import gram
 from matrixdp.training.layers.precision import factor_rounding, multiplies_coarsely
 from matrixdp.training.layers.tracing import MeasuredUse, Tracer
-from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers.use import KeptGradients, norm_bounds_of
 from matrixdp.training.lots.clipping import clipped_sum
 

@@ -1,4 +1,4 @@
-"""Threads that share a training or a model: no lot comes to two steps, and no record counts twice."""
+"""Threads that share a training or a model: no lot comes to two steps, no record counts twice."""
 
 import threading
 from collections.abc import Callable, Iterator

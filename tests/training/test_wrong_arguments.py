@@ -13,32 +13,29 @@ from torch.utils.data import DataLoader, TensorDataset
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
-from training.small_training import (
-    sgd,
-    small_data,
-    small_model,
-    small_plan,
-)
-
-
-def training_of(model: nn.Module, **options: Any) -> PrivateTraining:
-    # Every record is in every lot, so that no lot is empty.
-    plan = small_plan(**({"lot_size": 40} | options))
-    return PrivateTraining(model, sgd(model), plan, seed=1)
+from training.small_training import private, sgd, small_data, small_model, small_plan
 
 
 def test_optimisers_that_do_not_fit() -> None:
     model = small_model()
     other = nn.Parameter(torch.zeros(2))
     some = list(model.parameters())
+    optimizer: Any
     for optimizer, message in (
         (optim.LBFGS(some), "LBFGS"),
         (optim.SparseAdam(some), "SparseAdam"),
         (optim.SGD([*some, other], lr=0.1), "not one of the model's"),
         (optim.SGD(some[1:], lr=0.1), r"parameter '0\.weight' requires a gradient"),
+        ([optim.SGD(some[:2], lr=0.1)], r"parameter '2\.weight' requires a gradient"),
+        ([optim.SGD(some, lr=0.1), optim.SparseAdam(some)], "SparseAdam"),
+        ([optim.SGD(some, lr=0.1), None], "optimizer is a NoneType"),
+        ([], "optimizer is empty"),
+        # Clipping is in float32, and no step is skipped by what its gradients are.
+        (torch.amp.GradScaler("cpu"), "GradScaler, which scales losses"),
+        ([sgd(model), torch.amp.GradScaler("cpu")], "GradScaler, which scales losses"),
     ):
         with pytest.raises(InvalidParameterError, match=message):
-            PrivateTraining(model, optimizer, small_plan())
+            private(model, make=lambda _, found=optimizer: found)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +49,7 @@ def test_optimisers_that_do_not_fit() -> None:
 )
 def test_groups_that_do_not_fit(clip_norm: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
-        training_of(small_model(), clip_norm=clip_norm)
+        private(small_model(), small_plan(clip_norm=clip_norm))
 
 
 def test_models_that_cannot_be_trained() -> None:
@@ -61,21 +58,21 @@ def test_models_that_cannot_be_trained() -> None:
     mixing = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
     empty = nn.ParameterDict({"weight": torch.empty(0)})
     with pytest.raises(InvalidParameterError, match="'weight' holds complex numbers"):
-        training_of(nn.Linear(6, 3, dtype=torch.complex64))
+        private(nn.Linear(6, 3, dtype=torch.complex64))
     with pytest.raises(InvalidParameterError, match="nothing to train"):
-        training_of(frozen)
+        private(frozen)
     with pytest.raises(InvalidParameterError, match="'weight' is empty, and so are all"):
-        training_of(empty)
+        private(empty)
     with pytest.raises(InvalidParameterError, match=r"BatchNorm1d.*nn\.GroupNorm"):
-        training_of(mixing)
+        private(mixing)
     with pytest.raises(InvalidParameterError, match=r"'1\.weight' has no shape.*run the model"):
-        training_of(nn.Sequential(nn.Linear(6, 6), nn.LazyLinear(3)))
+        private(nn.Sequential(nn.Linear(6, 6), nn.LazyLinear(3)))
 
 
 def test_a_loader_is_not_poisson() -> None:
     loader = DataLoader(TensorDataset(*small_data()), batch_size=10, shuffle=True)
     with pytest.raises(InvalidParameterError, match=r"DataLoader.*lots\(loader\.dataset\)"):
-        training_of(small_model()).lots(loader)
+        private(small_model()).lots(loader)
 
 
 @pytest.mark.parametrize(
@@ -83,41 +80,45 @@ def test_a_loader_is_not_poisson() -> None:
     [
         ({"model": "m"}, "model is a str"),
         ({"optimizer": None}, "optimizer is a NoneType"),
+        ({"losses": None}, "losses is a NoneType: pass a function"),
+        ({"losses": sgd(small_model())}, "losses is a SGD: pass a function"),
         ({"plan": {}}, "plan is a dict"),
         ({"seed": -1}, "seed=-1"),
         ({"seed": True}, "seed=True"),
-        ({"noise": Isotropic(5.0)}, "noise=.*must map names of layers"),
-        ({"noise": [1]}, r"noise=\[1\] must map names of layers"),
-        ({"noise": {1: Isotropic(5.0)}}, "must map names of layers"),
-        ({"record": 5}, "record=5 is no path"),
-        ({"record": b"x"}, "record=b'x' is no path"),
-        ({"record": "x\0y"}, "is no path"),
+        ({"layer_covariances": Isotropic(5.0)}, "layer_covariances=.*must map names of layers"),
+        ({"layer_covariances": [1]}, r"layer_covariances=\[1\] must map names of layers"),
+        ({"layer_covariances": {1: Isotropic(5.0)}}, "must map names of layers"),
+        ({"spending": 5}, "spending=5 is no path"),
+        ({"spending": b"x"}, "spending=b'x' is no path"),
+        ({"spending": "x\0y"}, "is no path"),
     ],
     ids=str,
 )
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
     model = small_model()
-    right: dict[str, Any] = {"model": model, "optimizer": sgd(model), "plan": small_plan()}
+    right: dict[str, Any] = {
+        "model": model,
+        "losses": model,
+        "optimizer": sgd(model),
+        "plan": small_plan(),
+    }
     with pytest.raises(InvalidParameterError, match=message):
         PrivateTraining(**(right | change))
 
 
 def test_data_that_is_not_dense() -> None:
     inputs, targets = small_data()
-    training = training_of(small_model())
+    training = private(small_model())
     for data in (inputs.to_sparse(), (inputs, targets.to_sparse())):
         with pytest.raises(InvalidParameterError, match=r"torch\.sparse_coo.*pass dense tensors"):
             training.lots(data)
-    assert training.steps_spent == 0
+    assert training.progress.steps_spent == 0
 
 
-def test_a_captured_step_needs_a_function() -> None:
-    nothing: Any = None
-    with pytest.raises(InvalidParameterError, match="losses is a NoneType: pass a function"):
-        training_of(small_model()).captured_step(small_data(), nothing, batch_size=8)
-
-
-def test_sizes_of_batches() -> None:
-    lot = next(training_of(small_model()).lots(small_data()))
-    with pytest.raises(InvalidParameterError, match="size=0"):
-        lot.batches(0)
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, None])
+def test_sizes_of_batches(size: Any) -> None:
+    training = private(small_model(), seed=1)
+    lot = next(training.lots(small_data()))
+    with pytest.raises(InvalidParameterError, match="batch_size="):
+        training.step(lot, batch_size=size)
+    training.step(lot, batch_size=1)
