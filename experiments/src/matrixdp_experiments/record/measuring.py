@@ -2,15 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from matrixdp_experiments.record.blocks import Block, Kind
-from matrixdp_experiments.record.networks import Body, shown
+from matrixdp_experiments.record.networks import Body, half_on_gpu, shown
 from matrixdp_experiments.record.patches import PatchFilters
-from matrixdp_experiments.record.pooling import MOST_CHANNELS_OF_FINE, deviations, means
+from matrixdp_experiments.record.pooling import (
+    MOST_CHANNELS_OF_FINE,
+    cell_means,
+    coarser,
+    deviations,
+    mirrored_half,
+)
 
 __all__ = ["Measuring"]
 
@@ -50,7 +57,7 @@ class Measuring:
         for number, filters in enumerate(self.patches):
             found["patches", -1, number] = filters(images)
         for number, side in enumerate(_PIXEL_GRIDS):
-            found["pixels", -1, number] = means(images - 0.5, side)
+            found["pixels", -1, number] = mirrored_half(cell_means(images - 0.5, side))
         return {Block(*key, columns=rows.shape[1]): _rooted(rows) for key, rows in found.items()}
 
 
@@ -59,30 +66,45 @@ def _rooted(rows: Tensor) -> Tensor:
     return rows.sign() * rows.abs().sqrt()
 
 
-def _of_network(body: Body, images: Tensor, source: int) -> dict[tuple[Kind, int, int], Tensor]:
+Found: TypeAlias = dict[tuple[Kind, int, int], Tensor]
+
+
+def _of_network(body: Body, images: Tensor, source: int) -> Found:
     """Return the mean statistics of a network's maps over views of each image."""
-    sums: dict[tuple[Kind, int, int], Tensor] = {}
+    sums: Found = {}
     views = _shifted(images)
     for view in views:
         for level, maps in enumerate(_maps(body, view)):
-            for side in (1, 2, 4):
-                if side < 4 or maps.shape[1] <= MOST_CHANNELS_OF_FINE:
-                    _add(sums, (f"mean-{side}", source, level), means(maps, side) / len(views))  # type: ignore[arg-type]
-            _add(sums, ("deviation-2", source, level), deviations(maps, 2) / len(views))
+            for kind, cells in _statistics(maps).items():
+                _add(sums, (kind, source, level), cells, len(views))
     large = functional.interpolate(images, size=_ENLARGED, mode="bilinear", align_corners=False)
     for view in (large, large.flip(-1)):
         for level, maps in enumerate(_maps(body, view)):
-            _add(sums, ("enlarged-2", source, level), means(maps, 2) / 2)
+            _add(sums, ("enlarged-2", source, level), cell_means(maps, 2), 2)
     return sums
 
 
-def _add(sums: dict[tuple[Kind, int, int], Tensor], key: tuple[Kind, int, int], one: Tensor) -> None:
-    sums[key] = sums[key] + one if key in sums else one
+def _statistics(maps: Tensor) -> dict[Kind, Tensor]:
+    """Return what is kept of a map: means of cells of three sizes, and deviations within four."""
+    fine = cell_means(maps, 4)
+    middle = coarser(fine)
+    found: dict[Kind, Tensor] = {
+        "mean-1": coarser(middle),
+        "mean-2": middle,
+        "deviation-2": deviations(maps, middle),
+    }
+    return found | {"mean-4": fine} if maps.shape[1] <= MOST_CHANNELS_OF_FINE else found
+
+
+def _add(sums: Found, key: tuple[Kind, int, int], cells: Tensor, views: int) -> None:
+    rows = mirrored_half(cells) / views
+    sums[key] = sums[key] + rows if key in sums else rows
 
 
 def _maps(body: Body, images: Tensor) -> list[Tensor]:
-    with torch.autocast(images.device.type, dtype=torch.bfloat16):
-        return [maps.float() for maps in body(shown(images))]
+    with half_on_gpu(images.device):
+        maps: list[Tensor] = body(shown(images))
+    return maps
 
 
 def _shifted(images: Tensor) -> list[Tensor]:

@@ -16,6 +16,7 @@ __all__ = [
     "NetworkShape",
     "Projection",
     "checked_network",
+    "half_on_gpu",
     "shown",
 ]
 
@@ -61,6 +62,11 @@ def checked_network(name: str) -> NetworkName:
         if known == name:
             return known
     raise InvalidParameterError(f"network={name!r} is not known: use {', '.join(NETWORKS)}")
+
+
+def half_on_gpu(device: torch.device) -> torch.autocast:
+    """Return a context in which networks multiply in bfloat16, if the device is a GPU."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
 
 
 def shown(images: Tensor) -> Tensor:

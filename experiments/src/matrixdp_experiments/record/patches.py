@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from matrixdp_experiments.record.draws import Draws
-from matrixdp_experiments.record.pooling import means
+from matrixdp_experiments.record.pooling import mirrored_half
 
 __all__ = ["PatchFilters"]
 
@@ -50,7 +50,9 @@ class PatchFilters:
     def __call__(self, images: Tensor) -> Tensor:
         """Return the mean positive and negative answers in 2 x 2 cells, the same if mirrored."""
         answers = functional.conv2d(images, self.filters, self.shift)
-        return torch.cat([means(answers.relu(), 2), means((-answers).relu(), 2)], dim=1)
+        signs = torch.cat([answers.relu(), (-answers).relu()], dim=1)
+        # Sides may be odd, and cells then overlap.
+        return mirrored_half(functional.adaptive_avg_pool2d(signs, 2))
 
 
 def _random_patches(images: Tensor, size: int, count: int, draws: Draws) -> Tensor:

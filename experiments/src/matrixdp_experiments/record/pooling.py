@@ -1,9 +1,9 @@
 """Statistics of maps that do not change when the image is mirrored."""
 
+import torch
 from torch import Tensor
-from torch.nn import functional
 
-__all__ = ["MOST_CHANNELS_OF_FINE", "deviations", "means", "mirrored_half"]
+__all__ = ["MOST_CHANNELS_OF_FINE", "cell_means", "coarser", "deviations", "mirrored_half"]
 
 MOST_CHANNELS_OF_FINE = 256
 """Maps with more channels are not pooled to 4 x 4."""
@@ -14,7 +14,6 @@ def mirrored_half(cells: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import torch
     >>> mirrored_half(torch.tensor([[[[1.0, 3.0], [5.0, 9.0]]]]))
     tensor([[2., 7.]])
     """
@@ -22,13 +21,26 @@ def mirrored_half(cells: Tensor) -> Tensor:
     return half.flatten(1)
 
 
-def means(maps: Tensor, side: int) -> Tensor:
-    """Return the means over ``side`` x ``side`` cells, made the same for mirror images."""
-    return mirrored_half(functional.adaptive_avg_pool2d(maps, side))
+def cell_means(maps: Tensor, side: int) -> Tensor:
+    """Return the means over ``side`` x ``side`` cells, which must divide height and width.
+
+    Examples
+    --------
+    >>> cell_means(torch.arange(16.0).view(1, 1, 4, 4), 2)
+    tensor([[[[ 2.5000,  4.5000],
+              [10.5000, 12.5000]]]])
+    """
+    height, width = maps.shape[-2] // side, maps.shape[-1] // side
+    cells = maps.unflatten(-1, (side, width)).unflatten(-3, (side, height))
+    return cells.mean(dim=(-3, -1), dtype=torch.float32)
 
 
-def deviations(maps: Tensor, side: int) -> Tensor:
-    """Return the standard deviations within each of these cells, likewise."""
-    mean = functional.adaptive_avg_pool2d(maps, side)
-    square = functional.adaptive_avg_pool2d(maps * maps, side)
-    return mirrored_half((square - mean * mean).clamp(min=0.0).sqrt())
+def coarser(cells: Tensor) -> Tensor:
+    """Return the means over two by two neighbouring cells."""
+    return cell_means(cells, cells.shape[-1] // 2)
+
+
+def deviations(maps: Tensor, mean: Tensor) -> Tensor:
+    """Return the standard deviations within cells whose means are given."""
+    square = cell_means(maps.float().square(), mean.shape[-1])
+    return (square - mean * mean).clamp(min=0.0).sqrt()

@@ -16,7 +16,7 @@ from torch import Tensor, nn, optim
 from torch.nn import functional
 
 from matrixdp_experiments.record.draws import Draws
-from matrixdp_experiments.record.networks import Body, NetworkName, Projection, shown
+from matrixdp_experiments.record.networks import Body, NetworkName, Projection, half_on_gpu, shown
 from matrixdp_experiments.record.rendering import rendered
 from matrixdp_experiments.record.scenes import drawn_pairs
 from matrixdp_experiments.record.textures import texture_bank
@@ -136,14 +136,14 @@ class _State:
 
     def advance(self) -> Tensor:
         """Take one step and return its loss."""
-        plan, device_type = self.plan, self.draws.device.type
+        plan = self.plan
         for group in self.optimizer.param_groups:
             group["lr"] = plan.rate_at(self.step)
         with torch.no_grad():
             pair = drawn_pairs(plan.pairs, plan.textures, self.draws)
             views = [random_views(rendered(layers, self.bank), self.draws) for layers in pair]
             images = shown(torch.cat(views))
-        with torch.autocast(device_type, dtype=torch.bfloat16):
+        with half_on_gpu(self.draws.device):
             rows = self.projection(self.body(images))
         loss = contrast(rows, plan.temperature)
         self.optimizer.zero_grad()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -161,7 +162,7 @@ def release(
         "seconds": time.monotonic() - start,
         "train_accuracy": trained.accuracy(rows, labels),
         **facts,
-        **provenance().__dict__,
+        **msgspec.to_builtins(provenance()),
     }
     if watch is not None:
         found |= {"largest_move": watch.largest, "neighbours": watch.compared}
