@@ -30,7 +30,7 @@ from matrixdp_experiments.record.neighbours import NeighbourWatch
 from matrixdp_experiments.record.releasing import ExactNoise, SimulatedNoise
 from matrixdp_experiments.record.whitening import BLOCK_BOUND, BlockWhitening
 
-BLOCKS = [Block("mean-1", 0, 0, 20), Block("mean-2", 0, 1, 300), Block("pixels", -1, 0, 12)]
+BLOCKS = [Block("mean-1", 0, 0, 20), Block("mean-2", 0, 1, 300), Block("enlarged-2", 0, 0, 12)]
 RECORDS = 60
 
 
@@ -74,7 +74,9 @@ def test_centred_rows_are_bounded_exactly_and_of_norm_one() -> None:
 
 def test_crafted_rows_are_bounded_too() -> None:
     mean = released_mean(private_rows(0), BLOCKS, RECORDS, Budget(1.0, 1e-5), SimulatedNoise(0))
-    against = [part[0] for part in mean.split([end - start for start, end in leading_columns(BLOCKS)])]
+    against = [
+        part[0] for part in mean.split([end - start for start, end in leading_columns(BLOCKS)])
+    ]
     assert against  # the mean has a part for each block
     for row in Centring(BLOCKS, mean)(crafted_rows(BLOCKS)):
         assert sum(int(value) ** 2 for value in row) <= ROW_BOUND**2
@@ -89,9 +91,7 @@ def test_the_mean_moves_by_at_most_its_bound() -> None:
 
 
 @given(
-    scores=st.lists(
-        st.floats(min_value=-1e6, max_value=1e6), min_size=CLASSES, max_size=CLASSES
-    ),
+    scores=st.lists(st.floats(min_value=-1e6, max_value=1e6), min_size=CLASSES, max_size=CLASSES),
     label=st.integers(0, CLASSES - 1),
     clip=st.floats(min_value=1e-3, max_value=2.0),
 )

@@ -22,7 +22,10 @@ def squares(row: torch.Tensor) -> int:
     return sum(int(value) ** 2 for value in row.tolist())
 
 
-@given(rows=arrays(np.float64, (4, 9), elements=st.one_of(ANY, NEAR_ONE)), bound=st.sampled_from(BOUNDS))
+@given(
+    rows=arrays(np.float64, (4, 9), elements=st.one_of(ANY, NEAR_ONE)),
+    bound=st.sampled_from(BOUNDS),
+)
 @settings(deadline=None, max_examples=300)
 def test_the_norm_is_at_most_the_bound_whatever_goes_in(rows: np.ndarray, bound: int) -> None:
     for row in bounded_integers(torch.from_numpy(rows), bound):
@@ -33,7 +36,9 @@ def test_the_norm_is_at_most_the_bound_whatever_goes_in(rows: np.ndarray, bound:
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_rows_at_the_edge_of_the_bound(bound: int) -> None:
     room = 1 / (1 - 2.0**-12)
-    edge = torch.tensor([[1.0, 0.0], [room, 0.0], [room * (1 + 2.0**-50), 0.0], [0.8, 0.6]]).double()
+    edge = torch.tensor(
+        [[1.0, 0.0], [room, 0.0], [room * (1 + 2.0**-50), 0.0], [0.8, 0.6]]
+    ).double()
     edge = torch.cat([edge, torch.tensor([[room, 1.0001 / bound * room], [1.001, 0.0]]).double()])
     whole = bounded_integers(edge, bound)
     assert max(map(squares, whole)) <= bound**2

@@ -25,7 +25,7 @@ def test_a_seed_gives_the_same_scenes_and_another_gives_others() -> None:
     assert first.shape == (4, 3, SCENE_SIDE, SCENE_SIDE)
     assert torch.equal(first, images_of(1))
     assert not torch.equal(first, images_of(2))
-    assert 0.0 <= float(first.min())
+    assert float(first.min()) >= 0.0
     assert float(first.max()) <= 1.0
 
 
@@ -83,6 +83,8 @@ def test_views_are_crops_of_the_right_size() -> None:
     for make in (random_views, plain_views):
         views = make(scenes, draws)
         assert views.shape == (4, 3, VIEW_SIDE, VIEW_SIDE)
-        assert 0.0 <= float(views.min())
+        assert float(views.min()) >= 0.0
         assert float(views.max()) <= 1.0
-    assert torch.equal(random_views(scenes, Draws.of(6, CPU)), random_views(scenes, Draws.of(6, CPU)))
+    assert torch.equal(
+        random_views(scenes, Draws.of(6, CPU)), random_views(scenes, Draws.of(6, CPU))
+    )

@@ -6,9 +6,7 @@ from typing import Literal, TypeAlias
 
 __all__ = ["Block", "Kind", "block_weights"]
 
-Kind: TypeAlias = Literal[
-    "mean-1", "mean-2", "mean-4", "deviation-2", "enlarged-2", "patches", "pixels"
-]
+Kind: TypeAlias = Literal["mean-1", "mean-2", "mean-4", "deviation-2", "enlarged-2"]
 
 # Chosen on held-out images, like every number here; see the page.
 _OF_KIND: dict[Kind, float] = {
@@ -17,11 +15,9 @@ _OF_KIND: dict[Kind, float] = {
     "mean-4": 2.78,
     "deviation-2": 1.40,
     "enlarged-2": 0.91,
-    "patches": 1.2,
-    "pixels": 0.55,
 }
 _EARLY, _LATE = 0.74, 1.28  # of the stem and the first block, and of all others
-_SECOND_NETWORK = 1 / 3
+_OTHER_NETWORK = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -32,26 +28,24 @@ class Block:
     ----------
     kind : str
         Which statistic.
-    source : int
-        Number of the network, or -1 without one.
+    network : int
+        Number of the network.
     level : int
-        Number of the map, or of the set of patches.
+        Number of the map.
     columns : int
         How many.
     """
 
     kind: Kind
-    source: int
+    network: int
     level: int
     columns: int
 
     @property
     def weight(self) -> float:
         """How much the block counts, before all weights are scaled to norm 1."""
-        weight = _OF_KIND[self.kind]
-        if self.source >= 0:
-            weight *= _EARLY if self.level < 2 else _LATE
-        return weight * (_SECOND_NETWORK if self.source > 0 else 1.0)
+        weight = _OF_KIND[self.kind] * (_EARLY if self.level < 2 else _LATE)
+        return weight * (_OTHER_NETWORK if self.network else 1.0)
 
 
 def block_weights(blocks: Sequence[Block]) -> list[float]:
@@ -59,7 +53,7 @@ def block_weights(blocks: Sequence[Block]) -> list[float]:
 
     Examples
     --------
-    >>> block_weights([Block("pixels", -1, 0, 12), Block("pixels", -1, 1, 48)])
+    >>> block_weights([Block("mean-1", 0, 0, 12), Block("mean-1", 0, 1, 48)])
     [0.707..., 0.707...]
     """
     length = sum(block.weight**2 for block in blocks) ** 0.5

@@ -49,17 +49,14 @@ def features(
     out: RowsOption,
     part: Annotated[list[str] | None, typer.Option("--part", help="train, test.")] = None,
     synthetic: Annotated[int, typer.Option("--synthetic", help="Images for statistics.")] = 16_384,
-    patch_sets: Annotated[int, typer.Option("--patch-sets", help="For each size.")] = 5,
-    at_once: Annotated[int, typer.Option("--at-once", help="Images in the network.")] = 1024,
+    seed: Annotated[int, typer.Option("--seed", help="Of those images.")] = 0,
 ) -> None:
     """Make the rows of CIFAR-10; MATRIXDP_DATA names its folder."""
     from matrixdp_experiments.record import work  # noqa: PLC0415 (slow)
     from matrixdp_experiments.record.features import FeatureSetting  # noqa: PLC0415
     from matrixdp_experiments.record.folders import RowFolder  # noqa: PLC0415
 
-    setting = FeatureSetting(
-        synthetic=synthetic, textures=synthetic, patch_sets=patch_sets, at_once=at_once
-    )
+    setting = FeatureSetting(seed, images=synthetic, textures=synthetic)
     _print(work.make_rows(weights, part or ["train"], setting, RowFolder(out), _say))
 
 

@@ -3,18 +3,18 @@
 Everything in it comes from scenes. A private image passes through and leaves nothing behind.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from matrixdp_experiments.record.alone import measured_alone
 from matrixdp_experiments.record.blocks import Block
 from matrixdp_experiments.record.draws import Draws
 from matrixdp_experiments.record.measuring import Measuring
 from matrixdp_experiments.record.networks import Body
-from matrixdp_experiments.record.patches import PatchFilters
 from matrixdp_experiments.record.rendering import rendered
 from matrixdp_experiments.record.scenes import drawn_pairs
 from matrixdp_experiments.record.textures import texture_bank
@@ -23,45 +23,36 @@ from matrixdp_experiments.record.whitening import BlockWhitening
 
 __all__ = ["FeatureMap", "FeatureSetting", "synthetic_images"]
 
+_AT_ONCE = 1024  # synthetic images that are rendered together
+
 
 @dataclass(frozen=True)
 class FeatureSetting:
-    """How large the feature map is.
+    """What gives the statistics.
 
     Attributes
     ----------
     seed : int
-        Of the scenes that give statistics and patches.
-    synthetic : int
-        How many scenes.
+        Of the scenes.
+    images : int
+        How many.
     textures : int
         Size of their bank.
-    patch_sizes : tuple of int
-        Height and width of patches.
-    patch_sets, patch_filters : int
-        Blocks for each size, and filters of each.
-    at_once : int
-        Images that go through the networks together: always so many, with zeros after the last.
     """
 
     seed: int = 0
-    synthetic: int = 16_384
+    images: int = 16_384
     textures: int = 16_384
-    patch_sizes: tuple[int, ...] = (5, 6, 8)
-    patch_sets: int = 5
-    patch_filters: int = 256
-    at_once: int = 1024
 
 
 def synthetic_images(setting: FeatureSetting, device: torch.device) -> Tensor:
-    """Return the images whose statistics are used."""
+    """Return the images whose statistics are used, as uint8."""
     draws = Draws.of(setting.seed, device)
     bank = texture_bank(setting.textures, draws)
     parts = []
-    for start in range(0, setting.synthetic, setting.at_once):
-        count = min(setting.at_once, setting.synthetic - start)
-        layers, _ = drawn_pairs(count, setting.textures, draws)
-        parts.append(plain_views(rendered(layers, bank), draws))
+    for start in range(0, setting.images, _AT_ONCE):
+        layers, _ = drawn_pairs(min(_AT_ONCE, setting.images - start), setting.textures, draws)
+        parts.append((plain_views(rendered(layers, bank), draws) * 255).round().to(torch.uint8))
     return torch.cat(parts)
 
 
@@ -75,31 +66,24 @@ class FeatureMap:
         What is measured on an image.
     whitenings : dict of Block to BlockWhitening
         How each block is whitened, in the order of the columns.
-    at_once : int
-        See `FeatureSetting`.
+    device : torch.device
+        Where.
     """
 
     measuring: Measuring
     whitenings: dict[Block, BlockWhitening]
-    at_once: int
+    device: torch.device
 
     @classmethod
     def of(cls, bodies: Sequence[Body], setting: FeatureSetting, device: torch.device) -> Self:
         """Return the map of some networks, with statistics from synthetic images."""
         images = synthetic_images(setting, device)
-        draws = Draws.of(setting.seed + 1, device)
-        patches = [
-            PatchFilters.of(images, size, setting.patch_filters, draws)
-            for size in setting.patch_sizes
-            for _ in range(setting.patch_sets)
-        ]
-        measuring = Measuring([body.to(device) for body in bodies], patches)
-        parts = [measuring(some) for some, _ in _batches(images, setting.at_once)]
-        found = {
-            block: BlockWhitening.of(torch.cat([part[block] for part in parts])[: len(images)])
-            for block in parts[0]
-        }
-        return cls(measuring, found, setting.at_once)
+        measuring = Measuring([body.to(device) for body in bodies])
+        blocks = list(measuring(images[0]))
+        rows = measured_alone(measuring.row, images, device)
+        parts = rows.split([block.columns for block in blocks], dim=1)
+        found = {block: BlockWhitening.of(part) for block, part in zip(blocks, parts, strict=True)}
+        return cls(measuring, found, device)
 
     @property
     def blocks(self) -> list[Block]:
@@ -112,25 +96,19 @@ class FeatureMap:
         Parameters
         ----------
         images : Tensor of uint8, shape (images, 3, 32, 32)
-            On the device of the map, or not.
+            On any device.
 
         Returns
         -------
         Tensor of int16, shape (images, columns)
             On the CPU. Every block of a row has a norm of at most `BLOCK_BOUND`.
+
+        Notes
+        -----
+        *Guarantee:* a row depends on its image alone. Each image is measured by itself; what
+        follows are exact sums of integers, and operations on single numbers.
         """
-        device = next(iter(self.whitenings.values())).centre.device
-        parts = []
-        for some, count in _batches(images, self.at_once):
-            raw = self.measuring(some.to(device).float() / 255)
-            rows = [whiten(raw[block]) for block, whiten in self.whitenings.items()]
-            parts.append(torch.cat(rows, dim=1)[:count].cpu())
-        return torch.cat(parts)
-
-
-def _batches(images: Tensor, at_once: int) -> Iterator[tuple[Tensor, int]]:
-    """Yield images, always so many, and how many of them are real."""
-    for start in range(0, len(images), at_once):
-        some = images[start : start + at_once]
-        missing = at_once - len(some)
-        yield torch.cat([some, some.new_zeros(missing, *some.shape[1:])]), len(some)
+        raw = measured_alone(self.measuring.row, images, self.device)
+        parts = raw.split([block.columns for block in self.blocks], dim=1)
+        whitened = zip(self.whitenings.values(), parts, strict=True)
+        return torch.cat([whiten(part).cpu() for whiten, part in whitened], dim=1)

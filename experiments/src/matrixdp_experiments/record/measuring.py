@@ -1,4 +1,4 @@
-"""From images to raw blocks: what is measured on each image, before any statistics of others."""
+"""From an image to raw blocks: what is measured on it, before any statistics of others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from matrixdp_experiments.record.blocks import Block, Kind
 from matrixdp_experiments.record.networks import Body, half_on_gpu, shown
-from matrixdp_experiments.record.patches import PatchFilters
 from matrixdp_experiments.record.pooling import (
     MOST_CHANNELS_OF_FINE,
     cell_means,
@@ -18,13 +17,14 @@ from matrixdp_experiments.record.pooling import (
     deviations,
     mirrored_half,
 )
+from matrixdp_experiments.record.views import VIEW_SIDE
+from matrixdp_experiments.record.whitening import measured_integers
 
 __all__ = ["Measuring"]
 
 _SHIFTS = (-3, 0, 3)
 _MARGIN = 3
 _ENLARGED = 48
-_PIXEL_GRIDS = (4, 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,53 +35,48 @@ class Measuring:
     ----------
     bodies : sequence of Body
         The networks.
-    patches : sequence of PatchFilters
-        Filters of several sizes.
     """
 
     bodies: Sequence[Body]
-    patches: Sequence[PatchFilters]
 
     @torch.no_grad()
-    def __call__(self, images: Tensor) -> dict[Block, Tensor]:
-        """Return the raw blocks of images, each a row of numbers for each image.
+    def __call__(self, image: Tensor) -> dict[Block, Tensor]:
+        """Return the raw blocks of one image.
 
         Parameters
         ----------
-        images : Tensor of float32, shape (images, 3, 32, 32)
-            From 0 to 1.
+        image : Tensor of uint8, shape (3, 32, 32)
+
+        Returns
+        -------
+        dict of Block to Tensor of float32, shape (columns,)
+            In the order of the columns.
         """
-        found: dict[tuple[Kind, int, int], Tensor] = {}
-        for source, body in enumerate(self.bodies):
-            found |= _of_network(body, images, source)
-        for number, filters in enumerate(self.patches):
-            found["patches", -1, number] = filters(images)
-        for number, side in enumerate(_PIXEL_GRIDS):
-            found["pixels", -1, number] = mirrored_half(cell_means(images - 0.5, side))
-        return {Block(*key, columns=rows.shape[1]): _rooted(rows) for key, rows in found.items()}
+        real = image[None].float() / 255
+        found = {}
+        for number, body in enumerate(self.bodies):
+            for (kind, level), row in _of_network(body, real).items():
+                found[Block(kind, number, level, len(row))] = row.sign() * row.abs().sqrt()
+        return found
+
+    def row(self, image: Tensor) -> Tensor:
+        """Return all raw blocks of one image as one row of integers."""
+        return measured_integers(torch.cat(list(self(image).values())))
 
 
-def _rooted(rows: Tensor) -> Tensor:
-    """Return signed square roots, which shorten long tails."""
-    return rows.sign() * rows.abs().sqrt()
+_Found: TypeAlias = dict[tuple[Kind, int], Tensor]
 
 
-Found: TypeAlias = dict[tuple[Kind, int, int], Tensor]
-
-
-def _of_network(body: Body, images: Tensor, source: int) -> Found:
-    """Return the mean statistics of a network's maps over views of each image."""
-    sums: Found = {}
-    views = _shifted(images)
-    for view in views:
-        for level, maps in enumerate(_maps(body, view)):
-            for kind, cells in _statistics(maps).items():
-                _add(sums, (kind, source, level), cells, len(views))
-    large = functional.interpolate(images, size=_ENLARGED, mode="bilinear", align_corners=False)
-    for view in (large, large.flip(-1)):
-        for level, maps in enumerate(_maps(body, view)):
-            _add(sums, ("enlarged-2", source, level), cell_means(maps, 2), 2)
-    return sums
+def _of_network(body: Body, image: Tensor) -> _Found:
+    """Return the mean statistics of a network's maps over views of one image."""
+    found: _Found = {}
+    for level, maps in enumerate(_maps(body, _shifted(image))):
+        for kind, cells in _statistics(maps).items():
+            found[kind, level] = mirrored_half(cells).mean(dim=0)
+    large = functional.interpolate(image, size=_ENLARGED, mode="bilinear", align_corners=False)
+    for level, maps in enumerate(_maps(body, torch.cat([large, large.flip(-1)]))):
+        found["enlarged-2", level] = mirrored_half(cell_means(maps, 2)).mean(dim=0)
+    return found
 
 
 def _statistics(maps: Tensor) -> dict[Kind, Tensor]:
@@ -96,25 +91,19 @@ def _statistics(maps: Tensor) -> dict[Kind, Tensor]:
     return found | {"mean-4": fine} if maps.shape[1] <= MOST_CHANNELS_OF_FINE else found
 
 
-def _add(sums: Found, key: tuple[Kind, int, int], cells: Tensor, views: int) -> None:
-    rows = mirrored_half(cells) / views
-    sums[key] = sums[key] + rows if key in sums else rows
-
-
 def _maps(body: Body, images: Tensor) -> list[Tensor]:
     with half_on_gpu(images.device):
         maps: list[Tensor] = body(shown(images))
     return maps
 
 
-def _shifted(images: Tensor) -> list[Tensor]:
-    """Return images moved by up to three pixels, and their mirror images: eighteen views."""
-    wide = functional.pad(images, (_MARGIN,) * 4, mode="reflect")
-    side = images.shape[-1]
-    views = []
-    for down in _SHIFTS:
-        for right in _SHIFTS:
-            top, left = _MARGIN + down, _MARGIN + right
-            view = wide[..., top : top + side, left : left + side]
-            views += [view, view.flip(-1)]
-    return views
+def _shifted(image: Tensor) -> Tensor:
+    """Return an image moved by up to three pixels, and the mirror images: eighteen views."""
+    wide = functional.pad(image, (_MARGIN,) * 4, mode="reflect")
+    views = [
+        wide[..., _MARGIN + down :, _MARGIN + right :][..., :VIEW_SIDE, :VIEW_SIDE]
+        for down in _SHIFTS
+        for right in _SHIFTS
+    ]
+    both = torch.cat(views)
+    return torch.cat([both, both.flip(-1)])

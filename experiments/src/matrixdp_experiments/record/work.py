@@ -31,7 +31,9 @@ _HELD_OUT = 5000
 _REMOVED, _MOVED_IMAGES = 4, 2048
 
 
-def pretrain(plan: Pretraining, path: Path, *, seconds: float, progress: Progress) -> dict[str, Any]:
+def pretrain(
+    plan: Pretraining, path: Path, *, seconds: float, progress: Progress
+) -> dict[str, Any]:
     """Learn for some time; write the network to a file once all steps are done."""
     state = path.with_suffix(".state")
     body = pretrained(plan, this_device(), checkpoint=state, seconds=seconds, progress=progress)
@@ -65,7 +67,7 @@ def make_rows(
     folder.write("crafted", crafted, torch.arange(len(crafted)) % CLASSES)
     facts = {
         "networks": [digest_of(path) for path in networks],
-        "rows_changed_by_another_place": _changed_by_place(feature_map, some[:_MOVED_IMAGES]),
+        "rows_changed_without_the_first": _changed_by_place(feature_map, some[:_MOVED_IMAGES]),
         "rows_compared": min(_MOVED_IMAGES, len(some)) - 1,
     }
     folder.write_facts(blocks, facts)
