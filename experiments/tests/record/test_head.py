@@ -1,6 +1,7 @@
 """The head: one record moves its sums by at most the bound, exactly, and moves no other record."""
 
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import torch
@@ -28,10 +29,17 @@ from matrixdp_experiments.record.head import (
 )
 from matrixdp_experiments.record.neighbours import NeighbourWatch
 from matrixdp_experiments.record.releasing import ExactNoise, SimulatedNoise
-from matrixdp_experiments.record.whitening import BLOCK_BOUND, BlockWhitening
+from matrixdp_experiments.record.whitening import BLOCK_BOUND, BlockWhitening, measured_integers
 
 BLOCKS = [Block("mean-1", 0, 0, 20), Block("mean-2", 0, 1, 300), Block("enlarged-2", 0, 0, 12)]
 RECORDS = 60
+
+
+def unit_rows(raw: torch.Tensor) -> torch.Tensor:
+    """Return rows scaled to norm 1, as integers."""
+    columns = raw.shape[1]
+    same = BlockWhitening(torch.zeros(columns).double(), 2.0**14 * torch.eye(columns).double())
+    return same(measured_integers(raw))
 
 
 def private_rows(seed: int, count: int = RECORDS) -> torch.Tensor:
@@ -39,10 +47,11 @@ def private_rows(seed: int, count: int = RECORDS) -> torch.Tensor:
     parts = []
     for block in BLOCKS:
         raw = torch.randn(count, block.columns, generator=generator)
-        parts.append(BlockWhitening(torch.zeros(block.columns), torch.eye(block.columns))(raw))
+        parts.append(unit_rows(raw))
     return torch.cat(parts, dim=1)
 
 
+@cache
 def centred(seed: int, count: int = RECORDS) -> torch.Tensor:
     rows = private_rows(seed, count)
     mean = released_mean(rows, BLOCKS, count, Budget(50.0, 1e-5), SimulatedNoise(seed))
@@ -148,7 +157,7 @@ def test_neighbours_of_a_descent_move_by_at_most_one_and_nearly_one() -> None:
         removed=[0, 17, RECORDS - 1],
         steps=frozenset(range(6)),
     )
-    descend(rows, labels_of(), descent, account.steps, ExactNoise(account.whole), watch)
+    descend(rows, labels_of(), descent, account.steps, ExactNoise(account.whole), watch=watch)
     assert watch.compared == 6 * 8
     assert 0.99 < watch.largest <= 1.0
 
@@ -159,7 +168,7 @@ def test_a_descent_learns_what_can_be_learnt() -> None:
     centres = torch.randn(CLASSES, 332, generator=generator)
     raw = centres[labels] + 0.3 * torch.randn(400, 332, generator=generator)
     block = [Block("mean-2", 0, 3, 332)]
-    rows = BlockWhitening(torch.zeros(332), torch.eye(332))(raw)
+    rows = unit_rows(raw)
     descent = Descent(steps=20, records=400)
     account = Account.of(Budget(100.0, 1e-5), descent)
     noise = ExactNoise(account.whole)

@@ -67,7 +67,8 @@ class Classifier:
 
         No block size, kernel or other row changes a bit.
         """
-        return (rows @ self.whole) * (ROW_LENGTH / (_WEIGHT_STEPS * ROW_BOUND))
+        whole: Tensor = rows @ self.whole
+        return whole * (ROW_LENGTH / (_WEIGHT_STEPS * ROW_BOUND))
 
 
 def clipped_residuals(scores: Tensor, labels: Tensor, clip: float) -> Tensor:
@@ -110,6 +111,7 @@ def descend(
     descent: Descent,
     budgets: tuple[Budget, ...],
     noise: Noise,
+    *,
     watch: Watch | None = None,
 ) -> Classifier:
     """Return the mean of the last iterates of gradient descent with momentum, from zero.

@@ -47,7 +47,7 @@ def bounded_integers(rows: Tensor, bound: int) -> Tensor:
     --------
     >>> import torch
     >>> bounded_integers(torch.tensor([[0.6, -0.8], [3.0, 0.0]]).double(), 1024)
-    tensor([[ 614., -818.],
+    tensor([[ 614., -819.],
             [   0.,    0.]], dtype=torch.float64)
     """
     whole = (rows * (bound * _ROOM)).trunc()

@@ -118,7 +118,7 @@ class Body(nn.Module):
                 inputs = width
         self.blocks = nn.ModuleList(blocks)
         self.norm = GroupNorm(inputs // _GROUP, inputs)
-        self.to(memory_format=torch.channels_last)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @property
     def channels(self) -> int:

@@ -32,7 +32,8 @@ def cell_means(maps: Tensor, side: int) -> Tensor:
     """
     height, width = maps.shape[-2] // side, maps.shape[-1] // side
     cells = maps.unflatten(-1, (side, width)).unflatten(-3, (side, height))
-    return cells.mean(dim=(-3, -1), dtype=torch.float32)
+    means: Tensor = cells.mean(dim=(-3, -1), dtype=torch.float32)
+    return means
 
 
 def coarser(cells: Tensor) -> Tensor:

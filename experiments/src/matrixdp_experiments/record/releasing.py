@@ -1,7 +1,7 @@
 """Sums of integers with noise: exact for a release, simulated for choosing settings."""
 
 from fractions import Fraction
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from matrixdp_experiments.record.integers import EXACT
 
 __all__ = ["ExactNoise", "Noise", "SimulatedNoise", "check_exact", "mechanism_for"]
 
-NEIGHBOURING = "add-remove"
+NEIGHBOURING: Final = "add-remove"
 
 
 def check_exact(largest_term: int, records: int) -> None:

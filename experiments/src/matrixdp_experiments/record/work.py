@@ -19,7 +19,7 @@ from matrixdp_experiments.record.centring import ROW_LENGTH, Centring, released_
 from matrixdp_experiments.record.crafted import crafted_images, crafted_rows
 from matrixdp_experiments.record.features import FeatureMap, FeatureSetting
 from matrixdp_experiments.record.folders import RowFolder, load_images
-from matrixdp_experiments.record.head import CLASSES, Classifier, Watch, descend
+from matrixdp_experiments.record.head import CLASSES, Classifier, descend
 from matrixdp_experiments.record.neighbours import NeighbourWatch
 from matrixdp_experiments.record.pretraining import Pretraining, Progress, pretrained
 from matrixdp_experiments.record.releasing import ExactNoise, Noise, SimulatedNoise
@@ -151,9 +151,8 @@ def release(
     start = time.monotonic()
     centring, centred = _centred(rows, blocks, descent, account, noise)
     watch = _watch(folder, centring, centred, labels, descent) if measured else None
-    seen: Watch | None = watch
     kept = labels.to(centred.device)
-    trained = _Trained(centring, descend(centred, kept, descent, account.steps, noise, seen))
+    trained = _Trained(centring, descend(centred, kept, descent, account.steps, noise, watch=watch))
     del centred
     found: dict[str, Any] = {
         "epsilon": whole.epsilon,
