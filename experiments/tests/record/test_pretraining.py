@@ -2,6 +2,7 @@
 
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,7 +24,8 @@ def learn(checkpoint: Path, seconds: float) -> Body | None:
 def test_pieces_give_what_one_run_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = learn(tmp_path / "whole", 1e9)
     ticks = count()
-    monkeypatch.setattr(pretraining.time, "monotonic", lambda: float(next(ticks)))
+    clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))
+    monkeypatch.setattr(pretraining, "time", clock)
     pieces = 0
     body = None
     while body is None:

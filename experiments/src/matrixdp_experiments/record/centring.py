@@ -1,5 +1,6 @@
 """The private mean of the blocks' first columns, and rows of norm 1 without it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ ROW_BOUND = 2**16
 """Norm of a row's integers, at most."""
 
 _CONSTANT = 0.3
-ROW_LENGTH = (1 + _CONSTANT**2) ** 0.5
+ROW_LENGTH = math.sqrt(1 + _CONSTANT**2)
 """Norm of a row: 1 for the blocks, and a constant column beside them."""
 
 _LEADING = 256
