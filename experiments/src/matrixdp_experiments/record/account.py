@@ -1,4 +1,4 @@
-"""What is released, and what each release may cost: shares that add up to the budget exactly."""
+"""The schedule of all releases, and their shares of the budget, which add up to it exactly."""
 
 from dataclasses import dataclass
 from itertools import accumulate

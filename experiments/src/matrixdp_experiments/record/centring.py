@@ -92,7 +92,7 @@ class Centring:
         -----
         *Guarantee:* the integers of a row satisfy the bound exactly and depend on that row alone.
         The squared length of a block without the mean is an exact sum of integers, at most
-        ``4 columns BLOCK_BOUND^2``; everything else is for single numbers.
+        ``4 columns BLOCK_BOUND^2``; everything else is entry by entry.
         """
         result = torch.empty(
             len(rows), rows.shape[1] + 1, dtype=torch.float64, device=self.mean.device

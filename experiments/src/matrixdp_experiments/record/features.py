@@ -106,7 +106,7 @@ class FeatureMap:
         Notes
         -----
         *Guarantee:* a row depends on its image alone. Each image is measured by itself; what
-        follows are exact sums of integers, and operations on single numbers.
+        follows are exact sums of integers, and operations entry by entry.
         """
         raw = measured_alone(self.measuring.row, images, self.device)
         parts = raw.split([block.columns for block in self.blocks], dim=1)

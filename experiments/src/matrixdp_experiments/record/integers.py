@@ -41,7 +41,7 @@ def bounded_integers(rows: Tensor, bound: int) -> Tensor:
     -----
     *Guarantee:* the integers ``q`` of a row satisfy ``sum_j q_j^2 <= bound^2`` in exact arithmetic,
     and depend on that row alone. The sum of their squares is compared with ``bound^2``, and
-    `squared_lengths` makes that test exact; every other step is for single numbers.
+    `squared_lengths` makes that test exact; every other step is entry by entry.
 
     Examples
     --------

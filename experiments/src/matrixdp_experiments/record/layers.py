@@ -1,4 +1,4 @@
-"""What a scene is made of: blobs, one over the other."""
+"""The blobs that a scene is made of, one over the other."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields

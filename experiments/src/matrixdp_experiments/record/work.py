@@ -1,4 +1,4 @@
-"""What each command does: learn, make rows, choose, release."""
+"""The work of each command: learn, make rows, choose, release."""
 
 import time
 from collections.abc import Sequence
