@@ -56,12 +56,15 @@ class Measuring:
         found = {}
         for number, body in enumerate(self.bodies):
             for (kind, level), row in _of_network(body, real).items():
-                found[Block(kind, number, level, len(row))] = row.sign() * row.abs().sqrt()
+                found[Block(kind, number, level, len(row))] = row
         return found
 
     def row(self, image: Tensor) -> Tensor:
-        """Return all raw blocks of one image as one row of integers."""
-        return measured_integers(torch.cat(list(self(image).values())))
+        """Return the square roots of all raw blocks of one image, as one row of integers.
+
+        Nothing that is measured is below 0. Roots shorten long tails.
+        """
+        return measured_integers(torch.cat(list(self(image).values())).sqrt())
 
 
 _Found: TypeAlias = dict[tuple[Kind, int], Tensor]
