@@ -15,7 +15,7 @@ MODULES = sorted(EXPERIMENTS.rglob("*.py"))
 TIERS = [
     {"datasets", "features", "models", "options"},
     {"grid"},
-    {"gradients", "released_features"},
+    {"gradients", "procedural", "released_features"},
     {"report", "asked"},
     {"command"},
     {"__main__"},

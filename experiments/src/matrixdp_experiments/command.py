@@ -20,6 +20,7 @@ from matrixdp.rounding import shown_up
 from matrixdp_experiments.datasets import DATASETS, fetch_dataset, missing_files
 from matrixdp_experiments.datasets.folder import VARIABLE, checked_name, folder_of_environment
 from matrixdp_experiments.options import RESULTS, check_experiment, listed
+from matrixdp_experiments.procedural.command import procedural
 
 if TYPE_CHECKING:
     from matrixdp_experiments.gradients.accounts import Account
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 data = typer.Typer(help="The public data sets of the experiments.", no_args_is_help=True)
 app.add_typer(data, name="data")
+app.add_typer(procedural, name="procedural")
 
 ListOption: TypeAlias = list[str] | None
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -1,0 +1,71 @@
+"""By how much the program's own sums move when a record is added or taken out: measured.
+
+The bound is proven for integers; this looks for a mistake. Nothing here may be published about
+private data: it is for public data sets only.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from matrixdp_experiments.procedural.head import (
+    SUM_BOUND,
+    Classifier,
+    clipped_residuals,
+    gradient_sum,
+)
+
+__all__ = ["NeighbourWatch"]
+
+
+@dataclass(eq=False)
+class NeighbourWatch:
+    """Recomputes sums of a descent from scratch, for neighbouring data.
+
+    Attributes
+    ----------
+    rows, labels : Tensor
+        Of all records.
+    clip : float
+        Of residuals of rows of norm 1.
+    extra_rows, extra_labels : Tensor
+        Records that are added, one by one.
+    removed : list of int
+        Records that are taken out, one by one.
+    steps : frozenset of int
+        In which steps.
+    largest : float
+        The largest move over the bound; exact integers, so that only this quotient is rounded.
+    compared : int
+        How many sums were recomputed.
+    """
+
+    rows: Tensor
+    labels: Tensor
+    clip: float
+    extra_rows: Tensor
+    extra_labels: Tensor
+    removed: list[int]
+    steps: frozenset[int]
+    largest: float = 0.0
+    compared: int = 0
+
+    def __call__(self, step: int, classifier: Classifier, total: Tensor) -> None:
+        """Compare a step's sum with those of all neighbours."""
+        if step not in self.steps:
+            return
+        for number in self.removed:
+            rows = torch.cat([self.rows[:number], self.rows[number + 1 :]])
+            labels = torch.cat([self.labels[:number], self.labels[number + 1 :]])
+            self._compare(total, rows, labels, classifier)
+        for row, label in zip(self.extra_rows, self.extra_labels, strict=True):
+            # In front, so that every record has another place.
+            rows = torch.cat([row[None], self.rows])
+            self._compare(total, rows, torch.cat([label[None], self.labels]), classifier)
+
+    def _compare(self, total: Tensor, rows: Tensor, labels: Tensor, classifier: Classifier) -> None:
+        residuals = clipped_residuals(classifier.scores(rows), labels, self.clip)
+        move = gradient_sum(rows, residuals) - total
+        self.largest = max(self.largest, float(move.square().sum().sqrt()) / SUM_BOUND)
+        self.compared += 1
