@@ -96,6 +96,14 @@ def test_the_digest_tells_plans_apart(changes: dict[str, object]) -> None:
     assert small_plan(**changes).digest != small_plan().digest
 
 
+@pytest.mark.parametrize(("epochs", "steps"), [(1, 4), (2.5, 10), (0.1, 1), (2.51, 11), (1e-9, 1)])
+def test_epochs_are_whole_steps_rounded_up(epochs: float, steps: int) -> None:
+    plan = small_plan(steps=None, epochs=epochs)
+    assert plan.steps == steps
+    assert plan == small_plan(steps=steps)
+    assert plan.epochs == steps / 4 >= epochs
+
+
 def test_more_steps_need_a_new_account() -> None:
     plan = small_plan()
     with pytest.raises(InvalidParameterError, match=r"not guaranteed by noise_multiplier=2\.0"):
@@ -115,6 +123,13 @@ def test_a_plan_that_proves_zero_can_be_copied() -> None:
     [
         ({"records": 0}, "records=0"),
         ({"steps": 1.5}, "steps=1.5"),
+        ({"epochs": 2}, "steps=4 and epochs=2: pass one of the two"),
+        ({"steps": None}, "steps=None and epochs=None: pass one of the two"),
+        ({"steps": None, "epochs": 0.0}, "epochs=0.0"),
+        ({"steps": None, "epochs": -1}, "epochs=-1"),
+        ({"steps": None, "epochs": math.nan}, "epochs=nan"),
+        ({"steps": None, "epochs": math.inf}, "epochs=inf"),
+        ({"steps": None, "epochs": "2"}, "epochs='2'"),
         ({"views": True}, "views=True"),
         ({"lot_size": 41}, "lot_size=41.0 is outside its domain"),
         ({"lot_size": 0.5}, "lot_size=0.5 is outside its domain"),

@@ -20,26 +20,31 @@ from matrixdp.covariance import (
     SymmetricIsotropic,
 )
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, ShapeError
-from matrixdp.training import PrivateTraining
 from matrixdp.training.noise.blocks import FlatBlock, LayerBlock
-from training.small_training import sgd, small_data, small_model, small_plan
+from training.small_training import private, small_data, small_model, small_plan
 
 RARE = 1e-9
 
 
 def noise_of_steps(
-    model: nn.Module, seed: int | None, noise: dict[str, Covariance], steps: int
+    model: nn.Module, seed: int | None, shapes: dict[str, Covariance], steps: int
 ) -> dict[str, Tensor]:
     """Return the noise of steps whose gradients are zero, by parameter."""
     plan = small_plan(steps=steps, lot_size=4)
     optimizer = optim.SGD(model.parameters(), lr=plan.lot_size)  # undoes the division
-    training = PrivateTraining(model, optimizer, plan, seed=seed, noise=noise)
+    training = private(
+        *(model, plan),
+        losses=lambda inputs, _: 0.0 * model(inputs).sum(1),
+        make=lambda _: optimizer,
+        seed=seed,
+        # Losses that depend on no parameter are refused in the mode fast.
+        mode="exact",
+        layer_covariances=shapes,
+    )
     drawn: dict[str, list[Tensor]] = {name: [] for name, _ in model.named_parameters()}
     for lot in training.lots(small_data()):
-        for inputs, _ in lot.batches(50):
-            training.accumulate(0.0 * model(inputs).sum(1))
         before = {name: part.detach().clone() for name, part in model.named_parameters()}
-        training.step()
+        training.step(lot, batch_size=50)
         for name, part in model.named_parameters():
             drawn[name].append(before[name] - part.detach())
     return {name: torch.stack(parts).double() for name, parts in drawn.items()}
@@ -115,7 +120,7 @@ def test_a_baseline_lends_its_covariance() -> None:
     plan, model = small_plan(), small_model()
     ball = FrobeniusBall(plan.sensitivity, neighbouring="add-remove")
     mvg = baselines.MVG(ball, plan.step_budget, shape=(5, 7), norm_bound=20.0)
-    training = PrivateTraining(model, sgd(model), plan, noise={"0": mvg.covariance})
+    training = private(model, plan, layer_covariances={"0": mvg.covariance})
     assert training.guarantee.shaped_layers == ("0",)
     assert "noise multiplier 2, shaped in 0, accounted" in str(training.guarantee)
 
@@ -124,45 +129,47 @@ def test_a_tight_covariance_is_accepted() -> None:
     plan, model = small_plan(noise_multiplier=1.7, clip_norm=0.3), small_model()
     ball = FrobeniusBall(plan.sensitivity, neighbouring="add-remove")
     tight = SHAPES["rows"].rescaled_for(ball, plan.step_budget)
-    training = PrivateTraining(model, sgd(model), plan, noise={"0": tight})
+    training = private(model, plan, layer_covariances={"0": tight})
     assert training.guarantee.shaped_layers == ("0",)
 
 
 @pytest.mark.parametrize(
-    ("noise", "error", "message"),
+    ("shapes", "error", "message"),
     [
         ({"0": Isotropic(0.999)}, BudgetExceededError, r"too small.*rescaled_for"),
-        ({"1": Isotropic(2.0)}, InvalidParameterError, r"noise\['1'\] has no matrix"),
+        ({"1": Isotropic(2.0)}, InvalidParameterError, r"layer_covariances\['1'\] has no matrix"),
         ({"9": Isotropic(2.0)}, InvalidParameterError, "no such layer"),
-        ({"0": 2.0}, InvalidParameterError, r"noise\['0'\] is a float"),
+        ({"0": 2.0}, InvalidParameterError, r"layer_covariances\['0'\] is a float"),
         ({"0": SymmetricIsotropic(2.0)}, InvalidParameterError, "SymmetricIsotropic"),
         ({"0": Diagonal(np.full((4, 1), 2.0))}, ShapeError, r"\(5, 7\)"),
     ],
     ids=str,
 )
-def test_bad_noise(noise: dict[str, Covariance], error: type[Exception], message: str) -> None:
+def test_bad_noise(shapes: dict[str, Covariance], error: type[Exception], message: str) -> None:
     model = small_model()
     with pytest.raises(error, match=message):
-        PrivateTraining(model, sgd(model), small_plan(), noise=noise)
+        private(model, layer_covariances=shapes)
 
 
 def test_shaped_noise_of_frozen_and_shared_layers() -> None:
     model = small_model()
     model[0].requires_grad_(False)
     with pytest.raises(InvalidParameterError, match="frozen"):
-        PrivateTraining(model, sgd(model), small_plan(), noise={"0": Isotropic(2.0)})
+        private(model, layer_covariances={"0": Isotropic(2.0)})
     tied = nn.Sequential(nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False))
     tied[1].weight = tied[0].weight
     both: dict[str, Covariance] = {"0": Isotropic(2.0), "1": Isotropic(2.0)}
     with pytest.raises(InvalidParameterError, match="shares its parameters"):
-        PrivateTraining(tied, sgd(tied), small_plan(), noise=both)
+        private(tied, layer_covariances=both)
 
 
 @pytest.mark.parametrize("layer", [nn.ConvTranspose1d(6, 3, 1), nn.LayerNorm((3, 6))], ids=str)
 def test_shaped_noise_of_a_layer_whose_bias_is_no_column(layer: nn.Module) -> None:
     model = nn.Sequential(layer)
-    with pytest.raises(InvalidParameterError, match=r"noise\['0'\] is for a layer whose bias"):
-        PrivateTraining(model, sgd(model), small_plan(), noise={"0": Isotropic(2.0)})
+    with pytest.raises(
+        InvalidParameterError, match=r"layer_covariances\['0'\] is for a layer whose bias"
+    ):
+        private(model, layer_covariances={"0": Isotropic(2.0)})
 
 
 def test_blocks_give_back_what_they_gather() -> None:

@@ -13,10 +13,10 @@ from torch import Tensor, nn, optim
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
-from matrixdp.training import PrivateTraining
+from matrixdp.training.lots.sampling import SeededCoins, drawn_records
 from matrixdp.training.noise.blocks import Sums
 from matrixdp.training.noise.step_noise import StepNoise
-from training.small_training import RECORDS, sgd, small_model, small_plan
+from training.small_training import RECORDS, private, small_model, small_plan, train
 
 BOUND = 3.0
 # What float32 may add to a difference of sums of this size.
@@ -91,24 +91,23 @@ class OneWeight(nn.Module):
         return answers
 
 
-def first_step(values: Tensor, seed: int, **plan: Any) -> tuple[int, float]:
-    """Return the size of the first lot, and the weight after its step."""
+def first_step(values: Tensor, seed: int, **plan: Any) -> float:
+    """Return the weight after the first step."""
     model = OneWeight()
     parts = small_plan(clip_norm=1.0, noise_multiplier=0.5, **plan)
     optimizer = optim.SGD(model.parameters(), lr=parts.lot_size)  # undoes the division
-    training = PrivateTraining(model, optimizer, parts, seed=seed)
-    lot = next(iter(training.lots(values)))
-    size = 0
-    for inputs in lot.batches(RECORDS):
-        training.accumulate(-model(inputs).sum(1))
-        size += len(inputs)
-    training.step()
-    return size, model.line.weight.item()
+    options: dict[str, Any] = {"make": lambda _: optimizer, "seed": seed}
+    training = private(model, parts, losses=lambda inputs: -model(inputs).sum(1), **options)
+    train(training, steps=1, size=RECORDS, data=values)
+    return model.line.weight.item()
+
+
+def size_of_the_first_lot(seed: int) -> int:
+    return len(drawn_records(SeededCoins(seed), RECORDS, small_plan().exact_rate, 0))
 
 
 def seed_of_a_large_lot() -> int:
-    values = torch.zeros(RECORDS, 1)
-    return next(seed for seed in range(99) if first_step(values, seed)[0] > small_plan().lot_size)
+    return next(seed for seed in range(99) if size_of_the_first_lot(seed) > small_plan().lot_size)
 
 
 def test_the_drawn_size_of_the_lot_changes_nothing() -> None:
@@ -123,9 +122,9 @@ def test_the_drawn_size_of_the_lot_changes_nothing() -> None:
 def test_a_step_on_a_large_lot_of_equal_gradients_is_shortened() -> None:
     seed = seed_of_a_large_lot()
     values, bound = torch.ones(RECORDS, 1), small_plan().lot_size
-    size, free = first_step(values, seed)
-    same, bounded = first_step(values, seed, sum_norm=bound)
-    assert same == size > bound
+    size = size_of_the_first_lot(seed)
+    free, bounded = first_step(values, seed), first_step(values, seed, sum_norm=bound)
+    assert size > bound
     assert free - bounded == pytest.approx(size - bound, abs=1e-3)
 
 
@@ -136,9 +135,8 @@ def test_bad_bounds(value: Any) -> None:
 
 
 def test_exact_sums_are_not_scaled() -> None:
-    model = small_model()
     with pytest.raises(InvalidParameterError, match=r"sum_norm=3\.0.*mode='fast'"):
-        PrivateTraining(model, sgd(model), small_plan(sum_norm=BOUND), mode="exact")
+        private(small_model(), small_plan(sum_norm=BOUND), mode="exact")
 
 
 def test_plans_without_a_bound_keep_their_digest() -> None:

@@ -248,7 +248,8 @@ def _checked_steps(steps: int | None, epochs: float | None, rate: Fraction) -> i
         return positive_integer(steps, "steps")
     if epochs is None or steps is not None:
         raise InvalidParameterError(f"steps={steps!r} and epochs={epochs!r}: pass one of the two")
-    return ceil(Fraction(positive_number(epochs, "epochs")) / rate)
+    # As it was written: the float 1.1 is a little more than 11 tenths.
+    return ceil(Fraction(repr(positive_number(epochs, "epochs"))) / rate)
 
 
 def _checked_bounds(clip_norm: float | Mapping[str, float] | Bounds) -> float | Bounds:

@@ -367,7 +367,4 @@ def _shown(lots: Iterator[Lot], progress: TrainingProgress) -> Iterator[Lot]:
     """Return lots behind a progress bar."""
     from rich.progress import track  # noqa: PLC0415
 
-    plan = progress.plan
-    yield from track(
-        lots, "private steps", total=plan.steps, completed=progress.steps_spent, transient=False
-    )
+    yield from track(lots, "private steps", total=progress.steps_left)

@@ -1,8 +1,7 @@
 """The losses of a model, run on made-up records with random draws that are fixed by record."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +11,7 @@ from torch.utils._pytree import tree_map_only
 from matrixdp.training.checks.draws import FixedDraws
 from matrixdp.training.checks.made_up import Batches
 from matrixdp.training.checks.untouched import same_draws
+from matrixdp.training.layers.hooks import hooked
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
 from matrixdp.training.layers.trees import tensors_in
 from matrixdp.training.lots.batch import Losses, gradients_of, losses_of
@@ -137,18 +137,13 @@ class Program:
 
         batch = tree_map_only(Tensor, followed, self.batch(records))
         state = TensorState(self._model)
-        running = [True]
-        with ExitStack() as stack:
-            stack.callback(running.clear)
-            for name, module in self._model.named_modules():
 
-                def keep(_module: Any, _inputs: Any, output: Any, name: str = name) -> None:
-                    if running:  # an interrupt may leave the hook behind
-                        parts = (part for part in tensors_in(output) if part.requires_grad)
-                        outputs.extend(Output(name, part) for part in parts)
+        def keep(name: str, _module: Any, _arguments: Any, _named: Any, output: Any) -> None:
+            parts = (part for part in tensors_in(output) if part.requires_grad)
+            outputs.extend(Output(name, part) for part in parts)
 
-                stack.callback(module.register_forward_hook(keep).remove)
-            draws = stack.enter_context(self.draws(records))
+        hooks = [(module, partial(keep, name)) for name, module in self._model.named_modules()]
+        with hooked(hooks), self.draws(records) as draws:
             losses = losses_of(self._losses, batch, len(records), self._views)
         state.check()
         return Run(losses, outputs, inputs, draws.shapes)

@@ -48,4 +48,7 @@ def right_instance_gradients(model: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        hook.remove()
+        try:
+            hook.remove()
+        finally:
+            hook.remove()  # once more, should the first be interrupted

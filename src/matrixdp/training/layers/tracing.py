@@ -19,6 +19,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers.call import LayerCall, TracedLayer
+from matrixdp.training.layers.hooks import hooked
 from matrixdp.training.layers.precision import without_autocast
 from matrixdp.training.layers.table import has_rule, layer_uses, runs_plainly
 from matrixdp.training.layers.tap import ROOT, tapped
@@ -62,7 +63,6 @@ class Tracer:
         self._trained = trained
         self._thread = 0  # the one that the losses are computed in
         self._listening = False
-        self._block: object = None
         self._measuring = False
         self._calls: list[LayerCall] = []
         self._measured: list[MeasuredUse] = []
@@ -74,22 +74,14 @@ class Tracer:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Trace every call of the model's layers within the block, where gradients are enabled."""
-        handles = []
-        # A hook that an interrupt leaves behind does nothing in any other block.
-        block = self._block = object()
+        hooks = [(layer.module, partial(self._called, layer)) for layer in self.layers]
         try:
-            for layer in self.layers:
-                # First of all hooks: a gradient is that of what the forward pass itself returned.
-                hook = partial(self._called, block, layer)
-                handles.append(
-                    layer.module.register_forward_hook(hook, prepend=True, with_kwargs=True)
-                )
-            self._thread, self._listening = threading.get_ident(), True
-            yield
+            # First of all hooks: a gradient is that of what the forward pass itself returned.
+            with hooked(hooks):
+                self._thread, self._listening = threading.get_ident(), True
+                yield
         finally:
-            self._listening, self._block = False, None
-            for handle in handles:
-                handle.remove()
+            self._listening = False
             self._calls = []
 
     def uses(self, losses: Tensor, examples: int) -> list[MeasuredUse]:
@@ -128,15 +120,9 @@ class Tracer:
             self._measured, self._held = [], []
 
     def _called(
-        self,
-        block: object,
-        layer: TracedLayer,
-        _module: nn.Module,
-        arguments: Any,
-        named: Any,
-        output: Any,
+        self, layer: TracedLayer, _module: nn.Module, arguments: Any, named: Any, output: Any
     ) -> Any:
-        own_thread = threading.get_ident() == self._thread and block is self._block
+        own_thread = threading.get_ident() == self._thread
         if not (self._listening and own_thread and torch.is_grad_enabled()):
             return None  # another thread runs the same model, and not for these losses
         if not any(part.requires_grad for part in layer.parameters):

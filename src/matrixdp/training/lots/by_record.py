@@ -116,7 +116,15 @@ class ByRecord:
 
     def _vmapped(self, batch: Any, examples: int) -> tuple[PerExample, Tensor]:
         wrapped = _WithLosses(self._model, self._losses)
-        values = {f"model.{name}": part.detach() for part, name in self._trainable.names.items()}
+        # Every layer once, and a parameter by every name that it has: torch would leave what it
+        # puts in the place of a parameter there if a layer had two names.
+        names = {
+            f"model.{prefix}{'.' if prefix else ''}{own}": part
+            for prefix, module in self._model.named_modules()
+            for own, part in module.named_parameters(recurse=False)
+            if part in self._trainable.names
+        }
+        values = {name: part.detach() for name, part in names.items()}
         leaves, structure = tree_flatten(batch)
         axes = [0 if _has_rows(part, examples * self._views) else None for part in leaves]
         rows = [
@@ -126,13 +134,16 @@ class ByRecord:
 
         def loss(values: dict[str, Tensor], leaves: list[Any]) -> Tensor:
             one = tree_unflatten(leaves, structure)
-            return functional_call(wrapped, values, (one, self._views))
+            return functional_call(wrapped, values, (one, self._views), tie_weights=False)
 
         form = vmap(grad_and_value(loss), in_dims=(None, axes), randomness="different")
         with plain_kernels(recurrent=True):
             found, losses = form(values, rows)
-        parameters = self._trainable.names.items()
-        return {part: found[f"model.{name}"].to(torch.float32) for part, name in parameters}, losses
+        gradients: PerExample = {}
+        for name, parameter in names.items():
+            part = found[name].to(torch.float32)
+            gradients[parameter] = gradients[parameter] + part if parameter in gradients else part
+        return gradients, losses
 
     def _alone(self, batch: Any, _examples: int) -> tuple[PerExample, Tensor]:
         losses = losses_of(self._losses, batch, 1, self._views)
