@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,8 @@ def test_optimisers_and_schedules(device: str, make: Callable[..., optim.Optimiz
         model = small_model().to(device)
         optimizer = make(model.parameters(), lr=0.1)
         scheduler = StepLR(optimizer, step_size=1, gamma=0.5)
-        training = private(model, make=lambda _, found=optimizer: found, seed=SEED)
+        losses = partial(cross_entropy, model)
+        training = PrivateTraining(model, losses, optimizer, small_plan(), seed=SEED)
         if way == "loop":
             for lot in training.lots(tuple(part.to(device) for part in small_data())):
                 training.step(lot, batch_size=8)

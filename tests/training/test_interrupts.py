@@ -32,7 +32,7 @@ def settings() -> list[Any]:
     return [
         *(stance(), mha.get_fastpath_enabled(), cudnn.enabled, cudnn.benchmark),
         *(torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")),
-        *(torch.backends.mkldnn.matmul.fp32_precision, list(map(dict, hooks))),
+        *(torch.get_float32_matmul_precision(), list(map(dict, hooks))),
     ]
 
 

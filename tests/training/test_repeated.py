@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
 from matrixdp.privacy import privacy_epsilon
@@ -154,7 +154,6 @@ def test_nothing_is_kept_alive() -> None:
 
 
 def test_lists_cannot_be_known_again() -> None:
-    model = nn.Linear(6, 3)
     items = list(zip(*small_data(), strict=True))
     for _ in range(2):
         model = small_model()

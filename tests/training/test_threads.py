@@ -87,35 +87,44 @@ def test_two_threads_spend_no_step_twice(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_another_thread_runs_the_model() -> None:
-    """What it computes does not get into the gradients of the step."""
+    """Neither its outputs nor its own gradients get into those of the step."""
     models = [small_model() for _ in range(2)]
-    stepping = threading.Event()
-    beside: list[threading.Thread] = []
+    stepping, entered, released, finished = (threading.Event() for _ in range(4))
+
+    def beside() -> None:
+        outputs = models[0](torch.ones(1, 6))
+        entered.set()
+        released.wait(10.0)
+        outputs.sum().backward()  # while the backward pass of the step runs
+        finished.set()
+
+    other = threading.Thread(target=beside)
 
     def interleave(*_: Any) -> None:
-        # Both are within the layer at once, and the one that came last leaves last.
-        if threading.current_thread() in beside:
-            entered.set()
-            released.wait(10.0)
-        elif stepping.is_set() and not beside:
-            beside.append(threading.Thread(target=models[0], args=(torch.ones(1, 6),)))
-            beside[0].start()
+        # While the step is within its first layer.
+        if stepping.is_set() and threading.current_thread() is not other:
+            stepping.clear()
+            other.start()
             entered.wait(10.0)
 
     # A hook that stays: a layer must not change between its call and its gradient.
     next(models[0].children()).register_forward_pre_hook(interleave)
-    entered, released = threading.Event(), threading.Event()
+
+    def let_it_go(_: Tensor) -> None:
+        if other.is_alive():
+            released.set()
+            finished.wait(10.0)
 
     def losses(inputs: Tensor, targets: Tensor) -> Tensor:
         found = cross_entropy(models[0], inputs, targets)
-        released.set()
+        found.register_hook(let_it_go)
         return found
 
     first, second = private(models[0], losses=losses, seed=3), private(models[1], seed=3)
     lot = next(first.lots(small_data()))
     stepping.set()
-    released.clear()
-    first.step(lot, batch_size=8)
-    beside[0].join()
-    train(second, steps=1)
+    first.step(lot, batch_size=40)
+    other.join()
+    assert finished.is_set()
+    train(second, steps=1, size=40)
     assert torch.equal(weights(models[0]), weights(models[1]))

@@ -111,7 +111,8 @@ def clipped_total(data: tuple[Tensor, ...], clip_norm: dict[str, float]) -> Tens
     """Return the clipped sum of all records, without its noise."""
     moved, records = [], len(data[0])
     plan = small_plan(records=records, lot_size=records, steps=1, clip_norm=clip_norm)
-    for factor, mode in ((0.0, "exact"), (1.0, "fast")):
+    modes: tuple[tuple[float, Any], ...] = ((0.0, "exact"), (1.0, "fast"))
+    for factor, mode in modes:
         model = small_model()
 
         def losses(

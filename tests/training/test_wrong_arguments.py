@@ -35,7 +35,7 @@ def test_optimisers_that_do_not_fit() -> None:
         ([sgd(model), torch.amp.GradScaler("cpu")], "GradScaler, which scales losses"),
     ):
         with pytest.raises(InvalidParameterError, match=message):
-            private(model, make=lambda _, found=optimizer: found)
+            PrivateTraining(model, model, optimizer, small_plan())
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from matrixdp.training.layers.call import LayerCall
 from matrixdp.training.layers.trees import tensors_in
 from matrixdp.training.layers.use import KeptGradients, PerExample
 
-__all__ = ["plain_kernels", "use_by_record"]
+__all__ = ["as_it_was", "plain_kernels", "use_by_record"]
 
 Values = dict[str, Tensor]
 """The parameters of a layer, or their gradients, by name."""
@@ -247,21 +247,32 @@ def _gradient(run: _Run, values: Values, rows: _Rows) -> Values:
 
 
 @contextmanager
+def as_it_was(module: nn.Module) -> Iterator[None]:
+    """Leave the attributes of a layer and of those inside it as they were.
+
+    Run with other parameters, recurrent layers note these, and move their own in memory when they
+    run next.
+    """
+    former = [(part, dict(vars(part))) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, attributes in former:
+            vars(part).clear()
+            vars(part).update(attributes)
+
+
+@contextmanager
 def _no_hooks(module: nn.Module) -> Iterator[None]:
     """Let a layer run without what comes before and after its forward pass.
 
     What was traced is what the forward pass itself took and returned.
     """
-    names = (
-        *("_forward_hooks", "_forward_pre_hooks"),
-        *("_backward_hooks", "_backward_pre_hooks"),
-    )
-    former = {name: vars(module)[name] for name in names}
-    vars(module).update({name: type(hooks)() for name, hooks in former.items()})
-    try:
+    with as_it_was(module):
+        hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+        for name in hooks:
+            vars(module)[name] = type(vars(module)[name])()
         yield
-    finally:
-        vars(module).update(former)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
-from matrixdp.training.layers.per_record import plain_kernels
+from matrixdp.training.layers.per_record import as_it_was, plain_kernels
 from matrixdp.training.layers.tracing import MeasuredUse
 from matrixdp.training.layers.use import KeptGradients, PerExample
 from matrixdp.training.lots.batch import Losses, gradients_of, losses_of
@@ -137,7 +137,7 @@ class ByRecord:
             return functional_call(wrapped, values, (one, self._views), tie_weights=False)
 
         form = vmap(grad_and_value(loss), in_dims=(None, axes), randomness="different")
-        with plain_kernels(recurrent=True):
+        with plain_kernels(recurrent=True), as_it_was(self._model):
             found, losses = form(values, rows)
         gradients: PerExample = {}
         for name, parameter in names.items():
