@@ -1,6 +1,5 @@
 """The trained parameters: their names, their clipping groups, and that they stay the same."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -125,12 +124,14 @@ class Trainable:
         No record could be trained with it. Parameters are public, so this tells nothing about any.
         """
         parts = [part.detach() for part in self.names if part.numel()]
-        # The largest of each, which is no number if one of them is none.
-        largest = torch._foreach_norm(parts, math.inf)  # noqa: SLF001
-        device = largest[0].device
-        if bool(torch.stack([one.to(device, torch.float64) for one in largest]).isfinite().all()):
+        # A norm is finite only if all numbers are; of huge ones it may not be, which is looked at.
+        norms = torch._foreach_norm(parts)  # noqa: SLF001
+        device = norms[0].device
+        if bool(torch.stack([one.to(device, torch.float64) for one in norms]).isfinite().all()):
             return
-        wrong = next(name for part, name in self.names.items() if not part.isfinite().all())
+        wrong = next((name for part, name in self.names.items() if not part.isfinite().all()), None)
+        if wrong is None:
+            return
         raise InvalidParameterError(
             f"parameter {wrong!r} holds NaN or infinity: load a checkpoint from before, and lower "
             "the learning rate. With 16 bits use bfloat16 rather than float16"
