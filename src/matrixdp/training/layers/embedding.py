@@ -81,7 +81,7 @@ class EmbeddingUse(LayerUse):
 
     def leave_out(self, spoilt: Tensor) -> None:
         """Set rows of the examples' tokens to zero."""
-        self._rows = self._rows.masked_fill(spoilt[self._owner][:, None], 0.0)
+        self._rows = torch.where(spoilt[self._owner][:, None], 0.0, self._rows)
 
     def forget(self) -> None:
         """Let go of the rows."""

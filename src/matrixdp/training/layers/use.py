@@ -95,7 +95,8 @@ def without(held: Tensor, spoilt: Tensor) -> Tensor:
     """
     rows = len(held) // len(spoilt)
     by_row = spoilt if rows == 1 else spoilt.repeat_interleave(rows)
-    return held.masked_fill(by_row.reshape(-1, *[1] * (held.ndim - 1)), 0.0)
+    # Not masked_fill, which copies twice and puts channels that come last in another order.
+    return torch.where(by_row.reshape(-1, *[1] * (held.ndim - 1)), 0.0, held)
 
 
 def trainable(*parameters: nn.Parameter | None) -> tuple[nn.Parameter, ...]:
