@@ -21,7 +21,7 @@ from matrixdp.noise import ReleaseKey
 from matrixdp.noise.application.add import PreparedNoise
 from matrixdp.noise.specification.scales import value_limit
 from matrixdp.parameters import Limit
-from matrixdp.sensitivity.sets import FrobeniusBall
+from matrixdp.sensitivity.sets import FrobeniusBall, SymmetricBall
 
 __all__ = ["Drawing", "drawing_for"]
 
@@ -103,6 +103,16 @@ class Drawing:
                 return PreparedNoise.of(shape, self.dtype, scales)
 
     @cached_property
+    def by_element(self) -> bool:
+        """Whether the noise of every entry is drawn by itself."""
+        return isinstance(self.proof.covariance, Isotropic | Diagonal)
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether mirrored entries of a matrix must be the same."""
+        return isinstance(self.proof.sensitivity, SymmetricBall)
+
+    @cached_property
     def _exact_scales(self) -> NDArray[np.float64]:
         """The scales of the exact noise: of every entry, or one for all."""
         match self.proof.covariance:
@@ -143,9 +153,9 @@ class Drawing:
         pay : callable, optional
             Pays for the release, as in `ReleaseKey.bind`.
         """
-        covariance = self.proof.covariance
-        if isinstance(covariance, Isotropic | Diagonal):
+        if self.by_element:
             return self.noise.noisy_copy(matrix, key, threads=threads, pay=pay)
+        covariance = self.proof.covariance
         noisy = partial(self.noise.noisy_copy, key=key, threads=threads, pay=pay)
         if isinstance(covariance, Directional):
             both = np.concatenate([matrix, np.zeros_like(matrix)])

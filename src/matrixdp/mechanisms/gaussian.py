@@ -23,7 +23,7 @@ from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import quotient_up
-from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet, SymmetricBall
+from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
 
 __all__ = ["CheckedMatrix", "GaussianMechanism", "checked_set", "largest_norm"]
 
@@ -209,7 +209,7 @@ class GaussianMechanism:
         check_within(array, "matrix", drawing.limit)
         # A SymmetricBall weighs mirrored entries as one: another matrix is outside its promise,
         # whatever the noise.
-        if isinstance(self.sensitivity, SymmetricBall) and not np.array_equal(array, array.T):
+        if drawing.is_symmetric and not np.array_equal(array, array.T):
             raise InvalidParameterError(
                 "matrix is not symmetric, but a SymmetricBall is about symmetric matrices: pass "
                 "(A + A.T) / 2, or use a FrobeniusBall"
