@@ -102,7 +102,7 @@ def _plain(value: Any, name: str) -> NDArray[Any]:
 
 
 def _floats(array: NDArray[Any]) -> FloatArray:
-    """Return the entries as float64; the message about one that is none does not show it."""
+    """Return the entries as float64; a message about one that is no number does not show it."""
     try:
         return np.asarray(array, dtype=np.float64)
     except (ValueError, TypeError, OverflowError) as error:

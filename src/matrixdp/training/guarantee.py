@@ -81,7 +81,7 @@ class TrainingGuarantee:
 
     @property
     def protects(self) -> bool:
-        """Whether noise and lots are secret, and nothing is told beside them.
+        """Whether noise and lots are secret, and nothing else is revealed.
 
         What comes from a seed protects nothing, nor does debugging.
         """
