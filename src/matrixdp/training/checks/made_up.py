@@ -41,7 +41,8 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
         Whether sequences end where padding would begin.
     """
     generator = np.random.default_rng([DRAWS.index(kind), index])
-    length = (1 + index % _LENGTHS) / _LENGTHS
+    # The first one is the longest, as batches of all records and of fewer are to be equally long.
+    length = 1.0 - index % _LENGTHS / _LENGTHS
 
     def made(part: Any) -> Any:
         match part:

@@ -15,6 +15,7 @@ from matrixdp.training.checks.made_up import DRAWS, Batches, Kind, imitation
 from matrixdp.training.checks.program import RECORDS, Program
 from matrixdp.training.checks.taken_apart import Chosen, first_right
 from matrixdp.training.checks.untouched import untouched
+from matrixdp.training.checks.weights import enlarge
 from matrixdp.training.layers.table import rule_of
 from matrixdp.training.lots.batch import Losses
 from matrixdp.training.lots.by_layer import ByLayer
@@ -73,7 +74,8 @@ class ModelCheck:
         # At first, since the check itself may change attributes, which are then restored.
         signature = self._signature(losses)
         with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad(), _silent():
-            programs = [self._program(losses, batches) for batches in draws]
+            enlarge(self._trainable)
+            programs = [self._program(losses, batches, turn) for turn, batches in enumerate(draws)]
             for program in programs:
                 check_isolation(program)
             if not any(_depends(program) for program in programs):
@@ -94,9 +96,10 @@ class ModelCheck:
         self._chosen[signature] = self._last = chosen
         return chosen
 
-    def _program(self, losses: Losses, batches: Batches) -> Program:
+    def _program(self, losses: Losses, batches: Batches, turn: int) -> Program:
+        options: Any = {"batches": batches, "turn": turn}
         try:
-            return Program(self._model, losses, self._trainable, self._views, batches)
+            return Program(self._model, losses, self._trainable, self._views, **options)
         except (InvalidParameterError, ShapeError, torch.OutOfMemoryError):
             raise
         except Exception as error:
@@ -243,4 +246,5 @@ def own_batches(source: RecordSource, views: int) -> list[Batches]:
         return taken
 
     starts = range(0, len(source) - RECORDS + 1, RECORDS)
-    return [batches(start) for start in list(starts)[:4]]
+    # Three turns of random draws at least, if with the same records.
+    return [batches(starts[turn % len(starts)]) for turn in range(max(3, min(4, len(starts))))]

@@ -67,6 +67,8 @@ class Program:
         How many rows each record has.
     batches : Batches
         The made-up records.
+    turn : int
+        Which random draws there are: three turns take both ways of nearly every coin.
     """
 
     def __init__(
@@ -76,12 +78,14 @@ class Program:
         trainable: Trainable,
         views: int,
         batches: Batches,
+        turn: int,
     ) -> None:
         self._model = model
         self._losses = losses
         self._trainable = trainable
         self._views = views
         self.batch = batches
+        self._turn = turn
         self._like: tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]] | None = None
         # By two sizes it is known where the records are in what is drawn and returned.
         whole, fewer = (self.run(range(number)) for number in (RECORDS, RECORDS - 1))
@@ -121,8 +125,8 @@ class Program:
 
     def draws(self, records: Sequence[int]) -> FixedDraws:
         """Return the mode in which the random draws of some records are fixed."""
-        same_draws()
-        return FixedDraws(records, self._like)
+        same_draws(self._turn)
+        return FixedDraws(records, self._turn, self._like)
 
     def run(self, records: Sequence[int], *, follow: bool = False) -> Run:
         """Return the losses of a batch, and what was computed on the way; ``follow`` its inputs."""
@@ -144,8 +148,7 @@ class Program:
 
                 def keep(_module: Any, _inputs: Any, output: Any, name: str = name) -> None:
                     if running:  # an interrupt may leave the hook behind
-                        parts = (part for part in tensors_in(output) if part.requires_grad)
-                        outputs.extend(Output(name, part) for part in parts)
+                        outputs.extend(Output(name, part) for part in tensors_in(output))
 
                 stack.callback(module.register_forward_hook(keep).remove)
             draws = stack.enter_context(self.draws(records))
