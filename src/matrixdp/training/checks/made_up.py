@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from matrixdp.errors import InvalidParameterError
+
 __all__ = ["DRAWS", "Batches", "Kind", "imitation"]
 
 Batches = Callable[[Sequence[int]], Any]
@@ -57,8 +59,13 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
                 return type(part)(generator.random())
             case str():
                 return " ".join(["a"] * _end(8, length))
+            case None:
+                return None
             case _:
-                return part
+                raise InvalidParameterError(
+                    f"a record holds a {type(part).__name__}, of which none can be made up: call "
+                    "training.check(rows) with records of your own that are not private"
+                )
         return found[: _end(len(found), length)] if cut and found.ndim else found
 
     return tree_map(made, record)

@@ -87,6 +87,10 @@ class ModelCheck:
             chosen = first_right(ways, self._trainable, programs)
         if self._debug:
             chosen = chosen._replace(gradients=self._ways(losses, debug=True)[chosen.name])
+        for way in (ways[chosen.name], chosen.gradients):
+            if isinstance(way, ByLayer):
+                way.tracer.rows = ways[chosen.name].tracer.rows
+                way.tracer.learns = False
         if chosen.refused:
             warnings.warn(
                 f"the model is run {chosen.name}, which takes more time and memory than layer by "
@@ -99,7 +103,10 @@ class ModelCheck:
     def _program(self, losses: Losses, batches: Batches, turn: int) -> Program:
         options: Any = {"batches": batches, "turn": turn}
         try:
-            return Program(self._model, losses, self._trainable, self._views, **options)
+            program = Program(self._model, losses, self._trainable, self._views, **options)
+            # Some losses cannot be computed for a single record.
+            _ = program.alone
+            return program
         except (InvalidParameterError, ShapeError, torch.OutOfMemoryError):
             raise
         except Exception as error:

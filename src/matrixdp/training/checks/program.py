@@ -113,7 +113,8 @@ class Program:
             with right_instance_gradients(self._model), self.draws([record]):
                 loss = losses_of(self._losses, self.batch([record]), 1, self._views)
                 gradients = gradients_of(loss, list(self._trainable))
-            wide = [part.detach().double() for part in gradients]
+            dense = (part.to_dense() if part.is_sparse else part for part in gradients)
+            wide = [part.detach().double() for part in dense]
             found.append(Alone(loss.detach(), dict(zip(self._trainable, wide, strict=True))))
         return found
 
