@@ -22,6 +22,7 @@ from matrixdp.training.lots.by_layer import ByLayer
 from matrixdp.training.lots.by_record import ByRecord
 from matrixdp.training.lots.records import RecordSource
 from matrixdp.training.model.compiled import uncompiled
+from matrixdp.training.model.signature import signature_of
 from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["ModelCheck", "made_up_batches", "own_batches"]
@@ -151,11 +152,7 @@ class ModelCheck:
 
     def _signature(self, losses: Losses) -> Signature:
         """Return something that is equal as long as losses and modules are the same."""
-        parts: list[object] = [losses]
-        for module in self._model.modules():
-            own = vars(module)
-            parts += (module, module.training, own.get("forward"), own.get("batch_first"))
-        return tuple(parts)
+        return losses, *(signature_of(module) for module in self._model.modules())
 
 
 def _table(rows: list[tuple[str, str, str]]) -> str:
