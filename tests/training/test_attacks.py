@@ -61,7 +61,7 @@ class Gated(nn.Module):
 
 @pytest.mark.parametrize("detached", [False, True])
 @pytest.mark.parametrize("gate", [0.0, 1e-6])
-def test_what_mixes_behind_a_closed_gate_is_found(gate: float, detached: bool) -> None:
+def test_what_mixes_behind_a_closed_gate_is_found(gate: float, *, detached: bool) -> None:
     with pytest.raises(InvalidParameterError, match="the loss of a record"):
         training_of(Gated(gate, detached=detached)).lots((ROWS, LABELS))
 
@@ -78,7 +78,7 @@ def test_weights_that_begin_at_zero_stay_zero_in_a_check() -> None:
     "coin", [random.random, np.random.rand, lambda: float(torch.rand(()))], ids=str
 )
 @pytest.mark.parametrize("turned", [False, True])
-def test_mixing_by_a_coin_is_found(coin: Callable[[], float], turned: bool) -> None:
+def test_mixing_by_a_coin_is_found(coin: Callable[[], float], *, turned: bool) -> None:
     model = mlp()
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ def test_mixing_by_a_coin_is_found(coin: Callable[[], float], turned: bool) -> N
         lambda rows: rows * torch.randint(4, (len(rows), 1)),
         lambda rows: rows * torch.randint(1, 4, (len(rows), 1)),
         lambda rows: rows * torch.empty(len(rows), 1).exponential_(),
-        lambda rows: functional.gumbel_softmax(rows),
+        functional.gumbel_softmax,
         lambda rows: rows + torch.normal(torch.zeros_like(rows), 1.0),
         lambda rows: rows * torch.empty(len(rows), 1, dtype=torch.bool).bernoulli_(0.5),
     ],
@@ -200,6 +200,34 @@ def test_a_sparse_table_is_trained() -> None:
     assert training.progress.steps_left == 0
 
 
+@pytest.mark.parametrize("captured", [False, True])
+def test_an_autocast_around_the_loop_keeps_no_weights(*, captured: bool) -> None:
+    plain, ambient = mlp(), mlp()
+
+    def losses_by(model: nn.Module) -> Losses:
+        def losses(rows: Tensor, labels: Tensor) -> Tensor:
+            with torch.autocast("cpu", torch.bfloat16):
+                return functional.cross_entropy(model(rows), labels, reduction="none")
+
+        return losses
+
+    def train(model: nn.Module) -> None:
+        training = training_of(model, losses_by(model))
+        if captured:
+            step = training.captured_step((ROWS, LABELS), batch_size=RECORDS)
+            while training.progress.steps_left:
+                step()
+            return
+        for lot in training.lots((ROWS, LABELS)):
+            training.step(lot, batch_size=RECORDS)
+
+    train(plain)
+    with torch.autocast("cpu", torch.bfloat16):
+        train(ambient)
+    for one, other in zip(plain.parameters(), ambient.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
 class Opaque:
     """What a data set may hold, and nobody can make up."""
 
@@ -228,12 +256,12 @@ class Noisy(torch.utils.data.Dataset[tuple[Tensor, int]]):
         return RECORDS
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return torch.rand(8) + random.random() + np.random.rand(), index % 3
+        return torch.rand(8) + random.random() + np.random.rand(), index % 3  # noqa: NPY002, S311
 
 
 def test_a_check_leaves_generators_where_they_were() -> None:
     def states() -> tuple[Any, ...]:
-        numbers = np.random.get_state()
+        numbers = np.random.get_state()  # noqa: NPY002
         return random.getstate(), numbers[1].tolist(), numbers[2], torch.get_rng_state().tolist()
 
     training, before = training_of(mlp()), states()
@@ -277,7 +305,7 @@ def test_a_captured_step_has_the_hooks_that_it_was_captured_with() -> None:
 
 
 @pytest.mark.parametrize("subset", [False, True])
-def test_a_part_of_data_that_is_taken_once_more_warns(subset: bool) -> None:
+def test_a_part_of_data_that_is_taken_once_more_warns(*, subset: bool) -> None:
     rows, labels = ROWS.repeat(2, 1), LABELS.repeat(2)
 
     def part() -> Any:

@@ -104,10 +104,7 @@ class ModelCheck:
     def _program(self, losses: Losses, batches: Batches, turn: int) -> Program:
         options: Any = {"batches": batches, "turn": turn}
         try:
-            program = Program(self._model, losses, self._trainable, self._views, **options)
-            # Some losses cannot be computed for a single record.
-            _ = program.alone
-            return program
+            return Program(self._model, losses, self._trainable, self._views, **options)
         except (InvalidParameterError, ShapeError, torch.OutOfMemoryError):
             raise
         except Exception as error:

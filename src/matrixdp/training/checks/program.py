@@ -77,6 +77,7 @@ class Program:
         losses: Losses,
         trainable: Trainable,
         views: int,
+        *,
         batches: Batches,
         turn: int,
     ) -> None:
@@ -94,6 +95,8 @@ class Program:
             one.part.shape != other.part.shape
             for one, other in zip(whole.outputs, fewer.outputs, strict=False)
         ]
+        # At once, as some losses cannot be computed for a single record.
+        self.alone = self._run_alone()
 
     @cached_property
     def whole(self) -> Run:
@@ -105,9 +108,8 @@ class Program:
         except Exception:  # noqa: BLE001 - such as numpy(), which takes no gradient
             return self.run(range(RECORDS))
 
-    @cached_property
-    def alone(self) -> list[Alone]:
-        """The records one by one."""
+    def _run_alone(self) -> list[Alone]:
+        """Run the records one by one."""
         found = []
         for record in range(RECORDS):
             with right_instance_gradients(self._model), self.draws([record]):

@@ -48,6 +48,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
             for part, version, value in values:
                 if part._version != version:  # noqa: SLF001
                     part.copy_(value)
+        torch.clear_autocast_cache()  # of what the values were meanwhile
         for part, gradient in gradients:
             part.grad = gradient
 

@@ -22,8 +22,8 @@ __all__ = ["ByLayer"]
 class ByLayer:
     """The gradients of a model whose layers treat the rows of a batch by themselves.
 
-    A batch in which a layer has other rows than it had when it was checked, as experts have that get
-    some of the rows, is run for one record after another.
+    A batch in which a layer has other rows than it had when it was checked, as experts have that
+    get some of the rows, is run for one record after another.
 
     Parameters
     ----------
