@@ -68,14 +68,16 @@ def test_what_mixes_behind_a_closed_gate_is_found(gate: float, *, detached: bool
 
 def test_weights_that_begin_at_zero_stay_zero_in_a_check() -> None:
     model = mlp()
-    nn.init.zeros_(model[2].weight)
+    nn.init.zeros_(model.get_parameter("2.weight"))
     before = {name: part.clone() for name, part in model.state_dict().items()}
     training_of(model).lots((ROWS, LABELS))
     assert all(torch.equal(part, before[name]) for name, part in model.state_dict().items())
 
 
 @pytest.mark.parametrize(
-    "coin", [random.random, np.random.rand, lambda: float(torch.rand(()))], ids=str
+    "coin",
+    [random.random, np.random.rand, lambda: float(torch.rand(()))],
+    ids=["python", "numpy", "torch"],
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_mixing_by_a_coin_is_found(coin: Callable[[], float], *, turned: bool) -> None:
@@ -184,7 +186,7 @@ def test_rows_that_only_some_experts_get(ways: int) -> None:
         def keep(found: Any, _number: int, names: Any = names) -> None:
             sums.append({names[part]: total.clone() for part, total in found.items()})
 
-        end.take = keep  # type: ignore[method-assign]
+        end.take = keep  # type: ignore[method-assign, assignment]
         training.step(next(training.lots((rows, LABELS))), batch_size=RECORDS)
     fast, exact = sums
     for name, total in exact.items():
@@ -261,7 +263,7 @@ class Noisy(torch.utils.data.Dataset[tuple[Tensor, int]]):
 
 def test_a_check_leaves_generators_where_they_were() -> None:
     def states() -> tuple[Any, ...]:
-        numbers = np.random.get_state()  # noqa: NPY002
+        numbers: Any = np.random.get_state()  # noqa: NPY002
         return random.getstate(), numbers[1].tolist(), numbers[2], torch.get_rng_state().tolist()
 
     training, before = training_of(mlp()), states()
