@@ -35,7 +35,7 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
     record : any
         What to imitate: tensors, arrays, numbers and strings in containers.
     kind : Kind
-        What integers and truth values are: random, or the same in all records up to a point that
+        What integers and booleans are: random, or the same in all records up to a point that
         depends on the record, where padding begins.
     index : int
         Of the made-up record; the same one is always the same.

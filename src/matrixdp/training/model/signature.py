@@ -1,4 +1,4 @@
-"""What a module does when it is called, as far as that can be told without a call."""
+"""The signature of a module: equal as long as it runs as it did, so far as that can be told."""
 
 from torch import nn
 
