@@ -116,7 +116,15 @@ class ByRecord:
 
     def _vmapped(self, batch: Any, examples: int) -> tuple[PerExample, Tensor]:
         wrapped = _WithLosses(self._model, self._losses)
-        values = {f"model.{name}": part.detach() for part, name in self._trainable.names.items()}
+        # By every name, but once for each module: what torch finds by two paths it puts back in the
+        # order in which it took it out, and would leave its own tensors there.
+        names = {
+            f"{path}.{name}": part
+            for path, module in wrapped.named_modules()
+            for name, part in module._parameters.items()  # noqa: SLF001
+            if part is not None and part in self._trainable.names
+        }
+        values = {name: part.detach() for name, part in names.items()}
         leaves, structure = tree_flatten(batch)
         axes = [0 if _has_rows(part, examples * self._views) else None for part in leaves]
         rows = [
@@ -126,13 +134,16 @@ class ByRecord:
 
         def loss(values: dict[str, Tensor], leaves: list[Any]) -> Tensor:
             one = tree_unflatten(leaves, structure)
-            return functional_call(wrapped, values, (one, self._views))
+            return functional_call(wrapped, values, (one, self._views), tie_weights=False)
 
         form = vmap(grad_and_value(loss), in_dims=(None, axes), randomness="different")
         with plain_kernels(recurrent=True):
             found, losses = form(values, rows)
-        parameters = self._trainable.names.items()
-        return {part: found[f"model.{name}"].to(torch.float32) for part, name in parameters}, losses
+        gradients: PerExample = {}
+        for name, part in names.items():
+            wide = found[name].to(torch.float32)
+            gradients[part] = gradients[part] + wide if part in gradients else wide
+        return gradients, losses
 
     def _alone(self, batch: Any, _examples: int) -> tuple[PerExample, Tensor]:
         losses = losses_of(self._losses, batch, 1, self._views)
