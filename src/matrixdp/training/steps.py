@@ -14,6 +14,7 @@ from matrixdp.training.account import StepAccount
 from matrixdp.training.checks.arguments import check_not_inference
 from matrixdp.training.checks.model import ModelCheck, made_up_batches
 from matrixdp.training.checks.repeated import Release, warn_if_repeated
+from matrixdp.training.checks.untouched import untouched
 from matrixdp.training.guarantee import Mode
 from matrixdp.training.lots.batch import BatchGradients, Losses, Sums
 from matrixdp.training.lots.captured_sum import CapturedSum
@@ -203,7 +204,9 @@ class Steps:
             return None
         chosen = self.check.known(self.losses)
         if chosen is None:
-            chosen = self.check.run(self.losses, made_up_batches(source, self._plan.views))
+            with untouched(self._model):  # a data set may draw random numbers
+                draws = made_up_batches(source, self._plan.views)
+            chosen = self.check.run(self.losses, draws)
         return chosen.gradients
 
     def _check_ready(self) -> None:

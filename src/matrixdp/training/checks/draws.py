@@ -25,6 +25,9 @@ class FixedDraws(TorchDispatchMode):
     ----------
     records : sequence of int
         The records of the batch, in their order.
+    turn : int
+        Moves all numbers by a third of their range: in one of three turns a coin is below a third,
+        and in one above two thirds.
     like : pair of shapes, optional
         Of two runs of the same program on different numbers of records: by the two shapes of an
         operation it is known which axis has the records. Otherwise that is the first one.
@@ -35,9 +38,12 @@ class FixedDraws(TorchDispatchMode):
         What each operation filled.
     """
 
-    def __init__(self, records: Sequence[int], like: tuple[Shapes, Shapes] | None = None) -> None:
+    def __init__(
+        self, records: Sequence[int], turn: int, like: tuple[Shapes, Shapes] | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._records = records
+        self._turn = turn
         self._like = like
         self.shapes: list[tuple[int, ...]] = []
 
@@ -56,7 +62,7 @@ class FixedDraws(TorchDispatchMode):
         made = function(*arguments, **named)
         filled = made[0] if isinstance(made, tuple) else made
         self.shapes.append(tuple(filled.shape) if isinstance(filled, Tensor) else ())
-        if not isinstance(filled, Tensor) or not filled.is_floating_point():
+        if not isinstance(filled, Tensor) or filled.is_complex():
             return made
         return _filled(function._schema, made, self._uniform(filled, number), arguments, named)  # noqa: SLF001
 
@@ -86,7 +92,7 @@ class FixedDraws(TorchDispatchMode):
             mixed = (mixed ^ (by_axis + 1)) * _MULTIPLIER
             mixed = mixed ^ ((mixed >> 29) & (2**35 - 1))
         mixed = mixed * _MULTIPLIER
-        bits = (mixed >> 20) & (2**24 - 1)
+        bits = ((mixed >> 20) + self._turn * 2**24 // 3) & (2**24 - 1)
         return (bits.to(torch.float32) + 0.5) * 2.0**-24
 
     def _axis(self, number: int) -> int | None:
@@ -118,9 +124,18 @@ def _filled(
             made.copy_(low + (high - low) * uniform)
         case "randn" | "randn_like":
             made.copy_(_normal(uniform))
-        case "normal" if schema.is_mutable:
-            mean, deviation = _numbers(arguments[1:], named, ("mean", 0.0), ("std", 1.0))
+        case "normal":
+            options = arguments[1:] if schema.is_mutable else arguments[:2]
+            mean, deviation = _numbers(options, named, ("mean", 0.0), ("std", 1.0))
             made.copy_(mean + deviation * _normal(uniform))
+        case "exponential":
+            (rate,) = _numbers(arguments[1:], named, ("lambd", 1.0))
+            made.copy_(-uniform.log() / rate)
+        case "randint" | "randint_like":
+            # One number is the upper end; the shape comes after, as a list.
+            ends = [part for part in arguments if isinstance(part, int)]
+            low, high = ends if len(ends) == 2 else (0, *ends)
+            made.copy_(low + ((high - low) * uniform).floor())
     return made
 
 

@@ -32,7 +32,9 @@ def _check_gradients(program: Program) -> None:
         return
     # What has the same shape for fewer records, such as positions, is shared by all of them.
     outputs = [
-        output for output, batched in zip(run.outputs, program.batched, strict=False) if batched
+        output
+        for output, batched in zip(run.outputs, program.batched, strict=False)
+        if batched and output.part.requires_grad
     ]
     inputs = [part for part in run.inputs if part.ndim and len(part) and not len(part) % RECORDS]
     followed = [*inputs, *(output.part for output in outputs)]

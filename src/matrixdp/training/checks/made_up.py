@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from matrixdp.errors import InvalidParameterError
+
 __all__ = ["DRAWS", "Batches", "Kind", "imitation"]
 
 Batches = Callable[[Sequence[int]], Any]
@@ -33,7 +35,7 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
     record : any
         What to imitate: tensors, arrays, numbers and strings in containers.
     kind : Kind
-        What integers and truth values are: random, or the same in all records up to a point that
+        What integers and booleans are: random, or the same in all records up to a point that
         depends on the record, where padding begins.
     index : int
         Of the made-up record; the same one is always the same.
@@ -41,7 +43,8 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
         Whether sequences end where padding would begin.
     """
     generator = np.random.default_rng([DRAWS.index(kind), index])
-    length = (1 + index % _LENGTHS) / _LENGTHS
+    # The first one is the longest, as batches of all records and of fewer are to be equally long.
+    length = 1.0 - index % _LENGTHS / _LENGTHS
 
     def made(part: Any) -> Any:
         match part:
@@ -56,8 +59,13 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
                 return type(part)(generator.random())
             case str():
                 return " ".join(["a"] * _end(8, length))
+            case None:
+                return None
             case _:
-                return part
+                raise InvalidParameterError(
+                    f"a record holds a {type(part).__name__}, of which none can be made up: call "
+                    "training.check(rows) with records of your own that are not private"
+                )
         return found[: _end(len(found), length)] if cut and found.ndim else found
 
     return tree_map(made, record)

@@ -15,12 +15,14 @@ from matrixdp.training.checks.made_up import DRAWS, Batches, Kind, imitation
 from matrixdp.training.checks.program import RECORDS, Program
 from matrixdp.training.checks.taken_apart import Chosen, first_right
 from matrixdp.training.checks.untouched import untouched
+from matrixdp.training.checks.weights import enlarge
 from matrixdp.training.layers.table import rule_of
 from matrixdp.training.lots.batch import Losses
 from matrixdp.training.lots.by_layer import ByLayer
 from matrixdp.training.lots.by_record import ByRecord
 from matrixdp.training.lots.records import RecordSource
 from matrixdp.training.model.compiled import uncompiled
+from matrixdp.training.model.signature import signature_of
 from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["ModelCheck", "made_up_batches", "own_batches"]
@@ -73,7 +75,8 @@ class ModelCheck:
         # At first, since the check itself may change attributes, which are then restored.
         signature = self._signature(losses)
         with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad(), _silent():
-            programs = [self._program(losses, batches) for batches in draws]
+            enlarge(self._trainable)
+            programs = [self._program(losses, batches, turn) for turn, batches in enumerate(draws)]
             for program in programs:
                 check_isolation(program)
             if not any(_depends(program) for program in programs):
@@ -85,6 +88,10 @@ class ModelCheck:
             chosen = first_right(ways, self._trainable, programs)
         if self._debug:
             chosen = chosen._replace(gradients=self._ways(losses, debug=True)[chosen.name])
+        for way in (ways[chosen.name], chosen.gradients):
+            if isinstance(way, ByLayer):
+                way.tracer.rows = ways[chosen.name].tracer.rows
+                way.tracer.learns = False
         if chosen.refused:
             warnings.warn(
                 f"the model is run {chosen.name}, which takes more time and memory than layer by "
@@ -94,9 +101,10 @@ class ModelCheck:
         self._chosen[signature] = self._last = chosen
         return chosen
 
-    def _program(self, losses: Losses, batches: Batches) -> Program:
+    def _program(self, losses: Losses, batches: Batches, turn: int) -> Program:
+        options: Any = {"batches": batches, "turn": turn}
         try:
-            return Program(self._model, losses, self._trainable, self._views, batches)
+            return Program(self._model, losses, self._trainable, self._views, **options)
         except (InvalidParameterError, ShapeError, torch.OutOfMemoryError):
             raise
         except Exception as error:
@@ -141,11 +149,7 @@ class ModelCheck:
 
     def _signature(self, losses: Losses) -> Signature:
         """Return something that is equal as long as losses and modules are the same."""
-        parts: list[object] = [losses]
-        for module in self._model.modules():
-            own = vars(module)
-            parts += (module, module.training, own.get("forward"), own.get("batch_first"))
-        return tuple(parts)
+        return losses, *(signature_of(module) for module in self._model.modules())
 
 
 def _table(rows: list[tuple[str, str, str]]) -> str:
@@ -243,4 +247,5 @@ def own_batches(source: RecordSource, views: int) -> list[Batches]:
         return taken
 
     starts = range(0, len(source) - RECORDS + 1, RECORDS)
-    return [batches(start) for start in list(starts)[:4]]
+    # Three turns of random draws at least, if with the same records.
+    return [batches(starts[turn % len(starts)]) for turn in range(max(3, min(4, len(starts))))]

@@ -67,6 +67,8 @@ class Program:
         How many rows each record has.
     batches : Batches
         The made-up records.
+    turn : int
+        Which random draws there are: three turns take both ways of nearly every coin.
     """
 
     def __init__(
@@ -75,13 +77,16 @@ class Program:
         losses: Losses,
         trainable: Trainable,
         views: int,
+        *,
         batches: Batches,
+        turn: int,
     ) -> None:
         self._model = model
         self._losses = losses
         self._trainable = trainable
         self._views = views
         self.batch = batches
+        self._turn = turn
         self._like: tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]] | None = None
         # By two sizes it is known where the records are in what is drawn and returned.
         whole, fewer = (self.run(range(number)) for number in (RECORDS, RECORDS - 1))
@@ -90,6 +95,8 @@ class Program:
             one.part.shape != other.part.shape
             for one, other in zip(whole.outputs, fewer.outputs, strict=False)
         ]
+        # At once, as some losses cannot be computed for a single record.
+        self.alone = self._run_alone()
 
     @cached_property
     def whole(self) -> Run:
@@ -101,15 +108,15 @@ class Program:
         except Exception:  # noqa: BLE001 - such as numpy(), which takes no gradient
             return self.run(range(RECORDS))
 
-    @cached_property
-    def alone(self) -> list[Alone]:
-        """The records one by one."""
+    def _run_alone(self) -> list[Alone]:
+        """Run the records one by one."""
         found = []
         for record in range(RECORDS):
             with right_instance_gradients(self._model), self.draws([record]):
                 loss = losses_of(self._losses, self.batch([record]), 1, self._views)
                 gradients = gradients_of(loss, list(self._trainable))
-            wide = [part.detach().double() for part in gradients]
+            dense = (part.to_dense() if part.is_sparse else part for part in gradients)
+            wide = [part.detach().double() for part in dense]
             found.append(Alone(loss.detach(), dict(zip(self._trainable, wide, strict=True))))
         return found
 
@@ -121,8 +128,8 @@ class Program:
 
     def draws(self, records: Sequence[int]) -> FixedDraws:
         """Return the mode in which the random draws of some records are fixed."""
-        same_draws()
-        return FixedDraws(records, self._like)
+        same_draws(self._turn)
+        return FixedDraws(records, self._turn, self._like)
 
     def run(self, records: Sequence[int], *, follow: bool = False) -> Run:
         """Return the losses of a batch, and what was computed on the way; ``follow`` its inputs."""
@@ -139,8 +146,7 @@ class Program:
         state = TensorState(self._model)
 
         def keep(name: str, _module: Any, _arguments: Any, _named: Any, output: Any) -> None:
-            parts = (part for part in tensors_in(output) if part.requires_grad)
-            outputs.extend(Output(name, part) for part in parts)
+            outputs.extend(Output(name, part) for part in tensors_in(output))
 
         hooks = [(module, partial(keep, name)) for name, module in self._model.named_modules()]
         with hooked(hooks), self.draws(records) as draws:

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from torch import Tensor
+from torch.utils.data import Subset, TensorDataset
 from torch.utils.weak import WeakIdKeyDictionary
 
 from matrixdp.errors import CalibrationError
@@ -54,7 +56,7 @@ def warn_if_repeated(release: Release, used: Iterable[object]) -> None:
     others: dict[str, Release] = {}
     for one in used:
         try:
-            releases = _USED.setdefault(one, {})
+            releases = _USED.setdefault(_lasting(one), {})
         except TypeError:
             continue  # a list, for instance, of which nobody can know whether it still exists
         others |= releases
@@ -70,6 +72,15 @@ def warn_if_repeated(release: Release, used: Iterable[object]) -> None:
         RepeatedTrainingWarning,
         stacklevel=4,
     )
+
+
+def _lasting(one: object) -> object:
+    """Return what stays the same where a part of some data is taken once more."""
+    while isinstance(one, Subset):
+        one = one.dataset
+    if isinstance(one, TensorDataset):
+        one = one.tensors[0]
+    return one.untyped_storage() if isinstance(one, Tensor) else one
 
 
 def _together(release: Release, earlier: list[Release]) -> str:

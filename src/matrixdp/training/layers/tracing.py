@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from matrixdp.errors import InvalidParameterError
+from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers.call import LayerCall, TracedLayer
 from matrixdp.training.layers.hooks import hooked
@@ -56,10 +57,19 @@ class Tracer:
         Any module.
     trained : collection of Parameter
         The parameters that are trained.
+
+    Attributes
+    ----------
+    rows : dict of str to set of Fraction
+        How many rows for each example a layer was seen with.
+    learns : bool
+        Whether layers may have other numbers of rows than were seen.
     """
 
     def __init__(self, model: nn.Module, trained: Collection[nn.Parameter]) -> None:
         self.layers = traced_layers(model)
+        self.rows: dict[str, set[Fraction]] = {}
+        self.learns = True
         self._trained = trained
         self._thread = 0  # the one that the losses are computed in
         self._listening = False
@@ -155,6 +165,7 @@ class Tracer:
             return
         call.check_unchanged()
         name = call.layer.name
+        self._check_rows(call)
         for use in layer_uses(call, self._examples):
             shared = not self._shared.isdisjoint(use.parameters)
             if shared and isinstance(use, KeptGradients) and self._joined(name, use):
@@ -167,6 +178,22 @@ class Tracer:
             ]
             self._measured.append(MeasuredUse(name, use, bounds))
         call.forget()
+
+    def _check_rows(self, call: LayerCall) -> None:
+        """Raise if a layer has rows whose owners are not known.
+
+        A layer that is called for some of the rows alone, as experts are, may have as many as would
+        belong to all examples.
+        """
+        first = call.inputs[0] if call.inputs else None
+        rows = Fraction(len(first) if first is not None and first.ndim else 0, self._examples)
+        seen = self.rows.setdefault(call.layer.name, set())
+        if self.learns:
+            seen.add(rows)
+        elif rows not in seen:
+            raise ShapeError(
+                f"layer {call.layer.name!r} has other rows for an example than when it was checked"
+            )
 
     def _joined(self, name: str, use: KeptGradients) -> bool:
         """Add gradients to those of another call of the same layer, if there are any.

@@ -51,6 +51,8 @@ def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
     InvalidParameterError, ShapeError
         If what it returns is not one loss for each record or row.
     """
+    # Within an autocast around the whole loop, torch keeps the casts of weights after a step.
+    torch.clear_autocast_cache()
     found = losses(*batch) if isinstance(batch, tuple | list) else losses(batch)
     if not isinstance(found, Tensor):
         raise InvalidParameterError(

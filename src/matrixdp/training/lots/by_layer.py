@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from matrixdp.errors import InvalidParameterError
+from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
 from matrixdp.training.layers.tracing import MeasuredUse, Tracer
 from matrixdp.training.lots.batch import Losses, losses_of
+from matrixdp.training.lots.by_record import ByRecord
 from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
 from matrixdp.training.model.tensors import TensorState
 from matrixdp.training.model.trainable import Trainable
@@ -20,6 +21,9 @@ __all__ = ["ByLayer"]
 
 class ByLayer:
     """The gradients of a model whose layers treat the rows of a batch by themselves.
+
+    A batch in which a layer has other rows than it had when it was checked, as experts have that
+    get some of the rows, is run for one record after another.
 
     Parameters
     ----------
@@ -43,6 +47,7 @@ class ByLayer:
         self._trainable = trainable
         self._views = views
         self._debug = debug
+        self._alone = ByRecord(model, losses, trainable, views=views, debug=debug, at_once=False)
         self.tracer = Tracer(model, trainable.names)
 
     def __call__(
@@ -52,9 +57,17 @@ class ByLayer:
         tracer, state = self.tracer, TensorState(self._model)
         with right_instance_gradients(self._model), tracer.on():
             losses = losses_of(self._losses, batch, examples, self._views)
-            uses = tracer.uses(losses, examples) if losses.requires_grad else []
+            try:
+                uses = tracer.uses(losses, examples) if losses.requires_grad else []
+            except ShapeError:
+                if tracer.learns:
+                    raise
+                # Nothing is raised because of how records are routed.
+                uses = None
         # The forward pass, its hooks and functions with a backward pass of their own may write.
         state.check()
+        if uses is None:
+            return self._alone(batch, examples, counts, captured=captured)
         if not uses:  # constant losses
             return ClippedSum({}, losses.new_zeros(len(self._trainable.bounds), examples))
         with torch.no_grad():

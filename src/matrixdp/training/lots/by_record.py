@@ -116,12 +116,12 @@ class ByRecord:
 
     def _vmapped(self, batch: Any, examples: int) -> tuple[PerExample, Tensor]:
         wrapped = _WithLosses(self._model, self._losses)
-        # Every layer once, and a parameter by every name that it has: torch would leave what it
-        # puts in the place of a parameter there if a layer had two names.
+        # By every name, but once for each module: what torch finds by two paths it puts back in the
+        # order in which it took it out, and would leave its own tensors there.
         names = {
-            f"model.{prefix}{'.' if prefix else ''}{own}": part
-            for prefix, module in self._model.named_modules()
-            for own, part in module.named_parameters(recurse=False)
+            f"{path}.{name}": part
+            for path, module in wrapped.named_modules()
+            for name, part in module.named_parameters(recurse=False, remove_duplicate=False)
             if part in self._trainable.names
         }
         values = {name: part.detach() for name, part in names.items()}
@@ -140,9 +140,9 @@ class ByRecord:
         with plain_kernels(recurrent=True), as_it_was(self._model):
             found, losses = form(values, rows)
         gradients: PerExample = {}
-        for name, parameter in names.items():
-            part = found[name].to(torch.float32)
-            gradients[parameter] = gradients[parameter] + part if parameter in gradients else part
+        for name, part in names.items():
+            wide = found[name].to(torch.float32)
+            gradients[part] = gradients[part] + wide if part in gradients else wide
         return gradients, losses
 
     def _alone(self, batch: Any, _examples: int) -> tuple[PerExample, Tensor]:

@@ -15,6 +15,7 @@ from matrixdp.training.kernels.cuda_graph import repeatable
 from matrixdp.training.lots.batch import BatchGradients, Sums
 from matrixdp.training.lots.lot import batched
 from matrixdp.training.lots.records import TensorRecords
+from matrixdp.training.model.signature import signature_of
 from matrixdp.training.model.tensors import place_of, tensors_of
 from matrixdp.training.model.trainable import Trainable
 
@@ -102,8 +103,9 @@ class CapturedSum:
         changed = sorted({name for name, _ in self._state.items() ^ _state_of(self._model).items()})
         if changed:
             raise InvalidParameterError(
-                f"{changed[0]} was added, removed, moved in memory, or switched between train() "
-                "and eval() after the step was captured, which repeats what the model did then: "
+                f"{changed[0]} was added, removed, moved in memory, given other hooks, or switched "
+                "between train() and eval() after the step was captured, which repeats what the "
+                "model did then: "
                 "undo the change, or call training.captured_step(...) again"
             )
 
@@ -170,7 +172,7 @@ def _state_of(model: nn.Module) -> dict[str, object]:
     """Return where the tensors of a model lie, its modules, and which of them are in training."""
     state: dict[str, object] = {name: _place(part) for name, part in tensors_of(model)}
     for name, part in model.named_modules():
-        state[f"layer {name!r}" if name else "the model"] = (part, part.training)
+        state[f"layer {name!r}" if name else "the model"] = signature_of(part)
     return state
 
 
