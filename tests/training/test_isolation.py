@@ -40,7 +40,7 @@ class Reader(nn.Module):
         self.head = nn.Linear(8, 3)
         angles = torch.arange(64)[:, None] * torch.exp(torch.arange(0, 8, 2) * (-math.log(1e4) / 8))
         waves = torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)
-        self.register_buffer("waves", waves[:, None])
+        self.waves = nn.Buffer(waves[:, None])
 
     def forward(self, tokens: Tensor) -> Tensor:
         rows = self.table(tokens) * math.sqrt(8)
