@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="private training needs the extra `t
 
 from torch import Tensor, nn  # noqa: E402
 
+from matrixdp.training.layers.use import without  # noqa: E402
 from training.brute_force import (  # noqa: E402
     check_against_brute_force,
     check_every_gradient,
@@ -199,3 +200,14 @@ def test_convolutions_that_were_changed(
         inputs = torch.randn(4, channels, *[length] * (axes - 1), length + 1)
         check_every_gradient(layer, inputs, 4)
         check_against_brute_force(layer, inputs, norms_rtol=1e-3, bounds=(0.7,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_left_out_keeps_its_order_in_memory(dtype: Any) -> None:
+    images = torch.ones(2, 3, 4, 4, dtype=dtype).to(memory_format=torch.channels_last)
+    images[0] = torch.inf
+    found = without(images, torch.tensor([True, False]))
+    assert found.stride() == images.stride()
+    assert found.dtype == dtype
+    assert found[0].abs().max() == 0
+    assert torch.equal(found[1], images[1])
