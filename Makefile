@@ -14,6 +14,8 @@ INSTALL := -m pip install --quiet --disable-pip-version-check --constraint const
 
 # Tests share the cores by processes; workers that are done take over what others have left.
 PYTEST := -m pytest --numprocesses auto --dist worksteal
+# One thread for each process: several on every core wait for each other most of the time.
+test test-thorough test-processors core-test: export OMP_NUM_THREADS = 1
 # What rests on the digits of BLAS and of numpy's own loops.
 SENSITIVE := tests/baselines tests/covariance tests/estimators tests/files tests/mechanisms tests/postprocess \
 	tests/privacy/loss tests/queries \

@@ -86,7 +86,7 @@ class _Trained:
     classifier: Classifier
 
     def accuracy(self, rows: Tensor, labels: Tensor) -> float:
-        """Return the share of rows that are classified rightly."""
+        """Return the share of rows that are classified correctly."""
         scores = self.classifier.scores(self.centring(rows))
         return float((scores.argmax(dim=1).cpu() == labels).double().mean())
 
