@@ -233,7 +233,9 @@ def test_losses_of_made_up_records_that_are_not_finite() -> None:
     def losses(inputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(model, inputs, targets) + torch.where(targets == 1, math.inf, 0.0)
 
-    train(private(model, losses=losses, seed=1))
+    training = private(model, losses=losses, seed=1)
+    train(training)  # and no warning, which would be an error
+    assert training.progress.steps_left == 0
 
 
 def test_debugging_does_not_protect() -> None:

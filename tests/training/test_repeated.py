@@ -125,11 +125,14 @@ def test_parameters_that_are_used_again() -> None:
 def test_no_warning() -> None:
     data, model = small_data(), small_model()
     training = private(model, mode="exact")
-    train(training, steps=1, data=data)
-    train(training, steps=1, data=data)  # the same training goes on
-    for _ in range(2):
-        train(private(model, seed=1, mode="exact"), data=data)  # experiments spend nothing
-    train(private(small_model(), mode="exact"), data=small_data())  # of its own records
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(training, steps=1, data=data)
+        train(training, steps=1, data=data)  # the same training goes on
+        for _ in range(2):
+            train(private(model, seed=1, mode="exact"), data=data)  # experiments spend nothing
+        train(private(small_model(), mode="exact"), data=small_data())  # of its own records
+    assert caught == []
 
 
 def test_a_run_that_is_resumed_is_no_other_training(tmp_path: Any) -> None:
@@ -139,7 +142,11 @@ def test_a_run_that_is_resumed_is_no_other_training(tmp_path: Any) -> None:
     train(training, steps=2, data=data)
     resumed = private(model, **options)
     resumed.load_state_dict(training.state_dict())
-    train(resumed, data=data)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(resumed, data=data)
+    assert caught == []
+    assert resumed.progress.steps_left == 0
 
 
 def test_nothing_is_kept_alive() -> None:
@@ -155,6 +162,8 @@ def test_nothing_is_kept_alive() -> None:
 
 def test_lists_cannot_be_known_again() -> None:
     items = list(zip(*small_data(), strict=True))
-    for _ in range(2):
-        model = small_model()
-        train(private(model, mode="exact"), steps=1, data=items)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            train(private(small_model(), mode="exact"), steps=1, data=items)
+    assert caught == []
