@@ -11,6 +11,7 @@ __all__ = [
     "FileFormatError",
     "InvalidParameterError",
     "KeyStateError",
+    "LedgerError",
     "MatrixDPError",
     "MissingExtraError",
     "NotPositiveDefiniteError",
@@ -47,6 +48,11 @@ class BudgetExceededError(MatrixDPError):
 
 class KeyStateError(MatrixDPError, RuntimeError):
     """A release key or noise stream may not be used in this way: bound, erased, or from a fork."""
+
+
+# Not an error of the caller: the ledger has to be looked at before anything else is paid from it.
+class LedgerError(MatrixDPError, RuntimeError):
+    """A ledger is not the one it should be: altered, an older copy, or of another version."""
 
 
 class FileFormatError(MatrixDPError, ValueError):

@@ -5,6 +5,7 @@ They differ only in the covariance that they choose for a sensitivity set and a 
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +21,8 @@ from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.simulated import checked_generator
 from matrixdp.parameters import check_within, shaped_array
 from matrixdp.privacy.budget import Budget, check_budget
-from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.privacy.payment import Payer, check_payer
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
 
@@ -131,7 +132,7 @@ class GaussianMechanism:
         matrix: Any,
         *,
         key: ReleaseKey | None = None,
-        privacy_filter: PrivacyFilter | None = None,
+        privacy_filter: Payer | None = None,
         threads: int | None = None,
     ) -> Release:
         """Return the matrix with exact noise, and what that guarantees.
@@ -145,7 +146,7 @@ class GaussianMechanism:
             digits left for the noise.
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
-        privacy_filter : PrivacyFilter, optional
+        privacy_filter : PrivacyFilter or LedgerAccount, optional
             Pays for the release, after all checks and before anything is drawn. A key that is
             bound already is not paid for; an interrupt amid the payment spends the key.
         threads : int, optional
@@ -170,20 +171,70 @@ class GaussianMechanism:
             raise InvalidParameterError(
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
             )
-        if privacy_filter is not None and not isinstance(privacy_filter, PrivacyFilter):
-            raise InvalidParameterError(
-                f"privacy_filter is a {type(privacy_filter).__name__}: pass "
-                "PrivacyFilter(budget, neighbouring=...), or nothing"
-            )
+        check_payer(privacy_filter)
         workers = None if threads is None else checked_threads(threads)
         if key is not None:
             key.check_unbound()
         fresh = ReleaseKey.generate() if key is None else key
         # Paid within the binding, so that of two releases with one key only one pays.
-        pay = None if privacy_filter is None else partial(privacy_filter.spend, self.guarantee)
+        pay = None if privacy_filter is None else partial(privacy_filter.spend, self)
         noisy = drawing.draw(array, fresh, threads=workers, pay=pay)
         value = noisy if relabel is None else relabel(noisy)
         return Release.from_proof(value, self.proof, self.guarantee, type(self).__name__)
+
+    def release_to(
+        self,
+        path: str | PathLike[str],
+        matrix: Any,
+        *,
+        privacy_filter: Payer | None = None,
+        request: str | None = None,
+        force: bool = False,
+        threads: int | None = None,
+    ) -> Release:
+        """Release a matrix into a file and its statement, ``<path>.json``; paid once, never lost.
+
+        Paid from an account of a ledger, a release whose process dies can be finished: call this
+        again with the same request, or use ``Ledger.finish``. It has the same bits then. A filter
+        remembers nothing, so what it paid is forfeited by a crash.
+
+        Parameters
+        ----------
+        path : path
+            As in `Release.save`.
+        matrix : ndarray, list of lists, pandas or polars DataFrame
+            As in `release`.
+        privacy_filter : PrivacyFilter or LedgerAccount, optional
+            Pays for the release, after all checks and before anything is drawn.
+        request : str, optional
+            A name for this release. Calling again with it pays nothing: an unfinished release is
+            finished, and one that is out is loaded. By default a fresh name.
+        force : bool, optional
+            Whether to replace existing files; by default they are refused.
+        threads : int, optional
+            As in `release`.
+
+        Raises
+        ------
+        InvalidParameterError, ShapeError
+            Before anything is drawn or paid; also if the request was for another value.
+        BudgetExceededError
+            If the budget does not hold enough; nothing is drawn.
+        StorageError
+            If the files cannot be written. What was paid stays paid.
+        """
+        # Late, because files are above mechanisms.
+        from matrixdp.files.publishing.paid_release import release_to  # noqa: PLC0415
+
+        return release_to(
+            self,
+            path,
+            matrix,
+            privacy_filter=privacy_filter,
+            request=request,
+            force=force,
+            threads=threads,
+        )
 
     def simulate(self, matrix: Any, generator: np.random.Generator) -> SimulatedValue:
         """Return the matrix with seeded float noise of the same covariance: for experiments only.

@@ -14,8 +14,8 @@ from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.workload_release import WorkloadRelease, measured_sensitivity
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
 from matrixdp.privacy.budget import Budget, check_budget
-from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
+from matrixdp.privacy.payment import Payer
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import ResidualStrategy, Strategy, Workload, optimal_strategy
 from matrixdp.workloads.counting import checked_counts, counted_tables
@@ -174,7 +174,7 @@ class MatrixMechanism:
         histogram: ArrayLike,
         *,
         key: ReleaseKey | None = None,
-        privacy_filter: PrivacyFilter | None = None,
+        privacy_filter: Payer | None = None,
         threads: int | None = None,
     ) -> WorkloadRelease:
         """Measure a histogram with exact noise, and answer the workload.
@@ -185,7 +185,7 @@ class MatrixMechanism:
             Counts of records: integers of at least 0, at most 2**30 in all.
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
-        privacy_filter : PrivacyFilter, optional
+        privacy_filter : PrivacyFilter or LedgerAccount, optional
             Pays for the release, after all checks and before anything is drawn.
         threads : int, optional
             As for `IMGM.release`.
@@ -206,7 +206,7 @@ class MatrixMechanism:
         records: ArrayLike | Iterator[ArrayLike],
         *,
         key: ReleaseKey | None = None,
-        privacy_filter: PrivacyFilter | None = None,
+        privacy_filter: Payer | None = None,
         threads: int | None = None,
     ) -> WorkloadRelease:
         """Count records, measure the counts with exact noise, and answer the workload.
@@ -253,7 +253,7 @@ class MatrixMechanism:
         self,
         exact: FloatArray,
         key: ReleaseKey | None,
-        paying: PrivacyFilter | None,
+        paying: Payer | None,
         threads: int | None,
     ) -> WorkloadRelease:
         """Return measurements with exact noise."""

@@ -7,8 +7,8 @@ import numpy as np
 from matrixdp.covariance import Covariance
 from matrixdp.noise import ReleaseKey, SimulatedValue
 from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.privacy.payment import Payer
 from matrixdp.sensitivity.sets import SensitivitySet
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Mechanism(Protocol[R_co]):
         /,
         *,
         key: ReleaseKey | None = None,
-        privacy_filter: PrivacyFilter | None = None,
+        privacy_filter: Payer | None = None,
         threads: int | None = None,
     ) -> R_co:
         """Return what leaves, with exact noise, and what it guarantees; a filter pays for it."""

@@ -5,14 +5,9 @@ from fractions import Fraction
 from typing import NoReturn
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.parameters import MU
 from matrixdp.privacy.budget import Budget, check_budget
-from matrixdp.privacy.guarantee import (
-    Guarantee,
-    HasGuarantee,
-    Neighbouring,
-    checked_neighbouring,
-)
+from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
+from matrixdp.privacy.payment import Cost, Order, Payment, stated_mu
 from matrixdp.processes import current_process
 from matrixdp.rounding import shown_up, sqrt_down, sqrt_up
 
@@ -98,7 +93,7 @@ class PrivacyFilter:
             self._budget, mu=sqrt_up(self._budget.mu_squared), neighbouring=self._neighbouring
         )
 
-    def spend(self, cost: float | Guarantee | HasGuarantee) -> None:
+    def spend(self, cost: Cost) -> None:
         """Pay for one release, or raise and change nothing.
 
         Parameters
@@ -116,7 +111,7 @@ class PrivacyFilter:
         """
         # Before the lock: in a forked child another thread's lock is held for ever.
         self._check_process()
-        mu = self._stated_mu(cost)
+        mu = stated_mu(cost, self._neighbouring)
         square = Fraction(mu) ** 2
         # Comparing and adding in one step: otherwise two threads could both find enough left.
         with self._lock:
@@ -127,6 +122,15 @@ class PrivacyFilter:
                 )
             self._spent += square
 
+    def pay(self, cost: Cost, order: Order) -> Payment:
+        """Pay for a release to files. A filter keeps no key, so a crash forfeits the release."""
+        self.spend(cost)
+        return Payment(order.secret)
+
+    def resumes(self, _request: str) -> bool:
+        """Return False: a filter remembers no requests."""
+        return False
+
     def _check_process(self) -> None:
         """Raise in a forked child: the parent does not see what is spent there."""
         if self._process != current_process():
@@ -134,30 +138,6 @@ class PrivacyFilter:
                 "this filter was made in another process, which may spend its budget too: split "
                 "the budget and give each process a filter of its own"
             )
-
-    def _stated_mu(self, cost: float | Guarantee | HasGuarantee) -> float:
-        """Return the mu of a cost, if it is for one record under this filter's relation."""
-        # A number has no such attribute. A filter has one, so filters can pay for filters.
-        stated = cost if isinstance(cost, Guarantee) else getattr(cost, "guarantee", None)
-        if stated is None:
-            return MU.number(cost)
-        if not isinstance(stated, Guarantee):
-            raise InvalidParameterError(
-                f"{type(cost).__name__}.guarantee is a {type(stated).__name__}: pass a mu, a "
-                "Guarantee or a mechanism"
-            )
-        if stated.neighbouring != self._neighbouring:
-            raise InvalidParameterError(
-                f"neighbouring={stated.neighbouring!r} is what the release states, but this filter "
-                f"is for {self._neighbouring!r}: use one relation for all releases"
-            )
-        # A mistake rather than a risk: this mu is larger than the one for a single record.
-        if stated.records != 1:
-            raise InvalidParameterError(
-                f"records={stated.records} is a guarantee for a group, and a filter counts single "
-                "records: spend the guarantee for one, and call for_group on the filter's"
-            )
-        return stated.mu
 
     def __repr__(self) -> str:
         """Show the budget, the relation, and what has been spent."""

@@ -13,8 +13,8 @@ from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.noise import ReleaseKey
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.privacy.payment import Payer
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import power_of_two_up, rounded_quotients
 from matrixdp.queries.grid import RecordGrid
@@ -131,7 +131,7 @@ class Mean(Query):
         *,
         mechanism: MechanismMaker = IMGM,
         key: ReleaseKey | None = None,
-        privacy_filter: PrivacyFilter | None = None,
+        privacy_filter: Payer | None = None,
         threads: int | None = None,
     ) -> Any:
         """Return the mean with exact noise; without a public count a `MeanRelease`.

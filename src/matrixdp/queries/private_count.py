@@ -28,8 +28,8 @@ from matrixdp.mechanisms.release import Release
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.composition import composed_mu
-from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.privacy.payment import Payer, check_payer
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.sums import Sum, exact_total
 from matrixdp.sensitivity.sets import FrobeniusBall
@@ -182,7 +182,7 @@ def released_means(
     budget: Budget,
     query: str,
     *,
-    privacy_filter: PrivacyFilter | None = None,
+    privacy_filter: Payer | None = None,
     threads: int | None = None,
 ) -> MeanRelease:
     """Return sum and count of records with exact noise, within one budget.
@@ -190,11 +190,7 @@ def released_means(
     A filter pays for both at once, after all checks and before anything is drawn.
     """
     check_budget(budget)
-    if privacy_filter is not None and not isinstance(privacy_filter, PrivacyFilter):
-        raise InvalidParameterError(
-            f"privacy_filter is a {type(privacy_filter).__name__}: pass "
-            "PrivacyFilter(budget, neighbouring=...), or nothing"
-        )
+    check_payer(privacy_filter)
     workers = None if threads is None else checked_threads(threads)
     shares = budget.split([math.sqrt(bounds.columns), 1.0])
     summed = Sum(bounds, "add-remove")

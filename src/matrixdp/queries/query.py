@@ -13,8 +13,8 @@ from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.filter import PrivacyFilter
 from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.privacy.payment import Payer
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.sensitivity.sets import SensitivitySet
 
@@ -64,7 +64,7 @@ class Query(ABC):
         *,
         mechanism: MechanismMaker = IMGM,
         key: ReleaseKey | None = None,
-        privacy_filter: PrivacyFilter | None = None,
+        privacy_filter: Payer | None = None,
         threads: int | None = None,
     ) -> Release:
         """Return the answer with exact noise, and what that guarantees.

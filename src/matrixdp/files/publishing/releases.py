@@ -21,6 +21,7 @@ from matrixdp.files.formats.progress import Share, silent
 from matrixdp.files.formats.suffixes import LABELLED, TEXT, format_of
 from matrixdp.files.publishing.atomic import check_target, hidden_beside, hidden_file, write_all
 from matrixdp.files.publishing.noise_grid import can_be_released
+from matrixdp.files.publishing.paid import not_there_yet
 from matrixdp.files.publishing.paid_counts import (
     CountSchema,
     PaidCount,
@@ -39,6 +40,7 @@ from matrixdp.files.schemas.steps import StepSchema
 from matrixdp.files.schemas.values import (
     CovarianceSchema,
     DigestSchema,
+    EvidenceSchema,
     GuaranteeSchema,
     Schema,
     SensitivitySchema,
@@ -46,6 +48,7 @@ from matrixdp.files.schemas.values import (
     guarantee_of,
     sensitivity_of,
     stated_covariance,
+    stated_evidence,
     stated_guarantee,
     stated_sensitivity,
 )
@@ -54,6 +57,7 @@ from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.privacy.payment import Evidence, Payment
 from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = [
@@ -98,6 +102,8 @@ class ReleaseStatement(Schema, frozen=True, omit_defaults=True):
     counts: dict[PaidCount, CountSchema] = msgspec.field(default_factory=dict)
     # Steps of post-processing, in their order. The file holds the matrix as it was before them.
     applied: tuple[StepSchema, ...] = ()
+    # The entry of the ledger that paid, if one did.
+    payment: EvidenceSchema | None = None
 
 
 class StatedRelease(NamedTuple):
@@ -121,19 +127,23 @@ def save_release(
     counts: Mapping[PaidCount, Release] | None = None,
     applied: tuple[StepSchema, ...] = (),
     advance: Share = silent,
-) -> None:
-    """Write a release and its statement; see `Release.save`.
+    payment: Payment | None = None,
+) -> str:
+    """Write a release and its statement, and return the digest of its file; see `Release.save`.
 
     The statement can name the query that was answered, hold counts of records that the guarantee
-    of the release pays for, too, and list the steps that were applied to it. ``advance`` is
-    called with each further share of the matrix that is written.
+    of the release pays for, too, list the steps that were applied to it, and say where its payment
+    stands. ``advance`` is called with each further share of the matrix that is written. Files that
+    an earlier attempt at the same payment has made stay.
     """
     target = _named(path)
     beside = statement_path(target)
     paid = _checked_counts(release, counts)
+    resumed = payment is not None and payment.resumed
     # Before the work of writing; `write_all` checks again when it gives the names.
-    check_target(target, force=force)
-    check_target(beside, force=force)
+    if not resumed:
+        check_target(target, force=force)
+        check_target(beside, force=force)
     matrix, suffix = _as_file(release), format_of(target)
     with hidden_beside(target) as hidden:
         # Written once and in parts, so that an interrupt is answered soon and leaves nothing.
@@ -141,9 +151,13 @@ def save_release(
             write_matrix(file, matrix, suffix, advance)
         with hidden.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        statement = _stated(release, _facts(target.name, matrix, digest), query, paid, applied)
+        facts = _facts(target.name, matrix, digest)
+        evidence = None if payment is None else payment.evidence
+        statement = _stated(release, facts, query, paid, applied, evidence=evidence)
         # The statement first: there is never a matrix without a statement of what it guarantees.
-        write_all([(beside, statement), (target, hidden)], force=force, release=True)
+        contents: list[tuple[Path, bytes | Path]] = [(beside, statement), (target, hidden)]
+        write_all(not_there_yet(contents) if resumed else contents, force=force, release=True)
+    return digest
 
 
 def warn_of_lost_labels(release: Release, path: str | PathLike[str]) -> None:
@@ -201,6 +215,8 @@ def _stated(
     query: str | None,
     counts: dict[PaidCount, CountSchema],
     applied: tuple[StepSchema, ...],
+    *,
+    evidence: Evidence | None = None,
 ) -> bytes:
     """Return the text of the statement of a release that is in memory."""
     return encoded(
@@ -213,6 +229,7 @@ def _stated(
             query=query,
             counts=counts,
             applied=applied,
+            evidence=evidence,
             file=facts,
         )
     )
@@ -229,6 +246,7 @@ def stated_release(
     query: str | None = None,
     counts: dict[PaidCount, CountSchema] | None = None,
     applied: tuple[StepSchema, ...] = (),
+    evidence: Evidence | None = None,
 ) -> ReleaseStatement:
     """Return the statement of a release."""
     return ReleaseStatement(
@@ -244,6 +262,7 @@ def stated_release(
         query=query,
         counts={} if counts is None else counts,
         applied=applied,
+        payment=stated_evidence(evidence),
     )
 
 

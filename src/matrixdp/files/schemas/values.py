@@ -18,6 +18,7 @@ from matrixdp.covariance import (
 )
 from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
+from matrixdp.privacy.payment import Evidence
 from matrixdp.sensitivity.sets import (
     FrobeniusBall,
     RowBounds,
@@ -29,6 +30,7 @@ from matrixdp.sensitivity.sets import (
 __all__ = [
     "CovarianceSchema",
     "DigestSchema",
+    "EvidenceSchema",
     "FrobeniusBallSchema",
     "GuaranteeSchema",
     "IsotropicSchema",
@@ -39,6 +41,7 @@ __all__ = [
     "guarantee_of",
     "sensitivity_of",
     "stated_covariance",
+    "stated_evidence",
     "stated_guarantee",
     "stated_sensitivity",
 ]
@@ -71,6 +74,15 @@ class DigestSchema(Schema, frozen=True):
 
     name: str  # when it was saved; files may be renamed, so it is not compared
     sha256: str  # 64 hexadecimal digits
+
+
+class EvidenceSchema(Schema, frozen=True):
+    """Where the payment for a release stands in a ledger."""
+
+    ledger: str
+    account: str
+    sequence: int
+    digest: str  # of the entry: it ties the statement to all entries up to there
 
 
 class FrobeniusBallSchema(_Kind, frozen=True, tag="FrobeniusBall"):
@@ -144,6 +156,18 @@ def stated_guarantee(guarantee: Guarantee) -> GuaranteeSchema:
         mu=guarantee.mu,
         neighbouring=guarantee.neighbouring,
         records=guarantee.records,
+    )
+
+
+def stated_evidence(evidence: Evidence | None) -> EvidenceSchema | None:
+    """Return the schema of a payment's evidence, if a ledger paid."""
+    if evidence is None:
+        return None
+    return EvidenceSchema(
+        ledger=evidence.ledger,
+        account=evidence.account,
+        sequence=evidence.sequence,
+        digest=evidence.digest,
     )
 
 

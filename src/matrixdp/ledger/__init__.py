@@ -1,0 +1,14 @@
+"""Durable budgets: accounts in a database, which survive crashes, processes and machines."""
+
+from matrixdp.ledger.account import LedgerAccount
+from matrixdp.ledger.balances import Balance
+from matrixdp.ledger.chain import Entry
+from matrixdp.ledger.ledger import Ledger
+from matrixdp.ledger.payments import Pending
+from matrixdp.ledger.terms import Terms
+
+__all__ = ["Balance", "Entry", "Ledger", "LedgerAccount", "Pending", "Terms"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,233 @@
+"""An account of a ledger, as mechanisms, queries and training pay from it."""
+
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.ledger.balances import Balance, path_to
+from matrixdp.ledger.chain import Entry, entries_of
+from matrixdp.ledger.description import description
+from matrixdp.ledger.key_file import KeyFile
+from matrixdp.ledger.payments import (
+    Pending,
+    claim_costs,
+    pay,
+    pending_release,
+    publish,
+    release_costs,
+    spend,
+)
+from matrixdp.ledger.stores.store import Rows
+from matrixdp.ledger.terms import Terms
+from matrixdp.parameters import DELTA, EPSILON
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.privacy.payment import Cost, Evidence, Order, Payment, stated_mu
+
+__all__ = ["LedgerAccount", "Transactions"]
+
+T = TypeVar("T")
+
+
+class Transactions(Protocol):
+    """What an account needs of its ledger."""
+
+    @property
+    def identity(self) -> str:
+        """The name that the ledger got when it was made."""
+
+    @property
+    def keys(self) -> KeyFile | None:
+        """The key file, if there is one."""
+
+    def write(self, operation: Callable[[Rows], T], /) -> T:
+        """Return what an operation returns, done once and durable; it may be tried again."""
+
+    def read(self, operation: Callable[[Rows], T], /) -> T:
+        """Return what an operation reads."""
+
+    def erase(self) -> None:
+        """Overwrite deleted keys."""
+
+
+@dataclass(frozen=True, repr=False)
+class LedgerAccount:
+    """A budget that survives: pays for releases wherever a `PrivacyFilter` can.
+
+    Made by `Ledger.account`. It may be shared by threads, processes and machines. A payment debits
+    the account and all above it, or none.
+
+    Attributes
+    ----------
+    name : str
+        ``parent/child``.
+    terms : Terms
+        What the account promises.
+
+    Notes
+    -----
+    *Guarantee:* everything ever paid from the account and from those below it is together
+    (epsilon, delta)-DP for its unit, however adaptively it was chosen (`matrixdp.ledger.pool`).
+    That is a statement about the whole account, whatever part of it is spent.
+    """
+
+    name: str
+    terms: Terms
+    ledger: Transactions
+    # How a release that is paid here can be done again, for `matrixdp ledger finish`.
+    command: Sequence[str] | None = None
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """The relation that everything paid from the account is for."""
+        return self.terms.neighbouring
+
+    @property
+    def budget(self) -> Budget:
+        """What the account promises for its unit."""
+        return self.terms.budget
+
+    @property
+    def balance(self) -> Balance:
+        """What is spent and left now, in this account alone."""
+        return self.ledger.read(lambda rows: path_to(rows, self.name))[0]
+
+    @property
+    def remaining(self) -> float:
+        """The largest mu that one more release may have now, by all accounts above as well."""
+        path = self.ledger.read(lambda rows: path_to(rows, self.name))
+        return min(balance.remaining_mu for balance in path)
+
+    def spend(self, cost: Cost) -> None:
+        """Pay for a release in memory, or raise and change nothing; see `PrivacyFilter.spend`."""
+        mu = stated_mu(cost, self.neighbouring)
+        facts = {"mu": mu, "about": description(cost)}
+        self._spend(facts, lambda path: release_costs(path, mu))
+
+    def spend_claim(self, epsilon: float, delta: float, *, about: str) -> None:
+        """Pay for a release of other software that claims to be (epsilon, delta)-DP per record.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The claim, under the relation of the account; a delta of 0 is a pure claim.
+        about : str
+            What it was for, in words.
+
+        Raises
+        ------
+        BudgetExceededError
+            If it does not fit. A delta comes from the account's ``claims_delta``.
+        """
+        loss = EPSILON.number(epsilon)
+        failing = 0.0 if delta == 0.0 else DELTA.number(delta)
+        facts = {"epsilon": loss, "delta": failing, "about": {"claim": str(about)}}
+        self._spend(facts, lambda path: claim_costs(path, loss, failing))
+
+    def _spend(self, facts: dict[str, Any], costs: Callable[[Sequence[Balance]], Any]) -> None:
+        payment = secrets.token_hex(16)  # so that it counts once, if a connection breaks
+
+        def operation(rows: Rows) -> Entry:
+            return spend(rows, self.name, payment, facts, costs(path_to(rows, self.name)))
+
+        self.ledger.write(operation)
+
+    def resumes(self, request: str) -> bool:
+        """Return whether a request was paid before."""
+        return bool(self.ledger.read(lambda rows: entries_of(rows, request)))
+
+    def pay(self, cost: Cost, order: Order) -> Payment:
+        """Pay for a release to files, once for each request, and keep what finishes it.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the request was paid for another release or value, or was forfeited; or the ledger
+            was opened without its key file.
+        BudgetExceededError
+            If it does not fit.
+        """
+        mu = stated_mu(cost, self.neighbouring)
+        if self.ledger.keys is None:
+            raise InvalidParameterError(
+                "the ledger was opened without keys, and a release to a file seals its key: pass "
+                "Ledger.open(url, keys=...)"
+            )
+        if self.resumes(order.request):
+            return self._resumed(order)
+        sealed = self.ledger.keys.seal(order.secret, self.ledger.identity, order.request)
+        tag = order.tag(order.secret).hex()
+        about = {**description(cost), **order.about}
+        facts = {"mu": mu, "about": about, "target": order.target}
+
+        def operation(rows: Rows) -> Entry | None:
+            # Unless it is this very payment, whose connection broke.
+            known = pending_release(rows, order.request)
+            if known is not None and known.sealed == sealed:
+                return entries_of(rows, order.request)[0]
+            if known is not None or entries_of(rows, order.request):
+                return None
+            costs = release_costs(path_to(rows, self.name), mu)
+            kept = Pending(
+                *(order.request, self.name, tag, sealed, self._draft(order), order.target, 0)
+            )
+            return pay(rows, kept, facts, costs)
+
+        entry = self.ledger.write(operation)
+        # Somebody else has paid the same request meanwhile.
+        return self._resumed(order) if entry is None else self._paid(entry, order.secret)
+
+    def _resumed(self, order: Order) -> Payment:
+        """Return the payment of a request that was paid before, if it is the same release."""
+
+        def look(rows: Rows) -> tuple[list[Entry], Pending | None]:
+            return entries_of(rows, order.request), pending_release(rows, order.request)
+
+        known, kept = self.ledger.read(look)
+        if known[0].kind != "pay" or known[0].account != self.name:
+            raise InvalidParameterError(
+                f"request={order.request!r} names something else in this ledger: choose another"
+            )
+        if known[-1].kind == "forfeit":
+            raise InvalidParameterError(
+                f"request={order.request!r} was forfeited: its key is gone and what it cost stays "
+                "spent; make another request"
+            )
+        if kept is None:
+            evidence = self._evidence(known[0])
+            return Payment(b"", evidence, resumed=True, digest=known[-1].facts["sha256"])
+        secret = self._unsealed(kept)
+        same = kept.draft == self._draft(order) and kept.target == order.target
+        if not same or kept.tag != order.tag(secret).hex():
+            raise InvalidParameterError(
+                f"request={order.request!r} was paid for another value, mechanism or file. With "
+                "the same noise, two values would show their difference: repeat the very same "
+                "release, or forfeit this one"
+            )
+        return self._paid(known[0], secret, resumed=True)
+
+    def _unsealed(self, kept: Pending) -> bytes:
+        if self.ledger.keys is None:
+            raise InvalidParameterError("the ledger was opened without keys: pass its key file")
+        return self.ledger.keys.unseal(kept.sealed, self.ledger.identity, kept.release)
+
+    def _paid(self, entry: Entry, secret: bytes, *, resumed: bool = False) -> Payment:
+        def published(digest: str) -> None:
+            self.ledger.write(lambda rows: publish(rows, entry.release, digest))
+            self.ledger.erase()
+
+        return Payment(secret, self._evidence(entry), resumed=resumed, published=published)
+
+    def _evidence(self, entry: Entry) -> Evidence:
+        return Evidence(self.ledger.identity, entry.account, entry.sequence, entry.digest)
+
+    def _draft(self, order: Order) -> str:
+        command = None if self.command is None else list(self.command)
+        return json.dumps({"command": command, "statement": order.draft.decode()})
+
+    def __repr__(self) -> str:
+        """Show the name and the promise."""
+        return f"LedgerAccount({self.name!r}, {self.terms.in_words})"

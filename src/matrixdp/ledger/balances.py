@@ -1,0 +1,180 @@
+"""The balances of accounts: read, opened and debited, all of a path or none."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from matrixdp.errors import BudgetExceededError, InvalidParameterError
+from matrixdp.ledger.chain import append
+from matrixdp.ledger.costs import Spending
+from matrixdp.ledger.pool import gaussian_worth
+from matrixdp.ledger.stores.store import Rows
+from matrixdp.ledger.terms import Terms, parent_of, plan_digest
+from matrixdp.rounding import float_down, sqrt_down, sqrt_up
+
+__all__ = ["Balance", "balance_of", "balances", "debit", "open_account", "path_to"]
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """An account at one moment.
+
+    Attributes
+    ----------
+    name : str
+        ``parent/child``.
+    terms : Terms
+        What it promises.
+    limit, spent : Spending
+        What may be spent, and what is.
+    """
+
+    name: str
+    terms: Terms
+    limit: Spending
+    spent: Spending
+
+    @property
+    def remaining_mu(self) -> float:
+        """The largest mu per record that one more release may have, rounded down."""
+        left = self.limit.mu_squared - self.spent.mu_squared
+        return sqrt_down(left / self.terms.records_per_unit**2)
+
+    @property
+    def remaining_delta(self) -> float:
+        """What is left of delta for claims and for plans that are chosen later, rounded down."""
+        return float_down(self.limit.delta - self.spent.delta)
+
+    @property
+    def spent_share(self) -> float:
+        """The part of the worth for releases that is spent, from 0 to 1."""
+        if self.limit.mu_squared == 0:
+            return 1.0
+        return float(self.spent.mu_squared / self.limit.mu_squared)
+
+
+def open_account(rows: Rows, name: str, terms: Terms) -> None:
+    """Open an account.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it exists, the account above does not, or has another relation or unit.
+    BudgetExceededError
+        If its declared plans exceed its budget.
+    """
+    if balance_of(rows, name) is not None:
+        raise InvalidParameterError(f"account={name!r} exists: choose another name")
+    parent = parent_of(name)
+    if parent is not None:
+        above = _existing(rows, parent)
+        for field in ("neighbouring", "unit", "records_per_unit"):
+            own, other = getattr(terms, field), getattr(above.terms, field)
+            if own != other:
+                raise InvalidParameterError(
+                    f"{field}={own!r} of account={name!r} differs from {other!r} of {parent!r}: "
+                    "what an account pays, the one above pays too, for the same neighbours"
+                )
+    worth = gaussian_worth(terms.budget, terms.plans, terms.claims_delta)
+    limit = Spending(worth, Fraction(terms.claims_delta))
+    rows.execute(
+        "INSERT INTO accounts VALUES (:name, :parent, :terms, :mu2_limit, :delta_limit, '0', '0')",
+        name=name,
+        parent=parent,
+        terms=terms.encoded(),
+        mu2_limit=str(limit.mu_squared),
+        delta_limit=str(limit.delta),
+    )
+    for number, plan in enumerate(terms.plans):
+        rows.execute(
+            "INSERT INTO slots VALUES (:account, :number, :plan, NULL)",
+            account=name,
+            number=number,
+            plan=plan_digest(plan),
+        )
+    facts = {
+        "terms": terms.encoded(),
+        "mu2_limit": str(limit.mu_squared),
+        "delta_limit": str(limit.delta),
+    }
+    append(rows, "open", name, "", facts)
+
+
+def balances(rows: Rows) -> list[Balance]:
+    """Return all accounts, parents before children."""
+    found = rows.execute(f"SELECT {_COLUMNS} FROM accounts ORDER BY name")  # noqa: S608
+    return [_balance(row) for row in found]
+
+
+def balance_of(rows: Rows, name: str) -> Balance | None:
+    """Return an account, or None if there is none of that name."""
+    found = rows.execute(
+        f"SELECT {_COLUMNS} FROM accounts WHERE name = :name",  # noqa: S608 - a constant
+        name=name,
+    )
+    return _balance(found[0]) if found else None
+
+
+def path_to(rows: Rows, name: str) -> list[Balance]:
+    """Return an account and all above it, from below."""
+    found = [_existing(rows, name)]
+    while (parent := parent_of(found[-1].name)) is not None:
+        found.append(_existing(rows, parent))
+    return found
+
+
+def debit(rows: Rows, path: Sequence[Balance], costs: Mapping[str, Spending]) -> None:
+    """Take what each account of a path has to pay, or raise and take nothing.
+
+    Raises
+    ------
+    BudgetExceededError
+        If one of them does not hold enough; the message says which, and how much it holds.
+    """
+    for account in path:
+        cost = costs[account.name]
+        if account.spent.mu_squared + cost.mu_squared > account.limit.mu_squared:
+            records = account.terms.records_per_unit
+            mu = sqrt_up(cost.mu_squared / records**2)
+            raise BudgetExceededError(
+                f"mu={mu!r} does not fit: at most mu={account.remaining_mu!r} is left in account "
+                f"{account.name!r}, which promises {account.terms.in_words}; add more noise, or "
+                "stop here"
+            )
+        if account.spent.delta + cost.delta > account.limit.delta:
+            raise BudgetExceededError(
+                f"delta={float(cost.delta)!r} does not fit: at most {account.remaining_delta!r} of "
+                f"delta is left for claims in account {account.name!r}"
+            )
+    for account in path:
+        cost = costs[account.name]
+        rows.execute(
+            "UPDATE accounts SET mu2_spent = :mu2, delta_spent = :delta WHERE name = :name",
+            mu2=str(account.spent.mu_squared + cost.mu_squared),
+            delta=str(account.spent.delta + cost.delta),
+            name=account.name,
+        )
+
+
+_COLUMNS = "name, terms, mu2_limit, delta_limit, mu2_spent, delta_spent"
+
+
+def _balance(row: tuple[str, ...]) -> Balance:
+    name, terms, *numbers = row
+    mu2_limit, delta_limit, mu2_spent, delta_spent = map(Fraction, numbers)
+    return Balance(
+        name,
+        Terms.decoded(terms),
+        Spending(mu2_limit, delta_limit),
+        Spending(mu2_spent, delta_spent),
+    )
+
+
+def _existing(rows: Rows, name: str) -> Balance:
+    found = balance_of(rows, name)
+    if found is None:
+        raise InvalidParameterError(
+            f"account={name!r} does not exist: open it with Ledger.open_account or `matrixdp "
+            "ledger create`"
+        )
+    return found

@@ -1,0 +1,111 @@
+"""Entries: what happened, append-only, each with the digest of the one before it."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from matrixdp.ledger.stores.store import Rows
+
+__all__ = ["Entry", "append", "canonical", "entries", "entries_of", "entry_digest", "first_digest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a ledger.
+
+    Attributes
+    ----------
+    sequence : int
+        From 1 on.
+    time : str
+        In UTC; never before the time of the entry before it.
+    kind : str
+        ``open`` (an account), ``spend``, ``pay``, ``publish``, ``forfeit``, ``run`` or ``step``.
+    account : str
+        Whose.
+    release : str
+        The request, or the run; empty for ``open``.
+    body : str
+        JSON: what was spent, on what.
+    previous, digest : str
+        SHA-256 of the entry before, and of this one with all of the above.
+    """
+
+    sequence: int
+    time: str
+    kind: str
+    account: str
+    release: str
+    body: str
+    previous: str
+    digest: str
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The body, read."""
+        return json.loads(self.body)  # type: ignore[no-any-return]
+
+
+def canonical(facts: Mapping[str, Any]) -> str:
+    """Return facts as JSON whose bytes depend on the facts alone."""
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def first_digest(ledger: str) -> str:
+    """Return what the first entry of a ledger has as the digest before it."""
+    return hashlib.sha256(f"matrixdp-ledger-1\n{ledger}".encode()).hexdigest()
+
+
+def entry_digest(fields: tuple[int | str, ...]) -> str:
+    """Return the SHA-256 of an entry: of all its fields but the last, in their order."""
+    return hashlib.sha256(json.dumps(fields, separators=(",", ":")).encode()).hexdigest()
+
+
+def append(rows: Rows, kind: str, account: str, release: str, facts: Mapping[str, Any]) -> Entry:
+    """Add an entry and return it."""
+    ((sequence, previous),) = rows.execute("SELECT sequence, digest FROM head WHERE one = 1")
+    last = rows.execute("SELECT time FROM entries WHERE sequence = :last", last=sequence)
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    # A clock may be set back; the order of the entries is their sequence, and time follows it.
+    time = max(now, last[0][0]) if last else now
+    fields = (sequence + 1, time, kind, account, release, canonical(facts), previous)
+    entry = Entry(*fields, entry_digest(fields))
+    rows.execute(
+        "INSERT INTO entries VALUES "
+        "(:sequence, :time, :kind, :account, :release, :body, :previous, :digest)",
+        sequence=entry.sequence,
+        time=entry.time,
+        kind=entry.kind,
+        account=entry.account,
+        release=entry.release,
+        body=entry.body,
+        previous=entry.previous,
+        digest=entry.digest,
+    )
+    rows.execute(
+        "UPDATE head SET sequence = :sequence, digest = :digest WHERE one = 1",
+        sequence=entry.sequence,
+        digest=entry.digest,
+    )
+    return entry
+
+
+def entries(rows: Rows) -> Iterator[Entry]:
+    """Yield all entries, in their order, a thousand at a time."""
+    last = 0
+    while found := rows.execute(
+        "SELECT * FROM entries WHERE sequence > :last ORDER BY sequence LIMIT 1000", last=last
+    ):
+        yield from (Entry(*row) for row in found)
+        last = found[-1][0]
+
+
+def entries_of(rows: Rows, release: str) -> list[Entry]:
+    """Return the entries of a release or run, in their order."""
+    found = rows.execute(
+        "SELECT * FROM entries WHERE release = :release ORDER BY sequence", release=release
+    )
+    return [Entry(*row) for row in found]

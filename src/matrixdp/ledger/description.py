@@ -1,0 +1,33 @@
+"""Public facts about a release, for people who read a ledger."""
+
+from typing import Any
+
+from matrixdp.covariance import Covariance, Diagonal, Isotropic
+from matrixdp.rounding import shown_up
+from matrixdp.sensitivity.sets import SensitivitySet
+
+__all__ = ["description"]
+
+
+def description(cost: Any) -> dict[str, str]:
+    """Return what a mechanism adds to a value, and for what; nothing of any other cost."""
+    sensitivity, covariance = getattr(cost, "sensitivity", None), getattr(cost, "covariance", None)
+    if not isinstance(sensitivity, SensitivitySet) or not isinstance(covariance, Covariance):
+        return {}
+    radius = sensitivity.radius(Isotropic(1.0)).value
+    return {
+        "mechanism": type(cost).__name__,
+        "sensitivity": f"{type(sensitivity).__name__}, at most {shown_up(radius)}",
+        "noise": _noise(covariance),
+    }
+
+
+def _noise(covariance: Covariance) -> str:
+    match covariance:
+        case Isotropic(scale=scale):
+            return f"scale {scale:g}"
+        case Diagonal(scales=scales):
+            return f"scale {scales.min():g} to {scales.max():g}"
+        case _:
+            least, most = covariance.smallest_singular_value, covariance.largest_singular_value
+            return f"scale {least:g} to {most:g}"

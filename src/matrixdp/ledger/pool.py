@@ -1,0 +1,67 @@
+"""How much an account can pay for Gaussian releases beside the plans that it declares.
+
+Everything paid is post-processing of a pool that is fixed when the account is opened: the steps of
+all declared plans, each used at most once, and a Brownian path of length ``B^2``, of which a
+release of mu takes the next ``mu^2``. Claims and envelopes may beside that fail with probabilities
+that add up to at most D. So the account is ``(epsilon, delta_pool(epsilon) + D)``-private, whatever
+is paid in whatever order and however adaptively: ``B`` is such that ``delta_pool(epsilon)`` is at
+most ``delta - D``. The privacy loss of what was really paid so far is *no* valid test: an analyst
+who chooses by earlier outputs can exceed it.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from matrixdp.errors import BudgetExceededError, InvalidParameterError
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.events import GaussianRelease, SampledPlan
+from matrixdp.privacy.loss import LossAccount
+from matrixdp.rounding import float_down
+
+__all__ = ["gaussian_worth"]
+
+# Halvings of the range of B: to a thousandth of a per cent of the largest.
+_HALVINGS = 16
+
+
+def gaussian_worth(budget: Budget, plans: Sequence[SampledPlan], claims_delta: float) -> Fraction:
+    """Return the largest ``B^2`` that the budget has beside plans and claims, rounded down.
+
+    Parameters
+    ----------
+    budget : Budget
+        What the account guarantees.
+    plans : sequence of SampledPlan
+        Declared plans, all under the relation of the account.
+    claims_delta : float
+        The D of claims and envelopes, from 0 to below the budget's delta.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the declared plans alone exceed the budget.
+    """
+    if not plans and claims_delta == 0.0:
+        return budget.mu_squared
+    delta = float_down(Fraction(budget.delta) - Fraction(claims_delta))
+    if not delta > 0.0:
+        raise InvalidParameterError(
+            f"claims_delta={claims_delta!r} leaves nothing of delta={budget.delta!r}: it is the "
+            "part that claims may use, so choose less"
+        )
+    if not plans:
+        return Budget(budget.epsilon, delta).mu_squared
+    if not LossAccount(plans).epsilon_at(delta).upper <= budget.epsilon:
+        raise BudgetExceededError(
+            f"the declared plans alone need epsilon={LossAccount(plans).epsilon_at(delta).upper!r} "
+            f"at delta={delta!r}, more than {budget!r}: declare less, or open a larger account"
+        )
+    low, high = 0.0, Budget(budget.epsilon, delta).mu
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        release = GaussianRelease(mu=middle, neighbouring=plans[0].neighbouring)
+        if LossAccount([*plans, release]).epsilon_at(delta).upper <= budget.epsilon:
+            low = middle
+        else:
+            high = middle
+    return Fraction(low) ** 2

@@ -1,0 +1,203 @@
+"""A ledger in an SQLite file, for the processes of one machine.
+
+WAL with ``synchronous=FULL``: a transaction that has ended survives a power cut. SQLite's own wait
+for a busy database is not fair, and some processes of many would never write, so writers queue for
+the lock of a file beside the database.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from matrixdp.errors import InvalidParameterError, MatrixDPError, StorageError
+from matrixdp.files.publishing.atomic import check_new_file, hidden_beside, publish
+from matrixdp.files.publishing.locks import lock
+from matrixdp.ledger.stores.network_files import check_local
+from matrixdp.ledger.stores.store import Rows
+from matrixdp.processes import current_process
+
+__all__ = ["SQLiteStore"]
+
+_BUSY_SECONDS = 60.0
+# What a forked child has of its parent: closing it there could take the parent's file away.
+_OF_THE_PARENT: list[sqlite3.Connection] = []
+
+
+class _SQLiteRows:
+    """The rows within a transaction of SQLite."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run one statement."""
+        return self._connection.execute(statement, values).fetchall()
+
+
+class SQLiteStore:
+    """An SQLite file.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file; ``path.lock`` beside it is the lock of the writers.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such file.
+    StorageError
+        If it cannot be opened, or is on a network file system, where WAL does not work.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path = path.absolute()
+        check_local(path.parent)
+        if not path.is_file():
+            raise InvalidParameterError(
+                f"there is no ledger at {path}: name an existing one, or make it with "
+                "Ledger.create(...) or `matrixdp ledger create`"
+            )
+        self._mutex = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._process = current_process()
+
+    @property
+    def address(self) -> str:
+        """The file."""
+        return f"sqlite:///{self._path}"
+
+    @classmethod
+    def make(cls, path: Path, fill: Callable[[Rows], None]) -> "SQLiteStore":
+        """Return a new file, which only its owner may read, after its rows were filled.
+
+        It gets its name when it is whole: a process that is killed leaves no half of a ledger.
+        """
+        target = path.absolute()
+        check_new_file(target)
+        check_local(target.parent)
+        with hidden_beside(target) as hidden, _storage_errors(target):
+            os.close(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            with closing(sqlite3.connect(hidden, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous=FULL")
+                connection.execute("BEGIN IMMEDIATE")
+                fill(_SQLiteRows(connection))
+                connection.execute("COMMIT")
+            publish(hidden, target)
+        return cls(target)
+
+    @contextmanager
+    def write(self) -> Iterator[Rows]:
+        """Yield the rows, alone; see `Store.write`."""
+        with self._alone() as connection, _storage_errors(self._path):
+            # Immediately, so that nothing can come between reading and writing.
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield _SQLiteRows(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                # A full disk may have rolled it back already.
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def read(self) -> Iterator[Rows]:
+        """Yield the rows of one moment."""
+        with self._mutex_of_this_process(), _storage_errors(self._path):
+            connection = self._opened()
+            connection.execute("BEGIN")
+            try:
+                yield _SQLiteRows(connection)
+            finally:
+                connection.execute("ROLLBACK")
+
+    def erase(self) -> None:
+        """Empty the write-ahead log, which keeps deleted rows otherwise.
+
+        Another process may be reading it: then the next call empties it.
+        """
+        with self._alone() as connection, _storage_errors(self._path):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Close the connection of this process."""
+        with self._mutex_of_this_process():
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def __del__(self) -> None:
+        """Close what is open."""
+        if getattr(self, "_connection", None) is not None and self._process == current_process():
+            self.close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[sqlite3.Connection]:
+        """Yield the connection while no other process writes."""
+        with self._mutex_of_this_process():
+            connection = self._opened()
+            with _storage_errors(self._path):
+                queue = self._path.with_name(self._path.name + ".lock").open("ab")
+            with queue:
+                lock(queue)
+                yield connection
+
+    def _mutex_of_this_process(self) -> threading.Lock:
+        if self._process != current_process():
+            # Another thread's lock would be held for ever in a forked child.
+            if self._connection is not None:
+                _OF_THE_PARENT.append(self._connection)
+            self._process = current_process()
+            self._mutex, self._connection = threading.Lock(), None
+        return self._mutex
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            with _storage_errors(self._path):
+                # Not made if it is gone: an empty ledger in its place would have spent nothing.
+                connection = sqlite3.connect(
+                    f"{self._path.as_uri()}?mode=rw",
+                    uri=True,
+                    timeout=_BUSY_SECONDS,
+                    isolation_level=None,
+                    check_same_thread=False,  # one thread at a time: the mutex
+                )
+                try:
+                    _configure(connection, self._path)
+                except BaseException:
+                    connection.close()
+                    raise
+            self._connection = connection
+        return self._connection
+
+
+@contextmanager
+def _storage_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and of the system into one that says that nothing was paid."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        if isinstance(error, MatrixDPError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise StorageError(
+            f"the ledger {path} cannot be used: {reason}. Nothing was paid"
+        ) from error
+
+
+def _configure(connection: sqlite3.Connection, path: Path) -> None:
+    (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode != "wal":
+        raise StorageError(
+            f"the ledger {path} cannot keep a write-ahead log (its journal is {mode!r}): move it "
+            "to a disk of this machine"
+        )
+    # Anything less loses payments in a power cut.
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA secure_delete=ON")
+    connection.execute("PRAGMA foreign_keys=ON")
