@@ -84,7 +84,7 @@ def stated_costs(costs: Mapping[str, Spending]) -> dict[str, list[str]]:
     return {name: [str(one.mu_squared), str(one.delta)] for name, one in costs.items()}
 
 
-def spend(  # noqa: PLR0917 - they are one entry
+def spend(
     rows: Rows,
     account: str,
     payment: str,
