@@ -74,7 +74,7 @@ def pure_mu(epsilon: float) -> float:
     Examples
     --------
     >>> round(pure_mu(1.0), 6)
-    1.232006
+    1.232035
     """
     if epsilon <= _ERFINV_UP_TO:
         mu = 2.0 * math.sqrt(2.0) * float(scipy.special.erfinv(math.tanh(epsilon / 2.0)))

@@ -61,7 +61,7 @@ class Ledger:
     ...     ball = FrobeniusBall(1.0, neighbouring="replace")
     ...     release = IMGM(ball, Budget(0.5, 1e-5)).release([[1.0, 2.0]], privacy_filter=account)
     ...     print(round(account.remaining, 3))
-    0.231
+    0.227
     >>> folder.cleanup()
     """
 

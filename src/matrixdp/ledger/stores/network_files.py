@@ -31,7 +31,7 @@ def file_system(folder: Path, mounts: str) -> str:
 
     Examples
     --------
-    >>> text = "1 0 8:1 / / rw - ext4 /dev/a rw\\n2 1 0:5 / /data rw - nfs4 host:/x rw\\n"
+    >>> text = "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:5 / /data rw - nfs4 host:/x rw\n"
     >>> file_system(Path("/data/study"), text), file_system(Path("/database"), text)
     ('nfs4', 'ext4')
     """
