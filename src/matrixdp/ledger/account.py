@@ -20,8 +20,9 @@ from matrixdp.ledger.payments import (
     release_costs,
     spend,
 )
+from matrixdp.ledger.runs import LedgerRun
 from matrixdp.ledger.stores.store import Rows
-from matrixdp.ledger.terms import Terms
+from matrixdp.ledger.terms import Terms, checked_name
 from matrixdp.parameters import DELTA, EPSILON
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring
@@ -134,6 +135,19 @@ class LedgerAccount:
             return spend(rows, self.name, payment, facts, costs(path_to(rows, self.name)))
 
         self.ledger.write(operation)
+
+    def run(self, name: str, *, delta: float | None = None) -> LedgerRun:
+        """Return a training run that this account pays for: ``PrivateTraining(..., spending=run)``.
+
+        Parameters
+        ----------
+        name : str
+            Of the run. The same name continues it after a crash, with its checkpoint.
+        delta : float, optional
+            For a plan that was not declared when the account was opened: the part of the account's
+            ``claims_delta`` that it may use. More of it leaves more for other releases.
+        """
+        return LedgerRun(self, checked_name(name, "name"), delta=delta)
 
     def resumes(self, request: str) -> bool:
         """Return whether a request was paid before."""

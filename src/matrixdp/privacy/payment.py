@@ -11,9 +11,20 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import MU
+from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.guarantee import Guarantee, HasGuarantee, Neighbouring
 
-__all__ = ["Cost", "Evidence", "Order", "Payer", "Payment", "check_payer", "stated_mu"]
+__all__ = [
+    "Cost",
+    "Evidence",
+    "Order",
+    "Payer",
+    "Payment",
+    "RunPayer",
+    "StepCounter",
+    "check_payer",
+    "stated_mu",
+]
 
 Cost: TypeAlias = float | Guarantee | HasGuarantee
 """What a release costs: a mu, or something that states it."""
@@ -128,6 +139,29 @@ class Payer(Protocol):
 
     def resumes(self, request: str, /) -> bool:
         """Return whether a request was paid before."""
+
+
+class StepCounter(Protocol):
+    """Counts the steps of one training run, across processes."""
+
+    @property
+    def run(self) -> str:
+        """The name of the run, by which its checkpoints are recognised."""
+
+    @property
+    def spent(self) -> int:
+        """How many steps were spent, by this process and by those before it."""
+
+    def spend(self) -> None:
+        """Count one more step, durably, before it is drawn; or raise, and it must not be drawn."""
+
+
+@runtime_checkable
+class RunPayer(Protocol):
+    """Pays for a training run: a named run of a ledger's account."""
+
+    def counter(self, sampled: SampledPlan, /, *, plan: str, mode: str) -> StepCounter:
+        """Return the counter of a plan's steps."""
 
 
 def check_payer(payer: object) -> None:

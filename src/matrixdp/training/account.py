@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
+from matrixdp.privacy.payment import RunPayer, StepCounter
 from matrixdp.processes import current_process
 from matrixdp.training.plan import TrainingPlan
 from matrixdp.training.spending import SpendingFile
@@ -26,25 +27,27 @@ class StepAccount:
         Of an experiment; None is a release.
     mode : str
         How gradients are added up: the guarantee is for one mode in all steps.
-    path : Path or None
-        The spending file, if there is one.
+    spending : Path, RunPayer or None
+        The spending file or the run of a ledger, if there is one.
     """
 
-    def __init__(self, plan: TrainingPlan, seed: int | None, mode: str, path: Path | None) -> None:
+    def __init__(
+        self, plan: TrainingPlan, seed: int | None, mode: str, spending: Path | RunPayer | None
+    ) -> None:
         self._plan = plan
         self._seed = seed
         self._mode = mode
-        self._file = None if path is None else _opened_file(path, plan, seed, mode)
+        self._counter = _counter(spending, plan, seed, mode)
         self._process = current_process()
         self._unwritten = 0  # steps spent, where there is no file to count them
         self._begun = False  # whether this process has spent a step, or loaded a checkpoint
         self._resumed = False  # and nothing was spent since
-        self._run = secrets.token_hex(16) if self._file is None else self._file.run
+        self._run = secrets.token_hex(16) if self._counter is None else self._counter.run
 
     @property
     def spent(self) -> int:
         """How many steps were spent, those of earlier processes in the file included."""
-        return self._unwritten if self._file is None else self._file.spent
+        return self._unwritten if self._counter is None else self._counter.spent
 
     @property
     def left(self) -> int:
@@ -66,7 +69,7 @@ class StepAccount:
         """
         if self.spent and not self._begun and not restart:
             raise InvalidParameterError(
-                f"the spending file counts {self.spent} steps of a run whose checkpoint was not "
+                f"the spending counts {self.spent} steps of a run whose checkpoint was not "
                 "loaded: call training.load_state_dict(...) with it, or pass restart=True to train "
                 "a fresh model on the steps that are left; those spent stay spent"
             )
@@ -89,10 +92,10 @@ class StepAccount:
         self.check_process()
         self.check_left()
         self._begun, self._resumed = True, False
-        if self._file is None:
+        if self._counter is None:
             self._unwritten += 1
         else:
-            self._file.spend()
+            self._counter.spend()
 
     def check_process(self) -> None:
         """Raise in a forked child of a release: the parent does not see what is done there.
@@ -153,7 +156,7 @@ class StepAccount:
                 f"steps_spent={spent!r} of the checkpoint must be an integer from 0 to "
                 f"steps={self._plan.steps}: pass what state_dict() returned"
             )
-        if self._file is None:
+        if self._counter is None:
             # An experiment repeats the very same steps; a release would draw others in their place.
             if self._seed is None:
                 raise InvalidParameterError(
@@ -169,7 +172,18 @@ class StepAccount:
         self._begun = self._resumed = True
 
 
-def _opened_file(path: Path, plan: TrainingPlan, seed: int | None, mode: str) -> SpendingFile:
+def _counter(
+    spending: Path | RunPayer | None, plan: TrainingPlan, seed: int | None, mode: str
+) -> StepCounter | None:
+    if spending is None:
+        return None
+    if isinstance(spending, RunPayer):
+        if seed is not None:
+            raise InvalidParameterError(
+                f"seed={seed!r} makes an experiment, which protects nothing, so a ledger does not "
+                "pay for it: leave out seed or spending"
+            )
+        return spending.counter(plan.sampled, plan=plan.digest, mode=mode)
     # A spending file of an experiment does not pass for that of a release, nor the other way round.
     randomness = "secure" if seed is None else f"seed {seed}"
-    return SpendingFile(path, plan=plan.digest, mode=mode, randomness=randomness)
+    return SpendingFile(spending, plan=plan.digest, mode=mode, randomness=randomness)

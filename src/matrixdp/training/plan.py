@@ -159,13 +159,20 @@ class TrainingPlan:
             )
 
     def _epsilon_of(self, noise_multiplier: float) -> float:
-        sampled = SampledPlan(
+        return plan_epsilon(self._sampled(noise_multiplier), self.delta, self.accountant)
+
+    def _sampled(self, noise_multiplier: float) -> SampledPlan:
+        return SampledPlan(
             noise_multiplier=noise_multiplier,
             sampling_rate=self.sampling_rate,
             steps=self.steps,
             neighbouring="add-remove",
         )
-        return plan_epsilon(sampled, self.delta, self.accountant)
+
+    @property
+    def sampled(self) -> SampledPlan:
+        """The steps as accounts know them; what a ledger declares and pays for."""
+        return self._sampled(self.noise_multiplier)
 
     def _multiplier_for(self, epsilon: float) -> float:
         return noise_multiplier_for(

@@ -10,6 +10,7 @@ from torch import nn, optim
 from matrixdp.covariance import Covariance
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import positive_integer
+from matrixdp.privacy.payment import RunPayer
 from matrixdp.training.account import State, StepAccount
 from matrixdp.training.checks.arguments import (
     check_kinds,
@@ -17,7 +18,7 @@ from matrixdp.training.checks.arguments import (
     check_mode,
     checked_covariances,
     checked_optimizers,
-    checked_spending_path,
+    checked_spending,
 )
 from matrixdp.training.checks.model import own_batches
 from matrixdp.training.guarantee import Mode, TrainingGuarantee
@@ -60,9 +61,10 @@ class PrivateTraining:
     seed : int, optional
         For experiments: lots and noise come from this seed, on the model's device, and protect
         nothing. Without it lots come from the operating system's randomness and noise is exact.
-    spending : path, optional
-        A file that counts each step before its lot is drawn. Needed to resume a release from a
-        checkpoint; see `load_state_dict`.
+    spending : path or LedgerRun, optional
+        A file that counts each step before its lot is drawn, or ``account.run(name)`` of a ledger,
+        which also pays for the plan. Needed to resume a release from a checkpoint; see
+        `load_state_dict`.
     restart : bool, optional
         Train on the steps that a spending file has left without the checkpoint of the run. Steps
         that are spent stay spent.
@@ -121,7 +123,7 @@ class PrivateTraining:
         plan: TrainingPlan,
         *,
         seed: int | None = None,
-        spending: str | Path | None = None,
+        spending: str | Path | RunPayer | None = None,
         restart: bool = False,
         mode: Mode = "fast",
         layer_covariances: Mapping[str, Covariance] | None = None,
@@ -131,13 +133,12 @@ class PrivateTraining:
         check_mode(mode, plan)
         optimizers = checked_optimizers(optimizer)
         covariances = checked_covariances(layer_covariances)
-        path = checked_spending_path(spending)
         self._model, self._plan, self._mode, self._debug = model, plan, mode, debug
         trainable = Trainable(model, optimizers, plan, mode)
         self._noise = StepNoise(model, trainable, plan, covariances, seed)
         self._coins: Coins = SecureCoins() if seed is None else SeededCoins(seed)
         # Last, as it may make a file.
-        self._account = StepAccount(plan, seed, mode, path)
+        self._account = StepAccount(plan, seed, mode, checked_spending(spending))
         self._steps = Steps(
             *(model, losses, plan),
             trainable=trainable,

@@ -10,6 +10,7 @@ from torch import nn, optim
 
 from matrixdp.covariance import Covariance
 from matrixdp.errors import InvalidParameterError
+from matrixdp.privacy.payment import RunPayer
 from matrixdp.training.guarantee import Mode
 from matrixdp.training.lots.exact_sum import MOST_RECORDS
 from matrixdp.training.plan import TrainingPlan
@@ -21,7 +22,7 @@ __all__ = [
     "check_not_inference",
     "checked_covariances",
     "checked_optimizers",
-    "checked_spending_path",
+    "checked_spending",
 ]
 
 
@@ -76,14 +77,15 @@ def checked_optimizers(optimizer: object) -> tuple[optim.Optimizer, ...]:
     return found  # type: ignore[return-value]
 
 
-def checked_spending_path(spending: object) -> Path | None:
-    """Return the path of a spending file, which stays the same whatever folder is current."""
-    if spending is None:
-        return None
+def checked_spending(spending: object) -> Path | RunPayer | None:
+    """Return the path of a spending file, whatever folder is current, or the run of a ledger."""
+    if spending is None or isinstance(spending, RunPayer):
+        return spending
     name = os.fspath(spending) if isinstance(spending, str | os.PathLike) else None
     if not isinstance(name, str) or "\0" in name:
         raise InvalidParameterError(
-            f"spending={spending!r} is no path of a file: pass a string or a pathlib.Path"
+            f"spending={spending!r} is no path of a file: pass a string, a pathlib.Path, or "
+            "account.run(name) of a ledger"
         )
     return Path(name).absolute()
 
