@@ -44,6 +44,9 @@ class Transactions(Protocol):
     def keys(self) -> KeyFile | None:
         """The key file, if there is one."""
 
+    def check_keys(self, rows: Rows, /) -> None:
+        """Raise if the key file is not, or no longer, the one of the ledger."""
+
     def write(self, operation: Callable[[Rows], T], /) -> T:
         """Return what an operation returns, done once and durable; it may be tried again."""
 
@@ -178,6 +181,7 @@ class LedgerAccount:
         facts = {"mu": mu, "about": about, "target": order.target}
 
         def operation(rows: Rows) -> Entry | None:
+            self.ledger.check_keys(rows)  # they may have been rotated meanwhile
             # Unless it is this very payment, whose connection broke.
             known = pending_release(rows, order.request)
             if known is not None and known.sealed == sealed:
@@ -211,6 +215,7 @@ class LedgerAccount:
                 "spent; make another request"
             )
         if kept is None:
+            self.ledger.erase()  # what published it may have been killed before
             evidence = self._evidence(known[0])
             return Payment(b"", evidence, resumed=True, digest=known[-1].facts["sha256"])
         secret = self._unsealed(kept)
