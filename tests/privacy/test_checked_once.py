@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from matrixdp.parameters import numbers
-from matrixdp.privacy import Accountant, SampledPlan, best_equal_claims, plan_epsilon
+from matrixdp.privacy import (
+    Accountant,
+    SampledPlan,
+    best_equal_claims,
+    noise_multiplier_for,
+    plan_epsilon,
+    renyi_epsilon,
+)
 
 PLAN = SampledPlan(noise_multiplier=1.1, sampling_rate=0.01, steps=1000, neighbouring="add-remove")
 
@@ -32,6 +39,31 @@ def test_a_plan_is_checked_once(accountant: Accountant, checks: Counter[str]) ->
     assert checks["delta"] <= 2
     assert checks["sampling_rate"] <= 1
     assert checks["mu"] == checks["epsilon"] == 0
+
+
+@pytest.mark.parametrize("accountant", Accountant)
+@pytest.mark.parametrize("sampling_rate", [0.01, 1.0])
+def test_a_search_for_noise_checks_its_arguments_once(
+    accountant: Accountant, sampling_rate: float, checks: Counter[str]
+) -> None:
+    noise_multiplier_for(
+        1.0,
+        1e-5,
+        sampling_rate=sampling_rate,
+        steps=100,
+        neighbouring="add-remove",
+        accountant=accountant,
+    )
+    assert checks["noise_multiplier"] == checks["sampling_rate"] == 1
+    assert checks["epsilon"] <= 3  # in its domain, above 0, and at the door of the curve
+    # Loss distributions are asked at a door of their own, and so is the Rényi view of a mu.
+    if accountant in {Accountant.MOMENTS, Accountant.CLAIMS}:
+        assert checks["delta"] == 1
+
+
+def test_a_search_for_an_order_checks_its_arguments_once(checks: Counter[str]) -> None:
+    renyi_epsilon(0.5, 1e-5)
+    assert checks == {"mu": 1, "delta": 1}
 
 
 def test_a_search_for_claims_checks_its_arguments_once(checks: Counter[str]) -> None:

@@ -9,7 +9,7 @@ import scipy
 
 from matrixdp.errors import CalibrationError
 from matrixdp.parameters import DELTA, EPSILON, positive_number
-from matrixdp.privacy.accountants import Accountant, checked_accountant, plan_epsilon
+from matrixdp.privacy.accountants import Accountant, accounted_epsilon, checked_accountant
 from matrixdp.privacy.bound import privacy_mu
 from matrixdp.privacy.events import Bounded, SampledPlan, TooLittleNoiseError
 from matrixdp.privacy.guarantee import Neighbouring
@@ -95,7 +95,7 @@ def noise_multiplier_for(
     def excess(multiplier: float) -> float:
         changed = plan.with_noise(multiplier)
         try:
-            return plan_epsilon(changed, delta, accountant) - target
+            return accounted_epsilon(changed, delta, accountant) - target
         except TooLittleNoiseError:
             return 2.0 * EPSILON.largest - target  # more than any target, and finite
 
@@ -115,7 +115,7 @@ def _least_by_losses(plan: SampledPlan, target: float, delta: float) -> float:
             if rough:
                 found = LossAccount([changed], width=_ROUGH_WIDTH).epsilon_at(delta).upper
             else:
-                found = plan_epsilon(changed, delta)
+                found = accounted_epsilon(changed, delta, Accountant.PLD)
         # As if it were too little noise: with more of it, losses reach less far.
         except (TooLittleNoiseError, TooManyPointsError):
             found = EPSILON.largest
