@@ -103,14 +103,14 @@ def test_queries(source: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["release", "T.CSV", "o.csv", "--columns", "age", *OPTIONS], "add --header"),
         (["release", "T.CSV", "o.csv", "--columns", "age,age", "--header", *OPTIONS], "each once"),
         (["release", "T.CSV", "o.csv", "--columns", "no", "--header", *OPTIONS], "column 'no'"),
-        (["release", "T.CSV", "o.csv", "--delimiter", "ab", *OPTIONS], "'ab' is not one sign"),
-        (["release", "T.CSV", "o.csv", "--delimiter", "5", *OPTIONS], "'5' is not one sign"),
+        (["release", "T.CSV", "o.csv", "--delimiter", "ab", *OPTIONS], "'ab' is not one character"),
+        (["release", "T.CSV", "o.csv", "--delimiter", "5", *OPTIONS], "'5' is not one character"),
         (["release", "n.npy", "o.npy", "--delimiter", ";", *OPTIONS], "IN is .npy"),
         (["release", "n.npy", "o.npy", "--columns", "a", *OPTIONS], "IN is .npy"),
         (["release", "T.CSV", "o.txt", *OPTIONS], "is of format '.txt'"),
         (
             ["query", "sum", "semicolons.csv", "o.csv", "--columns", "age", "--norm", "1", *NOISE],
-            "unless --delimiter names another sign",
+            "unless --delimiter names another character",
         ),
         (
             ["query", "sum", "cut.csv.gz", "o.csv", "--columns", "age", "--norm", "1", *NOISE],

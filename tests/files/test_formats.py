@@ -133,7 +133,8 @@ def test_cells_between_another_delimiter(content: str, suffix: str, sign: str) -
     with pytest.raises(FileFormatError) as refusal:
         read(content.encode(), suffix, offered=["--delimiter", "--header", "--index"])
     assert str(refusal.value) == (
-        f"{expected} unless --delimiter names another sign, and labels need --header and --index"
+        f"{expected} unless --delimiter names another character, and labels need --header and "
+        "--index"
     )
     with pytest.raises(FileFormatError) as refusal:
         read(content.encode(), suffix)

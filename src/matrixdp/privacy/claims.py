@@ -298,7 +298,7 @@ def _best_share(cost: Callable[[float], float], delta: float, count: int) -> flo
     # Where adding epsilons up wins the cost is flat, so a coarse look comes before the search.
     widest = min(_WIDEST_LOGIT, -float(scipy.special.logit(left)))
     grid = np.linspace(-_WIDEST_LOGIT, widest, _LOOKS).tolist()
-    near = min(range(1, _LOOKS - 1), key=lambda place: cost_at(grid[place]))
+    near = min(range(1, _LOOKS - 1), key=lambda index: cost_at(grid[index]))
     found = scipy.optimize.minimize_scalar(
         cost_at, bounds=(grid[near - 1], grid[near + 1]), method="bounded", options={"xatol": 1e-6}
     )

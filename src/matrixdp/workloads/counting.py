@@ -100,7 +100,7 @@ def counted_tables(
     Parameters
     ----------
     records : array_like of int, shape (records, attributes), or iterator of such blocks
-        The number of the cell along each attribute, counted from 0. For one attribute the shape
+        The index of the cell along each attribute. For one attribute the shape
         may be (records,).
     dimensions : sequence of int
         The number of cells along each attribute.

@@ -1,4 +1,4 @@
-"""The commands ``record``: the network, the rows, held-out accuracies, and the release."""
+"""The commands ``procedural``: the network, the rows, held-out accuracies, and the release."""
 
 import json
 import sys
