@@ -212,7 +212,7 @@ def test_the_name_of_row_labels_gives_way() -> None:
 @pytest.mark.parametrize(
     ("columns", "place"), [("d,b", "row 3, column 5"), ("b,2019", "row 1, column 4")]
 )
-def test_places_are_those_of_the_file_if_columns_are_chosen(
+def test_positions_are_those_of_the_file_if_columns_are_chosen(
     columns: str, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("chosen.csv").write_text("id,a,b,2019,d\nx,1,2,3,4\ny,5,6,7,1e300\n")

@@ -153,7 +153,7 @@ PACKED = gzip.compress(b"1,2\n", mtime=0)
     [b"1,2\n", b"", PACKED[:-6], PACKED[:12] + b"junk"],
     ids=["not packed", "empty", "cut short", "damaged"],
 )
-def test_damaged_packed_files(content: bytes) -> None:
+def test_damaged_compressed_files(content: bytes) -> None:
     with pytest.raises(FileFormatError):
         read(content, ".csv.gz")
 
