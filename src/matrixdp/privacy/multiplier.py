@@ -1,5 +1,6 @@
 """The noise that a plan needs: the inverse of its account."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -92,6 +93,7 @@ def noise_multiplier_for(
     if accountant is Accountant.PLD:
         return _least_by_losses(plan, target, delta)
 
+    @functools.cache  # a search asks for both ends of its interval again, and for what it found
     def excess(multiplier: float) -> float:
         changed = plan.with_noise(multiplier)
         try:
@@ -109,6 +111,7 @@ def noise_multiplier_for(
 def _least_by_losses(plan: SampledPlan, target: float, delta: float) -> float:
     """Search with rough bounds of epsilon, then go the rest of the way with fine ones."""
 
+    @functools.cache  # as above
     def log_excess(multiplier: float, *, rough: bool) -> float:
         changed = plan.with_noise(multiplier)
         try:
