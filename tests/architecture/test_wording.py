@@ -14,7 +14,7 @@ CLAUSES = {"What", "Whether", "How", "Which", "Where"}
 # The field says integers, scalars, booleans, correctly, compressed, and characters.
 WORDS = re.compile(
     r"""\b((whole|single)[\s"#]+numbers?|truth values?|rightly|packed files?|also packed"""
-    r"""|signs? between)\b""",
+    r"""|whole (counts?|weights?)|signs? between)\b""",
     re.IGNORECASE,
 )
 

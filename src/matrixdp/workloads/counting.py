@@ -65,7 +65,7 @@ def count_cells(records: ArrayLike, dimensions: Sequence[int]) -> IntArray:
 
 
 def checked_counts(histogram: ArrayLike, workload: Workload) -> NDArray[np.float64]:
-    """Return a histogram of whole counts, laid out as a workload is, or raise if it is not one.
+    """Return a histogram of integer counts, laid out as a workload is, or raise if it is not one.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def checked_counts(histogram: ArrayLike, workload: Workload) -> NDArray[np.float
     """
     workload.check_histogram()  # larger ones are released from their records
     counts: Any = workload.checked_cells(histogram, "histogram")
-    # The bound on rounding holds for whole counts of at most 2**30 records, whose sum is exact.
+    # The bound on rounding holds for integer counts of at most 2**30 records, whose sum is exact.
     whole = bool(np.all((counts >= 0.0) & (counts == np.rint(counts))))
     if not whole or not float(np.sum(counts)) <= LARGEST_TOTAL:
         raise InvalidParameterError(
