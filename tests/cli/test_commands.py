@@ -305,7 +305,7 @@ def test_a_defect_is_one_line_too(
         (["plan", *changed(SHAPE, "--shape", "0x2"), "--epsilon", "1"], "rows=0"),
         (["plan", *changed(SHAPE, "--shape", "1.5x2"), "--epsilon", "1"], "'1.5x2'"),
         (["plan", *changed(SHAPE, "--shape", "10"), "--epsilon", "1"], "such as 100x20"),
-        (["plan", *SHAPE, "--epsilon", "1", "--steps", "0"], "'0' is not a number of at least 1"),
+        (["plan", *SHAPE, "--epsilon", "1", "--steps", "0"], "'0' is not an integer of at least 1"),
         (["demo", "--folder", "a-file/inside"], "a-file"),
         (["dance"], "dance"),
     ],
