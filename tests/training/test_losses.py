@@ -1,6 +1,7 @@
 """What losses return: one real number for each record, which depends on what is trained."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -76,3 +77,20 @@ def test_wrong_losses_are_refused_in_the_mode_exact(
     with pytest.raises(error, match=message):
         train(training)
     assert torch.equal(weights(model), before)
+
+
+@dataclass
+class OfModel:
+    """Losses with a state; as a dataclass, which compares what it holds, they have no hash."""
+
+    model: nn.Module
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(self.model, inputs, targets)
+
+
+def test_losses_need_no_hash() -> None:
+    model = small_model()
+    training = private(model, losses=OfModel(model), seed=1)
+    train(training)
+    assert training.progress.steps_left == 0
