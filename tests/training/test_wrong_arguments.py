@@ -82,6 +82,7 @@ def test_a_loader_is_not_poisson() -> None:
         ({"optimizer": None}, "optimizer is a NoneType"),
         ({"losses": None}, "losses is a NoneType: pass a function"),
         ({"losses": sgd(small_model())}, "losses is a SGD: pass a function"),
+        ({"losses": nn.CrossEntropyLoss()}, "losses is a CrossEntropyLoss: pass a function"),
         ({"plan": {}}, "plan is a dict"),
         ({"seed": -1}, "seed=-1"),
         ({"seed": True}, "seed=True"),
@@ -122,3 +123,8 @@ def test_sizes_of_batches(size: Any) -> None:
     with pytest.raises(InvalidParameterError, match="batch_size="):
         training.step(lot, batch_size=size)
     training.step(lot, batch_size=1)
+
+
+def test_a_list_of_tensors_is_no_tuple() -> None:
+    with pytest.raises(InvalidParameterError, match=r"has 2 records.*several tensors as a tuple"):
+        private(small_model()).lots([*small_data()])

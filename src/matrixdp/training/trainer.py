@@ -163,7 +163,10 @@ class PrivateTraining:
 
     @property
     def losses(self) -> Losses:
-        """The losses of a batch. Another function can be set, and is checked before it is used."""
+        """The losses of a batch. Another function can be set, and is checked before it is used.
+
+        A step that was captured stays one of the losses that it was captured with.
+        """
         return self._steps.losses
 
     @losses.setter

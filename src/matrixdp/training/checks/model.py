@@ -82,7 +82,9 @@ class ModelCheck:
             if not any(_depends(program) for program in programs):
                 raise InvalidParameterError(
                     "losses do not depend on any parameter that is trained: compute them from the "
-                    "model's outputs, not under torch.no_grad() and not detached"
+                    "model's outputs, not under torch.no_grad() and not detached. If only those of "
+                    "made-up records do not, call training.check(rows) with records of your own "
+                    "that are not private"
                 )
             ways = self._ways(losses, debug=False)
             chosen = first_right(ways, self._trainable, programs)
@@ -149,7 +151,8 @@ class ModelCheck:
 
     def _signature(self, losses: Losses) -> Signature:
         """Return something that is equal as long as losses and modules are the same."""
-        return losses, *(signature_of(module) for module in self._model.modules())
+        # What was chosen holds the losses, so that their id is not given to others.
+        return id(losses), *(signature_of(module) for module in self._model.modules())
 
 
 def _table(rows: list[tuple[str, str, str]]) -> str:

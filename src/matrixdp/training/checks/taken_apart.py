@@ -91,10 +91,10 @@ def _difference(
     taken = taken.double().cpu()
     records = range(taken.shape[1])
     norms = torch.stack([_norms(program, trainable, record) for record in records], dim=1)
-    bounds = torch.tensor(trainable.bounds, dtype=torch.float64)[:, None]
+    bounds = torch.tensor(trainable.bounds, dtype=torch.float64, device="cpu")[:, None]
     # Records that are not finite add nothing, in any group.
     finite = [bool(program.alone[record].loss.isfinite().all()) for record in records]
-    sound = norms.isfinite().all(0) & torch.tensor(finite)
+    sound = norms.isfinite().all(0) & torch.tensor(finite, device="cpu")
     low, high = norms * (1.0 - rounding), norms * _SLACK + 1e-6 * bounds
     if bool((sound & ((taken < low) | (taken > high) | ~taken.isfinite())).any()):
         return "the norm of a record's gradient is another one"
@@ -113,7 +113,7 @@ def _difference(
 
 def _norms(program: Program, trainable: Trainable, record: int) -> Tensor:
     """Return the norms of a record's gradient, by group."""
-    squares = torch.zeros(len(trainable.bounds), dtype=torch.float64)
+    squares = torch.zeros(len(trainable.bounds), dtype=torch.float64, device="cpu")
     for parameter, part in program.alone[record].gradients.items():
         squares[trainable.groups[parameter]] += part.square().sum().cpu()
     return squares.sqrt()

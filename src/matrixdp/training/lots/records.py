@@ -179,7 +179,7 @@ def checked_records(source: RecordSource, records: int) -> RecordSource:
     if len(source) != records:
         raise InvalidParameterError(
             f"the data has {len(source)} records, but the plan is for records={records}: make the "
-            "plan with records=len(dataset)"
+            "plan with records=len(dataset), and pass several tensors as a tuple"
         )
     return source
 
