@@ -264,7 +264,8 @@ def test_while_the_process_ends_it_is_too_late(name: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [*COMMANDS, "stdout"])
 def test_an_interrupt_at_any_time_says_what_happened(name: str) -> None:
-    before, outcomes = {path.name for path in Path().iterdir()}, set()
+    before = {path.name for path in Path().iterdir()}
+    outcomes: set[str] = set()
     command = [sys.executable, "-m", "matrixdp", *COMMANDS.get(name, TO_STDOUT)]
     begin = time.monotonic()
     subprocess.run(command, capture_output=True, check=True)
