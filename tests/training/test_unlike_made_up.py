@@ -1,0 +1,86 @@
+"""Batches unlike the made-up ones: sorted rows, shared tensors, another collate function."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from matrixdp.training import PrivateTraining
+from training.test_attacks import LABELS, RECORDS, ROWS, mlp, padded, training_of
+
+
+class SortedByLength(nn.Module):
+    """Runs its rows in the order of their lengths, and puts them back in theirs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.table, self.head = nn.Embedding(9, 8), nn.Linear(8, 3)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        order = lengths.argsort(descending=True, stable=True)
+        ends = torch.arange(tokens.shape[1]) < lengths[order][:, None]
+        rows = (torch.tanh(self.table(tokens[order])) * ends[..., None]).sum(1)
+        made: Tensor = self.head(rows[order.argsort()])
+        return made
+
+
+def to_one_length(items: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor, Tensor]:
+    tokens, lengths, labels = padded([*items, (torch.zeros(8, dtype=torch.int64), 0)])
+    return tokens[:-1], lengths[:-1], labels[:-1]
+
+
+def sum_of_first_step(training: PrivateTraining, data: Any, **options: Any) -> dict[str, Tensor]:
+    """Return what the first step adds noise to, by the names of parameters."""
+    found: dict[str, Tensor] = {}
+    names = training._steps._trainable.names
+
+    def keep(sums: Any, _number: int) -> None:
+        found.update({names[part]: total.double() for part, total in sums.items()})
+
+    training._steps._end.take = keep  # type: ignore[method-assign, assignment]
+    training.step(next(training.lots(data, **options)), batch_size=RECORDS)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:the model is run for all records at once")
+def test_rows_that_are_sorted_within_the_model() -> None:
+    # The first record is the longest one, as the first made-up one is.
+    items = [(torch.arange(8 - number * 5 % 8) % 9, number % 3) for number in range(RECORDS)]
+    sums = []
+    for mode in ("fast", "exact"):
+        model = SortedByLength()
+
+        def losses(
+            tokens: Tensor, lengths: Tensor, labels: Tensor, model: nn.Module = model
+        ) -> Tensor:
+            made = functional.cross_entropy(model(tokens, lengths), labels, reduction="none")
+            return made * torch.where(lengths > 4, 100.0, 0.1)
+
+        training = training_of(model, losses, mode=mode)
+        sums.append(sum_of_first_step(training, items, collate=to_one_length))
+    fast, exact = sums
+    for name, total in exact.items():
+        torch.testing.assert_close(fast[name], total, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:the model is run for all records at once")
+def test_a_small_share_of_the_gradient_that_passes_the_layers_by() -> None:
+    sums = []
+    for mode in ("fast", "exact"):
+        model = mlp()
+
+        def losses(rows: Tensor, labels: Tensor, model: nn.Module = model) -> Tensor:
+            squares = torch.stack([part.square().sum() for part in model.parameters()]).sum()
+            entropy = functional.cross_entropy(model(rows), labels, reduction="none")
+            return entropy + 2e-3 * squares
+
+        sums.append(sum_of_first_step(training_of(model, losses, mode=mode), (ROWS, LABELS)))
+    fast, exact = sums
+    for name, total in exact.items():
+        torch.testing.assert_close(fast[name], total, rtol=1e-3, atol=1e-3)
