@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
 from training.test_attacks import LABELS, RECORDS, ROWS, mlp, padded, training_of
 
@@ -84,3 +85,35 @@ def test_a_small_share_of_the_gradient_that_passes_the_layers_by() -> None:
     fast, exact = sums
     for name, total in exact.items():
         torch.testing.assert_close(fast[name], total, rtol=1e-3, atol=1e-3)
+
+
+class Logarithms(nn.Module):
+    """Wants numbers above 1, which made-up ones are not, and mixes records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        rows = self.body(torch.log(rows - 1.0))
+        made: Tensor = self.head(rows - rows.mean(0))
+        return made
+
+
+def test_losses_that_are_not_finite_for_any_made_up_record() -> None:
+    training, rows = training_of(Logarithms()), ROWS.abs() + 1.5
+    with pytest.raises(InvalidParameterError, match=r"not finite .* training\.check\(rows\)"):
+        training.lots((rows, LABELS))
+    with pytest.raises(InvalidParameterError, match="they mix after layer 'body'"):
+        training.check((rows, LABELS))
+
+
+def test_gradients_that_are_not_finite_for_any_made_up_record() -> None:
+    model = mlp()
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        roots = torch.sqrt(model(rows).square().sum(1) * (rows[:, 0] > 1.0))
+        return functional.cross_entropy(model(rows), labels, reduction="none") + roots
+
+    with pytest.raises(InvalidParameterError, match="losses or their gradients are not finite"):
+        training_of(model, losses).lots((ROWS, LABELS))

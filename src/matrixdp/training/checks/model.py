@@ -70,7 +70,7 @@ class ModelCheck:
         Raises
         ------
         InvalidParameterError
-            If records are not kept apart, or losses cannot be computed.
+            If records are not kept apart, or losses cannot be computed or are not finite.
         """
         # At first, since the check itself may change attributes, which are then restored.
         signature = self._signature(losses)
@@ -79,6 +79,12 @@ class ModelCheck:
             programs = [self._program(losses, batches, turn) for turn, batches in enumerate(draws)]
             for program in programs:
                 check_isolation(program)
+            if not any(_shows(program) for program in programs):
+                raise InvalidParameterError(
+                    "losses or their gradients are not finite for made-up records, so that nothing "
+                    "can be told from them: call training.check(rows) with records of your own "
+                    "that are not private"
+                )
             if not any(_depends(program) for program in programs):
                 raise InvalidParameterError(
                     "losses do not depend on any parameter that is trained: compute them from the "
@@ -165,6 +171,15 @@ def _silent() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def _shows(program: Program) -> bool:
+    """Return whether two records can be told apart: one that is not finite is never compared."""
+    finite = [
+        all(bool(part.isfinite().all()) for part in (one.loss, *one.gradients.values()))
+        for one in program.alone
+    ]
+    return sum(finite) > 1
 
 
 def _depends(program: Program) -> bool:
