@@ -1,5 +1,6 @@
 """Batches unlike the made-up ones: sorted rows, shared tensors, another collate function."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -117,3 +118,36 @@ def test_gradients_that_are_not_finite_for_any_made_up_record() -> None:
 
     with pytest.raises(InvalidParameterError, match="losses or their gradients are not finite"):
         training_of(model, losses).lots((ROWS, LABELS))
+
+
+def to_the_longest(items: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
+    tokens, _, labels = padded(items)
+    return tokens, labels
+
+
+def test_another_collate_function_is_checked() -> None:
+    model = nn.Sequential(nn.Embedding(9, 8), nn.AdaptiveAvgPool2d((1, 8)), nn.Flatten())
+    items = [(torch.arange(8 - number * 5 % 8) % 9, number % 3) for number in range(RECORDS)]
+    training = training_of(model)
+    training.lots((torch.zeros(RECORDS, 8, dtype=torch.int64), LABELS))
+    training.check((torch.zeros(4, 8, dtype=torch.int64), LABELS[:4]))
+    with pytest.raises(InvalidParameterError, match="the loss of a record"):
+        training.lots(items, collate=to_the_longest)
+
+
+@dataclass
+class Entropy:
+    """Compared by what it holds, and so not hashable."""
+
+    model: nn.Module
+
+    def __call__(self, rows: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(self.model(rows), labels, reduction="none")
+
+
+def test_losses_that_are_not_hashable() -> None:
+    model = mlp()
+    training = training_of(model, Entropy(model))
+    for lot in training.lots((ROWS, LABELS)):
+        training.step(lot, batch_size=RECORDS)
+    assert training.progress.steps_left == 0

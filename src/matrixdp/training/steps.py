@@ -202,11 +202,11 @@ class Steps:
         """
         if self._mode == "exact":
             return None
-        chosen = self.check.known(self.losses)
+        chosen = self.check.known(self.losses, source.collate)
         if chosen is None:
             with untouched(self._model):  # a data set may draw random numbers
                 draws = made_up_batches(source, self._plan.views)
-            chosen = self.check.run(self.losses, draws)
+            chosen = self.check.run(self.losses, draws, source.collate)
         return chosen.gradients
 
     def _check_ready(self) -> None:

@@ -198,7 +198,8 @@ class PrivateTraining:
 
         `lots` does this on made-up rows of the shapes and types of a record, whose integers are 0
         and 1. Where these make no sense to the model, such as token ids with a structure, call this
-        first: then `lots` does not. In the mode ``exact`` there is nothing to check.
+        first, with the same `collate`: then `lots` does not. In the mode ``exact`` there is nothing
+        to check.
 
         Parameters
         ----------
@@ -212,9 +213,10 @@ class PrivateTraining:
         InvalidParameterError
             If records are mixed, or the losses cannot be computed.
         """
-        draws = own_batches(record_source(rows, collate), self._plan.views)
+        source = record_source(rows, collate)
+        draws = own_batches(source, self._plan.views)
         if self._mode == "fast":
-            self._steps.check.run(self._steps.losses, draws)
+            self._steps.check.run(self._steps.losses, draws, source.collate)
 
     def explain(self) -> None:
         """Print how the gradients of each layer are formed, after they were checked."""

@@ -20,7 +20,7 @@ from matrixdp.training.layers.table import rule_of
 from matrixdp.training.lots.batch import Losses
 from matrixdp.training.lots.by_layer import ByLayer
 from matrixdp.training.lots.by_record import ByRecord
-from matrixdp.training.lots.records import RecordSource
+from matrixdp.training.lots.records import Collate, RecordSource
 from matrixdp.training.model.compiled import uncompiled
 from matrixdp.training.model.signature import signature_of
 from matrixdp.training.model.trainable import Trainable
@@ -50,14 +50,18 @@ class ModelCheck:
         self._trainable = trainable
         self._views = views
         self._debug = debug
-        self._chosen: dict[Signature, Chosen] = {}
+        # The last one first. A list, as functions of the user's own need not be hashable.
+        self._chosen: list[tuple[Signature, Chosen]] = []
         self._last: Chosen | None = None
 
-    def known(self, losses: Losses) -> Chosen | None:
-        """Return how gradients are formed, if losses and model were checked as they are now."""
-        return self._chosen.get(self._signature(losses))
+    def known(self, losses: Losses, collate: Collate | None) -> Chosen | None:
+        """Return how gradients are formed, if all was checked as it is now."""
+        signature = self._signature(losses, collate)
+        return next((chosen for known, chosen in self._chosen if known == signature), None)
 
-    def run(self, losses: Losses, draws: Sequence[Batches]) -> Chosen:
+    def run(
+        self, losses: Losses, draws: Sequence[Batches], collate: Collate | None = None
+    ) -> Chosen:
         """Check losses and model on made-up records; return how gradients are formed.
 
         Parameters
@@ -66,6 +70,8 @@ class ModelCheck:
             The losses of a batch.
         draws : sequence of Batches
             The made-up records, in several draws.
+        collate : callable, optional
+            The user's own function by which they were collated.
 
         Raises
         ------
@@ -73,7 +79,7 @@ class ModelCheck:
             If records are not kept apart, or losses cannot be computed or are not finite.
         """
         # At first, since the check itself may change attributes, which are then restored.
-        signature = self._signature(losses)
+        signature = self._signature(losses, collate)
         with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad(), _silent():
             enlarge(self._trainable)
             programs = [self._program(losses, batches, turn) for turn, batches in enumerate(draws)]
@@ -104,7 +110,8 @@ class ModelCheck:
                 "layer: training.explain() says why",
                 stacklevel=4,
             )
-        self._chosen[signature] = self._last = chosen
+        self._chosen.insert(0, (signature, chosen))
+        self._last = chosen
         return chosen
 
     def _program(self, losses: Losses, batches: Batches, turn: int) -> Program:
@@ -153,9 +160,9 @@ class ModelCheck:
             [(layer.name, type(layer.module).__name__, rule_of(layer.module)) for layer in layers]
         )
 
-    def _signature(self, losses: Losses) -> Signature:
-        """Return something that is equal as long as losses and modules are the same."""
-        return losses, *(signature_of(module) for module in self._model.modules())
+    def _signature(self, losses: Losses, collate: Collate | None) -> Signature:
+        """Return something that is equal as long as functions and modules are the same."""
+        return losses, collate, *(signature_of(module) for module in self._model.modules())
 
 
 def _table(rows: list[tuple[str, str, str]]) -> str:
