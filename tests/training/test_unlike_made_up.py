@@ -151,3 +151,45 @@ def test_losses_that_are_not_hashable() -> None:
     for lot in training.lots((ROWS, LABELS)):
         training.step(lot, batch_size=RECORDS)
     assert training.progress.steps_left == 0
+
+
+class Places(nn.Module):
+    """Takes positions with every batch, which all of its rows share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.table, self.places, self.head = (
+            nn.Embedding(9, 8),
+            nn.Embedding(64, 8),
+            nn.Linear(8, 3),
+        )
+
+    def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
+        rows = torch.tanh(self.table(tokens) + self.places(places))
+        made: Tensor = self.head(rows.mean(-2))
+        return made
+
+
+def with_places(items: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor, Tensor]:
+    tokens = torch.stack([row for row, _ in items])
+    return tokens, torch.arange(RECORDS), torch.tensor([label for _, label in items])
+
+
+@pytest.mark.filterwarnings("ignore:the model is run for all records at once")
+def test_a_shared_tensor_that_is_as_long_as_the_batch() -> None:
+    items = [((torch.arange(RECORDS) * number) % 9, number % 3) for number in range(RECORDS)]
+    sums = []
+    for mode in ("fast", "exact"):
+        model = Places()
+
+        def losses(
+            tokens: Tensor, places: Tensor, labels: Tensor, model: nn.Module = model
+        ) -> Tensor:
+            return functional.cross_entropy(model(tokens, places), labels, reduction="none")
+
+        training = training_of(model, losses, mode=mode)
+        sums.append(sum_of_first_step(training, items, collate=with_places))
+    fast, exact = sums
+    for name, total in exact.items():
+        torch.testing.assert_close(fast[name], total, rtol=1e-3, atol=1e-3)

@@ -96,10 +96,11 @@ class ModelCheck:
                     "losses do not depend on any parameter that is trained: compute them from the "
                     "model's outputs, not under torch.no_grad() and not detached"
                 )
-            ways = self._ways(losses, debug=False)
+            by_row = set[int].intersection(*(program.by_row for program in programs))
+            ways = self._ways(losses, by_row, debug=False)
             chosen = first_right(ways, self._trainable, programs)
         if self._debug:
-            chosen = chosen._replace(gradients=self._ways(losses, debug=True)[chosen.name])
+            chosen = chosen._replace(gradients=self._ways(losses, by_row, debug=True)[chosen.name])
         for way in (ways[chosen.name], chosen.gradients):
             if isinstance(way, ByLayer):
                 way.tracer.rows = ways[chosen.name].tracer.rows
@@ -126,8 +127,8 @@ class ModelCheck:
                 "call training.check(rows) with records of your own that are not private"
             ) from error
 
-    def _ways(self, losses: Losses, *, debug: bool) -> dict[str, Any]:
-        options: Any = {"views": self._views, "debug": debug}
+    def _ways(self, losses: Losses, by_row: set[int], *, debug: bool) -> dict[str, Any]:
+        options: Any = {"views": self._views, "by_row": by_row, "debug": debug}
         arguments = self._model, losses, self._trainable
         return {
             "layer by layer": ByLayer(*arguments, **options),

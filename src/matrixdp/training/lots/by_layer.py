@@ -1,7 +1,7 @@
 """Clipped gradients of a batch, layer by layer: one backward pass for all records."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -35,19 +35,29 @@ class ByLayer:
         The parameters, their groups and bounds.
     views : int
         How many rows each record has.
+    by_row : collection of int
+        Which parts of a batch have its rows, by their places among all; others may be as long.
     debug : bool
         Whether to raise if a loss or a gradient is not finite.
     """
 
     def __init__(
-        self, model: nn.Module, losses: Losses, trainable: Trainable, *, views: int, debug: bool
+        self,
+        model: nn.Module,
+        losses: Losses,
+        trainable: Trainable,
+        *,
+        views: int,
+        by_row: Collection[int],
+        debug: bool,
     ) -> None:
         self._model = model
         self._losses = losses
         self._trainable = trainable
         self._views = views
         self._debug = debug
-        self._alone = ByRecord(model, losses, trainable, views=views, debug=debug, at_once=False)
+        options: Any = {"views": views, "by_row": by_row, "debug": debug}
+        self._alone = ByRecord(model, losses, trainable, **options, at_once=False)
         self.tracer = Tracer(model, trainable.names)
 
     def __call__(
