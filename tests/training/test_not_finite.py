@@ -267,3 +267,17 @@ def test_nothing_outside_of_the_model_gets_a_gradient_in_batches_of_one(way: str
         train(training, steps=1, size=1)
     assert temperature.grad is before
     assert float(before) == 5.0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_that_the_losses_leave_out(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        found = cross_entropy(model, inputs, targets.clamp(min=0))
+        return found[targets >= 0]
+
+    inputs, targets = small_data()
+    targets[3] = -100
+    kept = torch.arange(len(inputs)) != 3
+    whole = sums_of_a_step((inputs, targets), way, monkeypatch, losses)
+    without = sums_of_a_step((inputs[kept], targets[kept]), way, monkeypatch, losses)
+    torch.testing.assert_close(whole, without, rtol=0.0, atol=1e-5)

@@ -23,7 +23,7 @@ class ByLayer:
     """The gradients of a model whose layers treat the rows of a batch by themselves.
 
     A batch in which a layer has other rows than it had when it was checked, as experts have that
-    get some of the rows, is run for one record after another.
+    get some of the rows, is run for one record after another. So is one with fewer losses.
 
     Parameters
     ----------
@@ -66,13 +66,13 @@ class ByLayer:
         """Return the clipped sum of a batch; see `BatchGradients`."""
         tracer, state = self.tracer, TensorState(self._model)
         with right_instance_gradients(self._model), tracer.on():
-            losses = losses_of(self._losses, batch, examples, self._views)
             try:
+                losses = losses_of(self._losses, batch, examples, self._views)
                 uses = tracer.uses(losses, examples) if losses.requires_grad else []
             except ShapeError:
                 if tracer.learns:
                     raise
-                # Nothing is raised because of how records are routed.
+                # Nothing is raised because of how records are routed, or that some are left out.
                 uses = None
         # The forward pass, its hooks and functions with a backward pass of their own may write.
         state.check()
