@@ -14,7 +14,7 @@ from matrixdp.training.checks.isolation import check_isolation
 from matrixdp.training.checks.made_up import DRAWS, Batches, Kind, imitation
 from matrixdp.training.checks.program import RECORDS, Program
 from matrixdp.training.checks.taken_apart import Chosen, first_right
-from matrixdp.training.checks.untouched import untouched
+from matrixdp.training.checks.untouched import untouched, written
 from matrixdp.training.checks.weights import enlarge
 from matrixdp.training.layers.table import rule_of
 from matrixdp.training.lots.batch import Losses
@@ -23,6 +23,7 @@ from matrixdp.training.lots.by_record import ByRecord
 from matrixdp.training.lots.records import Collate, RecordSource
 from matrixdp.training.model.compiled import uncompiled
 from matrixdp.training.model.signature import signature_of
+from matrixdp.training.model.tensors import tensors_of
 from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["ModelCheck", "made_up_batches", "own_batches"]
@@ -82,7 +83,15 @@ class ModelCheck:
         signature = self._signature(losses, collate)
         with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad(), _silent():
             enlarge(self._trainable)
+            values = [(name, part, part.detach().clone()) for name, part in tensors_of(self._model)]
             programs = [self._program(losses, batches, turn) for turn, batches in enumerate(draws)]
+            for name, part, value in values:
+                if written(part, value):
+                    raise InvalidParameterError(
+                        f"{name} was changed by the forward pass through its attribute data, and "
+                        "would carry something from these records to others without noise: switch "
+                        "its layer to eval(), or fill it before training"
+                    )
             for program in programs:
                 check_isolation(program)
             if not any(_shows(program) for program in programs):
