@@ -158,13 +158,18 @@ class Steps:
                 debug=self._debug,
             )
 
-    def take_captured(self, total: CapturedSum, source: RecordSource) -> None:
-        """Take the next step by a captured sum."""
+    def take_captured(self, total: CapturedSum, source: RecordSource, losses: Losses) -> None:
+        """Take the next step by a captured sum of some losses."""
         with self._lock:
             self._open = None
             self._account.check_resumed(restart=self._restart)
             self._account.check_left()
             total.check_unchanged()
+            if self.losses is not losses:
+                raise InvalidParameterError(
+                    "training.losses was set after the step was captured, which repeats what the "
+                    "former losses did: call training.captured_step(...) again"
+                )
             opened = self._opened(source)
             with uncompiled(), torch.enable_grad():
                 sums = total(opened.numbers)

@@ -301,8 +301,8 @@ class PrivateTraining:
         ------
         InvalidParameterError
             In the mode ``exact``, or if model, losses or data do not fit, or cannot be captured.
-            When called, the step raises what `lots` raises, and if the model was moved in memory
-            or switched between ``train()`` and ``eval()``.
+            When called, the step raises what `lots` raises, and if other losses were set, or the
+            model was moved in memory or switched between ``train()`` and ``eval()``.
         BudgetExceededError
             If no step is left.
 
@@ -331,8 +331,8 @@ class PrivateTraining:
             )
         size = positive_integer(batch_size, "batch_size")
         self._steps.begin(data, source, is_release=self._noise.kind == "exact")
-        total = self._steps.captured(source, size)
-        return lambda: self._steps.take_captured(total, source)
+        total, losses = self._steps.captured(source, size), self._steps.losses
+        return lambda: self._steps.take_captured(total, source, losses)
 
     def state_dict(self) -> State:
         """Return what a checkpoint has to remember; between steps, as an open lot is spent."""
