@@ -1,6 +1,7 @@
 """Batches unlike the made-up ones: sorted rows, shared tensors, another collate function."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch.nn import functional
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
+from matrixdp.training.checks.model import ModelCheck
 from training.test_attacks import LABELS, RECORDS, ROWS, mlp, padded, training_of
 
 
@@ -193,3 +195,68 @@ def test_a_shared_tensor_that_is_as_long_as_the_batch() -> None:
     fast, exact = sums
     for name, total in exact.items():
         torch.testing.assert_close(fast[name], total, rtol=1e-3, atol=1e-3)
+
+
+class Switched(nn.Module):
+    """Mixes records if an attribute says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.centred, self.act = nn.Linear(8, 3), False, torch.tanh
+
+    def change(self, rows: Tensor) -> Tensor:
+        return rows
+
+    def forward(self, rows: Tensor) -> Tensor:
+        made: Tensor = self.head(self.change(self.act(rows)))
+        return made - made.mean(0) if self.centred else made
+
+
+def centred(rows: Tensor) -> Tensor:
+    return rows - rows.mean(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("centred", True), ("act", centred), ("change", partial(centred))]
+)
+@pytest.mark.parametrize("captured", [False, True])
+def test_an_attribute_that_is_changed(name: str, value: object, *, captured: bool) -> None:
+    model = Switched()
+    training = training_of(model)
+    if captured:
+        step = training.captured_step((ROWS, LABELS), batch_size=RECORDS)
+    else:
+        lots = training.lots((ROWS, LABELS))
+        step = partial(training.step, next(lots), batch_size=RECORDS)
+    setattr(model, name, value)
+    with pytest.raises(InvalidParameterError, match=r"they mix|captured_step"):
+        step()
+
+
+@pytest.mark.filterwarnings("ignore:the model is run for ")
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_nothing_is_checked_twice_where_nothing_changes(
+    kind: type[nn.LSTM] | type[nn.GRU], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells = kind(2, 3, batch_first=True)
+            self.calls = 0
+
+        def forward(self, rows: Tensor) -> Tensor:
+            self.calls += 1
+            made: Tensor = self.cells(rows.unflatten(1, (4, 2)))[0][:, -1]
+            return made
+
+    run, runs = ModelCheck.run, []
+
+    def counted(*arguments: Any) -> Any:
+        runs.append(arguments)
+        return run(*arguments)
+
+    monkeypatch.setattr(ModelCheck, "run", counted)
+    training = training_of(Last())
+    for lot in training.lots((ROWS, LABELS)):
+        training.step(lot, batch_size=5)
+    assert len(runs) == 1
