@@ -1,5 +1,6 @@
 """Batches unlike the made-up ones: sorted rows, shared tensors, another collate function."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -260,3 +261,30 @@ def test_nothing_is_checked_twice_where_nothing_changes(
     for lot in training.lots((ROWS, LABELS)):
         training.step(lot, batch_size=5)
     assert len(runs) == 1
+
+
+@pytest.mark.parametrize("part", [lambda rows: -rows, lambda rows: rows - 1.0])
+def test_what_mixes_for_other_numbers_than_pixels_is_found(
+    part: Callable[[Tensor], Tensor],
+) -> None:
+    model = mlp()
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        changed = rows - torch.relu(part(rows)).mean(0)
+        return functional.cross_entropy(model(changed), labels, reduction="none")
+
+    with pytest.raises(InvalidParameterError, match="the loss of a record"):
+        training_of(model, losses).lots((ROWS, LABELS))
+
+
+def test_numbers_that_losses_do_not_take_are_not_needed() -> None:
+    model = nn.Linear(8, 8)
+
+    def losses(rows: Tensor) -> Tensor:
+        made = torch.sigmoid(model(rows))
+        return functional.binary_cross_entropy(made, rows, reduction="none").mean(1)
+
+    training, rows = training_of(model, losses), torch.rand(RECORDS, 8)
+    for lot in training.lots(rows):
+        training.step(lot, batch_size=RECORDS)
+    assert training.progress.steps_left == 0

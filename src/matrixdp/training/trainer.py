@@ -197,9 +197,9 @@ class PrivateTraining:
         """Check that the losses keep records apart, on rows of your own; nothing is spent.
 
         `lots` does this on made-up rows of the shapes and types of a record, whose integers are 0
-        and 1. Where these make no sense to the model, such as token ids with a structure, call this
-        first, with the same `collate`: then `lots` does not. In the mode ``exact`` there is nothing
-        to check.
+        and 1, and whose other numbers are from -3 to 3. Where these make no sense to the model,
+        such as token ids with a structure, call this first, with the same `collate`: then `lots`
+        does not. In the mode ``exact`` there is nothing to check.
 
         Parameters
         ----------

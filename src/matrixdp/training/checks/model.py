@@ -11,7 +11,7 @@ from torch import nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.checks.isolation import check_isolation
-from matrixdp.training.checks.made_up import DRAWS, Batches, Kind, imitation
+from matrixdp.training.checks.made_up import KINDS, Batches, Draw, Kind, imitation
 from matrixdp.training.checks.program import RECORDS, Program
 from matrixdp.training.checks.taken_apart import Chosen, first_right
 from matrixdp.training.checks.untouched import untouched, written
@@ -60,16 +60,14 @@ class ModelCheck:
         signature = self._signature(losses, collate)
         return next((chosen for known, chosen in self._chosen if known == signature), None)
 
-    def run(
-        self, losses: Losses, draws: Sequence[Batches], collate: Collate | None = None
-    ) -> Chosen:
+    def run(self, losses: Losses, draws: Sequence[Draw], collate: Collate | None = None) -> Chosen:
         """Check losses and model on made-up records; return how gradients are formed.
 
         Parameters
         ----------
         losses : callable
             The losses of a batch.
-        draws : sequence of Batches
+        draws : sequence of Draw
             The made-up records, in several draws.
         collate : callable, optional
             The user's own function by which they were collated.
@@ -84,7 +82,8 @@ class ModelCheck:
         with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad(), _silent():
             enlarge(self._trainable)
             values = [(name, part, part.detach().clone()) for name, part in tensors_of(self._model)]
-            programs = [self._program(losses, batches, turn) for turn, batches in enumerate(draws)]
+            found = [self._program(losses, draw, turn) for turn, draw in enumerate(draws)]
+            programs = [program for program in found if program is not None]
             for name, part, value in values:
                 if written(part, value):
                     raise InvalidParameterError(
@@ -124,13 +123,16 @@ class ModelCheck:
         self._last = chosen
         return chosen
 
-    def _program(self, losses: Losses, batches: Batches, turn: int) -> Program:
-        options: Any = {"batches": batches, "turn": turn}
+    def _program(self, losses: Losses, draw: Draw, turn: int) -> Program | None:
+        """Return the program of a draw, or None if it cannot be run, and need not."""
+        options: Any = {"batches": draw.batches, "turn": turn}
         try:
             return Program(self._model, losses, self._trainable, self._views, **options)
         except (InvalidParameterError, ShapeError, torch.OutOfMemoryError):
             raise
         except Exception as error:
+            if not draw.needed:
+                return None
             raise InvalidParameterError(
                 f"losses cannot be computed for made-up records ({type(error).__name__}: {error}): "
                 "call training.check(rows) with records of your own that are not private"
@@ -227,10 +229,11 @@ def _plainly() -> Iterator[None]:
             backend.fp32_precision = precision
 
 
-def made_up_batches(source: RecordSource, views: int) -> list[Batches]:
+def made_up_batches(source: RecordSource, views: int) -> list[Draw]:
     """Return draws of made-up records of the shapes and types of real ones.
 
-    Sequences of a data set that is collated end where padding would begin, if they can.
+    Sequences of a data set that is collated end where padding would begin, if they can. Numbers
+    below 0 and above 1 are not needed: pixels are none.
     """
     record = source.first()
 
@@ -246,10 +249,10 @@ def made_up_batches(source: RecordSource, views: int) -> list[Batches]:
 
         return made
 
-    found: list[Batches] = []
-    for kind in DRAWS:
+    found: list[Draw] = []
+    for kind in KINDS:
         cut = kind.startswith("ends") and _collates(batches(kind, cut=True))
-        found.append(batches(kind, cut=cut))
+        found.append(Draw(batches(kind, cut=cut), needed=kind != "of both signs"))
     return found
 
 
@@ -261,7 +264,7 @@ def _collates(batches: Batches) -> bool:
     return True
 
 
-def own_batches(source: RecordSource, views: int) -> list[Batches]:
+def own_batches(source: RecordSource, views: int) -> list[Draw]:
     """Return records of the user's own, as they are and in groups that overlap.
 
     Raises
@@ -280,4 +283,5 @@ def own_batches(source: RecordSource, views: int) -> list[Batches]:
 
     starts = range(0, len(source) - RECORDS + 1, RECORDS)
     # Three turns of random draws at least, if with the same records.
-    return [batches(starts[turn % len(starts)]) for turn in range(max(3, min(4, len(starts))))]
+    turns = range(max(3, min(4, len(starts))))
+    return [Draw(batches(starts[turn % len(starts)]), needed=True) for turn in turns]
