@@ -1,5 +1,6 @@
 """Saved files that hold more than their statement declares are refused, signed again or not."""
 
+import base64
 import gzip
 import hashlib
 import io
@@ -279,6 +280,13 @@ def test_a_parquet_file_of_another_version_of_pyarrow(saved: Callable[..., Path]
     assert Release.verify(target) == MECHANISM.guarantee
     target.write_bytes(content.replace(made[0], other)[:4] + SECRET + content[4:])
     refused(target)
+    target.write_bytes(content)
+    schema = pytest.importorskip("pyarrow.parquet").read_metadata(target).metadata[b"ARROW:schema"]
+    packed = base64.b64decode(schema)
+    for place in (place for place, byte in enumerate(packed) if byte == 0):
+        hidden = base64.b64encode(packed[:place] + SECRET[:1] + packed[place + 1 :])
+        target.write_bytes(content.replace(made[0], other).replace(schema, hidden))
+        refused(target)
 
 
 @pytest.mark.parametrize(
