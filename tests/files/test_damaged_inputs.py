@@ -176,7 +176,7 @@ def test_an_archive_too_large_for_memory(
         raise MemoryError
 
     monkeypatch.setattr("matrixdp.files.formats.numpy_format.np.empty", full)
-    refused("in.npz", capsys, "holds an array of 48 bytes, more than fit in memory")
+    refused("in.npz", capsys, "in.npz needs more memory than there is")
 
 
 def test_a_file_that_is_not_there() -> None:
