@@ -119,7 +119,7 @@ class RecordFile:
         return array, [self._index(name, array.shape[1]) for name in self.columns]
 
     def _index(self, name: str, width: int) -> int:
-        if not (name.isascii() and name.isdigit() and int(name) < width):
+        if name not in map(str, range(width)):
             raise InvalidParameterError(
                 f"column {name!r} is not in {self.path}: pass indices from 0 to {width - 1}"
             )

@@ -110,7 +110,7 @@ def _product(names: list[str], delimiter: str | None) -> Workload:
 
 def _marginals(text: str) -> Workload:
     """Return the tables of every so many attributes."""
-    written = re.fullmatch(r"marginals:(\d+(?:x\d+)*):(\d+)", text)
+    written = re.fullmatch(r"marginals:(\d{1,19}(?:x\d{1,19})*):(\d{1,19})", text)
     if written is None:
         raise InvalidParameterError(f"workload {text!r} is not understood: {WORKLOAD_HELP}")
     sizes = [int(size) for size in written[1].split("x")]
