@@ -61,9 +61,10 @@ class Server:
         self.command(f"CREATE SCHEMA {name}")
         return name
 
-    def command(self, statement: str) -> list[Any]:
+    def command(self, statement: str, schema: str = "public") -> list[Any]:
         """Run a statement as a person beside the ledger would."""
         with self.connected() as connection:
+            connection.execute(f"SET search_path TO {schema}")
             found = connection.execute(statement)
             return list(found) if found.description else []
 
@@ -72,6 +73,7 @@ class Server:
         return psycopg.connect(
             f"host=127.0.0.1 port={self.port} dbname=postgres user=tests password='{PASSWORD}'",
             autocommit=True,
+            options="-c default_transaction_read_only=off",  # whatever a test has set
         )
 
     def stop(self) -> None:
@@ -131,7 +133,8 @@ def _wait(started: Server) -> None:
     limit = time.monotonic() + _START_SECONDS
     while True:
         try:
-            return started.connected().close()
+            started.connected().close()
+            break
         except psycopg.OperationalError:
             if time.monotonic() > limit or started.process.poll() is not None:
                 raise
