@@ -33,6 +33,7 @@ def pay_until_empty(url: str, keys: str, account: str, mu: float) -> tuple[int, 
 def main() -> None:
     """Start the processes and add up what they paid."""
     url, keys, account, mu, processes = sys.argv[1:]
+    totals: list[tuple[int, float]] = []
     with Ledger.open(url, keys=keys) as ledger:  # what this imports, the children have
         ledger.account(account)
     reading, writing = os.pipe()
@@ -52,10 +53,10 @@ def main() -> None:
         children.append(child)
     os.close(writing)
     with os.fdopen(reading) as lines:
-        found = [json.loads(line) for line in lines]
+        totals += [json.loads(line) for line in lines]
     if any(os.waitpid(child, 0)[1] for child in children):
         sys.exit("a process failed")
-    paid, waits = zip(*found, strict=True)
+    paid, waits = zip(*totals, strict=True)
     print(json.dumps({"paid": paid, "longest": max(waits)}))  # noqa: T201
 
 

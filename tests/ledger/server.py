@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["PASSWORD", "Server", "server"]
+__all__ = ["PASSWORD", "Server", "server", "started_in"]
 
 psycopg = pytest.importorskip("psycopg")
 pytest.importorskip("sqlalchemy")
@@ -86,16 +86,19 @@ class Server:
 @functools.cache
 def server() -> Server | None:
     """Return the server of this process, started when first asked for, if one is installed."""
-    found = sorted(_PROGRAMS.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    if not found:
-        return None
-    started = _started(found[-1].parent)
-    atexit.register(started.stop)
+    started = started_in(_roomy())
+    if started is not None:
+        atexit.register(started.stop)
     return started
 
 
-def _started(programs: Path) -> Server:
-    folder = Path(tempfile.mkdtemp(prefix="ledger-", dir=_roomy()))
+def started_in(place: Path) -> Server | None:
+    """Return a new server with its files in a folder below a place that everybody can reach."""
+    found = sorted(_PROGRAMS.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if not found:
+        return None
+    programs = found[-1].parent
+    folder = Path(tempfile.mkdtemp(prefix="ledger-", dir=place))
     rights: dict[str, Any] = {"cwd": folder}
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         rights |= {"user": "postgres", "group": "postgres", "extra_groups": []}
@@ -121,12 +124,12 @@ def _started(programs: Path) -> Server:
     return started
 
 
-def _roomy() -> Path | None:
+def _roomy() -> Path:
     """Return a folder in memory, where forcing something to the disk costs nothing."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage(_MEMORY).free > 2**29:
             return _MEMORY
-    return None
+    return Path(tempfile.gettempdir())
 
 
 def _wait(started: Server) -> None:
