@@ -87,7 +87,8 @@ def of_mechanism(name: str, mechanism: Any, value: Any) -> Door:
     suffix = "npz" if name == "MatrixMechanism" else "npy"
 
     def release_to(folder: Path, which: int = 0, **options: Any) -> Any:
-        return mechanism.release_to(folder / f"out.{suffix}", value + which * value, **options)
+        other = value * 2 if value.dtype.kind == "i" else value / 2
+        return mechanism.release_to(folder / f"out.{suffix}", (value, other)[which], **options)
 
     return Door(name, lambda payer: mechanism.release(value, privacy_filter=payer), release_to)
 
