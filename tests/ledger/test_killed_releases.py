@@ -22,7 +22,7 @@ from ledger.doors import (
     opened,
     path_doors,
 )
-from matrixdp import IMGM, InvalidParameterError
+from matrixdp import IMGM, Budget, InvalidParameterError
 from matrixdp.files.publishing import lasting, paid
 from matrixdp.files.publishing.completed import verify_any
 from matrixdp.ledger import LedgerAccount
@@ -30,6 +30,7 @@ from matrixdp.ledger import account as payments
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.noise.keys import release_key
 
+DOORS = {str(door): door for door in path_doors()}
 each_door = pytest.mark.parametrize("door", path_doors(), ids=str)
 
 # Where a process dies, and which of the calls is the one.
@@ -120,6 +121,30 @@ def test_another_value_is_refused_under_the_same_request(
         assert pending(account) == ["June"]
         door.release_to(tmp_path, privacy_filter=account, request="June")
         assert pending(account) == []
+
+
+@pytest.mark.parametrize("out", [False, True], ids=["pending", "published"])
+def test_another_release_is_refused_under_the_same_request(*, out: bool, tmp_path: Path) -> None:
+    mechanism, path = IMGM(BALL, BUDGET), tmp_path / "out.npy"
+    (tmp_path / "other").mkdir()
+    with opened(tmp_path) as account:
+        call: dict[str, Any] = {"privacy_filter": account, "request": "June"}
+        if out:
+            mechanism.release_to(path, MATRIX, **call)
+        else:
+            die(DOORS["IMGM"], PLACES["before it draws"], tmp_path, account)
+        spent, files = account.balance.spent, files_in(tmp_path)
+        for other, target in (
+            (mechanism, tmp_path / "other" / "out.npy"),
+            (mechanism, tmp_path / "out.csv"),
+            (IMGM(BALL, Budget(0.4, 1e-5)), path),
+            (IMGM(BALL, Budget(1.6, 1e-5)), path),
+        ):
+            with pytest.raises(InvalidParameterError, match="request='June' was"):
+                other.release_to(target, MATRIX, **call)
+        assert account.balance.spent == spent
+        assert files_in(tmp_path) == files
+        assert kinds(account) == (["pay", "publish"] if out else ["pay"])
 
 
 @each_door
