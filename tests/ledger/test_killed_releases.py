@@ -123,6 +123,19 @@ def test_another_value_is_refused_under_the_same_request(
         assert pending(account) == []
 
 
+@each_door
+def test_what_is_complete_is_not_drawn_again(
+    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Directional noise is turned by BLAS, and another one may end with other digits.
+    assert door.release_to is not None
+    with opened(tmp_path) as account:
+        die(door, PLACES["before it is noted"], tmp_path, account)
+        killed_at(monkeypatch, release_key, "NoiseStream")
+        door.release_to(tmp_path, privacy_filter=account, request="June")
+        assert kinds(account) == ["pay", "publish"]
+
+
 @pytest.mark.parametrize("out", [False, True], ids=["pending", "published"])
 def test_another_release_is_refused_under_the_same_request(*, out: bool, tmp_path: Path) -> None:
     mechanism, path = IMGM(BALL, BUDGET), tmp_path / "out.npy"
