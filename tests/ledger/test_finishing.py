@@ -188,6 +188,8 @@ def test_leftovers_of_the_target_go_and_no_others(way: str, tmp_path: Path) -> N
                 )
             case _:
                 ledger.forfeit("June")
+                (tmp_path / LEFT_OVER).write_bytes(b"noisy")
+                ledger.forfeit("June")  # as after a death amid it
         made = set() if way == "forfeit" else {"out.npy", "out.npy.json"}
         assert set(files_in(tmp_path)) == {*OTHERS, *made}
         # The name is free for another release, or taken by this one.

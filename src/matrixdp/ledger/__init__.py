@@ -5,9 +5,10 @@ from matrixdp.ledger.balances import Balance
 from matrixdp.ledger.chain import Entry
 from matrixdp.ledger.ledger import Ledger
 from matrixdp.ledger.payments import Pending
+from matrixdp.ledger.runs import LedgerRun
 from matrixdp.ledger.terms import Terms
 
-__all__ = ["Balance", "Entry", "Ledger", "LedgerAccount", "Pending", "Terms"]
+__all__ = ["Balance", "Entry", "Ledger", "LedgerAccount", "LedgerRun", "Pending", "Terms"]
 
 
 def __dir__() -> list[str]:

@@ -12,10 +12,11 @@ from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_
 from matrixdp.files.publishing.releases import ReleaseStatement, promise_of
 from matrixdp.files.publishing.statement import decoded, statement_path
 from matrixdp.files.publishing.streamed_release import release_promised_npy
-from matrixdp.ledger.account import LedgerAccount, Transactions
+from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.chain import Entry, entries_of
 from matrixdp.ledger.payments import Pending, evidence_of, forfeit, pending_release, publish
 from matrixdp.ledger.stores.store import Rows
+from matrixdp.ledger.transactions import Transactions
 from matrixdp.mechanisms.prepared import PreparedRelease, checked_matrix
 
 __all__ = ["Accounts", "finish", "give_up"]
@@ -32,6 +33,7 @@ def finish(ledger: Accounts, release: str, value: Any, *, force: bool) -> Path:
     """Finish a release; see `Ledger.finish`."""
     entries, kept = ledger.read(_looked_up(release))
     if kept is None:
+        ledger.erase()  # what published it may have been killed before
         return _already_out(entries, release)
     target = Path(kept.target)
     if value is not None:
@@ -53,11 +55,11 @@ def finish(ledger: Accounts, release: str, value: Any, *, force: bool) -> Path:
 
 def give_up(ledger: Transactions, release: str) -> None:
     """Give up a release, and remove what it left on disk; see `Ledger.forfeit`."""
-    entries, kept = ledger.read(_looked_up(release))
+    entries, _ = ledger.read(_looked_up(release))
     ledger.write(lambda rows: forfeit(rows, release))
     ledger.erase()
-    if kept is not None:
-        discard_unfinished(Path(kept.target), evidence_of(ledger.identity, entries[0]))
+    target = Path(entries[0].facts["target"])
+    discard_unfinished(target, evidence_of(ledger.identity, entries[0]))
 
 
 def _repeat(account: LedgerAccount, kept: Pending, value: Any, *, force: bool) -> None:

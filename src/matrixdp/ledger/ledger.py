@@ -9,12 +9,12 @@ from typing import Any, Self, TypeVar
 
 from matrixdp.errors import InvalidParameterError, LedgerError, MissingExtraError
 from matrixdp.ledger.account import LedgerAccount
-from matrixdp.ledger.balances import Balance, balances, open_account, path_to
+from matrixdp.ledger.balances import Balance, account_limit, balances, open_account, path_to
 from matrixdp.ledger.chain import Entry, entries, first_digest
 from matrixdp.ledger.finishing import finish, give_up
 from matrixdp.ledger.key_file import KeyFile
 from matrixdp.ledger.payments import Pending, pending_releases
-from matrixdp.ledger.schema import check_version, make_tables
+from matrixdp.ledger.schema import Head, check_version, head, make_tables
 from matrixdp.ledger.stores.sqlite import SQLiteStore
 from matrixdp.ledger.stores.store import LostConnectionError, Rows, Store
 from matrixdp.ledger.terms import Terms, checked_name
@@ -70,11 +70,11 @@ class Ledger:
         self._store = store
         self._use_keys(keys)
         with store.read() as rows:
-            ((version, identity),) = rows.execute("SELECT version, ledger FROM head")
-            self._identity = str(identity)
-            check_version(version, store.address)
-            self._check_seen(rows)
-            self._check_keys(rows)
+            found = head(rows)
+            self._identity = found.ledger
+            check_version(found.version, store.address)
+            self._check_seen(rows, found)
+            self.check_keys(rows)
 
     def _use_keys(self, keys: KeyFile | None) -> None:
         self._keys = keys
@@ -183,7 +183,9 @@ class Ledger:
             claims_delta=claims_delta,
         )
         checked_name(name)
-        self.write(lambda rows: open_account(rows, name, terms))
+        limit = account_limit(terms)  # plans take seconds, in which nobody else could pay
+        opening = secrets.token_hex(16)  # so that it is opened once, if a connection breaks
+        self.write(lambda rows: open_account(rows, name, terms, limit, opening))
         return LedgerAccount(name, terms, self)
 
     def account(self, name: str, *, command: Sequence[str] | None = None) -> LedgerAccount:
@@ -264,6 +266,9 @@ class Ledger:
         former, fresh = self._keys, _opened_or_made(keys)
 
         def seal_anew(rows: Rows) -> None:
+            if head(rows).key == fresh.fingerprint:
+                return  # the connection broke after it was done
+            self.check_keys(rows)
             for one in pending_releases(rows):
                 secret = former.unseal(one.sealed, self._identity, one.release)
                 rows.execute(
@@ -283,27 +288,26 @@ class Ledger:
         Where a connection breaks nobody knows whether the changes are there, so an operation looks
         for its own before it makes them, and is tried again.
         """
-        for pause in (*_PAUSES, None):
-            try:
-                with self._store.write() as rows:
-                    self._check_seen(rows)
-                    self._check_keys(rows)
-                    result = operation(rows)
-                    ((sequence, digest),) = rows.execute("SELECT sequence, digest FROM head")
-                break
-            except LostConnectionError:
-                if pause is None:
-                    raise
-                time.sleep(pause)
+
+        def attempt() -> tuple[T, Head]:
+            with self._store.write() as rows:
+                self._check_seen(rows, head(rows))
+                return operation(rows), head(rows)
+
+        result, written = _until_connected(attempt)
         if self._mark is not None:
-            self._mark.advance(self._identity, sequence, digest)
+            self._mark.advance(written)
         return result
 
     def read(self, operation: Callable[[Rows], T]) -> T:
         """Return what an operation reads, of one moment."""
-        with self._store.read() as rows:
-            self._check_seen(rows)
-            return operation(rows)
+
+        def attempt() -> T:
+            with self._store.read() as rows:
+                self._check_seen(rows, head(rows))
+                return operation(rows)
+
+        return _until_connected(attempt)
 
     def erase(self) -> None:
         """Overwrite deleted keys, as far as the database can."""
@@ -313,18 +317,17 @@ class Ledger:
         """Give the connection back."""
         self._store.close()
 
-    def _check_seen(self, rows: Rows) -> None:
-        ((identity,),) = rows.execute("SELECT ledger FROM head")
-        if identity != self._identity:
+    def _check_seen(self, rows: Rows, found: Head) -> None:
+        if found.ledger != self._identity:
             raise LedgerError(
                 f"{self.address} holds another ledger than a moment ago. Nothing was paid"
             )
         if self._mark is not None:
-            self._mark.check(rows)
+            self._mark.check(rows, found)
 
-    def _check_keys(self, rows: Rows) -> None:
-        ((key,),) = rows.execute("SELECT key FROM head")
-        if self._keys is not None and self._keys.fingerprint != key:
+    def check_keys(self, rows: Rows) -> None:
+        """Raise if the key file is not, or no longer, the one of this ledger."""
+        if self._keys is not None and self._keys.fingerprint != head(rows).key:
             raise InvalidParameterError(
                 f"keys={str(self._keys.path)!r} is not the key file of {self.address}: pass the "
                 "one that it was made with, or that its keys were rotated to"
@@ -353,6 +356,15 @@ def _opened_or_made(keys: str | Path) -> KeyFile:
     return KeyFile(path) if path.exists() else KeyFile.create(path)
 
 
+def _until_connected(attempt: Callable[[], T]) -> T:
+    for pause in _PAUSES:
+        try:
+            return attempt()
+        except LostConnectionError:
+            time.sleep(pause)
+    return attempt()
+
+
 def _store(url: object, fill: Callable[[Rows], None] | None = None) -> Store:
     """Return the store of a URL; a new one if there is something to fill it with."""
     if isinstance(url, str) and url.startswith(_SQLITE) and len(url) > len(_SQLITE):
@@ -367,7 +379,9 @@ def _store(url: object, fill: Callable[[Rows], None] | None = None) -> Store:
                 "'matrixdp[ledger]'"
             ) from error
         return PostgreSQLStore(url) if fill is None else PostgreSQLStore.make(url, fill)
+    # Not the whole of it: there may be a password.
+    kind = url.partition("://")[0] if isinstance(url, str) and "://" in url else type(url).__name__
     raise InvalidParameterError(
-        f"url={url!r} is not the address of a ledger: pass sqlite:///FILE or "
+        f"url of kind {kind!r} is not the address of a ledger: pass sqlite:///FILE or "
         "postgresql+psycopg://USER@HOST/DATABASE"
     )
