@@ -206,23 +206,31 @@ def test_every_format_is_the_same_at_another_time(
         np.testing.assert_array_equal(np.asarray(loaded.value), np.asarray(made.value))
         if labelled:
             assert loaded.labels.columns == list("abcd")
-        # Other labels would be another file.
-        other = MatrixFile(MATRIX, columns=list("abce"), index=list("xyz"), corner="at")
-        if labelled:
-            with pytest.raises(InvalidParameterError, match="another value"):
-                release_other(account, mechanism, path, other, monkeypatch)
 
 
-def release_other(
-    account: LedgerAccount, mechanism: Any, path: Path, other: Any, patched: pytest.MonkeyPatch
-) -> None:
-    """Die with July's release to a file, and repeat it with another matrix."""
-    target = path.with_name(f"next-{path.name}")
-    with patched.context() as patching:
-        killed_at(patching, payments, "publish")
-        with pytest.raises(Killed):
-            mechanism.release_to(target, MATRIX, privacy_filter=account, request="July")
-    mechanism.release_to(target, other, privacy_filter=account, request="July")
+@pytest.mark.parametrize(
+    "other",
+    [
+        MATRIX,
+        MatrixFile(MATRIX, columns=list("abce"), index=list("xyz")),
+        MatrixFile(MATRIX, columns=list("abcd"), index=list("xzy")),
+        MatrixFile(MATRIX, columns=list("abcd"), index=list("xyz"), corner="at"),
+        MatrixFile(MATRIX, columns=list("abcd")),
+    ],
+)
+def test_other_labels_would_be_another_file(other: Any, tmp_path: Path) -> None:
+    mechanism, labelled = IMGM(BALL, BUDGET), MatrixFile(MATRIX, list("abcd"), list("xyz"))
+
+    def release_to(folder: Path, **options: Any) -> Any:
+        return mechanism.release_to(folder / "out.csv", labelled, **options)
+
+    with opened(tmp_path) as account:
+        die(Door("labels", None, release_to), PLACES["before it draws"], tmp_path, account)
+        with pytest.raises(InvalidParameterError, match="another value"):
+            mechanism.release_to(
+                tmp_path / "out.csv", other, privacy_filter=account, request="June"
+            )
+        release_to(tmp_path, privacy_filter=account, request="June")
 
 
 def later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import io
 import math
-import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -204,7 +204,7 @@ def released_means(
     # Everything is checked before the filter pays, and nothing can be refused after it.
     if privacy_filter is not None:
         privacy_filter.spend(shares.both)
-    return shares.means(prepared, os.urandom(KEY_BYTES), workers)
+    return shares.means(prepared, secrets.token_bytes(KEY_BYTES), workers)
 
 
 def release_means_to(
