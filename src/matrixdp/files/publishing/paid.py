@@ -15,7 +15,8 @@ def request_named(request: object) -> str:
     """Return a request, or a fresh name for one."""
     if request is None:
         return secrets.token_hex(16)
-    if not isinstance(request, str) or not 0 < len(request) <= 200:
+    # Of letters that can be read: databases refuse some of the others.
+    if not isinstance(request, str) or not 0 < len(request) <= 200 or not request.isprintable():
         raise InvalidParameterError(
             f"request={request!r} must be a text of at most 200 letters, which names the release"
         )
