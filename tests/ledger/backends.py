@@ -1,7 +1,8 @@
 """The databases that ledgers are tested on."""
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,12 @@ class Backend:
         with Ledger.create(self.url(folder), keys=folder / "a.keys") as ledger:
             yield ledger
 
+    def change(self, url: str, statement: str) -> None:
+        """Run a statement past the ledger, as somebody who can write the database."""
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60)) as connection:
+            connection.execute(statement)
+            connection.commit()
+
     def __str__(self) -> str:
         return "sqlite"
 
@@ -39,6 +46,14 @@ class PostgreSQL(Backend):
         if started is None:
             pytest.skip("there is no PostgreSQL server: install Debian's package `postgresql`")
         return started.url(started.new_schema())
+
+    def change(self, url: str, statement: str) -> None:
+        """Run a statement past the ledger, as somebody who can write the database."""
+        from ledger.server import server  # noqa: PLC0415
+
+        started = server()
+        assert started is not None
+        started.command(statement, schema=url.rpartition("%3D")[2])
 
     def __str__(self) -> str:
         return "postgresql"

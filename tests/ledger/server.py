@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["PASSWORD", "Server", "server"]
+__all__ = ["PASSWORD", "Server", "server", "started_in"]
 
 psycopg = pytest.importorskip("psycopg")
 pytest.importorskip("sqlalchemy")
@@ -61,9 +61,10 @@ class Server:
         self.command(f"CREATE SCHEMA {name}")
         return name
 
-    def command(self, statement: str) -> list[Any]:
+    def command(self, statement: str, schema: str = "public") -> list[Any]:
         """Run a statement as a person beside the ledger would."""
         with self.connected() as connection:
+            connection.execute(f"SET search_path TO {schema}")
             found = connection.execute(statement)
             return list(found) if found.description else []
 
@@ -72,6 +73,7 @@ class Server:
         return psycopg.connect(
             f"host=127.0.0.1 port={self.port} dbname=postgres user=tests password='{PASSWORD}'",
             autocommit=True,
+            options="-c default_transaction_read_only=off",  # whatever a test has set
         )
 
     def stop(self) -> None:
@@ -84,16 +86,19 @@ class Server:
 @functools.cache
 def server() -> Server | None:
     """Return the server of this process, started when first asked for, if one is installed."""
-    found = sorted(_PROGRAMS.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    if not found:
-        return None
-    started = _started(found[-1].parent)
-    atexit.register(started.stop)
+    started = started_in(_roomy())
+    if started is not None:
+        atexit.register(started.stop)
     return started
 
 
-def _started(programs: Path) -> Server:
-    folder = Path(tempfile.mkdtemp(prefix="ledger-", dir=_roomy()))
+def started_in(place: Path) -> Server | None:
+    """Return a new server with its files in a folder below a place that everybody can reach."""
+    found = sorted(_PROGRAMS.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if not found:
+        return None
+    programs = found[-1].parent
+    folder = Path(tempfile.mkdtemp(prefix="ledger-", dir=place))
     rights: dict[str, Any] = {"cwd": folder}
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         rights |= {"user": "postgres", "group": "postgres", "extra_groups": []}
@@ -119,19 +124,20 @@ def _started(programs: Path) -> Server:
     return started
 
 
-def _roomy() -> Path | None:
+def _roomy() -> Path:
     """Return a folder in memory, where forcing something to the disk costs nothing."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage(_MEMORY).free > 2**29:
             return _MEMORY
-    return None
+    return Path(tempfile.gettempdir())
 
 
 def _wait(started: Server) -> None:
     limit = time.monotonic() + _START_SECONDS
     while True:
         try:
-            return started.connected().close()
+            started.connected().close()
+            break
         except psycopg.OperationalError:
             if time.monotonic() > limit or started.process.poll() is not None:
                 raise

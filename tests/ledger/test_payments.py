@@ -11,30 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.backends import Backend
-from matrixdp import IMGM, Budget, FrobeniusBall, Release
+from ledger.backends import Backend, backends
+from ledger.steps import MECHANISM, MU, check_chain, paid_only, spent
+from matrixdp import Budget, Release
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.ledger import Ledger, LedgerAccount, chain
-from matrixdp.ledger.chain import entry_digest, first_digest
-
-MECHANISM = IMGM(FrobeniusBall(1.0, "replace"), Budget(0.5, 1e-5))
-MU = Fraction(MECHANISM.guarantee.mu)
-
-
-def spent(ledger: Ledger) -> dict[str, Fraction]:
-    """Return what each account has spent of mu squared."""
-    return {one.name: one.spent.mu_squared for one in ledger.accounts()}
-
-
-def check_chain(ledger: Ledger) -> None:
-    """Check that every entry holds the digest of the one before it, and times never fall."""
-    previous, time = first_digest(ledger.identity), ""
-    for number, entry in enumerate(ledger.history(), 1):
-        fields = tuple(getattr(entry, name) for name in entry.__slots__)
-        assert (entry.sequence, entry.previous) == (number, previous)
-        assert entry.digest == entry_digest(fields[:-1])
-        assert entry.time >= time
-        previous, time = entry.digest, entry.time
+from matrixdp.ledger.payments import publish
 
 
 @settings(max_examples=5)
@@ -43,8 +25,6 @@ def check_chain(ledger: Ledger) -> None:
 def test_totals_are_exact_sums(
     kind: int, costs: list[float], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from ledger.backends import backends  # noqa: PLC0415
-
     folder = tmp_path_factory.mktemp("exact")
     with backends()[kind].ledger(folder) as ledger:
         for name in ("a", "a/b", "a/c"):
@@ -57,7 +37,7 @@ def test_totals_are_exact_sums(
         assert spent(ledger) == {**below, "a": sum(below.values())}
         stated = [entry.facts["costs"] for entry in ledger.history() if entry.kind == "spend"]
         assert sum(Fraction(cost["a"][0]) for cost in stated) == sum(below.values())
-        check_chain(ledger)
+        check_chain(ledger, ledger.history())
 
 
 def test_a_path_pays_all_or_none(ledger: Ledger) -> None:
@@ -103,7 +83,7 @@ def test_a_request_pays_once(ledger: Ledger, account: LedgerAccount, tmp_path: P
     assert [entry.kind for entry in ledger.history()] == ["open", "open", "pay", "publish"]
     assert ledger.pending() == []
     assert Release.verify(target) == MECHANISM.guarantee
-    check_chain(ledger)
+    check_chain(ledger, ledger.history())
 
 
 def test_a_request_is_for_one_release(
@@ -120,28 +100,6 @@ def test_a_request_is_for_one_release(
     spending = ledger.history()[2].release
     assert spending == "monday"
     assert spent(ledger)["clinic"] == MU**2
-
-
-class Stopped(Exception):  # noqa: N818
-    """What a test raises instead of a crash."""
-
-
-def stop_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the next draws fail, after the payment."""
-    from matrixdp.files.publishing import paid_release  # noqa: PLC0415
-
-    def stop(*_: object, **__: object) -> None:
-        raise Stopped
-
-    monkeypatch.setattr(paid_release, "save_release", stop)
-
-
-def paid_only(account: LedgerAccount, target: Path, request: str) -> None:
-    """Pay for a release and stop before it has a file."""
-    with pytest.MonkeyPatch.context() as patch:
-        stop_drawing(patch)
-        with pytest.raises(Stopped):
-            MECHANISM.release_to(target, np.eye(3), privacy_filter=account, request=request)
 
 
 def test_what_is_paid_is_finished(ledger: Ledger, account: LedgerAccount, tmp_path: Path) -> None:
@@ -173,8 +131,6 @@ def test_what_is_forfeited_stays_spent(
 
 
 def test_transitions_that_are_none(ledger: Ledger, account: LedgerAccount, tmp_path: Path) -> None:
-    from matrixdp.ledger.payments import publish  # noqa: PLC0415
-
     with pytest.raises(InvalidParameterError, match="never paid"):
         ledger.forfeit("nothing")
     with pytest.raises(InvalidParameterError, match="never paid"):
@@ -192,7 +148,7 @@ def test_transitions_that_are_none(ledger: Ledger, account: LedgerAccount, tmp_p
     ledger.forfeit("b")
     with pytest.raises(InvalidParameterError, match="'forfeit'"):
         ledger.write(lambda rows: publish(rows, "b", "0" * 64))
-    check_chain(ledger)
+    check_chain(ledger, ledger.history())
 
 
 def test_terms_of_a_path_agree(ledger: Ledger, account: LedgerAccount) -> None:
@@ -225,7 +181,7 @@ def test_a_clock_that_runs_backwards(
     monkeypatch.setattr(chain, "datetime", Clock)
     for _ in range(3):
         account.spend(0.1)
-    check_chain(ledger)
+    check_chain(ledger, ledger.history())
     assert len({entry.time for entry in ledger.history()[-4:]}) == 1
     assert spent(ledger)["clinic"] == 4 * Fraction(0.1) ** 2
 

@@ -17,7 +17,7 @@ from matrixdp.ledger.chain import Entry, entries_of
 from matrixdp.ledger.payments import Pending, evidence_of, forfeit, pending_release, publish
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.transactions import Transactions
-from matrixdp.mechanisms.prepared import PreparedRelease, checked_matrix
+from matrixdp.mechanisms.drawing import PreparedRelease, checked_matrix
 
 __all__ = ["Accounts", "finish", "give_up"]
 

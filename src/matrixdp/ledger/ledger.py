@@ -18,7 +18,7 @@ from matrixdp.ledger.schema import Head, check_version, head, make_tables
 from matrixdp.ledger.stores.sqlite import SQLiteStore
 from matrixdp.ledger.stores.store import LostConnectionError, Rows, Store
 from matrixdp.ledger.terms import Terms, checked_name
-from matrixdp.ledger.witness import HighWaterMark
+from matrixdp.ledger.witness import HighWaterMark, Mark
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.guarantee import Neighbouring
@@ -69,11 +69,12 @@ class Ledger:
     def __init__(self, store: Store, keys: KeyFile | None = None) -> None:
         self._store = store
         self._use_keys(keys)
+        seen = self._seen()
         with store.read() as rows:
             found = head(rows)
             self._identity = found.ledger
             check_version(found.version, store.address)
-            self._check_seen(rows, found)
+            self._check(seen, rows)
             self.check_keys(rows)
 
     def _use_keys(self, keys: KeyFile | None) -> None:
@@ -281,6 +282,7 @@ class Ledger:
         self.write(seal_anew)
         self.erase()
         self._use_keys(fresh)
+        self.write(lambda _rows: None)  # what was seen is known beside the new file, too
 
     def write(self, operation: Callable[[Rows], T]) -> T:
         """Return what an operation returns, done once and durable.
@@ -290,8 +292,9 @@ class Ledger:
         """
 
         def attempt() -> tuple[T, Head]:
+            seen = self._seen()
             with self._store.write() as rows:
-                self._check_seen(rows, head(rows))
+                self._check(seen, rows)
                 return operation(rows), head(rows)
 
         result, written = _until_connected(attempt)
@@ -303,8 +306,9 @@ class Ledger:
         """Return what an operation reads, of one moment."""
 
         def attempt() -> T:
+            seen = self._seen()
             with self._store.read() as rows:
-                self._check_seen(rows, head(rows))
+                self._check(seen, rows)
                 return operation(rows)
 
         return _until_connected(attempt)
@@ -317,13 +321,18 @@ class Ledger:
         """Give the connection back."""
         self._store.close()
 
-    def _check_seen(self, rows: Rows, found: Head) -> None:
+    def _seen(self) -> Mark | None:
+        """Return the mark; before the rows, to which others add while they are looked at."""
+        return None if self._mark is None else self._mark.seen()
+
+    def _check(self, seen: Mark | None, rows: Rows) -> None:
+        found = head(rows)
         if found.ledger != self._identity:
             raise LedgerError(
                 f"{self.address} holds another ledger than a moment ago. Nothing was paid"
             )
-        if self._mark is not None:
-            self._mark.check(rows, found)
+        if self._mark is not None and seen is not None:
+            self._mark.check(seen, rows, found)
 
     def check_keys(self, rows: Rows) -> None:
         """Raise if the key file is not, or no longer, the one of this ledger."""

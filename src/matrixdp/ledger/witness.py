@@ -16,15 +16,25 @@ from matrixdp.files.publishing.locks import lock
 from matrixdp.ledger.schema import Head
 from matrixdp.ledger.stores.store import Rows
 
-__all__ = ["HighWaterMark"]
+__all__ = ["HighWaterMark", "Mark"]
 
 # Disks write so many bytes as one, so a power cut leaves a mark or the one before it.
 _SECTOR = 512
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
-    """A line of the file: the last entry that was seen at an address, and where the line begins."""
+class Mark:
+    """A line of the file: the last entry that was seen of a ledger.
+
+    Attributes
+    ----------
+    place : int
+        Where the line begins.
+    sequence, digest : int, str
+        Of the entry.
+    ledger : str
+        The identity of the ledger.
+    """
 
     place: int
     sequence: int
@@ -48,17 +58,28 @@ class HighWaterMark:
         self._path = path
         self._address = address
 
-    def check(self, rows: Rows, head: Head) -> None:
-        """Raise unless the rows hold all that was seen.
+    def seen(self) -> Mark | None:
+        """Return what was seen up to now."""
+        try:
+            with self._path.open("rb") as file:
+                lock(file)
+                return self._mark(file)
+        except FileNotFoundError:
+            return None
+        except (ValueError, OSError) as error:
+            raise FileFormatError(
+                f"{self._path} is not a file of high-water marks: remove it after you have "
+                "verified the ledger"
+            ) from error
+
+    def check(self, seen: Mark, rows: Rows, head: Head) -> None:
+        """Raise unless the rows hold all that was seen before they were looked at.
 
         Raises
         ------
         LedgerError
             If they are an older copy, another ledger, or were altered.
         """
-        seen = self._seen()
-        if seen is None:
-            return
         if head.ledger != seen.ledger:
             raise LedgerError(
                 f"{self._address} holds another ledger than before: {head.ledger} instead of "
@@ -105,25 +126,12 @@ class HighWaterMark:
                 stacklevel=2,
             )
 
-    def _seen(self) -> _Mark | None:
-        try:
-            with self._path.open("rb") as file:
-                lock(file)
-                return self._mark(file)
-        except FileNotFoundError:
-            return None
-        except (ValueError, OSError) as error:
-            raise FileFormatError(
-                f"{self._path} is not a file of high-water marks: remove it after you have "
-                "verified the ledger"
-            ) from error
-
-    def _mark(self, file: BinaryIO) -> _Mark | None:
+    def _mark(self, file: BinaryIO) -> Mark | None:
         place = 0
         for line in file.read().splitlines(keepends=True):
             sequence, digest, ledger, address = line.decode().strip().split(maxsplit=3)
             if address == json.dumps(self._address):
-                return _Mark(place, int(sequence), digest, ledger)
+                return Mark(place, int(sequence), digest, ledger)
             place += len(line)
         return None
 

@@ -23,9 +23,9 @@ from matrixdp.files.publishing.paid_release import PaidMatrix
 from matrixdp.files.publishing.release_file import warn_of_lost_labels
 from matrixdp.files.publishing.releases import encode_release, load_stated_release
 from matrixdp.files.publishing.statement import statement_path
+from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
-from matrixdp.mechanisms.prepared import Promise
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.keys.stream import KEY_BYTES

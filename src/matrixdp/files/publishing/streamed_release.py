@@ -21,8 +21,8 @@ from matrixdp.files.publishing.paid import (
 from matrixdp.files.publishing.release_file import MatrixSchema
 from matrixdp.files.publishing.releases import stated_release
 from matrixdp.files.publishing.statement import encoded, statement_path
+from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.mechanisms.prepared import Promise
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey

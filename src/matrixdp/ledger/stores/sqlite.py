@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from matrixdp.errors import InvalidParameterError, MatrixDPError, StorageError
+from matrixdp.errors import InvalidParameterError, LedgerError, MatrixDPError, StorageError
 from matrixdp.files.publishing.atomic import check_new_file, hidden_beside, publish
 from matrixdp.files.publishing.locks import lock
 from matrixdp.ledger.stores.network_files import check_local
@@ -172,9 +172,13 @@ class SQLiteStore:
                 "Python does not know of. Nothing was paid. Open it in the child only"
             )
         file = _identity(self._path)
-        if file != self._file:
-            # Another file has the name now: what is written to the former one is lost.
-            self._disconnect()
+        if self._connection is not None and file != self._file:
+            # What is written to a file without a name is lost.
+            raise LedgerError(
+                f"the ledger {self._path} was replaced by another file while it was open. Nothing "
+                "was paid. Close it everywhere, remove what is left of its -wal and -shm files, "
+                "and only then put a file in its place"
+            )
         if self._connection is None:
             with _storage_errors(self._path):
                 # Not made if it is gone: an empty ledger in its place would have spent nothing.
