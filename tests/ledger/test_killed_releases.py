@@ -1,5 +1,6 @@
 """Releases whose process dies after the payment: finished with the same bits, whatever they are."""
 
+import errno
 import json
 import secrets
 import threading
@@ -23,7 +24,8 @@ from ledger.doors import (
     path_doors,
 )
 from matrixdp import IMGM, Budget, InvalidParameterError
-from matrixdp.files.publishing import lasting, paid
+from matrixdp.errors import StorageError
+from matrixdp.files.publishing import atomic, lasting, paid
 from matrixdp.files.publishing.completed import verify_any
 from matrixdp.ledger import LedgerAccount
 from matrixdp.ledger import account as payments
@@ -259,6 +261,26 @@ def test_statements_name_the_entry_that_paid(door: Door, tmp_path: Path) -> None
         verify_any(target)
         # No file says it of a release that no ledger paid for.
         assert paying.facts["about"]
+
+
+@each_door
+def test_a_full_disk_leaves_what_can_be_finished(
+    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    assert door.release_to is not None
+    with opened(tmp_path) as account:
+        with monkeypatch.context() as patched:
+            patched.setattr(atomic, "_force", full)
+            with pytest.raises(StorageError, match="no space") as caught:
+                door.release_to(tmp_path, privacy_filter=account, request="June")
+        assert "request='June' is paid and not lost" in caught.value.__notes__[0]
+        assert pending(account) == ["June"]
+        assert files_in(tmp_path) == {}
+        door.release_to(tmp_path, privacy_filter=account, request="June")
+        assert kinds(account) == ["pay", "publish"]
 
 
 def test_interrupts_leave_what_can_be_finished(

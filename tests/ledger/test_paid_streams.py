@@ -59,10 +59,11 @@ def test_a_source_that_changes_is_forfeited_and_never_published(
     with opened(tmp_path) as account:
         kept = np.load(source)
         change_after(monkeypatch, source, one_number)
-        with pytest.raises(StorageError, match="changed while it was being read"):
+        with pytest.raises(StorageError, match="changed while it was being read") as caught:
             MECHANISM.release_to(
                 tmp_path / "out.npy", source, privacy_filter=account, request="June"
             )
+        assert not hasattr(caught.value, "__notes__")  # nothing can be repeated
         assert files_in(tmp_path) == {}
         assert kinds(account) == ["pay", "forfeit"]
         assert pending(account) == []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from matrixdp.errors import InvalidParameterError, MatrixDPError
+from matrixdp.errors import InvalidParameterError, MatrixDPError, StorageError
 from matrixdp.files.publishing.atomic import check_target, force_folder, remove_unfinished
 from matrixdp.files.publishing.completed import completed_digest
 from matrixdp.files.publishing.lasting import digest_of
@@ -16,9 +16,13 @@ from matrixdp.files.publishing.statement import statement_path
 from matrixdp.noise.keys.stream import KEY_BYTES
 from matrixdp.privacy.payment import Cost, Order, Payer, Payment, check_payer
 
-__all__ = ["Publication", "checked_request", "publish_paid"]
+__all__ = ["ChangedValueError", "Publication", "checked_request", "publish_paid"]
 
 _LONGEST_REQUEST = 200
+
+
+class ChangedValueError(StorageError):
+    """A value was another one when it was drawn than when it was paid for."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -97,13 +101,27 @@ def publish_paid(payer: Payer | None, request: str, publication: Publication) ->
     ------
     InvalidParameterError
         If the files of an earlier request are gone or others.
+    ChangedValueError
+        If the value was another one when it was drawn; the release is forfeited.
     """
     order, target = publication.order(request), publication.target
     payment = Payment(order.secret) if payer is None else payer.pay(publication.cost, order)
     if payment.digest is not None:
         _check_out(target, payment.digest, request)
         return
-    payment.published(_written(publication, payment))
+    try:
+        digest = _written(publication, payment)
+    except ChangedValueError:
+        payment.forfeited()
+        raise
+    except BaseException as error:
+        if payment.evidence is not None:
+            error.add_note(
+                f"request={request!r} is paid and not lost: repeat this call with it, which pays "
+                "nothing, or forfeit it"
+            )
+        raise
+    payment.published(digest)
     if payment.resumed:
         for path in (target, statement_path(target), *publication.others):
             remove_unfinished(path)

@@ -7,12 +7,17 @@ from pathlib import Path
 import numpy as np
 
 from matrixdp.covariance import Diagonal, Isotropic
-from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
+from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.formats.numpy_format import NpyLayout, map_npy, read_layout
 from matrixdp.files.publishing.atomic import check_inputs_survive, hidden_beside
 from matrixdp.files.publishing.lasting import write_paid
 from matrixdp.files.publishing.npy_stream import Advance, NoisyNpy
-from matrixdp.files.publishing.paid import Publication, checked_request, publish_paid
+from matrixdp.files.publishing.paid import (
+    ChangedValueError,
+    Publication,
+    checked_request,
+    publish_paid,
+)
 from matrixdp.files.publishing.release_file import MatrixSchema
 from matrixdp.files.publishing.releases import stated_release
 from matrixdp.files.publishing.statement import encoded, statement_path
@@ -209,8 +214,7 @@ class _PaidStream:
             # Errors mention the target and not the hidden file, which means nothing to the user.
             digest = self.noisy.write(hidden, self.path, key, code.update)
             if code.digest() != self.tags[payment.secret]:
-                payment.forfeited()
-                raise StorageError(
+                raise ChangedValueError(
                     f"{self.noisy.source} changed while it was being read: {self.path} was not "
                     "made, and what was paid is lost. Release a file that stays as it is, with a "
                     "new request"
