@@ -79,8 +79,8 @@ def checked_request(
     if request is None:
         request = secrets.token_hex(16)
     # Of letters that can be read: databases refuse some of the others.
-    known = isinstance(request, str) and 0 < len(request) <= _LONGEST_REQUEST
-    if not (known and request.isprintable()):
+    short = isinstance(request, str) and 0 < len(request) <= _LONGEST_REQUEST
+    if not isinstance(request, str) or not (short and request.isprintable()):
         raise InvalidParameterError(
             f"request={request!r} must be a text of at most {_LONGEST_REQUEST} letters, which "
             "names the release"
