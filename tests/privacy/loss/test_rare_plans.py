@@ -11,7 +11,7 @@ from matrixdp.privacy.loss.inverted_curve import InvertedCurve, SmoothedCurve, S
 from matrixdp.privacy.loss.one_step import masses_above, place_of
 from matrixdp.privacy.loss.pairs import AddRemovePair, Pair, ReplacePair
 from matrixdp.privacy.loss.smoothing import Smoothed
-from matrixdp.privacy.loss.splitting import mixture
+from matrixdp.privacy.loss.splitting import Huge, mixture
 from matrixdp.privacy.loss.tilting import Cumulants
 from reference.ball import curve
 from reference.loss_checks import account_of, encloses
@@ -137,6 +137,13 @@ def test_terms_of_huge_losses_are_bounded() -> None:
     # Where eta is not small, or beyond the least huge loss, the bound is no closer than before.
     assert huge.bounds(2.0)[1] == huge.bounds(huge.reached)[1]
     assert math.exp(huge.log_eta(huge.least)) == 1.0
+
+
+def test_what_other_losses_may_take_from_a_huge_one_counts() -> None:
+    for missed, decay in ((0.3, -1e3), (0.0, math.log(0.3))):
+        huge = Huge(1.0, 1.0, 0.1, 0.05, missed, [(1e-9, decay)])
+        assert huge.bounds(0.0)[1] >= 0.1 - 0.05 * (1.0 - 0.3)
+        assert huge.bounds(0.0)[0] <= 0.1 - 0.05
 
 
 class _Line:
