@@ -205,7 +205,8 @@ def random_plans(figures: dict[str, float]) -> Table:
     to 1e-4, all spread evenly on logarithmic scales; those whose epsilon is above 1e-3.
     """
     numbers = random.Random(SEED)  # noqa: S311 - plans, not noise
-    widths, times = [], []
+    widths: list[float] = []
+    times: list[float] = []
     while len(widths) < RANDOM_PLANS:
         question = Question(
             multiplier=0.6 * (5.0 / 0.6) ** numbers.random(),

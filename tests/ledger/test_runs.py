@@ -28,7 +28,7 @@ def _ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 @pytest.fixture(autouse=True)
 def _known_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What it costs is proven elsewhere; here it is a cost like any other.
+    # Here it is a cost like any other; that it covers the plan is tested where it is found.
     monkeypatch.setattr(ledger_runs, "_envelope", lambda *_: ENVELOPE)
 
 

@@ -228,7 +228,7 @@ def _envelope(sampled: SampledPlan, delta: float) -> Spending:
     """Return what a plan costs that is chosen later; it is kept, as it takes seconds to find."""
     from matrixdp.privacy.loss.envelope import plan_envelope  # noqa: PLC0415 - imports scipy
 
-    envelope = plan_envelope(sampled, delta)
+    envelope = plan_envelope(sampled, delta=delta)
     return Spending(Fraction(envelope.mu) ** 2, Fraction(envelope.delta))
 
 

@@ -18,13 +18,12 @@ def locked(file: IO[bytes]) -> Iterator[None]:
 
     Where the system has no such locks, nothing is held.
     """
-    if fcntl is None:
-        yield
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX)
     try:
         yield
     finally:
         # Closing alone would leave it to a child that was forked meanwhile and has the file, too:
         # it would wait for itself.
-        fcntl.flock(file, fcntl.LOCK_UN)
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_UN)
