@@ -1,14 +1,14 @@
 """An account of a ledger, as mechanisms, queries and training pay from it."""
 
-import json
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeVar
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.ledger.balances import Balance, path_to
 from matrixdp.ledger.chain import Entry, entries_of
+from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.description import description
 from matrixdp.ledger.key_file import KeyFile
 from matrixdp.ledger.payments import (
@@ -79,7 +79,7 @@ class LedgerAccount:
     terms: Terms
     ledger: Transactions
     # How a release that is paid here can be done again, for `matrixdp ledger finish`.
-    command: Sequence[str] | None = None
+    command: PayingCommand | None = None
 
     @property
     def neighbouring(self) -> Neighbouring:
@@ -175,7 +175,9 @@ class LedgerAccount:
         sealed = self.ledger.keys.seal(order.secret, self.ledger.identity, order.request)
         tag = order.tag(order.secret).hex()
         about = {**description(cost), **order.about}
-        facts = {"mu": mu, "about": about, "target": order.target}
+        facts = {"mu": mu, "about": about}
+        if self.command is not None:
+            facts["command"] = asdict(self.command)
 
         def operation(rows: Rows) -> Entry | None:
             # Unless it is this very payment, whose connection broke.
@@ -186,7 +188,7 @@ class LedgerAccount:
                 return None
             costs = release_costs(path_to(rows, self.name), mu)
             kept = Pending(
-                *(order.request, self.name, tag, sealed, self._draft(order), order.target, 0)
+                *(order.request, self.name, tag, sealed, order.draft.decode(), order.target, 0)
             )
             return pay(rows, kept, facts, costs)
 
@@ -214,7 +216,7 @@ class LedgerAccount:
             evidence = self._evidence(known[0])
             return Payment(b"", evidence, resumed=True, digest=known[-1].facts["sha256"])
         secret = self._unsealed(kept)
-        same = kept.draft == self._draft(order) and kept.target == order.target
+        same = kept.draft == order.draft.decode() and kept.target == order.target
         if not same or kept.tag != order.tag(secret).hex():
             raise InvalidParameterError(
                 f"request={order.request!r} was paid for another value, mechanism or file. With "
@@ -237,10 +239,6 @@ class LedgerAccount:
 
     def _evidence(self, entry: Entry) -> Evidence:
         return Evidence(self.ledger.identity, entry.account, entry.sequence, entry.digest)
-
-    def _draft(self, order: Order) -> str:
-        command = None if self.command is None else list(self.command)
-        return json.dumps({"command": command, "statement": order.draft.decode()})
 
     def __repr__(self) -> str:
         """Show the name and the promise."""

@@ -17,7 +17,7 @@ def description(cost: Any) -> dict[str, str]:
     radius = sensitivity.radius(Isotropic(1.0)).value
     return {
         "mechanism": type(cost).__name__,
-        "sensitivity": f"{type(sensitivity).__name__}, at most {shown_up(radius)}",
+        "sensitivity": f"at most {shown_up(radius)} ({type(sensitivity).__name__})",
         "noise": _noise(covariance),
     }
 

@@ -2,7 +2,8 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -10,13 +11,17 @@ from typing import Self, TypeVar
 from matrixdp.errors import InvalidParameterError, LedgerError, MissingExtraError
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance, balances, open_account, path_to
-from matrixdp.ledger.chain import Entry, entries, first_digest
+from matrixdp.ledger.chain import Entry, append, entries, first_digest
+from matrixdp.ledger.command import PayingCommand
+from matrixdp.ledger.explanation import belongs_to, explain_account, explain_release
 from matrixdp.ledger.key_file import KeyFile
-from matrixdp.ledger.payments import Pending, forfeit, pending_releases
+from matrixdp.ledger.payments import Pending, forfeit, pending_releases, user
 from matrixdp.ledger.schema import check_version, make_tables
+from matrixdp.ledger.statements import against_statements
 from matrixdp.ledger.stores.sqlite import SQLiteStore
 from matrixdp.ledger.stores.store import LostConnectionError, Rows, Store
 from matrixdp.ledger.terms import Terms, checked_name
+from matrixdp.ledger.verification import Verification, verified
 from matrixdp.ledger.witness import HighWaterMark
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.events import SampledPlan
@@ -106,7 +111,8 @@ class Ledger:
         identity, key_file = secrets.token_hex(16), _opened_or_made(keys)
 
         def fill(rows: Rows) -> None:
-            make_tables(rows, identity, key_file.fingerprint, first_digest(identity))
+            key = key_file.fingerprint
+            make_tables(rows, identity, key, first_digest(identity, key))
 
         return cls(_store(url, fill), key_file)
 
@@ -185,15 +191,15 @@ class Ledger:
         self.write(lambda rows: open_account(rows, name, terms))
         return LedgerAccount(name, terms, self)
 
-    def account(self, name: str, *, command: Sequence[str] | None = None) -> LedgerAccount:
+    def account(self, name: str, *, command: PayingCommand | None = None) -> LedgerAccount:
         """Return an account, to be passed as ``privacy_filter``.
 
         Parameters
         ----------
         name : str
             Of an account that was opened.
-        command : sequence of str, optional
-            The command line that pays, by which ``matrixdp ledger finish`` repeats it.
+        command : PayingCommand, optional
+            The command line that pays; entries hold it, and ``matrixdp ledger finish`` repeats it.
         """
         checked_name(name)
         found = self.read(lambda rows: path_to(rows, name))[0]
@@ -203,9 +209,46 @@ class Ledger:
         """Return all accounts with their balances, parents before children."""
         return self.read(balances)
 
-    def history(self) -> list[Entry]:
-        """Return all entries."""
-        return self.read(lambda rows: list(entries(rows)))
+    def history(self, account: str | None = None) -> list[Entry]:
+        """Return all entries, or those of an account and of the accounts below it."""
+        return self.read(
+            lambda rows: [
+                entry for entry in entries(rows) if account is None or belongs_to(entry, account)
+            ]
+        )
+
+    def explain(self, account: str) -> str:
+        """Return who spent what of an account, when, and on what, in words."""
+        return self.read(lambda rows: explain_account(rows, account))
+
+    def explain_release(self, request: str) -> str:
+        """Return who paid for a release or a training run, and what became of it, in words."""
+        return self.read(lambda rows: explain_release(rows, request))
+
+    def verify(self) -> Verification:
+        """Compute the chain, every cost and all totals again, and say what does not agree.
+
+        With the key file also the keys of pending releases, and what was seen of the ledger before.
+        """
+        with self._store.read() as rows:
+            found = verified(rows, self._keys)
+            try:
+                self._check_seen(rows)
+            except LedgerError as error:
+                return replace(found, findings=(*found.findings, str(error)))
+            return found
+
+    def verify_statements(self, paths: Iterable[str | Path]) -> list[str]:
+        """Return where releases do not agree with the ledger: another or a missing entry, or file.
+
+        Parameters
+        ----------
+        paths : iterable of path
+            Files of releases, or the statements beside them.
+        """
+        names = [Path(path) for path in paths]
+        with self._store.read() as rows:
+            return against_statements(rows, self._identity, names)
 
     def pending(self) -> list[Pending]:
         """Return the releases that are paid and not yet out, the oldest first."""
@@ -234,10 +277,13 @@ class Ledger:
                     release=one.release,
                 )
             rows.execute("UPDATE head SET key = :key", key=fresh.fingerprint)
+            keys = {"former": former.fingerprint, "key": fresh.fingerprint, "by": user()}
+            append(rows, "rotate", "", "", keys)
 
         self.write(seal_anew)
         self.erase()
         self._use_keys(fresh)
+        self.write(lambda _: None)  # the mark beside the fresh key file
 
     def write(self, operation: Callable[[Rows], T]) -> T:
         """Return what an operation returns, done once and durable.

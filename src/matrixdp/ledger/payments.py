@@ -12,6 +12,8 @@ finish one.
 """
 
 import getpass
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +35,7 @@ __all__ = [
     "release_costs",
     "spend",
     "stated_costs",
+    "user",
 ]
 
 
@@ -63,6 +66,14 @@ class Pending:
     draft: str
     target: str
     sequence: int
+
+    @property
+    def kept_digest(self) -> str:
+        """The SHA-256 of what finishes it, but for the key, which may be sealed anew.
+
+        The payment's entry holds it. The tag tells nothing about the value, so this does not.
+        """
+        return hashlib.sha256(json.dumps([self.tag, self.draft]).encode()).hexdigest()
 
     def __repr__(self) -> str:
         """Show what is public."""
@@ -104,7 +115,7 @@ def spend(
     if known:
         return known[0]
     debit(rows, path_to(rows, account), costs)
-    body = {**facts, "costs": stated_costs(costs), "by": _user()}
+    body = {**facts, "costs": stated_costs(costs), "by": user()}
     return append(rows, kind, account, payment, body)
 
 
@@ -118,7 +129,8 @@ def pay(
 
     The caller has made sure that the request is new.
     """
-    entry = spend(rows, pending.account, pending.release, facts, costs, kind="pay")
+    body = {**facts, "target": pending.target, "kept": pending.kept_digest}
+    entry = spend(rows, pending.account, pending.release, body, costs, kind="pay")
     rows.execute(
         "INSERT INTO pending VALUES "
         "(:release, :account, :tag, :sealed, :draft, :target, :sequence)",
@@ -170,7 +182,7 @@ def forfeit(rows: Rows, release: str) -> None:
             "what is paid and not yet out can be given up"
         )
     _delete(rows, release)
-    append(rows, "forfeit", last.account, release, {"by": _user()})
+    append(rows, "forfeit", last.account, release, {"by": user()})
 
 
 def pending_release(rows: Rows, release: str) -> Pending | None:
@@ -198,7 +210,7 @@ def _delete(rows: Rows, release: str) -> None:
     rows.execute("DELETE FROM pending WHERE release = :release", release=release)
 
 
-def _user() -> str:
+def user() -> str:
     """Return who pays, as far as the system knows."""
     try:
         return getpass.getuser()
