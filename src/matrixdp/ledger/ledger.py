@@ -74,8 +74,10 @@ class Ledger:
         self._store = store
         self._use_keys(keys)
         with store.read() as rows:
-            ((version, identity),) = rows.execute("SELECT version, ledger FROM head")
-            self._identity = str(identity)
+            heads = rows.execute("SELECT version, ledger FROM head")
+            if len(heads) != 1:
+                raise LedgerError(f"{store.address} is damaged: its head is missing")
+            version, self._identity = heads[0]
             check_version(version, store.address)
             self._check_seen(rows)
             self._check_keys(rows)
