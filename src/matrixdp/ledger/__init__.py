@@ -6,6 +6,7 @@ from matrixdp.ledger.chain import Entry
 from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.ledger import Ledger
 from matrixdp.ledger.payments import Pending
+from matrixdp.ledger.runs import LedgerRun
 from matrixdp.ledger.terms import Terms
 from matrixdp.ledger.verification import Verification
 
@@ -14,6 +15,7 @@ __all__ = [
     "Entry",
     "Ledger",
     "LedgerAccount",
+    "LedgerRun",
     "PayingCommand",
     "Pending",
     "Terms",

@@ -3,14 +3,13 @@
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.ledger.balances import Balance, path_to
 from matrixdp.ledger.chain import Entry, entries_of
 from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.description import description
-from matrixdp.ledger.key_file import KeyFile
 from matrixdp.ledger.payments import (
     Pending,
     claim_costs,
@@ -23,35 +22,13 @@ from matrixdp.ledger.payments import (
 from matrixdp.ledger.runs import LedgerRun
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.terms import Terms, checked_name
+from matrixdp.ledger.transactions import Transactions
 from matrixdp.parameters import DELTA, EPSILON
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.payment import Cost, Evidence, Order, Payment, stated_mu
 
-__all__ = ["LedgerAccount", "Transactions"]
-
-T = TypeVar("T")
-
-
-class Transactions(Protocol):
-    """What an account needs of its ledger."""
-
-    @property
-    def identity(self) -> str:
-        """The name that the ledger got when it was made."""
-
-    @property
-    def keys(self) -> KeyFile | None:
-        """The key file, if there is one."""
-
-    def write(self, operation: Callable[[Rows], T], /) -> T:
-        """Return what an operation returns, done once and durable; it may be tried again."""
-
-    def read(self, operation: Callable[[Rows], T], /) -> T:
-        """Return what an operation reads."""
-
-    def erase(self) -> None:
-        """Overwrite deleted keys."""
+__all__ = ["LedgerAccount"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +48,7 @@ class LedgerAccount:
     Notes
     -----
     *Guarantee:* everything ever paid from the account and from those below it is together
-    (epsilon, delta)-DP for its unit, however adaptively it was chosen (`matrixdp.ledger.pool`).
+    (epsilon, delta)-DP for its unit, however adaptively it was chosen (docs/ledger.md).
     That is a statement about the whole account, whatever part of it is spent.
     """
 
@@ -147,7 +124,8 @@ class LedgerAccount:
             For a plan that was not declared when the account was opened: the part of the account's
             ``claims_delta`` that it may use. More of it leaves more for other releases.
         """
-        return LedgerRun(self, checked_name(name, "name"), delta=delta)
+        share = None if delta is None else DELTA.number(delta)
+        return LedgerRun(self.ledger, self.name, self.terms, checked_name(name, "name"), share)
 
     def resumes(self, request: str) -> bool:
         """Return whether a request was paid before."""

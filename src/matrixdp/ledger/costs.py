@@ -1,4 +1,4 @@
-r"""What payments cost an account, as exact rationals: a part of mu squared, and a part of delta.
+r"""The costs of payments as exact rationals: a part of mu squared, and a part of delta.
 
 Under a unit of up to k records, neighbours differ in k records. A release of mu costs
 ``(k mu)^2`` (group privacy of Gaussian differential privacy). A claim (epsilon, delta) becomes

@@ -1,4 +1,4 @@
-"""How much an account can pay for Gaussian releases beside the plans that it declares.
+"""The worth of an account for Gaussian releases, beside the plans that it declares.
 
 Everything paid is post-processing of a pool that is fixed when the account is opened: the steps of
 all declared plans, each used at most once, and a Brownian path of length ``B^2``, of which a

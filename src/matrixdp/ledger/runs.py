@@ -7,9 +7,9 @@ again: a step that dies stays spent.
 """
 
 import secrets
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, StorageError
 from matrixdp.ledger.balances import path_to
@@ -17,36 +17,39 @@ from matrixdp.ledger.chain import append, entries_of
 from matrixdp.ledger.costs import Spending
 from matrixdp.ledger.payments import spend
 from matrixdp.ledger.stores.store import Rows
-from matrixdp.ledger.terms import plan_digest
-from matrixdp.parameters import DELTA
+from matrixdp.ledger.terms import Terms, plan_digest
+from matrixdp.ledger.transactions import Transactions
 from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.payment import StepCounter
-
-if TYPE_CHECKING:
-    from matrixdp.ledger.account import LedgerAccount
 
 __all__ = ["LedgerRun"]
 
 
+@dataclass(frozen=True, repr=False)
 class LedgerRun:
     """A named training run of an account; pass it as ``spending`` of a `PrivateTraining`.
 
     Made by `LedgerAccount.run`.
 
-    Parameters
+    Attributes
     ----------
-    account : LedgerAccount
+    ledger : Transactions
+        The ledger of the account.
+    account : str
         Who pays.
+    terms : Terms
+        What the account promises.
     name : str
         Of the run: the same name continues it.
-    delta : float, optional
+    delta : float or None
         The part of the account's ``claims_delta`` that a plan which was not declared may use.
     """
 
-    def __init__(self, account: "LedgerAccount", name: str, *, delta: float | None = None) -> None:
-        self._account = account
-        self._name = name
-        self._delta = None if delta is None else DELTA.number(delta)
+    ledger: Transactions
+    account: str
+    terms: Terms
+    name: str
+    delta: float | None
 
     def counter(self, sampled: SampledPlan, *, plan: str, mode: str) -> StepCounter:
         """Return the counter of the run's steps; it is paid for when the first one is spent.
@@ -65,46 +68,29 @@ class LedgerRun:
         InvalidParameterError
             If the run belongs to another plan, mode or account; the account has another relation,
             or protects units of several records; or the plan is not declared and no delta is given.
-        BudgetExceededError
-            If the plan does not fit.
         """
         return _Counter(self, sampled, f"{plan} {mode}")
 
-    @property
-    def account(self) -> "LedgerAccount":
-        """Who pays."""
-        return self._account
-
-    @property
-    def name(self) -> str:
-        """The name of the run."""
-        return self._name
-
-    @property
-    def delta(self) -> float | None:
-        """What a plan that was not declared may use of delta."""
-        return self._delta
-
     def __repr__(self) -> str:
         """Show the account and the name."""
-        return f"LedgerRun({self._account.name!r}, {self._name!r})"
+        return f"LedgerRun({self.account!r}, {self.name!r})"
 
 
 class _Counter:
     """The steps of one run, counted in the ledger before each is drawn."""
 
     def __init__(self, run: LedgerRun, sampled: SampledPlan, owner: str) -> None:
-        self._account, self._name = run.account, run.name
-        self._sampled, self._owner = sampled, owner
+        self._ledger, self._account, self._terms = run.ledger, run.account, run.terms
+        self._name, self._sampled, self._owner = run.name, sampled, owner
         self._check_terms()
-        self.spent, declared = self._account.ledger.read(self._look)
+        self.spent, declared = self._ledger.read(self._look)
         # Before anything is trained: it takes seconds, and may say that the plan cannot be paid.
         paid = declared or self.spent > 0
         self._envelope = None if paid else _envelope(sampled, self._stated_delta(run.delta))
 
     def _look(self, rows: Rows) -> tuple[int, bool]:
         """Return the steps that are counted, and whether the whole path has declared the plan."""
-        digest, path = plan_digest(self._sampled), path_to(rows, self._account.name)
+        digest, path = plan_digest(self._sampled), path_to(rows, self._account)
         declared = all(_free_slot(rows, one.name, digest) is not None for one in path)
         return self._counted(rows), declared
 
@@ -112,7 +98,7 @@ class _Counter:
         if delta is None:
             raise InvalidParameterError(
                 f"the plan of run={self._name!r} was not declared when account "
-                f"{self._account.name!r} and those above it were opened: say how much of their "
+                f"{self._account!r} and those above it were opened: say how much of their "
                 "claims_delta it may use, account.run(name, delta=...)"
             )
         return delta
@@ -120,7 +106,7 @@ class _Counter:
     @property
     def run(self) -> str:
         """The name by which checkpoints know the run."""
-        return f"{self._account.ledger.identity}/{self._name}"
+        return f"{self._ledger.identity}/{self._name}"
 
     def spend(self) -> None:
         """Count one more step, durably, before it is drawn; the first pays for all.
@@ -157,9 +143,9 @@ class _Counter:
                 run=self._name,
             )
             facts = {"step": counted + 1, "nonce": nonce}
-            append(rows, "step", self._account.name, self._name, facts)
+            append(rows, "step", self._account, self._name, facts)
 
-        self._account.ledger.write(operation)
+        self._ledger.write(operation)
         self.spent = counted + 1
 
     def _counted(self, rows: Rows) -> int:
@@ -174,7 +160,7 @@ class _Counter:
                 )
             return 0
         account, digest, owner, spent = found[0]
-        wanted = (self._account.name, plan_digest(self._sampled), self._owner)
+        wanted = (self._account, plan_digest(self._sampled), self._owner)
         if (account, digest, owner) != wanted:
             raise InvalidParameterError(
                 f"run={self._name!r} belongs to another plan, mode or account: it is continued by "
@@ -183,7 +169,7 @@ class _Counter:
         return int(spent)
 
     def _pay(self, rows: Rows) -> None:
-        path, digest = path_to(rows, self._account.name), plan_digest(self._sampled)
+        path, digest = path_to(rows, self._account), plan_digest(self._sampled)
         slots = {one.name: _free_slot(rows, one.name, digest) for one in path}
         costs = {one.name: self._cost(slots[one.name]) for one in path}
         facts = {
@@ -196,7 +182,7 @@ class _Counter:
             "slots": {name: slot for name, slot in slots.items() if slot is not None},
             "about": {},
         }
-        spend(rows, self._account.name, self._name, facts, costs, kind="run")
+        spend(rows, self._account, self._name, facts, costs, kind="run")
         for name, slot in facts["slots"].items():  # type: ignore[attr-defined]
             rows.execute(
                 "UPDATE slots SET used_by = :run WHERE account = :account AND number = :number",
@@ -207,7 +193,7 @@ class _Counter:
         rows.execute(
             "INSERT INTO runs VALUES (:run, :account, :plan, :mode, :steps, 0)",
             run=self._name,
-            account=self._account.name,
+            account=self._account,
             plan=digest,
             mode=self._owner,
             steps=self._sampled.steps,
@@ -224,15 +210,15 @@ class _Counter:
         return self._envelope
 
     def _check_terms(self) -> None:
-        terms = self._account.terms
+        terms = self._terms
         if terms.neighbouring != self._sampled.neighbouring:
             raise InvalidParameterError(
                 f"the plan is for neighbouring={self._sampled.neighbouring!r}, and account "
-                f"{self._account.name!r} for {terms.neighbouring!r}"
+                f"{self._account!r} for {terms.neighbouring!r}"
             )
         if terms.records_per_unit != 1:
             raise InvalidParameterError(
-                f"account {self._account.name!r} protects units of up to "
+                f"account {self._account!r} protects units of up to "
                 f"{terms.records_per_unit} records, and a plan that samples records protects no "
                 "such unit: pay from an account for single records"
             )

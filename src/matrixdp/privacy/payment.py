@@ -1,4 +1,4 @@
-"""What pays for releases: the protocol that filters and the accounts of ledgers meet.
+"""Payment for releases: the protocol that filters and the accounts of ledgers meet.
 
 A release in memory is paid by `Payer.spend`. A release to files is an `Order`: a payer that lasts
 keeps what is needed to finish it after a crash. Release keys cross this border as bytes, since

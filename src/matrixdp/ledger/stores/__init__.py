@@ -1,1 +1,1 @@
-"""Where the rows of a ledger are kept: one interface, a module for each kind of database."""
+"""Databases for the rows of a ledger: one interface, a module for each kind."""
