@@ -13,6 +13,8 @@ from matrixdp.ledger.description import description
 from matrixdp.ledger.payments import (
     Pending,
     claim_costs,
+    evidence_of,
+    forfeit,
     pay,
     pending_release,
     publish,
@@ -26,7 +28,7 @@ from matrixdp.ledger.transactions import Transactions
 from matrixdp.parameters import DELTA, EPSILON
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.privacy.payment import Cost, Evidence, Order, Payment, stated_mu
+from matrixdp.privacy.payment import Cost, Order, Payment, stated_mu
 
 __all__ = ["LedgerAccount"]
 
@@ -191,7 +193,7 @@ class LedgerAccount:
                 "spent; make another request"
             )
         if kept is None:
-            evidence = self._evidence(known[0])
+            evidence = evidence_of(self.ledger.identity, known[0])
             return Payment(b"", evidence, resumed=True, digest=known[-1].facts["sha256"])
         secret = self._unsealed(kept)
         same = kept.draft == order.draft.decode() and kept.target == order.target
@@ -209,14 +211,17 @@ class LedgerAccount:
         return self.ledger.keys.unseal(kept.sealed, self.ledger.identity, kept.release)
 
     def _paid(self, entry: Entry, secret: bytes, *, resumed: bool = False) -> Payment:
-        def published(digest: str) -> None:
-            self.ledger.write(lambda rows: publish(rows, entry.release, digest))
-            self.ledger.erase()
+        return Payment(
+            secret,
+            evidence_of(self.ledger.identity, entry),
+            resumed=resumed,
+            published=lambda digest: self._ended(lambda rows: publish(rows, entry.release, digest)),
+            forfeited=lambda: self._ended(lambda rows: forfeit(rows, entry.release)),
+        )
 
-        return Payment(secret, self._evidence(entry), resumed=resumed, published=published)
-
-    def _evidence(self, entry: Entry) -> Evidence:
-        return Evidence(self.ledger.identity, entry.account, entry.sequence, entry.digest)
+    def _ended(self, operation: Callable[[Rows], None]) -> None:
+        self.ledger.write(operation)
+        self.ledger.erase()
 
     def __repr__(self) -> str:
         """Show the name and the promise."""

@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from matrixdp.errors import InvalidParameterError, LedgerError, MissingExtraError
+from matrixdp.errors import InvalidParameterError, LedgerError
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance, balances, open_account, path_to
 from matrixdp.ledger.chain import Entry, append, entries, first_digest
 from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.explanation import belongs_to, explain_account, explain_release
+from matrixdp.ledger.finishing import finish, give_up
 from matrixdp.ledger.key_file import KeyFile
-from matrixdp.ledger.payments import Pending, forfeit, pending_releases, user
+from matrixdp.ledger.payments import Pending, pending_releases, user
 from matrixdp.ledger.schema import check_version, make_tables
 from matrixdp.ledger.statements import against_statements
-from matrixdp.ledger.stores.sqlite import SQLiteStore
+from matrixdp.ledger.stores.opening import opened_store
 from matrixdp.ledger.stores.store import LostConnectionError, Rows, Store
 from matrixdp.ledger.terms import Terms, checked_name
 from matrixdp.ledger.verification import Verification, verified
@@ -31,8 +32,6 @@ __all__ = ["Ledger"]
 
 T = TypeVar("T")
 
-_SQLITE = "sqlite:///"
-_POSTGRESQL = ("postgresql+psycopg://", "postgresql://")
 # A connection that breaks is made again: after so many seconds each.
 _PAUSES = (0.1, 0.5, 2.0, 5.0)
 
@@ -77,7 +76,8 @@ class Ledger:
             heads = rows.execute("SELECT version, ledger FROM head")
             if len(heads) != 1:
                 raise LedgerError(f"{store.address} is damaged: its head is missing")
-            version, self._identity = heads[0]
+            version, identity = heads[0]
+            self._identity = str(identity)
             check_version(version, store.address)
             self._check_seen(rows)
             self._check_keys(rows)
@@ -116,7 +116,7 @@ class Ledger:
             key = key_file.fingerprint
             make_tables(rows, identity, key, first_digest(identity, key))
 
-        return cls(_store(url, fill), key_file)
+        return cls(opened_store(url, fill), key_file)
 
     @classmethod
     def open(cls, url: str, *, keys: str | Path | None = None) -> Self:
@@ -131,7 +131,7 @@ class Ledger:
         StorageError
             If it cannot be read.
         """
-        return cls(_store(url), None if keys is None else KeyFile(Path(keys)))
+        return cls(opened_store(url), None if keys is None else KeyFile(Path(keys)))
 
     @property
     def identity(self) -> str:
@@ -256,10 +256,47 @@ class Ledger:
         """Return the releases that are paid and not yet out, the oldest first."""
         return self.read(pending_releases)
 
+    def finish(self, release: str, value: Any = None, *, force: bool = False) -> Path:
+        """Finish a release that is paid and not out, and return its file.
+
+        Parameters
+        ----------
+        release : str
+            Its request, which `pending` lists.
+        value : optional
+            What was released: the very same matrix, or the path of the same ``.npy`` file. Without
+            it only a release is finished whose files are complete.
+        force : bool, optional
+            Whether existing files are replaced, as the release was asked to do.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is nothing to finish, the value is another one, or it does not tell all of the
+            release. Then the message says what to repeat.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> from matrixdp import IMGM, Budget, FrobeniusBall
+        >>> folder = TemporaryDirectory()
+        >>> url, keys = f"sqlite:///{folder.name}/study.ledger", f"{folder.name}/study.keys"
+        >>> with Ledger.create(url, keys=keys) as ledger:
+        ...     _ = ledger.open_account("clinic", Budget(1.0, 1e-5), neighbouring="replace")
+        ...     mechanism = IMGM(FrobeniusBall(1.0, "replace"), Budget(0.5, 1e-5))
+        ...     release = mechanism.release_to(
+        ...         f"{folder.name}/out.npy", [[1.0, 2.0]],
+        ...         privacy_filter=ledger.account("clinic"), request="June",
+        ...     )
+        ...     ledger.pending(), ledger.finish("June").name
+        ([], 'out.npy')
+        >>> folder.cleanup()
+        """
+        return finish(self, release, value, force=force)
+
     def forfeit(self, release: str) -> None:
         """Give up a release that is paid and not out: its key goes, what it cost stays spent."""
-        self.write(lambda rows: forfeit(rows, release))
-        self.erase()
+        give_up(self, release)
 
     def rotate_keys(self, keys: str | Path) -> None:
         """Seal what is pending under another key file, which is made if there is none.
@@ -361,23 +398,3 @@ class Ledger:
 def _opened_or_made(keys: str | Path) -> KeyFile:
     path = Path(keys)
     return KeyFile(path) if path.exists() else KeyFile.create(path)
-
-
-def _store(url: object, fill: Callable[[Rows], None] | None = None) -> Store:
-    """Return the store of a URL; a new one if there is something to fill it with."""
-    if isinstance(url, str) and url.startswith(_SQLITE) and len(url) > len(_SQLITE):
-        path = Path(url.removeprefix(_SQLITE))
-        return SQLiteStore(path) if fill is None else SQLiteStore.make(path, fill)
-    if isinstance(url, str) and url.startswith(_POSTGRESQL):
-        try:
-            from matrixdp.ledger.stores.postgresql import PostgreSQLStore  # noqa: PLC0415
-        except ImportError as error:
-            raise MissingExtraError(
-                "a ledger on a PostgreSQL server needs sqlalchemy and psycopg: pip install "
-                "'matrixdp[ledger]'"
-            ) from error
-        return PostgreSQLStore(url) if fill is None else PostgreSQLStore.make(url, fill)
-    raise InvalidParameterError(
-        f"url={url!r} is not the address of a ledger: pass sqlite:///FILE or "
-        "postgresql+psycopg://USER@HOST/DATABASE"
-    )

@@ -23,10 +23,12 @@ from matrixdp.ledger.balances import Balance, debit, path_to
 from matrixdp.ledger.chain import Entry, append, entries_of
 from matrixdp.ledger.costs import Spending, claim_spending, release_spending
 from matrixdp.ledger.stores.store import Rows
+from matrixdp.privacy.payment import Evidence
 
 __all__ = [
     "Pending",
     "claim_costs",
+    "evidence_of",
     "forfeit",
     "pay",
     "pending_release",
@@ -52,7 +54,7 @@ class Pending:
     tag, sealed : str
         Of its value, and its key under the key file.
     draft : str
-        The statement as far as it is known.
+        The statement without what is only known once the file is written.
     target : str
         The file to make.
     sequence : int
@@ -183,6 +185,11 @@ def forfeit(rows: Rows, release: str) -> None:
         )
     _delete(rows, release)
     append(rows, "forfeit", last.account, release, {"by": user()})
+
+
+def evidence_of(ledger: str, entry: Entry) -> Evidence:
+    """Return what a statement holds of a payment."""
+    return Evidence(ledger, entry.account, entry.sequence, entry.digest)
 
 
 def pending_release(rows: Rows, release: str) -> Pending | None:

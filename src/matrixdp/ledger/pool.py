@@ -43,6 +43,8 @@ def gaussian_worth(budget: Budget, plans: Sequence[SampledPlan], claims_delta: f
     BudgetExceededError
         If the declared plans alone exceed the budget.
     """
+    if not plans and claims_delta == 0.0:
+        return budget.mu_squared
     delta = _left(budget, claims_delta)
     if not plans:
         return Budget(budget.epsilon, delta).mu_squared
@@ -68,10 +70,10 @@ def is_worth(
 
     In much less time than it took to find it.
     """
-    delta = _left(budget, claims_delta)
     if not plans:
-        return mu_squared <= Budget(budget.epsilon, delta).mu_squared * Fraction(1.0 + _ROUNDING)
-    needed = _epsilon(plans, sqrt_up(mu_squared), delta)
+        worth = gaussian_worth(budget, plans, claims_delta)
+        return mu_squared <= worth * Fraction(1.0 + _ROUNDING)
+    needed = _epsilon(plans, sqrt_up(mu_squared), _left(budget, claims_delta))
     return needed <= budget.epsilon * (1.0 + _ROUNDING)
 
 
