@@ -73,13 +73,17 @@ class LedgerAccount:
     @property
     def balance(self) -> Balance:
         """What is spent and left now, in this account alone."""
-        return self.ledger.read(lambda rows: path_to(rows, self.name))[0]
+        return self.path[0]
+
+    @property
+    def path(self) -> list[Balance]:
+        """The balances of the account and of all above it now, from below."""
+        return self.ledger.read(lambda rows: path_to(rows, self.name))
 
     @property
     def remaining(self) -> float:
         """The largest mu that one more release may have now, by all accounts above as well."""
-        path = self.ledger.read(lambda rows: path_to(rows, self.name))
-        return min(balance.remaining_mu for balance in path)
+        return min(balance.remaining_mu for balance in self.path)
 
     def spend(self, cost: Cost) -> None:
         """Pay for a release in memory, or raise and change nothing; see `PrivacyFilter.spend`."""
@@ -132,6 +136,10 @@ class LedgerAccount:
     def resumes(self, request: str) -> bool:
         """Return whether a request was paid before."""
         return bool(self.ledger.read(lambda rows: entries_of(rows, request)))
+
+    def is_pending(self, request: str) -> bool:
+        """Return whether a request is paid and its release not out."""
+        return self.ledger.read(lambda rows: pending_release(rows, request)) is not None
 
     def pay(self, cost: Cost, order: Order) -> Payment:
         """Pay for a release to files, once for each request, and keep what finishes it.

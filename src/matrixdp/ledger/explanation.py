@@ -1,4 +1,4 @@
-"""What happened in a ledger, in words for people who know neither mu nor SQL."""
+"""The history of a ledger in words, for people who know neither mu nor SQL."""
 
 import math
 import shlex
@@ -15,9 +15,21 @@ from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import shown_down, shown_up
 
-__all__ = ["belongs_to", "explain_account", "explain_release", "left_in_words", "share", "when"]
+__all__ = [
+    "PAYMENTS",
+    "belongs_to",
+    "explain_account",
+    "explain_release",
+    "left_in_words",
+    "payment_of",
+    "percent",
+    "share",
+    "what_for",
+    "when",
+]
 
-_PAYMENTS = {"spend", "pay", "run"}
+PAYMENTS = {"spend", "pay", "run"}
+"""The kinds of entries that cost something."""
 _WIDTH = 100
 
 
@@ -27,7 +39,7 @@ def explain_account(rows: Rows, name: str) -> str:
     own = [entry for entry in entries(rows) if belongs_to(entry, name)]
     followed = _followed(own)
     lines = [*_promise(path[0]), "", *_balance(path), ""]
-    payments = [entry for entry in own if entry.kind in _PAYMENTS]
+    payments = [entry for entry in own if entry.kind in PAYMENTS]
     for number, entry in enumerate(payments, start=1):
         first, *rest = _payment(entry, followed.get(entry.release, []), path[0])
         lines += [f"{number}. {first}", *(f"   {line}" for line in rest)]
@@ -36,18 +48,30 @@ def explain_account(rows: Rows, name: str) -> str:
 
 def explain_release(rows: Rows, request: str) -> str:
     """Return who paid for a release or a training run, when, what for, and what became of it."""
-    own = entries_of(rows, request)
-    if not own or own[0].kind not in _PAYMENTS:
-        raise InvalidParameterError(
-            f"request={request!r} was never paid in this ledger: `matrixdp ledger history` lists "
-            "what was"
-        )
+    own = [payment_of(rows, request), *entries_of(rows, request)[1:]]
     path = path_to(rows, own[0].account)
     lines = list(_payment(own[0], own[1:], path[0]))
     lines += [
         f"Account {above.name} above it paid {share(own[0], above)}, too." for above in path[1:]
     ]
     return "\n".join(lines)
+
+
+def payment_of(rows: Rows, request: str) -> Entry:
+    """Return the entry that paid for a release or a training run.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is none.
+    """
+    own = entries_of(rows, request)
+    if not own or own[0].kind not in PAYMENTS:
+        raise InvalidParameterError(
+            f"request={request!r} was never paid in this ledger: `matrixdp ledger history` lists "
+            "what was"
+        )
+    return own[0]
 
 
 def belongs_to(entry: Entry, account: str) -> bool:
@@ -60,7 +84,7 @@ def share(entry: Entry, account: Balance) -> str:
     worth, delta = (Fraction(each) for each in entry.facts["costs"][account.name])
     if entry.kind == "run" and not worth and not delta:
         return "what it had declared"
-    words = [f"{_percent(worth, account.limit.mu_squared)} of its budget"] if worth else []
+    words = [f"{percent(worth, account.limit.mu_squared)} of its budget"] if worth else []
     if delta:
         words.append(f"{shown_up(float(delta), 3)} of its delta for claims")
     return " and ".join(words)
@@ -110,7 +134,7 @@ def _balance(path: Sequence[Balance]) -> Iterator[str]:
     account = path[0]
     spent, limit = account.spent, account.limit
     yield (
-        f"{_percent(spent.mu_squared, limit.mu_squared)} of its budget is spent. One more release "
+        f"{percent(spent.mu_squared, limit.mu_squared)} of its budget is spent. One more release "
         f"may by itself have {left_in_words(path)}."
     )
     if limit.delta:
@@ -123,7 +147,8 @@ def _balance(path: Sequence[Balance]) -> Iterator[str]:
         yield f"Account {tightest.name} above it has less left, and pays for everything, too."
 
 
-def _percent(part: Fraction, whole: Fraction) -> str:
+def percent(part: Fraction, whole: Fraction) -> str:
+    """Return a part in per cent, rounded up."""
     return "all" if whole == 0 else f"{shown_up(float(100 * part / whole), 3)} %"
 
 
@@ -131,7 +156,7 @@ def _followed(own: Sequence[Entry]) -> dict[str, list[Entry]]:
     """Return what followed each payment."""
     found: dict[str, list[Entry]] = {}
     for entry in own:
-        if entry.kind not in {*_PAYMENTS, "open"}:
+        if entry.kind not in {*PAYMENTS, "open"}:
             found.setdefault(entry.release, []).append(entry)
     return found
 
@@ -141,7 +166,7 @@ def _payment(entry: Entry, followed: Sequence[Entry], account: Balance) -> Itera
     origin = "" if entry.account == account.name else f" with account {entry.account}"
     yield (
         f"{when(entry.time)}, {facts['by']}{origin}: paid {share(entry, account)} for "
-        f"{_what(entry, facts)}."
+        f"{what_for(entry)}."
     )
     yield from _noise(facts, account)
     if "command" in facts:
@@ -149,7 +174,9 @@ def _payment(entry: Entry, followed: Sequence[Entry], account: Balance) -> Itera
     yield from _outcome(entry, followed)
 
 
-def _what(entry: Entry, facts: Mapping[str, Any]) -> str:
+def what_for(entry: Entry) -> str:
+    """Return what was paid for, in words."""
+    facts = entry.facts
     about = facts["about"]
     if entry.kind == "run":
         return (
@@ -174,12 +201,13 @@ def _noise(facts: Mapping[str, Any], account: Balance) -> Iterator[str]:
             f"{about['noise']} to every entry."
         )
     if "mu" in facts:
-        terms = account.terms
-        alone = Guarantee.of_mu(facts["mu"], delta=terms.delta, neighbouring=terms.neighbouring)
-        yield (
-            f"By itself it has epsilon {shown_up(alone.epsilon)} at delta {shown_up(alone.delta)} "
-            "for one record."
-        )
+        yield f"By itself it has {about.get('alone', _alone(facts['mu'], account))} for one record."
+
+
+def _alone(mu: float, account: Balance) -> str:
+    terms = account.terms
+    promise = Guarantee.of_mu(mu, delta=terms.delta, neighbouring=terms.neighbouring)
+    return f"epsilon {shown_up(promise.epsilon)} at delta {shown_up(promise.delta)}"
 
 
 def _outcome(entry: Entry, followed: Sequence[Entry]) -> Iterator[str]:

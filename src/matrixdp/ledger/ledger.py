@@ -11,12 +11,13 @@ from typing import Any, Self, TypeVar
 from matrixdp.errors import InvalidParameterError, LedgerError
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance, balances, open_account, path_to
-from matrixdp.ledger.chain import Entry, append, entries, first_digest
+from matrixdp.ledger.chain import Entry, entries, first_digest
 from matrixdp.ledger.command import PayingCommand
-from matrixdp.ledger.explanation import belongs_to, explain_account, explain_release
+from matrixdp.ledger.explanation import belongs_to, explain_account, explain_release, payment_of
 from matrixdp.ledger.finishing import finish, give_up
 from matrixdp.ledger.key_file import KeyFile
-from matrixdp.ledger.payments import Pending, pending_releases, user
+from matrixdp.ledger.payments import Pending, pending_releases
+from matrixdp.ledger.rotation import seal_anew
 from matrixdp.ledger.schema import check_version, make_tables
 from matrixdp.ledger.statements import against_statements
 from matrixdp.ledger.stores.opening import opened_store
@@ -219,6 +220,10 @@ class Ledger:
             ]
         )
 
+    def payment(self, request: str) -> Entry:
+        """Return the entry that paid for a release or a training run."""
+        return self.read(lambda rows: payment_of(rows, request))
+
     def explain(self, account: str) -> str:
         """Return who spent what of an account, when, and on what, in words."""
         return self.read(lambda rows: explain_account(rows, account))
@@ -307,19 +312,7 @@ class Ledger:
             raise InvalidParameterError("the ledger was opened without keys: pass its key file")
         former, fresh = self._keys, _opened_or_made(keys)
 
-        def seal_anew(rows: Rows) -> None:
-            for one in pending_releases(rows):
-                secret = former.unseal(one.sealed, self._identity, one.release)
-                rows.execute(
-                    "UPDATE pending SET sealed = :sealed WHERE release = :release",
-                    sealed=fresh.seal(secret, self._identity, one.release),
-                    release=one.release,
-                )
-            rows.execute("UPDATE head SET key = :key", key=fresh.fingerprint)
-            keys = {"former": former.fingerprint, "key": fresh.fingerprint, "by": user()}
-            append(rows, "rotate", "", "", keys)
-
-        self.write(seal_anew)
+        self.write(lambda rows: seal_anew(rows, former, fresh, self._identity))
         self.erase()
         self._use_keys(fresh)
         self.write(lambda _: None)  # the mark beside the fresh key file
