@@ -147,13 +147,15 @@ class GaussianMechanism:
             raise InvalidParameterError(
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
             )
-        check_payer(privacy_filter)
         workers = None if threads is None else checked_threads(threads)
+        pay = None
+        if privacy_filter is not None:
+            check_payer(privacy_filter)
+            pay = partial(privacy_filter.spend, self)
         if key is not None:
             key.check_unbound()
         fresh = ReleaseKey.generate() if key is None else key
         # Paid within the binding, so that of two releases with one key only one pays.
-        pay = None if privacy_filter is None else partial(privacy_filter.spend, self)
         return prepared.drawn(fresh, threads=workers, pay=pay)
 
     def release_to(

@@ -211,11 +211,18 @@ def publish(hidden: Path, target: Path) -> None:
         hidden.rename(target)
     try:
         force_folder(target.parent)
-    except OSError as error:
-        if error.errno in _NO_FOLDER_SYNC:
-            return
+    except OSError:
         target.unlink(missing_ok=True)
         raise
+
+
+def force_folder(path: Path) -> None:
+    """Force the names in a folder to the disk, unless its file system cannot do that."""
+    try:
+        _force_folder(path)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
 
 
 @contextmanager
@@ -337,8 +344,7 @@ def _force(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def force_folder(path: Path) -> None:
-    """Force the names in a folder to the disk."""
+def _force_folder(path: Path) -> None:
     if os.name != "posix":  # elsewhere a folder cannot be opened
         return
     folder = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""What is on disk of a release that a ledger paid for."""
+"""The files of a release that a ledger paid for, as far as they are on disk."""
 
 from pathlib import Path
 

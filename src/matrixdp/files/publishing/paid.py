@@ -79,9 +79,12 @@ def checked_request(
             f"request={request!r} must be a text of at most {_LONGEST_REQUEST} letters, which "
             "names the release"
         )
-    if payer is None or not payer.resumes(request):
+    try:
         for path in targets:
             check_target(path, force=force)
+    except InvalidParameterError:
+        if payer is None or not payer.resumes(request):
+            raise
     return request
 
 

@@ -126,9 +126,8 @@ def save_release(
     target = _named(path)
     beside = statement_path(target)
     paid = _checked_counts(release, counts)
-    resumed = payment is not None and payment.resumed
     # Before the work of writing; `write_all` checks again when it gives the names.
-    if not resumed:
+    if payment is None:
         check_target(target, force=force)
         check_target(beside, force=force)
     matrix, suffix = labelled_file(release.value, release.labels), format_of(target)

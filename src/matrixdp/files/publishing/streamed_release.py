@@ -87,9 +87,11 @@ def release_npy(
             f"mechanism is a {type(mechanism).__name__}, which answers queries on a histogram and "
             "releases no matrix as it is: use its release"
         )
-    proof = NoiseProof(mechanism.sensitivity, mechanism.covariance)
+    name = type(mechanism).__name__
+    covariance = _independent(name, getattr(mechanism, "covariance", None))
+    proof = NoiseProof(mechanism.sensitivity, covariance)
     release_promised_npy(
-        Promise(proof, mechanism.guarantee, type(mechanism).__name__),
+        Promise(proof, mechanism.guarantee, name),
         source,
         target,
         privacy_filter=privacy_filter,
@@ -203,16 +205,20 @@ def release_promised_npy(
 
 def _independent_scale(promise: Promise) -> object:
     """Return the standard deviations of independent noise that proves a guarantee."""
-    covariance = promise.covariance
-    if not isinstance(covariance, Isotropic | Diagonal):
-        raise InvalidParameterError(
-            f"mechanism is a {promise.mechanism} without independent noise, and other noise cannot "
-            "be drawn in parts: pass one with Isotropic or Diagonal noise, or load the matrix and "
-            "use its release"
-        )
+    covariance = _independent(promise.mechanism, promise.covariance)
     # A release that is held in memory proves this when it is made; here none is.
     promise.proof.check_claim(promise.guarantee)
     return covariance.scale if isinstance(covariance, Isotropic) else covariance.scales
+
+
+def _independent(name: str, covariance: object) -> Isotropic | Diagonal:
+    """Return a covariance if it is one of independent noise, or raise."""
+    if isinstance(covariance, Isotropic | Diagonal):
+        return covariance
+    raise InvalidParameterError(
+        f"mechanism is a {name} without independent noise, and other noise cannot be drawn in "
+        "parts: pass one with Isotropic or Diagonal noise, or load the matrix and use its release"
+    )
 
 
 def _checked_layout(promise: Promise, source: Path, target: Path) -> NpyLayout:

@@ -100,7 +100,7 @@ def save_workload_release(
     See `WorkloadRelease.save`; the statement says where a payment stands.
     """
     target = Path(path)
-    if payment is None or not payment.resumed:
+    if payment is None:
         check_archive_target(target, force=force)
     # Raises for workloads that cannot be saved, before anything is written.
     _, matrices = stated_workload(release.workload)
