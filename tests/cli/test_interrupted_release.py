@@ -182,9 +182,8 @@ def test_a_forgotten_interrupt_is_raised_again(
         swallow_an_interrupt()
         called(*arguments, **options)
 
-    for module in ("releases", "streamed_release", "statement"):
+    for module in ("releases", "paid"):
         monkeypatch.setattr(f"matrixdp.files.publishing.{module}.check_target", check_target)
-    monkeypatch.setattr("matrixdp.queries.private_count.check_target", check_target)
     assert program(COMMANDS[name]) == 130
     assert {path.name for path in Path().rglob("*")} - before - {"out"} == set()
 
