@@ -228,7 +228,7 @@ def test_verify_finds_what_was_altered(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["ledger", "verify", *AT]) == 5
     output = capsys.readouterr()
     assert "accounts 'clinic': mu2_spent is not what the entries say" in output.out
-    assert "NOT VERIFIED: 1 findings" in output.err
+    assert "NOT VERIFIED; findings: 1" in output.err
     assert main(["ledger", "verify", *AT, "--json"]) == 5
     assert not json.loads(capsys.readouterr().out)["verified"]
 

@@ -59,10 +59,10 @@ def verify(
     else:
         typer.echo(
             f"{book.address}: {found.entries} entries and all that follows from them agree"
-            + (f", and so do {len(files)} releases" if files else "")
+            + (f"; releases compared: {len(files)}" if files else "")
         )
     if findings:
-        raise FalseClaimError(f"NOT VERIFIED: {len(findings)} findings")
+        raise FalseClaimError(f"NOT VERIFIED; findings: {len(findings)}")
 
 
 def rotate(
