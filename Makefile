@@ -15,14 +15,14 @@ INSTALL := -m pip install --quiet --disable-pip-version-check --constraint const
 # Tests share the cores by processes; workers that are done take over what others have left.
 PYTEST := -m pytest --numprocesses auto --dist worksteal
 # One thread for each process: several on every core wait for each other most of the time.
-test test-thorough test-processors core-test: export OMP_NUM_THREADS = 1
+test test-thorough test-crashes test-processors core-test: export OMP_NUM_THREADS = 1
 # What rests on the digits of BLAS and of numpy's own loops.
 SENSITIVE := tests/baselines tests/covariance tests/estimators tests/files tests/mechanisms tests/postprocess \
 	tests/privacy/loss tests/queries \
 	tests/sensitivity tests/workloads
 
-.PHONY: demo test test-thorough test-processors core-test lint types format figures benchmark \
-	benchmark-accountants benchmark-estimators benchmark-marginals benchmark-noise \
+.PHONY: demo test test-thorough test-crashes test-processors core-test lint types format figures benchmark \
+	benchmark-accountants benchmark-estimators benchmark-ledger benchmark-marginals benchmark-noise \
 	benchmark-postprocess benchmark-queries benchmark-sizes benchmark-start-up benchmark-training \
 	benchmark-workloads noise-statistics clean
 .DELETE_ON_ERROR:
@@ -36,6 +36,11 @@ test: $(DEV)
 # What takes longer and mostly finds the same faults.
 test-thorough: $(DEV)
 	.venv/bin/python $(PYTEST) -m thorough
+
+# Processes that die in the middle of a release, some hundreds on each database of ledgers. The seed
+# is printed first, and the figures at the end.
+test-crashes: $(DEV)
+	MATRIXDP_CRASHES=500 .venv/bin/python -m pytest -s tests/ledger/test_crashes.py
 
 # The last digits differ between processors: once as on an old one without fused multiply-add, once
 # as on another one with threads in BLAS. Nothing may rest on them.
@@ -83,6 +88,10 @@ benchmark-noise: $(DEV) $(NOISE_BENCH)
 # What users wait for before anything happens.
 benchmark-start-up: $(BARE)
 	.venv-core/bin/python benchmarks/start_up.py $(SAVE)
+
+# PostgreSQL takes part if a server is installed.
+benchmark-ledger: $(DEV)
+	PYTHONPATH=tests .venv/bin/python benchmarks/ledger_payments.py $(SAVE)
 
 # Errors before and after; `make figures` draws what is saved.
 benchmark-postprocess: $(DEV)

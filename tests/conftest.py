@@ -17,10 +17,11 @@ settings.load_profile("matrixdp")
 # Tests send some, to themselves and to processes of their own.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Here, so that all processes of a run draw the same files; see `cli/test_damaged_files.py`.
+# Here, so that all processes of a run draw the same files (`cli/test_damaged_files.py`) and moments
+# to die at (`ledger/test_crashes.py`).
 os.environ.setdefault("MATRIXDP_FUZZ_SEED", str(secrets.randbits(32)))
 
 
 def pytest_report_header() -> str:
-    """Show the seed of the damaged files, with which a failure can be repeated."""
+    """Show the seed of damaged files and crashes, with which a failure can be repeated."""
     return f"MATRIXDP_FUZZ_SEED={os.environ['MATRIXDP_FUZZ_SEED']}"

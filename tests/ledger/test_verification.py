@@ -74,8 +74,9 @@ def leave_pending(folder: Path, account: Any, request: str) -> None:
             target.parent.rmdir()
             return account.pay(*arguments)
 
-    with pytest.raises(MatrixDPError, match="does not exist"):
+    with pytest.raises(MatrixDPError):
         MECHANISM.release_to(target, VALUE, privacy_filter=Remover(), request=request)
+    assert account.is_pending(request)
 
 
 def address(folder: Path) -> str:
@@ -247,20 +248,17 @@ def rewrite(folder: Path, change: Callable[[str, dict[str, Any]], None]) -> None
     rows_of(folder, "UPDATE head SET digest = ?", previous)
 
 
-def test_a_rewritten_chain_is_found_by_its_witnesses(original: Path, folder: Path) -> None:
+def test_a_rewritten_chain_is_found_by_its_witnesses(folder: Path) -> None:
     def change(_: str, facts: dict[str, Any]) -> None:
         facts.pop("by", None)
 
+    with Ledger.open(address(folder), keys=folder / "newer.keys") as ledger:
+        ledger.write(lambda _: None)  # it is seen
     rewrite(folder, change)
-    assert findings(folder) == []  # by itself it is as good as the former one
+    assert findings(folder, keys=False) == []  # by itself it is as good as the former one
     with Ledger.open(address(folder)) as ledger:
         (found,) = ledger.verify_statements([folder / "one.csv"])
     assert "is not the one that paid for it" in found
-    # What the client has seen of the former ledger, in its own place.
-    seen = json.loads((original / "newer.keys.seen").read_text())
-    shutil.copy(original / "newer.keys", folder / "newer.keys")
-    marks = {address(folder): seen[address(original)]}
-    (folder / "newer.keys.seen").write_text(json.dumps(marks))
     with pytest.raises(LedgerError, match="was altered"):
         Ledger.open(address(folder), keys=folder / "newer.keys")
 

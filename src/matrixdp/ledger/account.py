@@ -168,6 +168,7 @@ class LedgerAccount:
             facts["command"] = asdict(self.command)
 
         def operation(rows: Rows) -> Entry | None:
+            self.ledger.check_keys(rows)  # they may have been rotated meanwhile
             # Unless it is this very payment, whose connection broke.
             known = pending_release(rows, order.request)
             if known is not None and known.sealed == sealed:
@@ -201,6 +202,7 @@ class LedgerAccount:
                 "spent; make another request"
             )
         if kept is None:
+            self.ledger.erase()  # what published it may have been killed before
             evidence = evidence_of(self.ledger.identity, known[0])
             return Payment(b"", evidence, resumed=True, digest=known[-1].facts["sha256"])
         secret = self._unsealed(kept)

@@ -4,15 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.ledger.chain import append
+import msgspec
+
+from matrixdp.errors import BudgetExceededError, InvalidParameterError, LedgerError
+from matrixdp.ledger.chain import append, entries_of
 from matrixdp.ledger.costs import Spending
 from matrixdp.ledger.pool import gaussian_worth
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.terms import Terms, parent_of, plan_digest
 from matrixdp.rounding import float_down, sqrt_down, sqrt_up
 
-__all__ = ["Balance", "balance_of", "balances", "debit", "open_account", "path_to"]
+__all__ = [
+    "Balance",
+    "account_limit",
+    "balance_of",
+    "balances",
+    "debit",
+    "open_account",
+    "path_to",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +63,28 @@ class Balance:
         return float(self.spent.mu_squared / self.limit.mu_squared)
 
 
-def open_account(rows: Rows, name: str, terms: Terms) -> None:
-    """Open an account.
+def account_limit(terms: Terms) -> Spending:
+    """Return what an account of these terms may spend.
+
+    Raises
+    ------
+    BudgetExceededError
+        If its declared plans exceed its budget.
+    """
+    worth = gaussian_worth(terms.budget, terms.plans, terms.claims_delta)
+    return Spending(worth, Fraction(terms.claims_delta))
+
+
+def open_account(rows: Rows, name: str, terms: Terms, limit: Spending, opening: str) -> None:
+    """Open an account; the same opening again opens nothing.
 
     Raises
     ------
     InvalidParameterError
         If it exists, the account above does not, or has another relation or unit.
-    BudgetExceededError
-        If its declared plans exceed its budget.
     """
+    if entries_of(rows, opening):
+        return
     if balance_of(rows, name) is not None:
         raise InvalidParameterError(f"account={name!r} exists: choose another name")
     parent = parent_of(name)
@@ -75,8 +97,6 @@ def open_account(rows: Rows, name: str, terms: Terms) -> None:
                     f"{field}={own!r} of account={name!r} differs from {other!r} of {parent!r}: "
                     "what an account pays, the one above pays too, for the same neighbours"
                 )
-    worth = gaussian_worth(terms.budget, terms.plans, terms.claims_delta)
-    limit = Spending(worth, Fraction(terms.claims_delta))
     rows.execute(
         "INSERT INTO accounts VALUES (:name, :parent, :terms, :mu2_limit, :delta_limit, '0', '0')",
         name=name,
@@ -97,13 +117,14 @@ def open_account(rows: Rows, name: str, terms: Terms) -> None:
         "mu2_limit": str(limit.mu_squared),
         "delta_limit": str(limit.delta),
     }
-    append(rows, "open", name, "", facts)
+    append(rows, "open", name, opening, facts)
 
 
 def balances(rows: Rows) -> list[Balance]:
     """Return all accounts, parents before children."""
-    found = rows.execute(f"SELECT {_COLUMNS} FROM accounts ORDER BY name")  # noqa: S608
-    return [_balance(row) for row in found]
+    found = rows.execute(f"SELECT {_COLUMNS} FROM accounts")  # noqa: S608 - a constant
+    # Not by the database, whose language may have an order of its own.
+    return sorted((_balance(row) for row in found), key=lambda balance: balance.name)
 
 
 def balance_of(rows: Rows, name: str) -> Balance | None:
@@ -161,12 +182,16 @@ _COLUMNS = "name, terms, mu2_limit, delta_limit, mu2_spent, delta_spent"
 
 def _balance(row: tuple[str, ...]) -> Balance:
     name, terms, *numbers = row
-    mu2_limit, delta_limit, mu2_spent, delta_spent = map(Fraction, numbers)
+    try:
+        mu2_limit, delta_limit, mu2_spent, delta_spent = map(Fraction, numbers)
+        promised = Terms.decoded(terms)
+    except (ArithmeticError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise LedgerError(
+            f"account={name!r} was altered: what it holds cannot be read. Nothing was paid. Run "
+            "`matrixdp ledger verify`"
+        ) from error
     return Balance(
-        name,
-        Terms.decoded(terms),
-        Spending(mu2_limit, delta_limit),
-        Spending(mu2_spent, delta_spent),
+        name, promised, Spending(mu2_limit, delta_limit), Spending(mu2_spent, delta_spent)
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from matrixdp.ledger.schema import head
 from matrixdp.ledger.stores.store import Rows
 
 __all__ = ["Entry", "append", "canonical", "entries", "entries_of", "entry_digest", "first_digest"]
@@ -28,7 +29,7 @@ class Entry:
     account : str
         Whose; empty for ``rotate``.
     release : str
-        The request, or the run; empty for ``open`` and ``rotate``.
+        The request, the run, or a name of its own; empty for ``rotate``.
     body : str
         JSON: what was spent, on what.
     previous, digest : str
@@ -70,12 +71,12 @@ def entry_digest(fields: tuple[int | str, ...]) -> str:
 
 def append(rows: Rows, kind: str, account: str, release: str, facts: Mapping[str, Any]) -> Entry:
     """Add an entry and return it."""
-    ((sequence, previous),) = rows.execute("SELECT sequence, digest FROM head WHERE one = 1")
-    last = rows.execute("SELECT time FROM entries WHERE sequence = :last", last=sequence)
+    before = head(rows)
+    last = rows.execute("SELECT time FROM entries WHERE sequence = :last", last=before.sequence)
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     # A clock may be set back; the order of the entries is their sequence, and time follows it.
     time = max(now, last[0][0]) if last else now
-    fields = (sequence + 1, time, kind, account, release, canonical(facts), previous)
+    fields = (before.sequence + 1, time, kind, account, release, canonical(facts), before.digest)
     entry = Entry(*fields, entry_digest(fields))
     rows.execute(
         "INSERT INTO entries VALUES "

@@ -17,7 +17,7 @@ from matrixdp.rounding import shown_down, shown_up
 
 __all__ = [
     "PAYMENTS",
-    "belongs_to",
+    "entries_below",
     "explain_account",
     "explain_release",
     "left_in_words",
@@ -36,7 +36,7 @@ _WIDTH = 100
 def explain_account(rows: Rows, name: str) -> str:
     """Return who spent what of an account, when and on what; what is left, and what is pending."""
     path = path_to(rows, name)
-    own = [entry for entry in entries(rows) if belongs_to(entry, name)]
+    own = entries_below(rows, name)
     followed = _followed(own)
     lines = [*_promise(path[0]), "", *_balance(path), ""]
     payments = [entry for entry in own if entry.kind in PAYMENTS]
@@ -74,9 +74,13 @@ def payment_of(rows: Rows, request: str) -> Entry:
     return own[0]
 
 
-def belongs_to(entry: Entry, account: str) -> bool:
-    """Return whether an entry is of an account or of one below it, which it pays for, too."""
-    return entry.account == account or entry.account.startswith(f"{account}/")
+def entries_below(rows: Rows, account: str | None) -> list[Entry]:
+    """Return the entries of an account and of those below it, which it pays for; or of all."""
+    return [
+        entry
+        for entry in entries(rows)
+        if account is None or f"{entry.account}/".startswith(f"{account}/")
+    ]
 
 
 def share(entry: Entry, account: Balance) -> str:

@@ -1,7 +1,6 @@
 """Ledgers: budgets in a database, which survive crashes, processes and machines."""
 
 import secrets
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,21 +9,22 @@ from typing import Any, Self, TypeVar
 
 from matrixdp.errors import InvalidParameterError, LedgerError
 from matrixdp.ledger.account import LedgerAccount
-from matrixdp.ledger.balances import Balance, balances, open_account, path_to
-from matrixdp.ledger.chain import Entry, entries, first_digest
+from matrixdp.ledger.balances import Balance, account_limit, balances, open_account, path_to
+from matrixdp.ledger.chain import Entry, first_digest
 from matrixdp.ledger.command import PayingCommand
-from matrixdp.ledger.explanation import belongs_to, explain_account, explain_release, payment_of
+from matrixdp.ledger.explanation import entries_below, explain_account, explain_release, payment_of
 from matrixdp.ledger.finishing import finish, give_up
 from matrixdp.ledger.key_file import KeyFile
 from matrixdp.ledger.payments import Pending, pending_releases
 from matrixdp.ledger.rotation import seal_anew
-from matrixdp.ledger.schema import check_version, make_tables
+from matrixdp.ledger.schema import Head, check_version, head, make_tables
 from matrixdp.ledger.statements import against_statements
 from matrixdp.ledger.stores.opening import opened_store
-from matrixdp.ledger.stores.store import LostConnectionError, Rows, Store
+from matrixdp.ledger.stores.retries import until_connected
+from matrixdp.ledger.stores.store import Rows, Store
 from matrixdp.ledger.terms import Terms, checked_name
 from matrixdp.ledger.verification import Verification, verified
-from matrixdp.ledger.witness import HighWaterMark
+from matrixdp.ledger.witness import HighWaterMark, Mark
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.guarantee import Neighbouring
@@ -32,9 +32,6 @@ from matrixdp.privacy.guarantee import Neighbouring
 __all__ = ["Ledger"]
 
 T = TypeVar("T")
-
-# A connection that breaks is made again: after so many seconds each.
-_PAUSES = (0.1, 0.5, 2.0, 5.0)
 
 
 class Ledger:
@@ -73,15 +70,13 @@ class Ledger:
     def __init__(self, store: Store, keys: KeyFile | None = None) -> None:
         self._store = store
         self._use_keys(keys)
+        seen = self._seen()
         with store.read() as rows:
-            heads = rows.execute("SELECT version, ledger FROM head")
-            if len(heads) != 1:
-                raise LedgerError(f"{store.address} is damaged: its head is missing")
-            version, identity = heads[0]
-            self._identity = str(identity)
-            check_version(version, store.address)
-            self._check_seen(rows)
-            self._check_keys(rows)
+            found = head(rows)
+            self._identity = found.ledger
+            check_version(found.version, store.address)
+            self._check(seen, rows)
+            self.check_keys(rows)
 
     def _use_keys(self, keys: KeyFile | None) -> None:
         self._keys = keys
@@ -191,7 +186,9 @@ class Ledger:
             claims_delta=claims_delta,
         )
         checked_name(name)
-        self.write(lambda rows: open_account(rows, name, terms))
+        limit = account_limit(terms)  # plans take seconds, in which nobody else could pay
+        opening = secrets.token_hex(16)  # so that it is opened once, if a connection breaks
+        self.write(lambda rows: open_account(rows, name, terms, limit, opening))
         return LedgerAccount(name, terms, self)
 
     def account(self, name: str, *, command: PayingCommand | None = None) -> LedgerAccount:
@@ -214,11 +211,7 @@ class Ledger:
 
     def history(self, account: str | None = None) -> list[Entry]:
         """Return all entries, or those of an account and of the accounts below it."""
-        return self.read(
-            lambda rows: [
-                entry for entry in entries(rows) if account is None or belongs_to(entry, account)
-            ]
-        )
+        return self.read(lambda rows: entries_below(rows, account))
 
     def payment(self, request: str) -> Entry:
         """Return the entry that paid for a release or a training run."""
@@ -237,13 +230,18 @@ class Ledger:
 
         With the key file also the keys of pending releases, and what was seen of the ledger before.
         """
-        with self._store.read() as rows:
-            found = verified(rows, self._keys)
-            try:
-                self._check_seen(rows)
-            except LedgerError as error:
-                return replace(found, findings=(*found.findings, str(error)))
-            return found
+
+        def attempt() -> Verification:
+            seen = self._seen()
+            with self._store.read() as rows:
+                found = verified(rows, self._keys)
+                try:
+                    self._check(seen, rows)
+                except LedgerError as error:
+                    return replace(found, findings=(*found.findings, str(error)))
+                return found
+
+        return until_connected(attempt)
 
     def verify_statements(self, paths: Iterable[str | Path]) -> list[str]:
         """Return where releases do not agree with the ledger: another or a missing entry, or file.
@@ -253,9 +251,8 @@ class Ledger:
         paths : iterable of path
             Files of releases, or the statements beside them.
         """
-        names = [Path(path) for path in paths]
         with self._store.read() as rows:
-            return against_statements(rows, self._identity, names)
+            return against_statements(rows, self._identity, map(Path, paths))
 
     def pending(self) -> list[Pending]:
         """Return the releases that are paid and not yet out, the oldest first."""
@@ -312,10 +309,15 @@ class Ledger:
             raise InvalidParameterError("the ledger was opened without keys: pass its key file")
         former, fresh = self._keys, _opened_or_made(keys)
 
-        self.write(lambda rows: seal_anew(rows, former, fresh, self._identity))
+        def rotate(rows: Rows) -> None:
+            if head(rows).key != fresh.fingerprint:  # unless a connection broke after it was done
+                self.check_keys(rows)
+                seal_anew(rows, former, fresh, self._identity)
+
+        self.write(rotate)
         self.erase()
         self._use_keys(fresh)
-        self.write(lambda _: None)  # the mark beside the fresh key file
+        self.write(lambda _rows: None)  # what was seen is known beside the new file, too
 
     def write(self, operation: Callable[[Rows], T]) -> T:
         """Return what an operation returns, done once and durable.
@@ -323,27 +325,28 @@ class Ledger:
         Where a connection breaks nobody knows whether the changes are there, so an operation looks
         for its own before it makes them, and is tried again.
         """
-        for pause in (*_PAUSES, None):
-            try:
-                with self._store.write() as rows:
-                    self._check_seen(rows)
-                    self._check_keys(rows)
-                    result = operation(rows)
-                    ((sequence, digest),) = rows.execute("SELECT sequence, digest FROM head")
-                break
-            except LostConnectionError:
-                if pause is None:
-                    raise
-                time.sleep(pause)
+
+        def attempt() -> tuple[T, Head]:
+            seen = self._seen()
+            with self._store.write() as rows:
+                self._check(seen, rows)
+                return operation(rows), head(rows)
+
+        result, written = until_connected(attempt)
         if self._mark is not None:
-            self._mark.advance(self._identity, sequence, digest)
+            self._mark.advance(written)
         return result
 
     def read(self, operation: Callable[[Rows], T]) -> T:
         """Return what an operation reads, of one moment."""
-        with self._store.read() as rows:
-            self._check_seen(rows)
-            return operation(rows)
+
+        def attempt() -> T:
+            seen = self._seen()
+            with self._store.read() as rows:
+                self._check(seen, rows)
+                return operation(rows)
+
+        return until_connected(attempt)
 
     def erase(self) -> None:
         """Overwrite deleted keys, as far as the database can."""
@@ -353,18 +356,22 @@ class Ledger:
         """Give the connection back."""
         self._store.close()
 
-    def _check_seen(self, rows: Rows) -> None:
-        ((identity,),) = rows.execute("SELECT ledger FROM head")
-        if identity != self._identity:
+    def _seen(self) -> Mark | None:
+        """Return the mark; before the rows, to which others add while they are looked at."""
+        return None if self._mark is None else self._mark.seen()
+
+    def _check(self, seen: Mark | None, rows: Rows) -> None:
+        found = head(rows)
+        if found.ledger != self._identity:
             raise LedgerError(
                 f"{self.address} holds another ledger than a moment ago. Nothing was paid"
             )
-        if self._mark is not None:
-            self._mark.check(rows)
+        if self._mark is not None and seen is not None:
+            self._mark.check(seen, rows, found)
 
-    def _check_keys(self, rows: Rows) -> None:
-        ((key,),) = rows.execute("SELECT key FROM head")
-        if self._keys is not None and self._keys.fingerprint != key:
+    def check_keys(self, rows: Rows) -> None:
+        """Raise if the key file is not, or no longer, the one of this ledger."""
+        if self._keys is not None and self._keys.fingerprint != head(rows).key:
             raise InvalidParameterError(
                 f"keys={str(self._keys.path)!r} is not the key file of {self.address}: pass the "
                 "one that it was made with, or that its keys were rotated to"

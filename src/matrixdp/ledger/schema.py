@@ -1,9 +1,11 @@
 """The tables of a ledger, the same for every database; rationals are text, ``n/d``."""
 
+from dataclasses import dataclass
+
 from matrixdp.errors import LedgerError
 from matrixdp.ledger.stores.store import Rows
 
-__all__ = ["VERSION", "check_version", "make_tables"]
+__all__ = ["VERSION", "Head", "check_version", "head", "make_tables"]
 
 VERSION = 1
 
@@ -34,6 +36,44 @@ _TABLES = (
         run TEXT PRIMARY KEY, account TEXT NOT NULL REFERENCES accounts, plan TEXT NOT NULL,
         mode TEXT NOT NULL, steps BIGINT NOT NULL, spent BIGINT NOT NULL)""",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a ledger says of itself.
+
+    Attributes
+    ----------
+    version : int
+        Of the tables.
+    ledger, key : str
+        The identity of the ledger, and the fingerprint of its key file.
+    sequence, digest : int, str
+        Of the last entry.
+    """
+
+    version: int
+    ledger: str
+    key: str
+    sequence: int
+    digest: str
+
+
+def head(rows: Rows) -> Head:
+    """Return what a ledger says of itself.
+
+    Raises
+    ------
+    LedgerError
+        If it says nothing.
+    """
+    found = rows.execute("SELECT version, ledger, key, sequence, digest FROM head")
+    if len(found) != 1:
+        raise LedgerError(
+            "the ledger was altered: its table `head` must have one row. Nothing was paid. Bring a "
+            "backup back; docs/ledger.md says how"
+        )
+    return Head(*found[0])
 
 
 def make_tables(rows: Rows, ledger: str, key: str, digest: str) -> None:

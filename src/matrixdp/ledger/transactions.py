@@ -22,6 +22,9 @@ class Transactions(Protocol):
     def keys(self) -> KeyFile | None:
         """The key file, if there is one."""
 
+    def check_keys(self, rows: Rows, /) -> None:
+        """Raise if the key file is not, or no longer, the one of the ledger."""
+
     def write(self, operation: Callable[[Rows], T], /) -> T:
         """Return what an operation returns, done once and durable; it may be tried again."""
 

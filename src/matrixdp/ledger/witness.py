@@ -6,16 +6,40 @@ client therefore keeps the last entry that it saw, beside its key file.
 
 import json
 import os
-import secrets
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 from matrixdp.errors import FileFormatError, LedgerError
 from matrixdp.files.publishing.locks import lock
+from matrixdp.ledger.schema import Head
 from matrixdp.ledger.stores.store import Rows
 
-__all__ = ["HighWaterMark"]
+__all__ = ["HighWaterMark", "Mark"]
+
+# Disks write so many bytes as one, so a power cut leaves a mark or the one before it.
+_SECTOR = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line of the file: the last entry that was seen of a ledger.
+
+    Attributes
+    ----------
+    place : int
+        Where the line begins.
+    sequence, digest : int, str
+        Of the entry.
+    ledger : str
+        The identity of the ledger.
+    """
+
+    place: int
+    sequence: int
+    digest: str
+    ledger: str
 
 
 class HighWaterMark:
@@ -24,61 +48,75 @@ class HighWaterMark:
     Parameters
     ----------
     path : Path
-        A file of JSON; made when something is seen.
+        A file with a line for each ledger, made when something is seen. Lines are overwritten in
+        place: a new file for each payment would double what a payment writes to the disk.
     address : str
-        Of the ledger. A file holds the marks of several.
+        Of the ledger.
     """
 
     def __init__(self, path: Path, address: str) -> None:
         self._path = path
         self._address = address
 
-    def check(self, rows: Rows) -> None:
-        """Raise unless the rows hold all that was seen.
+    def seen(self) -> Mark | None:
+        """Return what was seen up to now."""
+        try:
+            with self._path.open("rb") as file:
+                lock(file)
+                return self._mark(file)
+        except FileNotFoundError:
+            return None
+        except (ValueError, OSError) as error:
+            raise FileFormatError(
+                f"{self._path} is not a file of high-water marks: remove it after you have "
+                "verified the ledger"
+            ) from error
+
+    def check(self, seen: Mark, rows: Rows, head: Head) -> None:
+        """Raise unless the rows hold all that was seen before they were looked at.
 
         Raises
         ------
         LedgerError
             If they are an older copy, another ledger, or were altered.
         """
-        seen = self._read().get(self._address)
-        if seen is None:
-            return
-        ((ledger, sequence),) = rows.execute("SELECT ledger, sequence FROM head WHERE one = 1")
-        if ledger != seen["ledger"]:
+        if head.ledger != seen.ledger:
             raise LedgerError(
-                f"{self._address} holds another ledger than before: {ledger} instead of "
-                f"{seen['ledger']}. Nothing was paid. Bring the former one back; if the change is "
+                f"{self._address} holds another ledger than before: {head.ledger} instead of "
+                f"{seen.ledger}. Nothing was paid. Bring the former one back; if the change is "
                 f"meant, remove {self._path}"
             )
-        found = rows.execute(
-            "SELECT digest FROM entries WHERE sequence = :sequence", sequence=seen["sequence"]
-        )
-        if sequence < seen["sequence"]:
+        if head.sequence < seen.sequence:
             raise LedgerError(
-                f"{self._address} has {sequence} entries, and {seen['sequence']} were seen: it is "
-                "an older copy, which has forgotten payments. Nothing was paid. Bring the newer "
+                f"{self._address} has {head.sequence} entries, and {seen.sequence} were seen: it "
+                "is an older copy, which has forgotten payments. Nothing was paid. Bring the newer "
                 f"one back; docs/ledger.md says what to do if it is lost"
             )
-        if found != [(seen["digest"],)]:
+        found = rows.execute(
+            "SELECT digest FROM entries WHERE sequence = :sequence", sequence=seen.sequence
+        )
+        if seen.sequence > 0 and found != [(seen.digest,)]:
             raise LedgerError(
-                f"{self._address} was altered: entry {seen['sequence']} is not the one that was "
+                f"{self._address} was altered: entry {seen.sequence} is not the one that was "
                 "seen. Nothing was paid. Run `matrixdp ledger verify`"
             )
 
-    def advance(self, ledger: str, sequence: int, digest: str) -> None:
+    def advance(self, head: Head) -> None:
         """Remember an entry, unless a later one is known; warn if that is impossible."""
         try:
-            with self._path.with_name(self._path.name + ".lock").open("ab") as queue:
-                lock(queue)
-                marks = self._read()
-                if marks.get(self._address, {"sequence": -1})["sequence"] >= sequence:
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            with os.fdopen(handle, "r+b", buffering=0) as file:
+                lock(file)
+                seen = self._mark(file)
+                if seen is None:
+                    place = file.seek(0, os.SEEK_END)
+                elif seen.sequence < head.sequence:
+                    place = seen.place
+                else:
                     return
-                marks[self._address] = {"ledger": ledger, "sequence": sequence, "digest": digest}
                 # Not forced to the disk: a mark that a power cut takes back is only an older one.
-                fresh = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
-                fresh.write_text(json.dumps(marks, indent=2), encoding="utf-8")
-                os.replace(fresh, self._path)  # noqa: PTH105 - of two paths, in one step
+                file.seek(place)
+                file.write(self._line(head))
         except OSError as error:
             # The payment stands: a release that is not made because of this would be lost.
             warnings.warn(
@@ -88,14 +126,17 @@ class HighWaterMark:
                 stacklevel=2,
             )
 
-    def _read(self) -> dict[str, dict[str, Any]]:
-        try:
-            marks = json.loads(self._path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        except (ValueError, OSError) as error:
-            raise FileFormatError(
-                f"{self._path} is not a file of high-water marks: remove it after you have "
-                "verified the ledger"
-            ) from error
-        return marks  # type: ignore[no-any-return]
+    def _mark(self, file: BinaryIO) -> Mark | None:
+        place = 0
+        for line in file.read().splitlines(keepends=True):
+            sequence, digest, ledger, address = line.decode().strip().split(maxsplit=3)
+            if address == json.dumps(self._address):
+                return Mark(place, int(sequence), digest, ledger)
+            place += len(line)
+        return None
+
+    def _line(self, head: Head) -> bytes:
+        """Return a line that is as long for every entry of a ledger, in whole sectors."""
+        address = json.dumps(self._address)
+        text = f"{head.sequence:020} {head.digest} {head.ledger} {address}".encode()
+        return text.ljust(-(-(len(text) + 1) // _SECTOR) * _SECTOR - 1) + b"\n"

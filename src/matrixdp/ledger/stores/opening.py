@@ -33,7 +33,9 @@ def opened_store(url: object, fill: Callable[[Rows], None] | None = None) -> Sto
                 "'matrixdp[ledger]'"
             ) from error
         return PostgreSQLStore(url) if fill is None else PostgreSQLStore.make(url, fill)
+    # Not the whole of it: there may be a password.
+    kind = url.partition("://")[0] if isinstance(url, str) and "://" in url else type(url).__name__
     raise InvalidParameterError(
-        f"url={url!r} is not the address of a ledger: pass sqlite:///FILE or "
+        f"url of kind {kind!r} is not the address of a ledger: pass sqlite:///FILE or "
         "postgresql+psycopg://USER@HOST/DATABASE"
     )

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
-from matrixdp.errors import InvalidParameterError, MatrixDPError, StorageError
+from matrixdp.errors import InvalidParameterError, LedgerError, MatrixDPError, StorageError
 from matrixdp.files.publishing.atomic import check_new_file, hidden_beside, publish
 from matrixdp.files.publishing.locks import lock
 from matrixdp.ledger.stores.network_files import check_local
@@ -23,8 +24,6 @@ from matrixdp.processes import current_process
 __all__ = ["SQLiteStore"]
 
 _BUSY_SECONDS = 60.0
-# What a forked child has of its parent: closing it there could take the parent's file away.
-_OF_THE_PARENT: list[sqlite3.Connection] = []
 
 
 class _SQLiteRows:
@@ -64,7 +63,9 @@ class SQLiteStore:
             )
         self._mutex = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._process = current_process()
+        _STORES.add(self)
 
     @property
     def address(self) -> str:
@@ -108,7 +109,7 @@ class SQLiteStore:
     @contextmanager
     def read(self) -> Iterator[Rows]:
         """Yield the rows of one moment."""
-        with self._mutex_of_this_process(), _storage_errors(self._path):
+        with self._mutex, _storage_errors(self._path):
             connection = self._opened()
             connection.execute("BEGIN")
             try:
@@ -126,20 +127,23 @@ class SQLiteStore:
 
     def close(self) -> None:
         """Close the connection of this process."""
-        with self._mutex_of_this_process():
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        with self._mutex:
+            self._disconnect()
 
     def __del__(self) -> None:
         """Close what is open."""
         if getattr(self, "_connection", None) is not None and self._process == current_process():
             self.close()
 
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
     @contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
         """Yield the connection while no other process writes."""
-        with self._mutex_of_this_process():
+        with self._mutex:
             connection = self._opened()
             with _storage_errors(self._path):
                 queue = self._path.with_name(self._path.name + ".lock").open("ab")
@@ -147,16 +151,34 @@ class SQLiteStore:
                 lock(queue)
                 yield connection
 
-    def _mutex_of_this_process(self) -> threading.Lock:
-        if self._process != current_process():
-            # Another thread's lock would be held for ever in a forked child.
-            if self._connection is not None:
-                _OF_THE_PARENT.append(self._connection)
-            self._process = current_process()
-            self._mutex, self._connection = threading.Lock(), None
-        return self._mutex
+    def before_fork(self) -> None:
+        """Close the connection, and let no thread make another one before the fork is done.
+
+        SQLite would not know in the child that the locks of its files are the parent's, and either
+        process could take the write-ahead log away that the other one writes to.
+        """
+        self._mutex.acquire()
+        self._disconnect()
+
+    def after_fork(self) -> None:
+        """Let threads make connections again, in the parent and in the child."""
+        self._process = current_process()
+        self._mutex.release()
 
     def _opened(self) -> sqlite3.Connection:
+        if self._process != current_process():
+            raise StorageError(
+                f"the ledger {self._path} was open when this process was forked by code that "
+                "Python does not know of. Nothing was paid. Open it in the child only"
+            )
+        file = _identity(self._path)
+        if self._connection is not None and file != self._file:
+            # What is written to a file without a name is lost.
+            raise LedgerError(
+                f"the ledger {self._path} was replaced by another file while it was open. Nothing "
+                "was paid. Close it everywhere, remove what is left of its -wal and -shm files, "
+                "and only then put a file in its place"
+            )
         if self._connection is None:
             with _storage_errors(self._path):
                 # Not made if it is gone: an empty ledger in its place would have spent nothing.
@@ -172,8 +194,30 @@ class SQLiteStore:
                 except BaseException:
                     connection.close()
                     raise
-            self._connection = connection
+            self._connection, self._file = connection, file
         return self._connection
+
+
+_STORES: WeakSet[SQLiteStore] = WeakSet()
+# Those that wait for the end of a fork.
+_WAITING: list[SQLiteStore] = []
+
+
+def _before_fork() -> None:
+    for store in list(_STORES):
+        store.before_fork()
+        _WAITING.append(store)
+
+
+def _after_fork() -> None:
+    while _WAITING:
+        _WAITING.pop().after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # systems without fork do not have it
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )
 
 
 @contextmanager
@@ -188,6 +232,13 @@ def _storage_errors(path: Path) -> Iterator[None]:
         raise StorageError(
             f"the ledger {path} cannot be used: {reason}. Nothing was paid"
         ) from error
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Return what a file keeps when its name goes to another one."""
+    with _storage_errors(path):
+        status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _configure(connection: sqlite3.Connection, path: Path) -> None:

@@ -1,0 +1,128 @@
+"""Keys: sealed until a release is out, gone after that, and opened by the right file only."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ledger.backends import Backend
+from ledger.steps import MECHANISM, paid_only
+from matrixdp import Release
+from matrixdp.errors import InvalidParameterError, LedgerError
+from matrixdp.ledger import Ledger, LedgerAccount
+
+
+def held(ledger: Ledger, folder: Path, sealed: str) -> bool:
+    """Return whether the database has a sealed key: its rows, and the files of SQLite."""
+    rows = ledger.read(lambda rows: rows.execute("SELECT sealed FROM pending"))
+    files = [path.read_bytes() for path in folder.glob("a.ledger*")]
+    return (sealed,) in rows or any(sealed.encode() in content for content in files)
+
+
+@pytest.mark.parametrize("end", ["publish", "forfeit"])
+def test_a_key_is_gone_at_the_end(
+    ledger: Ledger, account: LedgerAccount, tmp_path: Path, end: str
+) -> None:
+    target = tmp_path / "out.npy"
+    # Somebody else has the ledger open: SQLite would tidy up when the last one closes it.
+    with Ledger.open(_url(ledger, tmp_path)) as other:
+        other.accounts()
+        paid_only(account, target, "monday")
+        sealed = ledger.pending()[0].sealed
+        assert held(ledger, tmp_path, sealed)
+        if end == "publish":
+            MECHANISM.release_to(target, np.eye(3), privacy_filter=account, request="monday")
+        else:
+            ledger.forfeit("monday")
+        assert not held(ledger, tmp_path, sealed)
+
+
+def _url(ledger: Ledger, folder: Path) -> str:
+    """Return an address with which a ledger can be opened again."""
+    if ledger.address.startswith("sqlite"):
+        return f"sqlite:///{folder}/a.ledger"
+    from ledger.server import server  # noqa: PLC0415
+
+    started = server()
+    assert started is not None
+    return started.url(ledger.address.rpartition("%3D")[2])
+
+
+def test_rotation(ledger: Ledger, account: LedgerAccount, tmp_path: Path) -> None:
+    target, fresh = tmp_path / "out.npy", tmp_path / "fresh.keys"
+    url = _url(ledger, tmp_path)
+    paid_only(account, target, "monday")
+    sealed = ledger.pending()[0].sealed
+    with Ledger.open(url, keys=tmp_path / "a.keys") as other:
+        behind = other.account("clinic")
+        ledger.rotate_keys(fresh)
+        ledger.rotate_keys(fresh)
+        assert (tmp_path / "fresh.keys.seen").exists()
+        with pytest.raises(InvalidParameterError, match="is not the key file"):
+            MECHANISM.release_to(tmp_path / "b.npy", np.eye(3), privacy_filter=behind)
+    assert len(ledger.pending()) == 1
+    assert not held(ledger, tmp_path, sealed)
+    with pytest.raises(InvalidParameterError, match="is not the key file"):
+        Ledger.open(url, keys=tmp_path / "a.keys")
+    with Ledger.open(url, keys=fresh) as later:
+        same = later.account("clinic/ann")
+        release = MECHANISM.release_to(target, np.eye(3), privacy_filter=same, request="monday")
+        assert later.pending() == []
+    np.testing.assert_array_equal(Release.load(target).value, release.value)
+
+
+def test_the_noise_is_that_of_the_first_key(
+    ledger: Ledger, account: LedgerAccount, tmp_path: Path
+) -> None:
+    target = tmp_path / "out.npy"
+    paid_only(account, target, "monday")
+    release = MECHANISM.release_to(target, np.eye(3), privacy_filter=account, request="monday")
+    paid_only(account, tmp_path / "b.npy", "tuesday")
+    other = MECHANISM.release_to(
+        tmp_path / "b.npy", np.eye(3), privacy_filter=account, request="tuesday"
+    )
+    assert not np.array_equal(release.value, other.value)
+    assert ledger.pending() == []
+
+
+def test_wrong_key_files(backend: Backend, tmp_path: Path) -> None:
+    url, keys = backend.url(tmp_path), tmp_path / "a.keys"
+    with Ledger.create(url, keys=keys) as ledger:
+        assert ledger.keys is not None
+    with Ledger.create(f"sqlite:///{tmp_path}/b.ledger", keys=tmp_path / "b.keys"):
+        pass
+    for name in ("b.keys", "none.keys"):
+        with pytest.raises(InvalidParameterError, match="key file"):
+            Ledger.open(url, keys=tmp_path / name)
+    open_to_all = tmp_path / "c.keys"
+    shutil.copy(keys, open_to_all)
+    open_to_all.chmod(0o640)
+    with pytest.raises(InvalidParameterError, match="chmod 600"):
+        Ledger.open(url, keys=open_to_all)
+    for content in ("", "matrixdp-ledger-key-1 0g", "matrixdp-ledger-key-1 " + "zz" * 32):
+        open_to_all.write_text(content)
+        open_to_all.chmod(0o600)
+        with pytest.raises(InvalidParameterError, match="not a key file"):
+            Ledger.open(url, keys=open_to_all)
+
+
+def test_a_sealed_key_belongs_to_one_release(
+    ledger: Ledger, account: LedgerAccount, backend: Backend, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        paid_only(account, tmp_path / f"{name}.npy", name)
+    other = ledger.pending()[1].sealed
+    backend.change(_url(ledger, tmp_path), f"UPDATE pending SET sealed = '{other}'")  # noqa: S608
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        MECHANISM.release_to(tmp_path / "a.npy", np.eye(3), privacy_filter=account, request="a")
+
+
+def test_without_keys(ledger: Ledger, account: LedgerAccount, tmp_path: Path) -> None:
+    with Ledger.open(_url(ledger, tmp_path)) as keyless:
+        same = keyless.account("clinic/ann")
+        same.spend(0.1)
+        with pytest.raises(InvalidParameterError, match="without keys"):
+            MECHANISM.release_to(tmp_path / "a.npy", np.eye(3), privacy_filter=same)
+    assert ledger.history()[-1].kind == "spend"
+    assert account.balance.spent.mu_squared > 0
