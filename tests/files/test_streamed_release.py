@@ -1,6 +1,8 @@
 """Files released in parts: as a release in memory, and none of it if it cannot be stated."""
 
+import secrets
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,13 @@ from matrixdp import (
     Isotropic,
     Kronecker,
     Release,
-    ReleaseKey,
     RowBounds,
     RowBox,
     SymmetricBall,
 )
 from matrixdp.baselines.gaussian import ClassicGaussian
 from matrixdp.covariance import Diagonal
+from matrixdp.files.publishing import paid
 from matrixdp.files.publishing.streamed_release import release_npy
 
 BUDGET = Budget(1.0, 1e-5)
@@ -144,7 +146,8 @@ def test_threads_are_checked_and_change_nothing(
     mechanism = IMGM(BALL, BUDGET)
     made = []
     for threads in (None, 1, 3):
-        monkeypatch.setattr(ReleaseKey, "generate", lambda: ReleaseKey.from_bytes(bytes(32)))
+        same = SimpleNamespace(token_bytes=bytes, token_hex=secrets.token_hex)
+        monkeypatch.setattr(paid, "secrets", same)
         release_npy(
             mechanism, tmp_path / "in.npy", tmp_path / "out.npy", threads=threads, force=True
         )

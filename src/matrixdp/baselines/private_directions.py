@@ -13,6 +13,7 @@ from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.noise import ReleaseKey
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.privacy.payment import Payer
 from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
 
 __all__ = ["PrivateDirections", "private_directions"]
@@ -35,6 +36,7 @@ def private_directions(
     *,
     side: Side = "rows",
     key: ReleaseKey | None = None,
+    privacy_filter: Payer | None = None,
 ) -> PrivateDirections:
     """Return the singular vectors of a private release of the matrix.
 
@@ -53,6 +55,8 @@ def private_directions(
         Which side of the matrix the directions are for, of at most 16,384; the other may be longer.
     key : ReleaseKey, optional
         By default a fresh one from the operating system; a given one is spent.
+    privacy_filter : PrivacyFilter or LedgerAccount, optional
+        Pays, as in `IMGM.release`.
 
     Notes
     -----
@@ -87,7 +91,7 @@ def private_directions(
             f"side={side!r} has {size} directions of as many numbers each, more than "
             f"{_MOST_DIRECTIONS}: direct the noise of the other side"
         )
-    release = mechanism.release(matrix, key=key)
+    release = mechanism.release(matrix, key=key, privacy_filter=privacy_filter)
     # From here on only the release is used, so nothing costs any more.
     noisy = np.asarray(release.value, dtype=np.float64)
     sided = noisy if left else noisy.T

@@ -1,7 +1,7 @@
 """The base of every private estimator: its parameters, its bounds, and the warnings of its fits."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self, cast
 
 import numpy as np
@@ -14,7 +14,8 @@ from matrixdp.estimators.public_features import PublicFeatures, largest_row_norm
 from matrixdp.mechanisms.release import Release
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
-from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
+from matrixdp.privacy.guarantee import Guarantee, HasGuarantee, Neighbouring, checked_neighbouring
+from matrixdp.privacy.payment import Payer, check_payer
 from matrixdp.rounding import shown_up
 
 __all__ = [
@@ -134,8 +135,17 @@ class PrivateEstimator(BaseEstimator):
         }
         return blank
 
-    def _before_release(self, budget: Budget) -> None:
-        """Warn of what cannot be undone; called after every check and before the first draw."""
+    def _before_release(self, budget: Budget, payer: Payer | None, leaks: Sequence[str]) -> None:
+        """Refuse what cannot be paid for, and warn of what cannot be undone; before any draw."""
+        check_payer(payer)
+        if payer is not None:
+            # It counts every fit that it pays for, and promises something about all of them.
+            if leaks:
+                raise InvalidParameterError(
+                    f"privacy_filter cannot pay for a fit that leaks {' and '.join(leaks)}: pass "
+                    "public bounds, and public classes to a classifier"
+                )
+            return
         fits = self._earlier_fits()
         fits.append(budget.mu)
         if len(fits) == 1:
@@ -176,7 +186,7 @@ class PrivateEstimator(BaseEstimator):
         self.__dict__ = fitted.__dict__
         return self
 
-    def _together(self, budget: Budget, releases: Sequence[Release]) -> Guarantee:
+    def _together(self, budget: Budget, releases: Iterable[HasGuarantee]) -> Guarantee:
         mu = composed_mu(release.guarantee.mu for release in releases)
         return Guarantee.of_budget(budget, mu=mu, neighbouring=self.neighbouring)
 

@@ -9,6 +9,7 @@ from matrixdp.estimators.inputs import checked_records
 from matrixdp.estimators.linear_classifier import PrivateProbabilities
 from matrixdp.estimators.spectrum import noise_norm, raised_spectrum
 from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.privacy.payment import Payer
 from matrixdp.queries import JointMoments, PublicBounds
 
 __all__ = ["PrivateLinearDiscriminantAnalysis"]
@@ -79,7 +80,7 @@ class PrivateLinearDiscriminantAnalysis(PrivateProbabilities):
         self.bounds = bounds
         self.classes = classes
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, privacy_filter: Payer | None = None) -> Self:
         """Release the moments and compute the discriminants.
 
         Parameters
@@ -88,6 +89,9 @@ class PrivateLinearDiscriminantAnalysis(PrivateProbabilities):
             Records in rows.
         y : array_like, shape (records,)
             The class of each record.
+        privacy_filter : PrivacyFilter or LedgerAccount, optional
+            Pays for the fit, all at once, after all checks and before anything is drawn. A pipeline
+            passes it as ``step__privacy_filter``.
 
         Returns
         -------
@@ -98,6 +102,8 @@ class PrivateLinearDiscriminantAnalysis(PrivateProbabilities):
         ------
         InvalidParameterError, ShapeError
             Before anything is drawn; the message never shows a record.
+        BudgetExceededError
+            If the filter does not hold enough; nothing is drawn, and the last fit stays.
         """
         budget = self._checked_budget()
         fitted = self._unfitted()
@@ -112,9 +118,9 @@ class PrivateLinearDiscriminantAnalysis(PrivateProbabilities):
             PublicBounds(number, norm=unit, lower=0.0, upper=unit),
             self.neighbouring,
         )
-        self._before_release(budget)
+        self._before_release(budget, privacy_filter, leaks)
         joined = np.column_stack([features.rows(records), unit * indicators])
-        release = query.release(joined, budget)
+        release = query.release(joined, budget, privacy_filter=privacy_filter)
         moments = np.asarray(release.value)
         counts = _class_counts(
             np.diagonal(moments)[width:] / unit**2, total=self._known_count(records)

@@ -10,6 +10,7 @@ from matrixdp.estimators.spectrum import noise_norm, raised_spectrum
 from matrixdp.mechanisms.release import Release
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.privacy.payment import Payer
 from matrixdp.queries import JointMoments, PublicBounds
 
 __all__ = ["LinearMoments", "release_moments"]
@@ -56,6 +57,7 @@ def release_moments(
     neighbouring: Neighbouring,
     budget: Budget,
     count: int | None,
+    privacy_filter: Payer | None = None,
 ) -> LinearMoments:
     """Release the joint moments of rows, a constant and targets.
 
@@ -73,6 +75,8 @@ def release_moments(
         All of it is spent.
     count : int or None
         The number of records, where it is public.
+    privacy_filter : PrivacyFilter or LedgerAccount, optional
+        Pays.
 
     Notes
     -----
@@ -93,7 +97,7 @@ def release_moments(
     companions = PublicBounds(1 + targets.shape[1], norm=float(np.hypot(constant, reach)))
     query = JointMoments(features.bounds, companions, neighbouring)
     joined = np.column_stack([rows, np.full(len(rows), constant), reach * targets])
-    release = query.release(joined, budget)
+    release = query.release(joined, budget, privacy_filter=privacy_filter)
     moments, size = np.array(release.value), rows.shape[1] + 1
     if count is not None:
         moments[size - 1, size - 1] = count * constant**2

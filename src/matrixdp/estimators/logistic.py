@@ -1,5 +1,6 @@
 """Logistic regression by composed releases of gradients."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,10 +11,11 @@ from matrixdp.estimators.inputs import checked_records
 from matrixdp.estimators.linear_classifier import PrivateProbabilities
 from matrixdp.estimators.ridge import checked_penalty, raw_penalty
 from matrixdp.estimators.spectrum import noise_norm, raised_spectrum
+from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.release import Release
 from matrixdp.parameters import positive_integer, positive_number
-from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.privacy.payment import Payer
 from matrixdp.queries import CrossMoment, Gram, PublicBounds
 from matrixdp.queries.grid import RecordGrid
 
@@ -107,7 +109,7 @@ class PrivateLogisticRegression(PrivateProbabilities):
         self.bounds = bounds
         self.classes = classes
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, privacy_filter: Payer | None = None) -> Self:
         """Release a Gram matrix and the gradients, and follow them.
 
         Parameters
@@ -116,6 +118,9 @@ class PrivateLogisticRegression(PrivateProbabilities):
             Records in rows.
         y : array_like, shape (records,)
             The class of each record.
+        privacy_filter : PrivacyFilter or LedgerAccount, optional
+            Pays for the fit, all at once, after all checks and before anything is drawn. A pipeline
+            passes it as ``step__privacy_filter``.
 
         Returns
         -------
@@ -126,6 +131,8 @@ class PrivateLogisticRegression(PrivateProbabilities):
         ------
         InvalidParameterError, ShapeError
             Before anything is drawn; the message never shows a record.
+        BudgetExceededError
+            If the filter does not hold enough; nothing is drawn, and the last fit stays.
         """
         budget, alpha = self._checked_budget(), checked_penalty(self.alpha)
         steps = positive_integer(self.max_iter, "max_iter")
@@ -145,11 +152,18 @@ class PrivateLogisticRegression(PrivateProbabilities):
         # squared norm is twice the sum of theirs.
         penalty = raw_penalty(features, alpha) * (2.0 if indicators.shape[1] == 2 else 1.0)
         for_gram, for_gradients = budget.split(_SHARES)
-        self._before_release(budget)
+        self._before_release(budget, privacy_filter, leaks)
         grid = RecordGrid(features.bounds_with_constant)
         whole = grid(features.rows_with_constant(records))
         rows = whole * grid.steps
-        gram = Gram(features.bounds_with_constant, self.neighbouring).release(rows, for_gram)
+        second_moments = Gram(features.bounds_with_constant, self.neighbouring)
+        of_gram = IMGM(second_moments, for_gram)
+        of_gradients = [IMGM(query, part) for part in for_gradients.split(steps)]
+        exact = second_moments.evaluate(rows)
+        of_gram.prepared(exact)  # raises before anything is paid; gradients are smaller
+        if privacy_filter is not None:
+            privacy_filter.spend(self._together(budget, [of_gram, *of_gradients]))
+        gram = of_gram.release(exact)
         weights, gradients = _descend(
             query,
             whole,
@@ -157,7 +171,7 @@ class PrivateLogisticRegression(PrivateProbabilities):
             grid_steps=grid.steps,
             hessian=_curvature(gram, penalty),
             penalty=penalty,
-            budgets=for_gradients.split(steps),
+            mechanisms=of_gradients,
         )
         fitted.n_iter_ = steps
         self._set_scores(fitted, classes, *features.raw(weights))
@@ -178,7 +192,7 @@ def _descend(
     grid_steps: FloatArray,
     hessian: FloatArray,
     penalty: FloatArray,
-    budgets: tuple[Budget, ...],
+    mechanisms: Sequence[IMGM],
 ) -> tuple[FloatArray, list[Release]]:
     """Return the mean weights of the second half of the steps, and the released gradients.
 
@@ -192,15 +206,15 @@ def _descend(
         What the integers are multiples of, for each column.
     hessian, penalty : ndarray
         What steps are divided by, and the penalty of each weight.
-    budgets : tuple of Budget
+    mechanisms : sequence of IMGM
         Of the gradients, one for each step.
     """
     weights = np.zeros((whole.shape[1], indicators.shape[1]))
     step, total = np.zeros_like(weights), np.zeros_like(weights)
-    rows, releases, first = whole * grid_steps, list[Release](), len(budgets) // 2
-    for budget in budgets:
+    rows, releases, first = whole * grid_steps, list[Release](), len(mechanisms) // 2
+    for mechanism in mechanisms:
         residuals = exact_residuals(whole, grid_steps[:, None] * weights, indicators)
-        release = query.release(np.column_stack([rows, residuals]), budget)
+        release = mechanism.release(query.evaluate(np.column_stack([rows, residuals])))
         gradient = np.asarray(release.value)
         # Residuals add up to 0, so a part that all classes share is noise and clipping.
         gradient = gradient - gradient.mean(axis=1, keepdims=True) + penalty[:, None] * weights
@@ -209,4 +223,4 @@ def _descend(
         if len(releases) >= first:
             total += weights
         releases.append(release)
-    return total / (len(budgets) - first), releases
+    return total / (len(mechanisms) - first), releases

@@ -12,6 +12,7 @@ from matrixdp.estimators.base import PrivateEstimator
 from matrixdp.estimators.inputs import checked_features, checked_table
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.privacy.payment import Payer
 from matrixdp.queries import JointMoments, PublicBounds
 
 __all__ = ["PrivatePCA"]
@@ -99,7 +100,13 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         self.data_norm = data_norm
         self.bounds = bounds
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - pipelines pass y
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 - pipelines pass y
+        *,
+        privacy_filter: Payer | None = None,
+    ) -> Self:
         """Release the moments and find the components.
 
         Parameters
@@ -108,6 +115,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             Records in rows.
         y : ignored
             Part of the interface.
+        privacy_filter : PrivacyFilter or LedgerAccount, optional
+            Pays for the fit, all at once, after all checks and before anything is drawn. A pipeline
+            passes it as ``step__privacy_filter``.
 
         Returns
         -------
@@ -118,6 +128,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         ------
         InvalidParameterError, ShapeError
             Before anything is drawn; the message never shows a record.
+        BudgetExceededError
+            If the filter does not hold enough; nothing is drawn, and the last fit stays.
         """
         budget = self._checked_budget()
         fitted = self._unfitted()
@@ -130,9 +142,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         query = JointMoments(
             features.bounds, PublicBounds(1, lower=0.0, upper=constant), self.neighbouring
         )
-        self._before_release(budget)
+        self._before_release(budget, privacy_filter, leaks)
         joined = np.column_stack([features.rows(records), np.full(len(records), constant)])
-        release = query.release(joined, budget)
+        release = query.release(joined, budget, privacy_filter=privacy_filter)
         moments, count = np.asarray(release.value), self._known_count(records)
         found = float(moments[width, width]) / constant**2
         total = max(found, 1.0) if count is None else float(count)
@@ -184,6 +196,6 @@ def _principal_directions(covariance: FloatArray) -> tuple[FloatArray, FloatArra
     """Return variances, largest first, and directions in rows; negative variances become 0."""
     values, vectors = np.linalg.eigh(covariance)
     directions = vectors[:, ::-1].T
-    places = np.abs(directions).argmax(axis=1)
-    signs = np.sign(directions[np.arange(len(directions)), places])
+    largest = np.abs(directions).argmax(axis=1)
+    signs = np.sign(directions[np.arange(len(directions)), largest])
     return np.maximum(values[::-1], 0.0), np.asarray(directions * signs[:, None])

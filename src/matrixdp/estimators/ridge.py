@@ -15,6 +15,7 @@ from matrixdp.estimators.linear_moments import release_moments
 from matrixdp.estimators.public_features import PublicFeatures, public_range
 from matrixdp.parameters import real_number
 from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.privacy.payment import Payer
 
 __all__ = ["PrivateRidge", "PrivateRidgeClassifier", "checked_penalty", "raw_penalty"]
 
@@ -93,7 +94,7 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
         self.bounds = bounds
         self.target_bounds = target_bounds
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, privacy_filter: Payer | None = None) -> Self:
         """Release the moments and solve for the weights.
 
         Parameters
@@ -102,6 +103,9 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
             Records in rows.
         y : array_like, shape (records,)
             A number for each record.
+        privacy_filter : PrivacyFilter or LedgerAccount, optional
+            Pays for the fit, all at once, after all checks and before anything is drawn. A pipeline
+            passes it as ``step__privacy_filter``.
 
         Returns
         -------
@@ -112,6 +116,8 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
         ------
         InvalidParameterError, ShapeError
             Before anything is drawn; the message never shows a record.
+        BudgetExceededError
+            If the filter does not hold enough; nothing is drawn, and the last fit stays.
         """
         budget, alpha = self._checked_budget(), checked_penalty(self.alpha)
         fitted = self._unfitted()
@@ -123,7 +129,7 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
         reach = np.clip(answers, centre - half, centre + half)
         targets = np.clip((reach - centre) / half, -1.0, 1.0)
         penalty = raw_penalty(features, alpha)
-        self._before_release(budget)
+        self._before_release(budget, privacy_filter, leaks)
         moments = release_moments(
             features,
             features.rows(records),
@@ -131,6 +137,7 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
             neighbouring=self.neighbouring,
             budget=budget,
             count=self._known_count(records),
+            privacy_filter=privacy_filter,
         )
         slopes, intercepts = features.raw(moments.weights(penalty))
         fitted.coef_ = half * slopes[0]
@@ -213,7 +220,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
         self.bounds = bounds
         self.classes = classes
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, privacy_filter: Payer | None = None) -> Self:
         """Release the moments and solve for the weights of every class.
 
         Parameters
@@ -222,6 +229,9 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
             Records in rows.
         y : array_like, shape (records,)
             The class of each record.
+        privacy_filter : PrivacyFilter or LedgerAccount, optional
+            Pays for the fit, all at once, after all checks and before anything is drawn. A pipeline
+            passes it as ``step__privacy_filter``.
 
         Returns
         -------
@@ -232,6 +242,8 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
         ------
         InvalidParameterError, ShapeError
             Before anything is drawn; the message never shows a record.
+        BudgetExceededError
+            If the filter does not hold enough; nothing is drawn, and the last fit stays.
         """
         budget, alpha = self._checked_budget(), checked_penalty(self.alpha)
         fitted = self._unfitted()
@@ -241,7 +253,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
         classes = self._public_classes(labels, leaks)
         centred, length = _centred_indicators(classes.indicators(labels))
         penalty = raw_penalty(features, alpha)
-        self._before_release(budget)
+        self._before_release(budget, privacy_filter, leaks)
         moments = release_moments(
             features,
             features.rows(records),
@@ -249,6 +261,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
             neighbouring=self.neighbouring,
             budget=budget,
             count=self._known_count(records),
+            privacy_filter=privacy_filter,
         )
         # From indicators to targets of -1 and 1, which scikit-learn regresses on.
         weights = length * moments.weights(penalty)

@@ -13,6 +13,8 @@ from matrixdp.ledger.description import description
 from matrixdp.ledger.payments import (
     Pending,
     claim_costs,
+    evidence_of,
+    forfeit,
     pay,
     pending_release,
     publish,
@@ -26,7 +28,7 @@ from matrixdp.ledger.transactions import Transactions
 from matrixdp.parameters import DELTA, EPSILON
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring
-from matrixdp.privacy.payment import Cost, Evidence, Order, Payment, stated_mu
+from matrixdp.privacy.payment import Cost, Order, Payment, stated_mu
 
 __all__ = ["LedgerAccount"]
 
@@ -149,7 +151,7 @@ class LedgerAccount:
                 "Ledger.open(url, keys=...)"
             )
         if self.resumes(order.request):
-            return self._resumed(order)
+            return self._resumed(order, mu)
         sealed = self.ledger.keys.seal(order.secret, self.ledger.identity, order.request)
         tag = order.tag(order.secret).hex()
         about = {**description(cost), **order.about}
@@ -171,9 +173,9 @@ class LedgerAccount:
 
         entry = self.ledger.write(operation)
         # Somebody else has paid the same request meanwhile.
-        return self._resumed(order) if entry is None else self._paid(entry, order.secret)
+        return self._resumed(order, mu) if entry is None else self._paid(entry, order.secret)
 
-    def _resumed(self, order: Order) -> Payment:
+    def _resumed(self, order: Order, mu: float) -> Payment:
         """Return the payment of a request that was paid before, if it is the same release."""
 
         def look(rows: Rows) -> tuple[list[Entry], Pending | None]:
@@ -191,11 +193,17 @@ class LedgerAccount:
             )
         if kept is None:
             self.ledger.erase()  # what published it may have been killed before
-            evidence = self._evidence(known[0])
+            # The tag is gone with the key; what is left to compare is public.
+            if (known[0].facts["target"], known[0].facts["mu"]) != (order.target, mu):
+                raise InvalidParameterError(
+                    f"request={order.request!r} was released as {known[0].facts['target']} with "
+                    f"mu={known[0].facts['mu']!r}: repeat that release, or make another request"
+                )
+            evidence = evidence_of(self.ledger.identity, known[0])
             return Payment(b"", evidence, resumed=True, digest=known[-1].facts["sha256"])
         secret = self._unsealed(kept)
-        same = kept.draft == self._draft(order) and kept.target == order.target
-        if not same or kept.tag != order.tag(secret).hex():
+        # The tag is of the draft, too, so of the mechanism and of the query.
+        if kept.target != order.target or kept.tag != order.tag(secret).hex():
             raise InvalidParameterError(
                 f"request={order.request!r} was paid for another value, mechanism or file. With "
                 "the same noise, two values would show their difference: repeat the very same "
@@ -209,14 +217,17 @@ class LedgerAccount:
         return self.ledger.keys.unseal(kept.sealed, self.ledger.identity, kept.release)
 
     def _paid(self, entry: Entry, secret: bytes, *, resumed: bool = False) -> Payment:
-        def published(digest: str) -> None:
-            self.ledger.write(lambda rows: publish(rows, entry.release, digest))
-            self.ledger.erase()
+        return Payment(
+            secret,
+            evidence_of(self.ledger.identity, entry),
+            resumed=resumed,
+            published=lambda digest: self._ended(lambda rows: publish(rows, entry.release, digest)),
+            forfeited=lambda: self._ended(lambda rows: forfeit(rows, entry.release)),
+        )
 
-        return Payment(secret, self._evidence(entry), resumed=resumed, published=published)
-
-    def _evidence(self, entry: Entry) -> Evidence:
-        return Evidence(self.ledger.identity, entry.account, entry.sequence, entry.digest)
+    def _ended(self, operation: Callable[[Rows], None]) -> None:
+        self.ledger.write(operation)
+        self.ledger.erase()
 
     def _draft(self, order: Order) -> str:
         command = None if self.command is None else list(self.command)

@@ -5,14 +5,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from matrixdp.errors import InvalidParameterError, LedgerError, MissingExtraError
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance, account_limit, balances, open_account, path_to
 from matrixdp.ledger.chain import Entry, entries, first_digest
+from matrixdp.ledger.finishing import finish, give_up
 from matrixdp.ledger.key_file import KeyFile
-from matrixdp.ledger.payments import Pending, forfeit, pending_releases
+from matrixdp.ledger.payments import Pending, pending_releases
 from matrixdp.ledger.schema import Head, check_version, head, make_tables
 from matrixdp.ledger.stores.sqlite import SQLiteStore
 from matrixdp.ledger.stores.store import LostConnectionError, Rows, Store
@@ -214,10 +215,47 @@ class Ledger:
         """Return the releases that are paid and not yet out, the oldest first."""
         return self.read(pending_releases)
 
+    def finish(self, release: str, value: Any = None, *, force: bool = False) -> Path:
+        """Finish a release that is paid and not out, and return its file.
+
+        Parameters
+        ----------
+        release : str
+            Its request, which `pending` lists.
+        value : optional
+            What was released: the very same matrix, or the path of the same ``.npy`` file. Without
+            it only a release is finished whose files are complete.
+        force : bool, optional
+            Whether existing files are replaced, as the release was asked to do.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is nothing to finish, the value is another one, or it does not tell all of the
+            release. Then the message says what to repeat.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> from matrixdp import IMGM, Budget, FrobeniusBall
+        >>> folder = TemporaryDirectory()
+        >>> url, keys = f"sqlite:///{folder.name}/study.ledger", f"{folder.name}/study.keys"
+        >>> with Ledger.create(url, keys=keys) as ledger:
+        ...     _ = ledger.open_account("clinic", Budget(1.0, 1e-5), neighbouring="replace")
+        ...     mechanism = IMGM(FrobeniusBall(1.0, "replace"), Budget(0.5, 1e-5))
+        ...     release = mechanism.release_to(
+        ...         f"{folder.name}/out.npy", [[1.0, 2.0]],
+        ...         privacy_filter=ledger.account("clinic"), request="June",
+        ...     )
+        ...     ledger.pending(), ledger.finish("June").name
+        ([], 'out.npy')
+        >>> folder.cleanup()
+        """
+        return finish(self, release, value, force=force)
+
     def forfeit(self, release: str) -> None:
         """Give up a release that is paid and not out: its key goes, what it cost stays spent."""
-        self.write(lambda rows: forfeit(rows, release))
-        self.erase()
+        give_up(self, release)
 
     def rotate_keys(self, keys: str | Path) -> None:
         """Seal what is pending under another key file, which is made if there is none.

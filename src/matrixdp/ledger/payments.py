@@ -12,6 +12,7 @@ finish one.
 """
 
 import getpass
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +22,12 @@ from matrixdp.ledger.balances import Balance, debit, path_to
 from matrixdp.ledger.chain import Entry, append, entries_of
 from matrixdp.ledger.costs import Spending, claim_spending, release_spending
 from matrixdp.ledger.stores.store import Rows
+from matrixdp.privacy.payment import Evidence
 
 __all__ = [
     "Pending",
     "claim_costs",
+    "evidence_of",
     "forfeit",
     "pay",
     "pending_release",
@@ -49,7 +52,7 @@ class Pending:
     tag, sealed : str
         Of its value, and its key under the key file.
     draft : str
-        The statement as far as it is known.
+        JSON: the statement as far as it is known, and the command that repeats the release.
     target : str
         The file to make.
     sequence : int
@@ -63,6 +66,11 @@ class Pending:
     draft: str
     target: str
     sequence: int
+
+    @property
+    def statement(self) -> bytes:
+        """The statement without what is only known once the file is written."""
+        return str(json.loads(self.draft)["statement"]).encode()
 
     def __repr__(self) -> str:
         """Show what is public."""
@@ -171,6 +179,11 @@ def forfeit(rows: Rows, release: str) -> None:
         )
     _delete(rows, release)
     append(rows, "forfeit", last.account, release, {"by": _user()})
+
+
+def evidence_of(ledger: str, entry: Entry) -> Evidence:
+    """Return what a statement holds of a payment."""
+    return Evidence(ledger, entry.account, entry.sequence, entry.digest)
 
 
 def pending_release(rows: Rows, release: str) -> Pending | None:

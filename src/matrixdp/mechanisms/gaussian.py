@@ -6,49 +6,25 @@ They differ only in the covariance that they choose for a sensitivity set and a 
 from dataclasses import dataclass
 from functools import cached_property, partial
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.mechanisms.drawing import Drawing, drawing_for
-from matrixdp.mechanisms.labelled import Relabel, without_labels
+from matrixdp.mechanisms.drawing import CheckedMatrix, PreparedRelease, Promise, checked_matrix
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.simulated import checked_generator
-from matrixdp.parameters import check_within, shaped_array
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Payer, check_payer
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
 
-__all__ = ["CheckedMatrix", "GaussianMechanism", "checked_set", "largest_norm"]
-
-
-class CheckedMatrix(NamedTuple):
-    """A matrix that a mechanism may release. It is never shown.
-
-    Attributes
-    ----------
-    array : ndarray
-        float64 or float32.
-    relabel : callable or None
-        Gives a matrix of this shape the labels that it came with, if there were any.
-    drawing : Drawing
-        How noise is drawn for it.
-    """
-
-    array: np.ndarray[Any, Any]
-    relabel: Relabel | None
-    drawing: Drawing
-
-    def __repr__(self) -> str:
-        """Show the shape alone."""
-        return f"CheckedMatrix(shape={self.array.shape}, dtype={self.array.dtype.name!r})"
+__all__ = ["GaussianMechanism", "checked_set", "largest_norm"]
 
 
 def checked_set(sensitivity: SensitivitySet | HasSensitivity, budget: Budget) -> SensitivitySet:
@@ -166,21 +142,21 @@ class GaussianMechanism:
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
         # All checks come first: what is refused costs neither a key nor a part of a budget.
-        array, relabel, drawing = self.prepared(matrix)
+        prepared = self.prepared(matrix)
         if key is not None and not isinstance(key, ReleaseKey):
             raise InvalidParameterError(
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
             )
-        check_payer(privacy_filter)
         workers = None if threads is None else checked_threads(threads)
+        pay = None
+        if privacy_filter is not None:
+            check_payer(privacy_filter)
+            pay = partial(privacy_filter.spend, self)
         if key is not None:
             key.check_unbound()
         fresh = ReleaseKey.generate() if key is None else key
         # Paid within the binding, so that of two releases with one key only one pays.
-        pay = None if privacy_filter is None else partial(privacy_filter.spend, self)
-        noisy = drawing.draw(array, fresh, threads=workers, pay=pay)
-        value = noisy if relabel is None else relabel(noisy)
-        return Release.from_proof(value, self.proof, self.guarantee, type(self).__name__)
+        return prepared.drawn(fresh, threads=workers, pay=pay)
 
     def release_to(
         self,
@@ -202,8 +178,9 @@ class GaussianMechanism:
         ----------
         path : path
             As in `Release.save`.
-        matrix : ndarray, list of lists, pandas or polars DataFrame
-            As in `release`.
+        matrix : ndarray, list of lists, pandas or polars DataFrame; or path of a ``.npy`` file
+            As in `release`. A file is read in parts and may be larger than memory; the release is
+            then mapped from its file, and the noise must be independent.
         privacy_filter : PrivacyFilter or LedgerAccount, optional
             Pays for the release, after all checks and before anything is drawn.
         request : str, optional
@@ -222,11 +199,36 @@ class GaussianMechanism:
             If the budget does not hold enough; nothing is drawn.
         StorageError
             If the files cannot be written. What was paid stays paid.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> from matrixdp import IMGM, Budget, FrobeniusBall, PrivacyFilter
+        >>> paying = PrivacyFilter(Budget(1.0, 1e-5), neighbouring="replace")
+        >>> mechanism = IMGM(FrobeniusBall(1.0, neighbouring="replace"), Budget(0.5, 1e-5))
+        >>> with TemporaryDirectory() as folder:
+        ...     path = f"{folder}/sums.csv"
+        ...     release = mechanism.release_to(path, [[1.0, 2.0]], privacy_filter=paying)
+        ...     Release.verify(path) == mechanism.guarantee
+        True
         """
         # Late, because files are above mechanisms.
-        from matrixdp.files.publishing.paid_release import release_to  # noqa: PLC0415
+        if isinstance(matrix, str | PathLike):
+            from matrixdp.files.publishing.streamed_release import release_npy_to  # noqa: PLC0415
 
-        return release_to(
+            return release_npy_to(
+                self,
+                path,
+                matrix,
+                privacy_filter=privacy_filter,
+                request=request,
+                force=force,
+                threads=threads,
+            )
+        from matrixdp.files.publishing.paid_release import release_to  # noqa: PLC0415
+        from matrixdp.files.publishing.release_file import warn_of_lost_labels  # noqa: PLC0415
+
+        release = release_to(
             self,
             path,
             matrix,
@@ -235,6 +237,8 @@ class GaussianMechanism:
             force=force,
             threads=threads,
         )
+        warn_of_lost_labels(release, path)
+        return release
 
     def simulate(self, matrix: Any, generator: np.random.Generator) -> SimulatedValue:
         """Return the matrix with seeded float noise of the same covariance: for experiments only.
@@ -252,23 +256,10 @@ class GaussianMechanism:
 
     def checked(self, matrix: Any) -> CheckedMatrix:
         """Return a matrix that the mechanism may release, or raise with the reason."""
-        # A plain array has no labels, and nothing to convert.
-        plain = type(matrix) is np.ndarray
-        numbers, relabel = (matrix, None) if plain else without_labels(matrix)
-        array = shaped_array(numbers, "matrix", axes=2, booleans=True, keep_single=True)
-        drawing = drawing_for(self.proof, array.shape, array.dtype)
-        check_within(array, "matrix", drawing.limit)
-        # A SymmetricBall weighs mirrored entries as one: another matrix is outside its promise,
-        # whatever the noise.
-        if drawing.is_symmetric and not np.array_equal(array, array.T):
-            raise InvalidParameterError(
-                "matrix is not symmetric, but a SymmetricBall is about symmetric matrices: pass "
-                "(A + A.T) / 2, or use a FrobeniusBall"
-            )
-        return CheckedMatrix(array, relabel, drawing)
+        return checked_matrix(matrix, self.proof)
 
-    def prepared(self, matrix: Any) -> CheckedMatrix:
-        """Return what a release needs of a matrix, or raise with the reason why there is none."""
+    def prepared(self, matrix: Any) -> PreparedRelease:
+        """Return a release that can be paid for and drawn, or raise with the reason why not."""
         checked = self.checked(matrix)
         _ = checked.drawing.noise  # made here: it raises if there is no such noise
-        return checked
+        return PreparedRelease(checked, Promise(self.proof, self.guarantee, type(self).__name__))

@@ -1,9 +1,10 @@
 """The Matrix Mechanism: a workload answered through measurements that suit it."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -197,9 +198,48 @@ class MatrixMechanism:
         BudgetExceededError
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
-        # `measure`, not `apply`: its products are compensated, which the sensitivity counts on.
-        exact = self.strategy.measure(checked_counts(histogram, self.workload))
-        return self._released(exact, key, privacy_filter, threads)
+        return self._released(self._measured(histogram), key, privacy_filter, threads)
+
+    def release_to(
+        self,
+        path: str | PathLike[str],
+        histogram: ArrayLike,
+        *,
+        privacy_filter: Payer | None = None,
+        request: str | None = None,
+        force: bool = False,
+        threads: int | None = None,
+    ) -> WorkloadRelease:
+        """Release into an ``.npz`` file and its statement; paid once, never lost.
+
+        Parameters
+        ----------
+        path : path
+            As in `WorkloadRelease.save`.
+        histogram : array_like
+            As in `release`.
+        privacy_filter, request, force, threads : optional
+            As in `IMGM.release_to`.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> import matrixdp as mdp
+        >>> from matrixdp.workloads import Prefix
+        >>> budget = mdp.Budget(epsilon=1.0, delta=1e-5)
+        >>> paying = mdp.PrivacyFilter(budget, neighbouring="replace")
+        >>> mechanism = mdp.MatrixMechanism(Prefix(8), budget, neighbouring="replace")
+        >>> with TemporaryDirectory() as folder:
+        ...     path = f"{folder}/ages.npz"
+        ...     release = mechanism.release_to(path, [10] * 8, privacy_filter=paying)
+        ...     WorkloadRelease.verify(path) == mechanism.guarantee
+        True
+        """
+        return self._released_to(
+            *(path, lambda: self._measured(histogram), privacy_filter, request),
+            force=force,
+            threads=threads,
+        )
 
     def release_records(
         self,
@@ -217,7 +257,7 @@ class MatrixMechanism:
         Parameters
         ----------
         records : array_like of int, shape (records, attributes), or iterator of such blocks
-            The number of the cell along each attribute, counted from 0; at most 2**30 records.
+            The index of the cell along each attribute; at most 2**30 records.
         key, privacy_filter, threads
             As for `release`.
 
@@ -239,15 +279,38 @@ class MatrixMechanism:
         >>> release.table((1, 2)).shape
         (50, 50)
         """
+        return self._released(self._measured_records(records), key, privacy_filter, threads)
+
+    def release_records_to(
+        self,
+        path: str | PathLike[str],
+        records: ArrayLike | Iterator[ArrayLike],
+        *,
+        privacy_filter: Payer | None = None,
+        request: str | None = None,
+        force: bool = False,
+        threads: int | None = None,
+    ) -> WorkloadRelease:
+        """Count records as `release_records` does, and release into files as `release_to` does."""
+        return self._released_to(
+            *(path, lambda: self._measured_records(records), privacy_filter, request),
+            force=force,
+            threads=threads,
+        )
+
+    def _measured(self, histogram: ArrayLike) -> FloatArray:
+        """Return the exact measurements of a histogram, in one column; they are private."""
+        # `measure`, not `apply`: its products are compensated, which the sensitivity counts on.
+        return self.strategy.measure(checked_counts(histogram, self.workload)).reshape(-1, 1)
+
+    def _measured_records(self, records: ArrayLike | Iterator[ArrayLike]) -> FloatArray:
+        """Return the exact measurements of records, in one column."""
         if isinstance(self.strategy, ResidualStrategy):
             tables = counted_tables(records, self.workload.dimensions, self.strategy.tables)
-            return self._released(
-                self.strategy.measure_tables(tables), key, privacy_filter, threads
-            )
+            return self.strategy.measure_tables(tables).reshape(-1, 1)
         # Any other strategy is for histograms that fit in memory.
         kept = tuple(range(len(self.workload.dimensions)))
-        counts = counted_tables(records, self.workload.dimensions, [kept])[kept]
-        return self.release(counts, key=key, privacy_filter=privacy_filter, threads=threads)
+        return self._measured(counted_tables(records, self.workload.dimensions, [kept])[kept])
 
     def _released(
         self,
@@ -259,10 +322,35 @@ class MatrixMechanism:
         """Return measurements with exact noise."""
         return WorkloadRelease(
             measurements=self._noise.release(
-                exact.reshape(-1, 1), key=key, privacy_filter=paying, threads=threads
+                exact, key=key, privacy_filter=paying, threads=threads
             ),
             workload=self.workload,
             strategy=self.strategy,
+        )
+
+    def _released_to(
+        self,
+        path: str | PathLike[str],
+        measure: Callable[[], FloatArray],
+        paying: Payer | None,
+        request: str | None,
+        *,
+        force: bool,
+        threads: int | None,
+    ) -> WorkloadRelease:
+        """Write measurements with exact noise."""
+        # Late, because files are above mechanisms.
+        from matrixdp.files.publishing.paid_workload import release_measured_to  # noqa: PLC0415
+
+        return release_measured_to(
+            path,
+            lambda: self._noise.prepared(measure()),
+            self.workload,
+            self.strategy,
+            privacy_filter=paying,
+            request=request,
+            force=force,
+            threads=threads,
         )
 
     def simulate(self, histogram: ArrayLike, generator: np.random.Generator) -> SimulatedValue:

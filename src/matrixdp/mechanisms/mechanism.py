@@ -1,5 +1,6 @@
 """The interface of all mechanisms."""
 
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -55,6 +56,19 @@ class Mechanism(Protocol[R_co]):
         threads: int | None = None,
     ) -> R_co:
         """Return what leaves, with exact noise, and what it guarantees; a filter pays for it."""
+
+    def release_to(
+        self,
+        path: str | PathLike[str],
+        matrix: Any,
+        /,
+        *,
+        privacy_filter: Payer | None = None,
+        request: str | None = None,
+        force: bool = False,
+        threads: int | None = None,
+    ) -> R_co:
+        """Write the same into files; a release that a ledger paid for can be finished later."""
 
     def simulate(self, matrix: Any, /, generator: np.random.Generator) -> SimulatedValue:
         """Return the same with seeded noise of the same covariance, for experiments only."""

@@ -194,7 +194,8 @@ class Release:
             If the disk is full; no target is made.
         """
         # Late, because files are above mechanisms: only these three methods look up there.
-        from matrixdp.files.publishing.releases import save_release, warn_of_lost_labels  # noqa: PLC0415
+        from matrixdp.files.publishing.release_file import warn_of_lost_labels  # noqa: PLC0415
+        from matrixdp.files.publishing.releases import save_release  # noqa: PLC0415
 
         save_release(self, path, force=force)
         warn_of_lost_labels(self, path)

@@ -10,11 +10,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
-from matrixdp.files.publishing.releases import (
-    load_stated_release,
-    save_release,
-    warn_of_lost_labels,
-)
+from matrixdp.files.publishing.release_file import warn_of_lost_labels
+from matrixdp.files.publishing.releases import load_stated_release, save_release
 from matrixdp.files.schemas.steps import PARAMETERS, StepSchema
 from matrixdp.mechanisms.labelled import without_labels
 from matrixdp.mechanisms.release import Release

@@ -63,8 +63,8 @@ class Order:
     secret : bytes
         Of a fresh release key.
     tag : callable
-        Returns a message authentication code of the context and of the exact value, given the
-        secret. It ties a key to one value: two values with the noise of one key would show their
+        Returns a message authentication code of the draft and of the exact value, given the secret.
+        It ties a key to one value: two values with the noise of one key would show their
         difference.
     target : str
         The file to make.
@@ -86,8 +86,8 @@ class Order:
         return f"Order(request={self.request!r}, target={self.target!r})"
 
 
-def _forget(_digest: str) -> None:
-    """Keep no word of a release that is out."""
+def _forget(*_digest: str) -> None:
+    """Keep no word of a release."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -107,6 +107,8 @@ class Payment:
         The SHA-256 of the file, if the release is out already.
     published : callable
         Called with the SHA-256 of the file once it has its name; the key is destroyed.
+    forfeited : callable
+        Called if the release must never be finished; the key is destroyed.
     """
 
     secret: bytes
@@ -114,6 +116,7 @@ class Payment:
     resumed: bool = False
     digest: str | None = None
     published: Callable[[str], None] = field(default=_forget)
+    forfeited: Callable[[], None] = field(default=_forget)
 
     def __repr__(self) -> str:
         """Show what is public."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import power_of_two_up, rounded_quotients
 from matrixdp.queries.grid import RecordGrid
 from matrixdp.queries.one_row import single_row_set
-from matrixdp.queries.private_count import released_means
+from matrixdp.queries.private_count import release_means_to, released_means
 from matrixdp.queries.query import MechanismMaker, Query, check_bounds, check_public_count
 from matrixdp.queries.sums import exact_total
 from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
@@ -148,13 +149,50 @@ class Mean(Query):
                 privacy_filter=privacy_filter,
                 threads=threads,
             )
-        if key is not None or mechanism is not IMGM:
-            raise InvalidParameterError(
-                f"{'key' if key is not None else 'mechanism'} is for one release, and count=None "
-                "makes two: leave it out, or pass a public count"
-            )
+        _check_left_out("key", given=key is not None)
+        _check_left_out("mechanism", given=mechanism is not IMGM)
         return released_means(
             data, self.bounds, budget, str(self), privacy_filter=privacy_filter, threads=threads
+        )
+
+    def release_to(
+        self,
+        path: str | PathLike[str],
+        data: Any,
+        budget: Budget,
+        *,
+        mechanism: MechanismMaker = IMGM,
+        privacy_filter: Payer | None = None,
+        request: str | None = None,
+        force: bool = False,
+        threads: int | None = None,
+    ) -> Any:
+        """Release the mean into files; without a public count those of `MeanRelease.save`.
+
+        The parameters are those of `Query.release_to`. One payment covers sum and count.
+        """
+        if self.count is not None:
+            return super().release_to(
+                path,
+                data,
+                budget,
+                mechanism=mechanism,
+                privacy_filter=privacy_filter,
+                request=request,
+                force=force,
+                threads=threads,
+            )
+        _check_left_out("mechanism", given=mechanism is not IMGM)
+        return release_means_to(
+            path,
+            data,
+            self.bounds,
+            budget,
+            str(self),
+            privacy_filter=privacy_filter,
+            request=request,
+            force=force,
+            threads=threads,
         )
 
     def __str__(self) -> str:
@@ -162,3 +200,12 @@ class Mean(Query):
         if self.count is None:
             return f"mean of records over a private count, {self.bounds}"
         return f"sum of records over the public count {self.count}, {self.bounds}"
+
+
+def _check_left_out(name: str, *, given: bool) -> None:
+    """Raise if something is given that serves one release only."""
+    if given:
+        raise InvalidParameterError(
+            f"{name} is for one release, and count=None makes two: leave it out, or pass a public "
+            "count"
+        )

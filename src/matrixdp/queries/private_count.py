@@ -2,6 +2,7 @@
 
 import io
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -14,27 +15,29 @@ from numpy.typing import DTypeLike, NDArray
 from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
 from matrixdp.files.formats.matrices import write_matrix
 from matrixdp.files.formats.suffixes import format_of, with_word
-from matrixdp.files.publishing.atomic import check_target, write_all
+from matrixdp.files.publishing.atomic import check_target
+from matrixdp.files.publishing.lasting import digest_of, write_paid
+from matrixdp.files.publishing.paid import checked_request, publish_paid
 from matrixdp.files.publishing.paid_counts import check_paid
-from matrixdp.files.publishing.releases import (
-    encode_release,
-    load_stated_release,
-    warn_of_lost_labels,
-)
+from matrixdp.files.publishing.paid_release import PaidMatrix
+from matrixdp.files.publishing.release_file import warn_of_lost_labels
+from matrixdp.files.publishing.releases import encode_release, load_stated_release
 from matrixdp.files.publishing.statement import statement_path
+from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise.application.threads import checked_threads
+from matrixdp.noise.keys.stream import KEY_BYTES
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee
-from matrixdp.privacy.payment import Payer, check_payer
+from matrixdp.privacy.payment import Payer, Payment, check_payer
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.sums import Sum, exact_total
 from matrixdp.sensitivity.sets import FrobeniusBall
 
-__all__ = ["MeanRelease", "released_means", "sum_path"]
+__all__ = ["MeanRelease", "release_means_to", "released_means", "sum_path"]
 
 FloatArray = NDArray[np.float64]
 
@@ -116,41 +119,46 @@ class MeanRelease:
             Names of the columns, which ``.npy`` and ``.npz`` files do not keep; by default those of
             the file that the means were read from.
         """
-        if columns is not None and len(columns) != self.shape[1]:
-            raise ShapeError(
-                f"columns has {len(columns)} names for {self.shape[1]} columns: pass one for each"
-            )
+        _check_columns(columns, self.shape[1])
         target, beside = Path(path), sum_path(path)
         for file in (target, beside, statement_path(beside)):
             check_target(file, force=force)
-        names = columns
+        if columns is None and self.total.labels is not None:
+            warn_of_lost_labels(self.total, target)
+        self._write(target, force=force, columns=columns)
+
+    def _write(
+        self,
+        target: Path,
+        *,
+        force: bool,
+        columns: Sequence[str] | None = None,
+        payment: Payment | None = None,
+    ) -> str:
+        """Write the files, and return the digest of the sum's."""
+        names, beside = columns, sum_path(target)
         # Means that were read from a file have the names of that file.
         if columns is None and self.total.labels is not None:
             names = self.total.labels.columns
-            warn_of_lost_labels(self.total, target)
-        labelled = MatrixFile(
-            np.asarray(self.total.value), columns=names, index=None if names is None else ["sum"]
-        )
         # Stated with the guarantee of both, because the statement holds the count, too.
-        total = Release.from_proof(labelled, self.total.proof, self.guarantee, self.total.mechanism)
+        promise = Promise(self.total.proof, self.guarantee, self.total.mechanism)
         data, statement = encode_release(
-            total, beside.name, query=self.query, counts={"records": self.count}
+            Release.from_proof(_row("sum", self.total.value, names), *promise),
+            beside.name,
+            query=self.query,
+            counts={"records": self.count},
+            payment=payment,
         )
         means = io.BytesIO()
-        write_matrix(
-            means,
-            MatrixFile(self.value, columns=names, index=None if names is None else ["mean"]),
-            format_of(target),
-        )
-        write_all(
-            [
-                (statement_path(beside), statement),
-                (beside, data),
-                (target, means.getvalue()),
-            ],
-            force=force,
-            release=True,
-        )
+        write_matrix(means, _row("mean", self.value, names), format_of(target))
+        # The sum last: once it is there, everything is.
+        contents = [
+            (statement_path(beside), statement),
+            (target, means.getvalue()),
+            (beside, data),
+        ]
+        write_paid(contents, payment, force=force)
+        return digest_of(data)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "MeanRelease":
@@ -189,28 +197,93 @@ def released_means(
 
     A filter pays for both at once, after all checks and before anything is drawn.
     """
-    check_budget(budget)
+    shares = _Shares.of(bounds, budget)
     check_payer(privacy_filter)
     workers = None if threads is None else checked_threads(threads)
-    shares = budget.split([math.sqrt(bounds.columns), 1.0])
-    summed = Sum(bounds, "add-remove")
-    of_sum = IMGM(summed.sensitivity, shares[0])
-    of_count = IMGM(FrobeniusBall(1.0, "add-remove"), shares[1])
-    both = Guarantee.of_budget(
-        budget,
-        mu=composed_mu([of_sum.mu, of_count.mu]),
-        neighbouring="add-remove",
-    )
-    total = exact_total(data, summed.grid)
-    answers = (total.rounded(0) * summed.grid.steps, np.array([[float(total.records)]]))
+    prepared = shares.prepared(data, query)
     # Everything is checked before the filter pays, and nothing can be refused after it.
-    for mechanism, answer in zip((of_sum, of_count), answers, strict=True):
-        mechanism.prepared(answer)
     if privacy_filter is not None:
-        privacy_filter.spend(both)
-    return MeanRelease(
-        of_sum.release(answers[0], threads=workers),
-        of_count.release(answers[1], threads=workers),
-        both,
-        query,
-    )
+        privacy_filter.spend(shares.both)
+    return shares.means(prepared, secrets.token_bytes(KEY_BYTES), workers)
+
+
+def release_means_to(
+    path: str | PathLike[str],
+    data: Any,
+    bounds: PublicBounds,
+    budget: Budget,
+    query: str,
+    *,
+    privacy_filter: Payer | None = None,
+    request: str | None = None,
+    force: bool = False,
+    threads: int | None = None,
+    columns: Sequence[str] | None = None,
+) -> MeanRelease:
+    """Release means with sum and count to files; see `MeanRelease.save` and `Query.release_to`."""
+    shares, target = _Shares.of(bounds, budget), Path(path).absolute()
+    beside = sum_path(target)
+    _check_columns(columns, bounds.columns)
+    files = [target, beside, statement_path(beside)]
+    name = checked_request(privacy_filter, request, files, force=force)
+    workers = None if threads is None else checked_threads(threads)
+    prepared = shares.prepared(data, query, columns)
+    done: list[MeanRelease] = []
+
+    def write(payment: Payment) -> str:
+        released = shares.means(prepared, payment.secret, workers)
+        done.append(released)
+        return released._write(target, force=force, columns=columns, payment=payment)  # noqa: SLF001 - of this module
+
+    publish_paid(privacy_filter, name, prepared.publication(beside, write, others=[target]))
+    return done[0] if done else MeanRelease.load(target)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """How a sum and a count share a budget."""
+
+    total: Sum
+    of_sum: IMGM
+    of_count: IMGM
+    both: Guarantee
+
+    @classmethod
+    def of(cls, bounds: PublicBounds, budget: Budget) -> "_Shares":
+        check_budget(budget)
+        parts = budget.split([math.sqrt(bounds.columns), 1.0])
+        total = Sum(bounds, "add-remove")
+        of_sum = IMGM(total.sensitivity, parts[0])
+        of_count = IMGM(FrobeniusBall(1.0, "add-remove"), parts[1])
+        mu = composed_mu([of_sum.mu, of_count.mu])
+        both = Guarantee.of_budget(budget, mu=mu, neighbouring="add-remove")
+        return cls(total, of_sum, of_count, both)
+
+    def prepared(self, data: Any, query: str, columns: Sequence[str] | None = None) -> PaidMatrix:
+        """Read the records, and return all but the noise."""
+        exact = exact_total(data, self.total.grid)
+        summed = _row("sum", exact.rounded(0) * self.total.grid.steps, columns)
+        main = self.of_sum.prepared(summed)
+        return PaidMatrix(
+            main=main._replace(promise=main.promise._replace(guarantee=self.both)),
+            counts={"records": self.of_count.prepared(np.array([[float(exact.records)]]))},
+            query=query,
+        )
+
+    def means(self, prepared: PaidMatrix, secret: bytes, threads: int | None) -> MeanRelease:
+        """Return the release with the noise of a secret."""
+        total, counts = prepared.drawn(secret, threads)
+        alone = Release.from_proof(
+            np.asarray(total.value), total.proof, self.of_sum.guarantee, total.mechanism
+        )
+        return MeanRelease(alone, counts["records"], self.both, str(prepared.query))
+
+
+def _row(name: str, value: Any, columns: Sequence[str] | None) -> MatrixFile:
+    """Return a row with the names of its columns, which then has a name of its own."""
+    return MatrixFile(np.asarray(value), columns=columns, index=None if columns is None else [name])
+
+
+def _check_columns(columns: Sequence[str] | None, width: int) -> None:
+    if columns is not None and len(columns) != width:
+        raise ShapeError(f"columns has {len(columns)} names for {width} columns: pass one for each")

@@ -2,12 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.files.publishing.paid import checked_request
+from matrixdp.files.publishing.paid_release import release_to
+from matrixdp.files.publishing.statement import statement_path
+from matrixdp.mechanisms.gaussian import GaussianMechanism
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.release import Release
@@ -88,17 +94,85 @@ class Query(ABC):
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
         # First, so that a bad budget is refused before a long pass over the data.
+        chosen = self._mechanism(mechanism, budget)
+        return chosen.release(
+            self.evaluate(data), key=key, privacy_filter=privacy_filter, threads=threads
+        )
+
+    def release_to(
+        self,
+        path: str | PathLike[str],
+        data: Any,
+        budget: Budget,
+        *,
+        mechanism: MechanismMaker = IMGM,
+        privacy_filter: Payer | None = None,
+        request: str | None = None,
+        force: bool = False,
+        threads: int | None = None,
+    ) -> Release:
+        """Release the answer into a file and its statement, which names the query.
+
+        Paid once and never lost, as `IMGM.release_to` is.
+
+        Parameters
+        ----------
+        path : path
+            As in `Release.save`.
+        data, budget
+            As in `release`. A request that is not finished needs the same data again.
+        mechanism : callable, optional
+            One that makes a `GaussianMechanism`; by default `IMGM`.
+        privacy_filter, request, force, threads : optional
+            As in `IMGM.release_to`.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> from matrixdp import PrivacyFilter, Release
+        >>> from matrixdp.queries import PublicBounds, Sum
+        >>> paying = PrivacyFilter(Budget(2.0, 1e-5), neighbouring="replace")
+        >>> query = Sum(PublicBounds(2, norm=1.0), "replace")
+        >>> with TemporaryDirectory() as folder:
+        ...     path = f"{folder}/sums.csv"
+        ...     release = query.release_to(
+        ...         path, [[0.6, 0.8]] * 10, Budget(1.0, 1e-5), privacy_filter=paying
+        ...     )
+        ...     Release.verify(path) == release.guarantee
+        True
+        """
+        chosen = self._mechanism(mechanism, budget)
+        if not isinstance(chosen, GaussianMechanism):
+            raise InvalidParameterError(
+                f"mechanism makes a {type(chosen).__name__}, whose release_to cannot name the "
+                "query: pass a GaussianMechanism, or call its release_to with query.evaluate(data)"
+            )
+        target = Path(path)
+        # Before a long pass over the data, too.
+        name = checked_request(
+            privacy_filter, request, [target, statement_path(target)], force=force
+        )
+        return release_to(
+            chosen,
+            target,
+            self.evaluate(data),
+            privacy_filter=privacy_filter,
+            request=name,
+            force=force,
+            threads=threads,
+            query=str(self),
+        )
+
+    def _mechanism(self, make: MechanismMaker, budget: Budget) -> Mechanism[Release]:
+        """Return a mechanism for this query; one for another set would make a false guarantee."""
         sensitivity = self.sensitivity
-        chosen = mechanism(sensitivity, budget)
-        # A mechanism for another set would make the guarantee false.
+        chosen = make(sensitivity, budget)
         if sensitivity != chosen.sensitivity:
             raise InvalidParameterError(
                 "mechanism has another sensitivity than the query: build it from the set that it "
                 "is called with"
             )
-        return chosen.release(
-            self.evaluate(data), key=key, privacy_filter=privacy_filter, threads=threads
-        )
+        return chosen
 
 
 def check_bounds(bounds: object, name: str = "bounds") -> None:

@@ -6,6 +6,7 @@ does it get its name, so that a full disk or a crash leaves the targets as they 
 
 import errno
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +21,11 @@ __all__ = [
     "check_inputs_survive",
     "check_new_file",
     "check_target",
+    "force_folder",
     "hidden_beside",
     "hidden_file",
     "publish",
+    "remove_unfinished",
     "storage_errors",
     "unfinished_file",
     "write_all",
@@ -30,6 +33,9 @@ __all__ = [
 
 # No space on the disk, in the user's quota, or within the limit on the size of a file.
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# What tells hidden names of one target apart.
+_HIDDEN_BYTES = 8
+_HIDDEN = re.compile(f"[0-9a-f]{{{2 * _HIDDEN_BYTES}}}")
 # Errors of systems that do not support an operation, as opposed to failures of it.
 _NO_FOLDER_SYNC = {errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -204,12 +210,19 @@ def publish(hidden: Path, target: Path) -> None:
         check_new_file(target)
         hidden.rename(target)
     try:
-        _force_folder(target.parent)
-    except OSError as error:
-        if error.errno in _NO_FOLDER_SYNC:
-            return
+        force_folder(target.parent)
+    except OSError:
         target.unlink(missing_ok=True)
         raise
+
+
+def force_folder(path: Path) -> None:
+    """Force the names in a folder to the disk, unless its file system cannot do that."""
+    try:
+        _force_folder(path)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
 
 
 @contextmanager
@@ -250,13 +263,23 @@ def _check_name(target: Path) -> None:
 
 def _hidden_name(target: Path) -> Path:
     """Return a fresh hidden name in the target's folder, so that a rename stays on one disk."""
-    return target.with_name(f".{target.name}.{secrets.token_hex(8)}.unfinished")
+    return target.with_name(f".{target.name}.{secrets.token_hex(_HIDDEN_BYTES)}.unfinished")
 
 
 def _remove(hidden: Path) -> None:
     """Remove a hidden file if possible; leftovers must not make anything else fail."""
     with suppress(OSError):
         hidden.unlink(missing_ok=True)
+
+
+def remove_unfinished(target: Path) -> None:
+    """Remove what attempts at a target left that were killed: hidden files of its name alone."""
+    begin, end = f".{target.name}.", ".unfinished"
+    with suppress(OSError):
+        for found in target.parent.iterdir():
+            middle = found.name.removeprefix(begin).removesuffix(end)
+            if found.name == begin + middle + end and _HIDDEN.fullmatch(middle):
+                _remove(found)
 
 
 def _set_aside(path: Path) -> Path | None:
@@ -322,7 +345,6 @@ def _force(file: BinaryIO) -> None:
 
 
 def _force_folder(path: Path) -> None:
-    """Force the names in a folder to the disk."""
     if os.name != "posix":  # elsewhere a folder cannot be opened
         return
     folder = os.open(path, os.O_RDONLY)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from matrixdp.noise.keys.context import NoiseContext
 from matrixdp.noise.keys.release_key import ReleaseKey, checked_key
 from matrixdp.noise.specification.scales import checked_scale
 
-__all__ = ["Advance", "add_noise_to_npy", "write_noisy_npy"]
+__all__ = ["Advance", "NoisyNpy", "add_noise_to_npy"]
 
 Advance = Callable[[int], None]
 """Called with the number of elements just processed; each is checked, and later written."""
@@ -91,60 +92,89 @@ def add_noise_to_npy(
     """
     result, unbound = Path(target), checked_key(key)
     check_new_file(result)
+    noisy = NoisyNpy.prepared(Path(source), scale, threads=threads, advance=advance)
+    # A whole pass before the key is spent: half a release of a bad matrix would help nobody.
+    noisy.check(lambda _: None)
     with hidden_beside(result) as hidden:
-        write_noisy_npy(
-            Path(source), hidden, result, scale, unbound, threads=threads, advance=advance
-        )
+        noisy.write(hidden, result, unbound, lambda _: None)
         with storage_errors(result):
             publish(hidden, result)
 
 
-def write_noisy_npy(
-    source: Path,
-    hidden: Path,
-    target: Path,
-    scale: Any,
-    key: ReleaseKey,
-    *,
-    threads: int = 1,
-    advance: Advance | None = None,
-) -> str:
-    """Write the noisy file under a hidden name, complete, and return its SHA-256 digest.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoisyNpy:
+    """A ``.npy`` file and the noise for it; what it is read for is passed to a function, too.
 
-    The caller gives it the target's name; errors mention the target. See `add_noise_to_npy`.
+    Made by `prepared`.
     """
-    unbound = checked_key(key)
-    layout = read_layout(source)
-    scales = checked_scale(scale, layout.shape, layout.dtype)
-    shape = layout.shape
-    # Elements are numbered in the order of the file, so that it can be read from front to back.
-    if layout.fortran_order:
-        scales, shape = scales.T, shape[::-1]
-    context = NoiseContext.describe(shape=shape, dtype=layout.dtype, scale=scales)
-    workers = checked_threads(threads)
-    report: Advance = (lambda _: None) if advance is None else advance
-    # A whole pass before the key is spent: half a release of a bad matrix would help nobody.
-    for start, values in _chunks(source, layout):
-        check_range(values, start, shape=shape, scales=scales, threads=workers)
-        report(values.size)
-    # If it cannot be compiled or loaded, or is interrupted, that is known before the key is spent.
-    prepare_fastest(layout.dtype.itemsize)
-    header = npy_header(layout)
-    # Computed on the way, in the order of the bytes, although the header is written last.
-    digest = hashlib.sha256(header)
-    # In this order, so that a target that cannot be opened does not spend the key.
-    with (
-        storage_errors(target),
-        unfinished_file(hidden, header) as file,
-        unbound.bind(context) as stream,
-    ):
-        noise = ExactNoise(stream, scales)
-        for start, values in _chunks(source, layout):
-            noise.add_range(values, start, out=values, threads=workers)
-            file.write(values.data)
-            digest.update(values.data)
-            report(values.size)
-    return digest.hexdigest()
+
+    source: Path
+    layout: NpyLayout
+    scales: NDArray[np.float64]
+    context: NoiseContext
+    threads: int
+    advance: Advance
+
+    @classmethod
+    def prepared(
+        cls, source: Path, scale: Any, *, threads: int, advance: Advance | None
+    ) -> "NoisyNpy":
+        """Return what is known before the elements are read; see `add_noise_to_npy`."""
+        layout = read_layout(source)
+        scales = checked_scale(scale, layout.shape, layout.dtype)
+        shape = layout.shape
+        # Elements are numbered in the order of the file, so that it can be read front to back.
+        if layout.fortran_order:
+            scales, shape = scales.T, shape[::-1]
+        return cls(
+            source=source,
+            layout=layout,
+            scales=scales,
+            context=NoiseContext.describe(shape=shape, dtype=layout.dtype, scale=scales),
+            threads=checked_threads(threads),
+            advance=(lambda _: None) if advance is None else advance,
+        )
+
+    def check(self, read: Callable[[NDArray[Any]], object]) -> None:
+        """Raise unless every element is finite and within range; pass all of them on."""
+        for start, values in _chunks(self.source, self.layout):
+            check_range(
+                values, start, shape=self.context.shape, scales=self.scales, threads=self.threads
+            )
+            read(values)
+            self.advance(values.size)
+        # If it cannot be compiled or loaded, or is interrupted, that is known before the draw.
+        prepare_fastest(self.layout.dtype.itemsize)
+
+    def write(
+        self,
+        hidden: Path,
+        target: Path,
+        key: ReleaseKey,
+        read: Callable[[NDArray[Any]], object],
+    ) -> str:
+        """Write the noisy file under a hidden name, complete, and return its SHA-256 digest.
+
+        The elements are passed on once more, before their noise. The caller gives the file the
+        target's name; errors mention the target.
+        """
+        header = npy_header(self.layout)
+        # Computed on the way, in the order of the bytes, although the header is written last.
+        digest = hashlib.sha256(header)
+        # In this order, so that a target that cannot be opened does not spend the key.
+        with (
+            storage_errors(target),
+            unfinished_file(hidden, header) as file,
+            key.bind(self.context) as stream,
+        ):
+            noise = ExactNoise(stream, self.scales)
+            for start, values in _chunks(self.source, self.layout):
+                read(values)
+                noise.add_range(values, start, out=values, threads=self.threads)
+                file.write(values.data)
+                digest.update(values.data)
+                self.advance(values.size)
+        return digest.hexdigest()
 
 
 def _chunks(path: Path, layout: NpyLayout) -> Iterator[tuple[int, NDArray[Any]]]:

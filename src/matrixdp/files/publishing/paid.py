@@ -1,93 +1,138 @@
-"""Releases to files that are paid for: paid once, drawn after that, finished after a crash."""
+"""Releases to files that are paid for: paid once, drawn after that, finished after a crash.
 
-import hashlib
+Every kind of release becomes a `Publication` once everything is checked, and goes this one way.
+"""
+
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from matrixdp.errors import InvalidParameterError, StorageError
+from matrixdp.errors import InvalidParameterError, MatrixDPError
+from matrixdp.files.publishing.atomic import check_target, force_folder, remove_unfinished
+from matrixdp.files.publishing.completed import completed_digest
+from matrixdp.files.publishing.lasting import digest_of
+from matrixdp.files.publishing.statement import statement_path
+from matrixdp.noise.keys.stream import KEY_BYTES
 from matrixdp.privacy.payment import Cost, Order, Payer, Payment, check_payer
 
-__all__ = ["check_paid_target", "not_there_yet", "pay_and_write", "request_named"]
+__all__ = ["Publication", "checked_request", "publish_paid"]
+
+_LONGEST_REQUEST = 200
 
 
-def request_named(request: object) -> str:
-    """Return a request, or a fresh name for one."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Publication:
+    """A release to files of which everything is known but the noise.
+
+    Attributes
+    ----------
+    cost : Cost
+        What is paid, all at once.
+    target : Path
+        The file that the statement describes.
+    others : iterable of Path, optional
+        Further files, which follow from it.
+    draft : bytes
+        The statement without what is only known once the file is written.
+    tag : callable
+        See `Order`.
+    about : mapping
+        Public facts for people.
+    write : callable
+        Draws with the secret of a payment, publishes the files with the target last, and returns
+        the SHA-256 of the target.
+    secret : bytes, optional
+        Fresh; what is drawn with unless an earlier attempt was paid.
+    """
+
+    cost: Cost
+    target: Path
+    draft: bytes
+    tag: Callable[[bytes], bytes]
+    about: Mapping[str, str]
+    write: Callable[[Payment], str]
+    others: Iterable[Path] = ()
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
+
+    def order(self, request: str) -> Order:
+        """Return what is paid for."""
+        return Order(request, self.secret, self.tag, str(self.target), self.draft, self.about)
+
+
+def checked_request(
+    payer: Payer | None, request: object, targets: Iterable[Path], *, force: bool
+) -> str:
+    """Return a request, or a fresh name for one, and check where its release goes.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a file exists and is not forced, unless an earlier attempt at the same request may have
+        made it; or if there is no such request or payer.
+    """
+    check_payer(payer)
     if request is None:
-        return secrets.token_hex(16)
+        request = secrets.token_hex(16)
     # Of letters that can be read: databases refuse some of the others.
-    if not isinstance(request, str) or not 0 < len(request) <= 200 or not request.isprintable():
+    if not isinstance(request, str) or not _names_a_release(request):
         raise InvalidParameterError(
-            f"request={request!r} must be a text of at most 200 letters, which names the release"
+            f"request={request!r} must be a text of at most {_LONGEST_REQUEST} letters, which "
+            "names the release"
         )
+    try:
+        for path in targets:
+            check_target(path, force=force)
+    except InvalidParameterError:
+        if payer is None or not payer.resumes(request):
+            raise
     return request
 
 
-def check_paid_target(payer: Payer | None, request: str, check: Callable[[], None]) -> None:
-    """Check a target, unless an earlier attempt at the same request may have made it already."""
-    check_payer(payer)
-    if payer is None or not payer.resumes(request):
-        check()
+def _names_a_release(request: str) -> bool:
+    return 0 < len(request) <= _LONGEST_REQUEST and request.isprintable()
 
 
-def pay_and_write(
-    payer: Payer | None,
-    cost: Cost,
-    order: Order,
-    write: Callable[[Payment], str],
-) -> None:
-    """Pay for a release, and write its files unless they are out already.
-
-    Parameters
-    ----------
-    payer : Payer or None
-        Who pays.
-    cost : Cost
-        What.
-    order : Order
-        The release.
-    write : callable
-        Draws with the key of a payment, publishes the files, and returns the SHA-256 of the first.
+def publish_paid(payer: Payer | None, request: str, publication: Publication) -> None:
+    """Pay for a release, and write its files unless an earlier attempt has done it.
 
     Raises
     ------
     InvalidParameterError
         If the files of an earlier request are gone or others.
     """
-    payment = Payment(order.secret) if payer is None else payer.pay(cost, order)
-    if payment.digest is None:
-        payment.published(write(payment))
-    else:
-        _check_out(Path(order.target), payment.digest, order.request)
+    order, target = publication.order(request), publication.target
+    payment = Payment(order.secret) if payer is None else payer.pay(publication.cost, order)
+    if payment.digest is not None:
+        _check_out(target, payment.digest, request)
+        return
+    payment.published(_written(publication, payment))
+    if payment.resumed:
+        for path in (target, statement_path(target), *publication.others):
+            remove_unfinished(path)
 
 
-def not_there_yet(
-    contents: Sequence[tuple[Path, bytes | Path]],
-) -> list[tuple[Path, bytes | Path]]:
-    """Return the files that an attempt which was killed has not made: those that differ are kept.
-
-    The bits of a release are a function of its key, so an earlier attempt made the same files.
-    """
-    return [
-        (path, content)
-        for path, content in contents
-        if not (path.is_file() and _digest(path) == _digest(content))
-    ]
+def _written(publication: Publication, payment: Payment) -> str:
+    """Write the files, unless they are there, and return the digest of the target."""
+    target = publication.target
+    digest = completed_digest(target, payment.evidence) if payment.resumed else None
+    if digest is None:
+        try:
+            digest = publication.write(payment)
+        except (MatrixDPError, OSError):
+            # Another attempt at the same request may have been faster.
+            digest = completed_digest(target, payment.evidence)
+            if digest is None:
+                raise
+    if payment.evidence is not None:
+        # The ledger is about to forget the key: the names must not be lost in a power cut.
+        force_folder(target.parent)
+    return digest
 
 
 def _check_out(target: Path, digest: str, request: str) -> None:
-    if not target.is_file() or _digest(target) != digest:
+    if not target.is_file() or digest_of(target) != digest:
         raise InvalidParameterError(
             f"request={request!r} was released as {target}, and that file is not there any more, "
             "or is another one: its noise cannot be drawn again. Make another request"
         )
-
-
-def _digest(content: bytes | Path) -> str:
-    if isinstance(content, bytes):
-        return hashlib.sha256(content).hexdigest()
-    try:
-        with content.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise StorageError(f"{content} cannot be read: {error.strerror}") from error

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike
@@ -10,18 +9,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
-import numpy as np
 
-from matrixdp.covariance import Covariance
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.files.formats.matrices import read_matrix, write_matrix
 from matrixdp.files.formats.numpy_format import map_npy, read_layout
 from matrixdp.files.formats.opening import opened
 from matrixdp.files.formats.progress import Share, silent
-from matrixdp.files.formats.suffixes import LABELLED, TEXT, format_of
-from matrixdp.files.publishing.atomic import check_target, hidden_beside, hidden_file, write_all
+from matrixdp.files.formats.suffixes import TEXT, format_of
+from matrixdp.files.publishing.atomic import check_target, hidden_beside, hidden_file
+from matrixdp.files.publishing.lasting import write_paid
 from matrixdp.files.publishing.noise_grid import can_be_released
-from matrixdp.files.publishing.paid import not_there_yet
 from matrixdp.files.publishing.paid_counts import (
     CountSchema,
     PaidCount,
@@ -29,6 +26,7 @@ from matrixdp.files.publishing.paid_counts import (
     count_of,
     stated_count,
 )
+from matrixdp.files.publishing.release_file import MatrixSchema, facts_of, labelled_file
 from matrixdp.files.publishing.statement import (
     check_digest,
     encoded,
@@ -39,7 +37,6 @@ from matrixdp.files.publishing.undeclared import check_nothing_undeclared
 from matrixdp.files.schemas.steps import StepSchema
 from matrixdp.files.schemas.values import (
     CovarianceSchema,
-    DigestSchema,
     EvidenceSchema,
     GuaranteeSchema,
     Schema,
@@ -52,35 +49,25 @@ from matrixdp.files.schemas.values import (
     stated_guarantee,
     stated_sensitivity,
 )
+from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Evidence, Payment
-from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = [
-    "MatrixSchema",
     "ReleaseStatement",
     "StatedRelease",
     "encode_release",
     "load_release",
     "load_stated_release",
+    "promise_of",
     "save_release",
     "stated_release",
     "verify_release",
-    "warn_of_lost_labels",
 ]
-
-
-class MatrixSchema(DigestSchema, frozen=True):
-    """The file of a matrix; a header and an index of labels exist in text, Parquet and Arrow."""
-
-    shape: tuple[int, int]
-    dtype: Literal["float64", "float32"]
-    header: bool
-    index: bool
 
 
 class ReleaseStatement(Schema, frozen=True, omit_defaults=True):
@@ -139,36 +126,23 @@ def save_release(
     target = _named(path)
     beside = statement_path(target)
     paid = _checked_counts(release, counts)
-    resumed = payment is not None and payment.resumed
     # Before the work of writing; `write_all` checks again when it gives the names.
-    if not resumed:
+    if payment is None:
         check_target(target, force=force)
         check_target(beside, force=force)
-    matrix, suffix = _as_file(release), format_of(target)
+    matrix, suffix = labelled_file(release.value, release.labels), format_of(target)
     with hidden_beside(target) as hidden:
         # Written once and in parts, so that an interrupt is answered soon and leaves nothing.
         with hidden_file(hidden, target) as file:
             write_matrix(file, matrix, suffix, advance)
         with hidden.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        facts = _facts(target.name, matrix, digest)
+        facts = facts_of(target.name, matrix, digest)
         evidence = None if payment is None else payment.evidence
         statement = _stated(release, facts, query, paid, applied, evidence=evidence)
         # The statement first: there is never a matrix without a statement of what it guarantees.
-        contents: list[tuple[Path, bytes | Path]] = [(beside, statement), (target, hidden)]
-        write_all(not_there_yet(contents) if resumed else contents, force=force, release=True)
+        write_paid([(beside, statement), (target, hidden)], payment, force=force)
     return digest
-
-
-def warn_of_lost_labels(release: Release, path: str | PathLike[str]) -> None:
-    """Warn if a release has labels and the format of a file cannot hold them."""
-    named = release.labels is not None or not isinstance(release.value, np.ndarray)
-    if named and format_of(Path(path)) not in LABELLED:
-        # Of the caller of the method that calls this.
-        warnings.warn(
-            f"labels are left out of {path}: save as one of {', '.join(LABELLED)} to keep them",
-            stacklevel=3,
-        )
 
 
 def encode_release(
@@ -178,14 +152,16 @@ def encode_release(
     query: str | None = None,
     counts: Mapping[PaidCount, Release] | None = None,
     advance: Share = silent,
+    payment: Payment | None = None,
 ) -> tuple[bytes, bytes]:
     """Return the contents of the two files that `save_release` would write under a name."""
     paid = _checked_counts(release, counts)
-    content, matrix = io.BytesIO(), _as_file(release)
+    content, matrix = io.BytesIO(), labelled_file(release.value, release.labels)
     write_matrix(content, matrix, format_of(name), advance)
     data = content.getvalue()
-    facts = _facts(name, matrix, hashlib.sha256(data).hexdigest())
-    return data, _stated(release, facts, query, paid, ())
+    facts = facts_of(name, matrix, hashlib.sha256(data).hexdigest())
+    evidence = None if payment is None else payment.evidence
+    return data, _stated(release, facts, query, paid, (), evidence=evidence)
 
 
 def _checked_counts(
@@ -195,18 +171,6 @@ def _checked_counts(
     paid = {} if counts is None else dict(counts)
     check_paid(release.proof.mu, paid, release.guarantee)
     return {kind: stated_count(count) for kind, count in paid.items()}
-
-
-def _facts(name: str, matrix: MatrixFile, digest: str) -> MatrixSchema:
-    labelled = format_of(name) in LABELLED
-    return MatrixSchema(
-        name=name,
-        sha256=digest,
-        shape=(matrix.array.shape[0], matrix.array.shape[1]),
-        dtype="float32" if matrix.array.dtype == np.float32 else "float64",
-        header=labelled and matrix.columns is not None,
-        index=labelled and matrix.index is not None,
-    )
 
 
 def _stated(
@@ -219,51 +183,55 @@ def _stated(
     evidence: Evidence | None = None,
 ) -> bytes:
     """Return the text of the statement of a release that is in memory."""
-    return encoded(
-        stated_release(
-            mechanism=release.mechanism,
-            sensitivity=release.sensitivity,
-            covariance=release.covariance,
-            guarantee=release.guarantee,
-            floor=release.floor,
-            query=query,
-            counts=counts,
-            applied=applied,
-            evidence=evidence,
-            file=facts,
-        )
+    promise = Promise(release.proof, release.guarantee, release.mechanism)
+    statement = stated_release(
+        promise, facts, query=query, counts=counts, applied=applied, evidence=evidence
     )
+    return encoded(statement)
 
 
 def stated_release(
-    *,
-    mechanism: str,
-    sensitivity: SensitivitySet,
-    covariance: Covariance,
-    guarantee: Guarantee,
+    promise: Promise,
     file: MatrixSchema,
-    floor: float | None = None,
+    *,
     query: str | None = None,
     counts: dict[PaidCount, CountSchema] | None = None,
     applied: tuple[StepSchema, ...] = (),
     evidence: Evidence | None = None,
 ) -> ReleaseStatement:
     """Return the statement of a release."""
+    proof, guarantee, mechanism = promise
     return ReleaseStatement(
         schema="matrixdp-release/2",
         mechanism=mechanism,
         guarantee=stated_guarantee(guarantee),
         in_words=str(guarantee),
-        sensitivity=stated_sensitivity(sensitivity),
-        covariance=stated_covariance(covariance),
+        sensitivity=stated_sensitivity(proof.sensitivity),
+        covariance=stated_covariance(proof.covariance),
         noise=NOISE_VERSION,
         file=file,
-        floor=floor,
+        floor=proof.floor,
         query=query,
         counts={} if counts is None else counts,
         applied=applied,
         payment=stated_evidence(evidence),
     )
+
+
+def promise_of(statement: ReleaseStatement) -> Promise:
+    """Return what a statement promises, if its noise proves it.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it does not.
+    """
+    proof = NoiseProof(
+        sensitivity_of(statement.sensitivity),
+        covariance_of(statement.covariance),
+        statement.floor,
+    )
+    return Promise(proof, guarantee_of(statement.guarantee), statement.mechanism)
 
 
 def load_release(path: str | PathLike[str]) -> Release:
@@ -326,14 +294,12 @@ def _proven(
     if array.shape != facts.shape or array.dtype.name != facts.dtype:
         raise FileFormatError(f"{source} does not hold the matrix that its statement describes")
     try:
-        sensitivity = sensitivity_of(statement.sensitivity)
-        covariance = covariance_of(statement.covariance)
-        guarantee = guarantee_of(statement.guarantee)
-        proof = NoiseProof(sensitivity, covariance, statement.floor)
+        promise = promise_of(statement)
+        proof, guarantee, _ = promise
         # The shape of the array is the one that is stated, which was compared above.
-        for part in (sensitivity, covariance):
+        for part in (proof.sensitivity, proof.covariance):
             part.check_shape(facts.shape)
-        release = Release.from_proof(array, proof, guarantee, statement.mechanism, matrix.labels)
+        release = Release.from_proof(array, *promise, matrix.labels)
         counts = {kind: count_of(count, guarantee) for kind, count in statement.counts.items()}
         check_paid(proof.mu, counts, guarantee)
     except MatrixDPError as error:
@@ -350,30 +316,3 @@ def _proven(
             f"{source} holds numbers that no release with the noise of its statement can have"
         )
     return release, counts
-
-
-def _as_file(release: Release) -> MatrixFile:
-    """Return the value of a release with its labels, or those of its kind of data frame."""
-    value, labels = release.value, release.labels
-    if isinstance(value, MatrixFile):
-        return value
-    if labels is not None:
-        return MatrixFile(value, labels.columns, labels.index, labels.corner)
-    if isinstance(value, np.ndarray):
-        return MatrixFile(value)
-    columns = [_label(name) for name in value.columns]
-    # Frames are recognised by their attributes, so that neither library need be imported.
-    index = getattr(value, "index", None)
-    if index is None:  # a polars frame
-        return MatrixFile(value.to_numpy(), columns=columns)
-    return MatrixFile(
-        value.to_numpy(),
-        columns=columns,
-        index=[_label(name) for name in index],
-        corner=_label(tuple("" if name is None else name for name in index.names)),
-    )
-
-
-def _label(name: object) -> str:
-    """Return a label as text, the levels of a nested one joined."""
-    return "/".join(str(level) for level in name) if isinstance(name, tuple) else str(name)

@@ -17,6 +17,7 @@ from matrixdp.files.publishing.atomic import check_target
 from matrixdp.files.schemas.values import Schema
 
 __all__ = [
+    "check_archive_name",
     "check_archive_target",
     "check_digest",
     "decoded",
@@ -41,10 +42,15 @@ def statement_path(path: Path) -> Path:
     return path.with_name(path.name + ".json")
 
 
-def check_archive_target(target: Path, *, force: bool) -> None:
-    """Raise if the file or its statement could not be written, before any work is done."""
+def check_archive_name(target: Path) -> None:
+    """Raise unless a file is named like an archive of arrays."""
     if target.suffix.lower() != ".npz":
         raise InvalidParameterError(f"{target} does not end in .npz: name such a file")
+
+
+def check_archive_target(target: Path, *, force: bool) -> None:
+    """Raise if the file or its statement could not be written, before any work is done."""
+    check_archive_name(target)
     check_target(target, force=force)
     check_target(statement_path(target), force=force)
 

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.covariance import Isotropic
-from matrixdp.errors import FileFormatError, MatrixDPError, ShapeError
+from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError, ShapeError
 from matrixdp.files.formats.numpy_format import (
     packed_arrays,
     read_archive,
     unpacked_arrays,
 )
-from matrixdp.files.publishing.atomic import write_all
+from matrixdp.files.publishing.lasting import write_paid
 from matrixdp.files.publishing.noise_grid import can_be_released
 from matrixdp.files.publishing.statement import (
     check_archive_target,
@@ -34,17 +34,21 @@ from matrixdp.files.publishing.statement import (
 from matrixdp.files.publishing.undeclared import check_archive
 from matrixdp.files.schemas.values import (
     DigestSchema,
+    EvidenceSchema,
     FrobeniusBallSchema,
     GuaranteeSchema,
     IsotropicSchema,
     Schema,
     guarantee_of,
+    stated_evidence,
     stated_guarantee,
 )
 from matrixdp.files.schemas.workloads import FactorSchema, stated_workload, workload_of
+from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import NOISE_VERSION
+from matrixdp.privacy.payment import Evidence, Payment
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import (
     ProductStrategy,
@@ -58,6 +62,7 @@ __all__ = [
     "WorkloadStatement",
     "load_workload_release",
     "save_workload_release",
+    "stated_measurements",
 ]
 
 # Names of arrays; all others belong to the strategy.
@@ -66,7 +71,7 @@ _QUERIES = "queries_"
 _KINDS: dict[str, type[Strategy]] = {"part_": StackedStrategy, "residual_": ResidualStrategy}
 
 
-class WorkloadStatement(Schema, frozen=True):
+class WorkloadStatement(Schema, frozen=True, omit_defaults=True):
     """The statement of a saved workload release."""
 
     schema: Literal["matrixdp-workload-release/1"]
@@ -79,16 +84,26 @@ class WorkloadStatement(Schema, frozen=True):
     workload: list[list[FactorSchema]]
     workload_in_words: str
     file: DigestSchema
+    # The entry of the ledger that paid, if one did.
+    payment: EvidenceSchema | None = None
 
 
 def save_workload_release(
-    release: WorkloadRelease, path: str | PathLike[str], *, force: bool = False
-) -> None:
-    """Write a workload release and its statement; see `WorkloadRelease.save`."""
+    release: WorkloadRelease,
+    path: str | PathLike[str],
+    *,
+    force: bool = False,
+    payment: Payment | None = None,
+) -> str:
+    """Write a workload release and its statement, and return the digest of its file.
+
+    See `WorkloadRelease.save`; the statement says where a payment stands.
+    """
     target = Path(path)
-    check_archive_target(target, force=force)
+    if payment is None:
+        check_archive_target(target, force=force)
     # Raises for workloads that cannot be saved, before anything is written.
-    terms, matrices = stated_workload(release.workload)
+    _, matrices = stated_workload(release.workload)
     data = packed_arrays(
         {
             _MEASUREMENTS: np.asarray(release.measurements.value),
@@ -96,22 +111,38 @@ def save_workload_release(
             **matrices,
         }
     )
-    sensitivity = release.sensitivity
-    statement = WorkloadStatement(
-        schema="matrixdp-workload-release/1",
-        mechanism=release.measurements.mechanism,
-        guarantee=stated_guarantee(release.guarantee),
-        in_words=str(release.guarantee),
-        sensitivity=FrobeniusBallSchema(sensitivity.neighbouring, sensitivity.bound),
-        covariance=IsotropicSchema(release.noise_scale),
-        noise=NOISE_VERSION,
-        workload=terms,
-        workload_in_words=repr(release.workload),
-        file=DigestSchema(target.name, hashlib.sha256(data).hexdigest()),
+    measured = release.measurements
+    statement = stated_measurements(
+        Promise(measured.proof, measured.guarantee, measured.mechanism),
+        release.workload,
+        DigestSchema(target.name, hashlib.sha256(data).hexdigest()),
+        None if payment is None else payment.evidence,
     )
     # The statement first: there are never measurements without a statement of their guarantee.
-    write_all(
-        [(statement_path(target), encoded(statement)), (target, data)], force=force, release=True
+    contents = [(statement_path(target), encoded(statement)), (target, data)]
+    write_paid(contents, payment, force=force)
+    return statement.file.sha256
+
+
+def stated_measurements(
+    promise: Promise, workload: Workload, file: DigestSchema, evidence: Evidence | None = None
+) -> WorkloadStatement:
+    """Return the statement of measurements that answer a workload."""
+    sensitivity, covariance = promise.sensitivity, promise.covariance
+    if not isinstance(sensitivity, FrobeniusBall) or not isinstance(covariance, Isotropic):
+        raise InvalidParameterError("measurements are not those of a MatrixMechanism")
+    return WorkloadStatement(
+        schema="matrixdp-workload-release/1",
+        mechanism=promise.mechanism,
+        guarantee=stated_guarantee(promise.guarantee),
+        in_words=str(promise.guarantee),
+        sensitivity=FrobeniusBallSchema(sensitivity.neighbouring, sensitivity.bound),
+        covariance=IsotropicSchema(covariance.scale),
+        noise=NOISE_VERSION,
+        workload=stated_workload(workload)[0],
+        workload_in_words=repr(workload),
+        file=file,
+        payment=stated_evidence(evidence),
     )
 
 

@@ -21,6 +21,8 @@ __all__ = ["ValueTag"]
 
 # The key is used for one message, so the nonce need not differ.
 _NONCE = bytes(12)
+# The cipher takes less than 2**31 bytes at once.
+_BYTES_TOGETHER = 1 << 30
 
 
 class ValueTag:
@@ -52,11 +54,10 @@ class ValueTag:
     def update(self, part: NDArray[Any]) -> Self:
         """Feed the next elements, in C order."""
         # A row at a time would be slow for narrow matrices, and a copy of all takes memory.
-        if part.flags.c_contiguous:
-            self._code.authenticate_additional_data(part.data.cast("B") if part.size else b"")
-        else:
-            for row in part:
-                self._code.authenticate_additional_data(np.ascontiguousarray(row).tobytes())
+        for piece in [part] if part.flags.c_contiguous else part:
+            content = np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data
+            for start in range(0, len(content), _BYTES_TOGETHER):
+                self._code.authenticate_additional_data(content[start : start + _BYTES_TOGETHER])
         return self
 
     def digest(self) -> bytes:

@@ -48,6 +48,10 @@ class QueryOutput:
     force: bool
     as_json: bool
 
+    def __post_init__(self) -> None:
+        """Raise if the target's name does not say a format, for instance because it is empty."""
+        check_format(self.target)
+
     def release(
         self,
         query: Query,
@@ -118,7 +122,6 @@ class QueryOutput:
         )
 
     def _check_targets(self, targets: Sequence[Path]) -> None:
-        check_format(self.target)
         check_inputs_survive(targets, [self.source])
         for path in targets:
             check_target(path, force=self.force)

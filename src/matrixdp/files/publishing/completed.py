@@ -1,0 +1,72 @@
+"""The files of a release that a ledger paid for, as far as they are on disk."""
+
+from pathlib import Path
+
+import msgspec
+
+from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.files.formats.opening import opened
+from matrixdp.files.publishing.atomic import remove_unfinished
+from matrixdp.files.publishing.lasting import digest_of
+from matrixdp.files.publishing.releases import verify_release
+from matrixdp.files.publishing.statement import read_schema, statement_path
+from matrixdp.files.schemas.values import EvidenceSchema, stated_evidence
+from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.privacy.payment import Evidence
+
+__all__ = ["completed_digest", "discard_unfinished", "verify_any"]
+
+
+class _Paid(msgspec.Struct):
+    """The one field that says who paid, whatever else a statement holds."""
+
+    payment: EvidenceSchema | None = None
+
+
+def completed_digest(target: Path, evidence: Evidence | None) -> str | None:
+    """Return the digest of the file of a payment, if it is there, whole and proven; else None.
+
+    The file gets its name last, so all others are there too.
+    """
+    if evidence is None or not target.is_file() or not _is_stated(target, evidence):
+        return None
+    try:
+        verify_any(target)
+    except FileFormatError:
+        return None
+    return digest_of(target)
+
+
+def discard_unfinished(target: Path, evidence: Evidence) -> None:
+    """Remove what a payment has left beside a target that was not finished."""
+    if _is_stated(target, evidence) and completed_digest(target, evidence) is None:
+        # Its file never came, and nobody could release under that name.
+        statement_path(target).unlink()
+    for path in (target, statement_path(target)):
+        remove_unfinished(path)
+
+
+def verify_any(source: Path) -> Guarantee:
+    """Check a saved release of any kind, and return the guarantee that it proves.
+
+    Raises
+    ------
+    FileFormatError
+        If it does not prove its guarantee.
+    """
+    if read_schema(source).startswith("matrixdp-workload-release/"):
+        # Late: workloads are slow to import.
+        from matrixdp.files.publishing.workload_releases import load_workload_release  # noqa: PLC0415
+
+        return load_workload_release(source).guarantee
+    return verify_release(source)
+
+
+def _is_stated(target: Path, evidence: Evidence) -> bool:
+    """Return whether the statement beside a target is the one of a payment."""
+    try:
+        with opened(statement_path(target)) as file:
+            stated = msgspec.json.decode(file.read(), type=_Paid).payment
+    except (FileFormatError, InvalidParameterError, msgspec.DecodeError):
+        return False
+    return stated == stated_evidence(evidence)

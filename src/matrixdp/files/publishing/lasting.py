@@ -1,0 +1,59 @@
+"""Files of releases that a ledger keeps: whichever attempt comes first, the same ones.
+
+The bits of a release are a function of its key. So an attempt leaves what is there already as it
+is, undoes nothing when it fails, and any number of attempts may run at once.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from matrixdp.errors import InvalidParameterError, StorageError
+from matrixdp.files.publishing.atomic import write_all
+from matrixdp.privacy.payment import Payment
+
+__all__ = ["digest_of", "write_paid"]
+
+Contents = Sequence[tuple[Path, bytes | Path]]
+
+
+def write_paid(contents: Contents, payment: Payment | None, *, force: bool) -> None:
+    """Make the files of a release appear, as `write_all` does, or as an earlier attempt has done.
+
+    Parameters
+    ----------
+    contents : sequence of (path, content)
+        The statement first; last the file that it describes.
+    payment : Payment or None
+        What paid. Unless that lasts, there was no earlier attempt.
+    force : bool
+        Whether existing files are replaced.
+    """
+    if payment is None or payment.evidence is None:
+        write_all(contents, force=force, release=True)
+        return
+    for path, content in contents:
+        wanted = digest_of(content)
+        if _holds(path, wanted):
+            continue
+        try:
+            write_all([(path, content)], force=force, release=path == contents[-1][0])
+        except InvalidParameterError:
+            # Made between the two lines above by another attempt.
+            if not _holds(path, wanted):
+                raise
+
+
+def digest_of(content: bytes | Path) -> str:
+    """Return the SHA-256 of a content or of a file."""
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    try:
+        with content.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"{content} cannot be read: {error.strerror}") from error
+
+
+def _holds(path: Path, digest: str) -> bool:
+    return path.is_file() and digest_of(path) == digest
