@@ -5,6 +5,8 @@ from importlib.util import find_spec
 collect_ignore_glob = []
 if find_spec("sklearn") is None:
     collect_ignore_glob.append("src/matrixdp/estimators/*")
+if find_spec("psycopg") is None or find_spec("sqlalchemy") is None:
+    collect_ignore_glob.append("src/matrixdp/ledger/stores/postgresql.py")
 if find_spec("torch") is None:
     collect_ignore_glob.append("src/matrixdp/training/*")
 elif find_spec("triton") is None:

@@ -240,18 +240,16 @@ def captured(step: Step) -> Step:
     return graph.replay
 
 
-def milliseconds(step: Step, device: str, repetitions: int) -> float:
-    """Return the median time of a step."""
+def milliseconds(step: Step, repetitions: int) -> float:
+    """Return the median time of a step on a GPU."""
     for _ in range(3):
         step()
     times = []
     for _ in range(repetitions):
-        if device == "cuda":
-            torch.cuda.synchronize()
+        torch.cuda.synchronize()
         start = time.perf_counter()
         step()
-        if device == "cuda":
-            torch.cuda.synchronize()
+        torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
     return 1e3 * statistics.median(times)
 
@@ -295,17 +293,38 @@ def ways_to_train(setting: Setting, bench: Workbench) -> dict[str, Way]:
     return ways
 
 
-def figures(setting: Setting, name: str, way: Way, device: str) -> dict[str, object]:
-    """Return time and memory of one way."""
+def alternately(ways: Mapping[str, Way], setting: Setting) -> list[dict[str, object]]:
+    """Return the median times of all ways on a CPU, whose speed changes while they run.
+
+    They take their steps in turns, so that a slower minute is one for all of them.
+    """
+    steps = {name: way.eager() for name, way in ways.items()}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(3 + max(way.repetitions for way in ways.values())):
+        for name, step in steps.items():
+            if turn < 3 + ways[name].repetitions:
+                start = time.perf_counter()
+                step()
+                times[name].append(time.perf_counter() - start)
+    return [
+        {
+            "setting": setting.name,
+            "way": name,
+            "eager_ms": round(1e3 * statistics.median(taken[3:]), 3),
+        }
+        for name, taken in times.items()
+    ]
+
+
+def figures(setting: Setting, name: str, way: Way) -> dict[str, object]:
+    """Return time and memory of one way on a GPU."""
     row: dict[str, object] = {"setting": setting.name, "way": name}
     try:
-        step = way.eager()
-        row["eager_ms"] = round(milliseconds(step, device, way.repetitions), 3)
-        if device == "cuda":
-            first, later = own_gibibytes(setting, name)
-            row |= {"first_gib": round(first, 3), "peak_gib": round(later, 3)}
-            if way.graph is not None:
-                row["graph_ms"] = round(milliseconds(way.graph(), device, 30), 3)
+        row["eager_ms"] = round(milliseconds(way.eager(), way.repetitions), 3)
+        first, later = own_gibibytes(setting, name)
+        row |= {"first_gib": round(first, 3), "peak_gib": round(later, 3)}
+        if way.graph is not None:
+            row["graph_ms"] = round(milliseconds(way.graph(), 30), 3)
     except torch.cuda.OutOfMemoryError:
         row["eager_ms"] = "out of memory"
     return row
@@ -313,13 +332,14 @@ def figures(setting: Setting, name: str, way: Way, device: str) -> dict[str, obj
 
 def measured(setting: Setting, device: str) -> list[dict[str, object]]:
     """Return a row for every way to take a step of a setting."""
-    rows: list[dict[str, object]] = []
-    for name, way in ways_to_train(setting, Workbench(setting, device)).items():
-        rows.append(figures(setting, name, way, device))
-        print("  ".join(f"{column}={value}" for column, value in rows[-1].items()), flush=True)
+    ways = ways_to_train(setting, Workbench(setting, device))
+    rows = [] if device == "cuda" else alternately(ways, setting)
+    for name, way in ways.items() if device == "cuda" else ():
+        rows.append(figures(setting, name, way))
         gc.collect()  # Opacus holds its modules in circles
-        if device == "cuda":
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()
+    for row in rows:
+        print("  ".join(f"{column}={value}" for column, value in row.items()), flush=True)
     return rows
 
 

@@ -22,7 +22,7 @@ One level down
     larger than memory, saved strategies), `matrixdp.training` (private training in PyTorch)
 """
 
-# What is public, and where it lives, stands in __init__.pyi; a name is imported when it is used.
+# __init__.pyi lists what is public; a name is imported when it is used.
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

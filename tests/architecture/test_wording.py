@@ -11,9 +11,10 @@ MODULES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("experiments/src/**/*.py
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 # A clause says what is asked of a module, and not what the module is.
 CLAUSES = {"What", "Whether", "How", "Which", "Where"}
-# The field says integers, scalars, booleans, correctly, and compressed.
+# The field says integers, scalars, booleans, correctly, compressed, and characters.
 WORDS = re.compile(
-    r"""\b((whole|single)[\s"#]+numbers?|truth values?|rightly|packed files?|also packed)\b""",
+    r"""\b((whole|single)[\s"#]+numbers?|truth values?|rightly|packed files?|also packed"""
+    r"""|whole (counts?|weights?)|signs? between)\b""",
     re.IGNORECASE,
 )
 
@@ -48,4 +49,5 @@ def test_the_checks_above_can_fail() -> None:
     assert WORDS.search("calibration of single numbers")
     assert WORDS.search("CSV and TSV (also packed)")
     assert WORDS.search("integers and truth values")
+    assert WORDS.search("the sign between cells")
     assert not WORDS.search("the whole; numbers")

@@ -283,7 +283,7 @@ def test_compare_says_why_something_is_refused(capsys: pytest.CaptureFixture[str
         (["compare", *SHAPE, "--figure", "bars.gif"], "bars.gif"),
         (["compare", *SHAPE, "--figure", "no/bars.png"], "does not exist; make it first"),
         (["audit", "claim", *changed(CLAIM, "--noise-scale", "0")], "noise_scale=0.0"),
-        (["audit", "claim", *CLAIM, "--steps", "0"], "'0' is not a number"),
+        (["audit", "claim", *CLAIM, "--steps", "0"], "'0' is not an integer"),
         (["audit", "claim", *changed(CLAIM, "--noise-scale", "1e-9")], "noise_scale=1e-09"),
         (["compare", *SHAPE, "--sensitivity", "1e308"], "sensitivity=1e+308"),
         ([*AUDIT, "magic", *SMALL], "mechanism='magic'"),
@@ -292,7 +292,7 @@ def test_compare_says_why_something_is_refused(capsys: pytest.CaptureFixture[str
         ([*AUDIT, "imgm", *SMALL, "--confidence", "2"], "confidence=2.0"),
         ([*AUDIT, "imgm", *changed(SMALL, "--shape", "0x2")], "rows=0"),
         ([*AUDIT, "imgm", *SMALL, "--seed", "-1"], "seed=-1"),
-        ([*AUDIT, "imgm", *SMALL, "--steps", "0"], "'0' is not a number"),
+        ([*AUDIT, "imgm", *SMALL, "--steps", "0"], "'0' is not an integer"),
         *[([*AUDIT, each, *changed(SMALL, "--shape",
             "100000000x100000000")], "too large") for each in ("imgm", "mvg", "matrix")],
         *[([*AUDIT, "mvg", *SMALL, "--sensitivity", size], "rescale")

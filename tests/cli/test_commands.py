@@ -26,6 +26,7 @@ from matrixdp import (
 )
 from matrixdp.cli.commands import demo
 from matrixdp.cli.main import main
+from matrixdp.errors import StorageError
 from matrixdp.privacy import ErrorMeasure
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
@@ -241,6 +242,18 @@ def test_a_month_moves_the_demo_by_no_more_than_its_sensitivity() -> None:
     assert 0.999 * demo._SENSITIVITY.bound < max(moved) <= demo._SENSITIVITY.bound
 
 
+def test_a_figure_that_cannot_be_written_does_not_undo_the_release_of_the_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(demo, "write_all", full)
+    assert main(["demo", "--folder", str(tmp_path)]) == 4
+    assert "the release is out" in capsys.readouterr().err
+    assert Release.verify(tmp_path / "second_moments.csv").epsilon == 1.0
+
+
 def test_the_demo_refuses_a_place_that_is_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -305,7 +318,7 @@ def test_a_defect_is_one_line_too(
         (["plan", *changed(SHAPE, "--shape", "0x2"), "--epsilon", "1"], "rows=0"),
         (["plan", *changed(SHAPE, "--shape", "1.5x2"), "--epsilon", "1"], "'1.5x2'"),
         (["plan", *changed(SHAPE, "--shape", "10"), "--epsilon", "1"], "such as 100x20"),
-        (["plan", *SHAPE, "--epsilon", "1", "--steps", "0"], "'0' is not a number of at least 1"),
+        (["plan", *SHAPE, "--epsilon", "1", "--steps", "0"], "'0' is not an integer of at least 1"),
         (["demo", "--folder", "a-file/inside"], "a-file"),
         (["dance"], "dance"),
     ],

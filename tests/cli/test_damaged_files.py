@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cli.changed_words import ODD_WORDS
 from files.damaged_files import drawn_file
 from files.damaged_saves import altered_save, saved_files
 from matrixdp import Release, ReleaseKey, WorkloadRelease
@@ -30,11 +31,6 @@ from matrixdp.queries.sources import arrow_blocks, record_blocks
 _CASES, _PARTS, _EVERY_RUN = 20_000, 20, 300
 # In one of so many cases the file goes to a command: that takes several times as long.
 _READERS_PER_COMMAND = 4
-_WORDS = (
-    *("", "-", "--", "=", "a=", "a=1,1", "nan", "-1", "0", "1e400", "1_0", "9" * 30, "x" * 5000),
-    *("\udc80", "é", "none", "prefix:0", "prefix:2x", "0x0", "--mu=1", "--json", "--index=public"),
-    *("--columns=a,a", "--delimiter=\n", "--threads=0", "--nonsense", "--help", "missing.csv", "."),
-)
 _PROMISE = ["--epsilon", "1", "--delta", "1e-6", "--neighbouring", "replace", "--force"]
 
 
@@ -180,7 +176,7 @@ def _defect(random: Random) -> str:
     arguments = _command(random)
     if random.random() < 0.3:
         place = random.randrange(1, len(arguments) + 1)
-        arguments[place : place + random.randrange(2)] = [random.choice(_WORDS)]
+        arguments[place : place + random.randrange(2)] = [random.choice(ODD_WORDS)]
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         code = main(arguments)

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -262,12 +263,14 @@ def test_while_the_process_ends_it_is_too_late(name: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [*COMMANDS, "stdout"])
 def test_an_interrupt_at_any_time_says_what_happened(name: str) -> None:
-    before, stopped, released = {path.name for path in Path().iterdir()}, 0, 0
+    before = {path.name for path in Path().iterdir()}
+    outcomes: set[str] = set()
     command = [sys.executable, "-m", "matrixdp", *COMMANDS.get(name, TO_STDOUT)]
     begin = time.monotonic()
     subprocess.run(command, capture_output=True, check=True)
     whole = time.monotonic() - begin
-    for number in range(40):
+    # Forty moments of one run; and later ones, on a machine that is busier now than it was then.
+    for number in chain(range(40), takewhile(lambda _: len(outcomes) < 2, range(40, 400, 10))):
         for path in Path().rglob("*"):
             if path.is_file() and path.name not in before:
                 path.unlink()
@@ -278,13 +281,12 @@ def test_an_interrupt_at_any_time_says_what_happened(name: str) -> None:
         made = {path.name for path in Path().rglob("*") if path.is_file()} - before
         assert process.returncode in {0, 4, 130, -signal.SIGINT}, error
         if process.returncode in {0, 4}:
-            released += 1
+            outcomes.add("released")
             assert any(name.endswith(".json") for name in made)
         else:
-            stopped += 1
+            outcomes.add("stopped")
             assert (made, output) == (set(), b"")
-    assert stopped
-    assert released
+    assert outcomes == {"released", "stopped"}
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def test_the_statement_has_the_set_that_was_covered() -> None:
     assert Release.load("ball.npy").sensitivity == FrobeniusBall(1.0, "replace")
 
 
-def test_a_number_beyond_the_range_is_refused_by_place(
+def test_a_number_beyond_the_range_is_refused_by_position(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("far.csv").write_text("name,a,b\nx,1,2\ny,3,-87654321\n")

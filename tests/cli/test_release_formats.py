@@ -103,14 +103,14 @@ def test_queries(source: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["release", "T.CSV", "o.csv", "--columns", "age", *OPTIONS], "add --header"),
         (["release", "T.CSV", "o.csv", "--columns", "age,age", "--header", *OPTIONS], "each once"),
         (["release", "T.CSV", "o.csv", "--columns", "no", "--header", *OPTIONS], "column 'no'"),
-        (["release", "T.CSV", "o.csv", "--delimiter", "ab", *OPTIONS], "'ab' is not one sign"),
-        (["release", "T.CSV", "o.csv", "--delimiter", "5", *OPTIONS], "'5' is not one sign"),
+        (["release", "T.CSV", "o.csv", "--delimiter", "ab", *OPTIONS], "'ab' is not one character"),
+        (["release", "T.CSV", "o.csv", "--delimiter", "5", *OPTIONS], "'5' is not one character"),
         (["release", "n.npy", "o.npy", "--delimiter", ";", *OPTIONS], "IN is .npy"),
         (["release", "n.npy", "o.npy", "--columns", "a", *OPTIONS], "IN is .npy"),
         (["release", "T.CSV", "o.txt", *OPTIONS], "is of format '.txt'"),
         (
             ["query", "sum", "semicolons.csv", "o.csv", "--columns", "age", "--norm", "1", *NOISE],
-            "unless --delimiter names another sign",
+            "unless --delimiter names another character",
         ),
         (
             ["query", "sum", "cut.csv.gz", "o.csv", "--columns", "age", "--norm", "1", *NOISE],
@@ -212,7 +212,7 @@ def test_the_name_of_row_labels_gives_way() -> None:
 @pytest.mark.parametrize(
     ("columns", "place"), [("d,b", "row 3, column 5"), ("b,2019", "row 1, column 4")]
 )
-def test_places_are_those_of_the_file_if_columns_are_chosen(
+def test_positions_are_those_of_the_file_if_columns_are_chosen(
     columns: str, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("chosen.csv").write_text("id,a,b,2019,d\nx,1,2,3,4\ny,5,6,7,1e300\n")

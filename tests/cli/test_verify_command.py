@@ -69,6 +69,18 @@ def test_an_altered_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     assert "its digest differs" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["out.npz", "a.npz"])
+def test_too_little_memory_is_no_false_claim(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("matrixdp.files.formats.numpy_format.np.empty", full)
+    assert main(["verify", name]) == 2
+    assert f"in {name} needs more memory than there is" in capsys.readouterr().err
+
+
 def test_what_cannot_be_verified(capsys: pytest.CaptureFixture[str]) -> None:
     means = Mean(PublicBounds(2, norm=1.0), "add-remove").release(np.ones((9, 2)), BUDGET)
     means.save("means.csv")

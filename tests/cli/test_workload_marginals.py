@@ -43,6 +43,8 @@ def test_marginals_are_named_by_sizes_and_ways() -> None:
     [
         ("marginals:4x3", "not understood"),
         ("marginals:4x3:", "not understood"),
+        (f"marginals:{'9' * 5000}:0", "not understood"),
+        (f"marginals:4x3:{'9' * 5000}", "not understood"),
         ("marginals:4x-3:1", "not understood"),
         ("marginals:4x3:3", "tables of 3 attributes, and there are 2"),
         ("marginals:4x0:1", "dimensions=0"),

@@ -29,7 +29,7 @@ def test_queries_with_another_delimiter(command: str, capsys: pytest.CaptureFixt
     assert main(["workload", command, *QUERIES]) == 2
     error = capsys.readouterr().err
     assert "queries.csv, row 1, column 1" in error
-    assert "cells are between ',' unless --delimiter names another sign" in error
+    assert "cells are between ',' unless --delimiter names another character" in error
     assert main(["workload", command, *QUERIES, "--delimiter", ";"]) == 0
     assert main(["workload", command, *PREFIX, "--delimiter", ";"]) == 2
     assert "no such file is read: leave it out" in capsys.readouterr().err
@@ -37,7 +37,7 @@ def test_queries_with_another_delimiter(command: str, capsys: pytest.CaptureFixt
 
 def test_counts_and_records_with_another_delimiter(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ANSWER, *PREFIX]) == 2
-    assert "unless --delimiter names another sign" in capsys.readouterr().err
+    assert "unless --delimiter names another character" in capsys.readouterr().err
     assert main([*ANSWER, *QUERIES, "--delimiter", ";"]) == 0
     # It is for text alone: other files that are read are not in its way.
     np.save("counts.npy", np.full(4, 3))

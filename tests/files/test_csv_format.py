@@ -73,7 +73,7 @@ def test_ways_to_read_decimals() -> None:
         ('"1","2\n', {}, "in.csv, row 1, is not .csv text in UTF-8"),
     ],
 )
-def test_errors_give_the_place(text: str, options: dict[str, bool], message: str) -> None:
+def test_errors_give_the_position(text: str, options: dict[str, bool], message: str) -> None:
     with pytest.raises(FileFormatError) as refusal:
         read(text, **options)  # type: ignore[arg-type]
     assert message in str(refusal.value)

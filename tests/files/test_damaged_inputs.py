@@ -122,6 +122,21 @@ def test_arrow_text_that_is_not_utf8(capsys: pytest.CaptureFixture[str]) -> None
     assert not Path("out.csv").exists()
 
 
+@pytest.mark.parametrize("ends", [[0, 1, 9], [-1, 1, 2], [1, 2, 3], [0, 2, 1]])
+def test_arrow_text_that_is_not_where_it_should_be(ends: list[int]) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"who": ["A", "B"], "a": [1.0, 2.0]})
+    content = io.BytesIO()
+    with arrow.ipc.new_file(content, table.schema) as writer:
+        writer.write_table(table)
+    valid = np.array([0, 1, 2], np.int32).tobytes()
+    assert content.getvalue().count(valid) == 1
+    damaged = content.getvalue().replace(valid, np.array(ends, np.int32).tobytes())
+    # Other memory would become labels.
+    with pytest.raises(FileFormatError, match=r"in\.arrow is not an Arrow file"):
+        read_matrix(io.BytesIO(damaged), ".arrow", "in.arrow", header=True, index=True)
+
+
 def test_arrow_columns_that_are_no_arrays() -> None:
     arrow = pytest.importorskip("pyarrow")
     kinds = arrow.array([0, 0], arrow.int8())
@@ -176,7 +191,7 @@ def test_an_archive_too_large_for_memory(
         raise MemoryError
 
     monkeypatch.setattr("matrixdp.files.formats.numpy_format.np.empty", full)
-    refused("in.npz", capsys, "holds an array of 48 bytes, more than fit in memory")
+    refused("in.npz", capsys, "in.npz needs more memory than there is")
 
 
 def test_a_file_that_is_not_there() -> None:

@@ -132,7 +132,7 @@ def test_every_matrix_of_a_row_set_has_its_own_limits() -> None:
         cover.check(MatrixFile(fine[::-1], index=["a", "b"]), "in.csv")
 
 
-def test_the_place_and_the_limit_are_named_but_not_the_value() -> None:
+def test_the_position_and_the_limit_are_named_but_not_the_value() -> None:
     cover = cover_decimals(FrobeniusBall(1.0, "replace"), (2, 2), 1000.0)
     array = np.array([[1000.0, -1000.0], [0.0, -1000.5]])
     matrix = MatrixFile(array, columns=["a", "b"], index=["x", "y"])

@@ -133,7 +133,8 @@ def test_cells_between_another_delimiter(content: str, suffix: str, sign: str) -
     with pytest.raises(FileFormatError) as refusal:
         read(content.encode(), suffix, offered=["--delimiter", "--header", "--index"])
     assert str(refusal.value) == (
-        f"{expected} unless --delimiter names another sign, and labels need --header and --index"
+        f"{expected} unless --delimiter names another character, and labels need --header and "
+        "--index"
     )
     with pytest.raises(FileFormatError) as refusal:
         read(content.encode(), suffix)
@@ -152,7 +153,7 @@ PACKED = gzip.compress(b"1,2\n", mtime=0)
     [b"1,2\n", b"", PACKED[:-6], PACKED[:12] + b"junk"],
     ids=["not packed", "empty", "cut short", "damaged"],
 )
-def test_damaged_packed_files(content: bytes) -> None:
+def test_damaged_compressed_files(content: bytes) -> None:
     with pytest.raises(FileFormatError):
         read(content, ".csv.gz")
 

@@ -1,5 +1,6 @@
 """Saved files that hold more than their statement declares are refused, signed again or not."""
 
+import base64
 import gzip
 import hashlib
 import io
@@ -168,6 +169,13 @@ def test_what_an_archive_can_hide(hide: str, saved: Callable[..., Path], tmp_pat
         WorkloadRelease.load(workload)
 
 
+def by_another_version(content: bytes) -> bytes:
+    """Return a Parquet file that names another version of pyarrow."""
+    made = re.search(rb"(?<=arrow version )[0-9.]+", content)
+    assert made is not None
+    return content.replace(made[0], made[0][:-1] + (b"1" if made[0][-1:] != b"1" else b"2"))
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
 @pytest.mark.filterwarnings("ignore:.*pandas frame is left out")
 @pytest.mark.parametrize("hide", ["metadata", "field", "index", "names", "statistics"])
@@ -203,6 +211,9 @@ def test_what_a_file_of_columns_can_hide(
                 extra = {b"note": SECRET} if hide == "statistics" else None
                 writer.write_batch(batch, custom_metadata=extra)
     refused(target)
+    if suffix == ".parquet":
+        target.write_bytes(by_another_version(target.read_bytes()))
+        refused(target)
 
 
 def test_unknown_flags_of_gzip_are_refused(saved: Callable[..., Path]) -> None:
@@ -270,15 +281,22 @@ def test_digits_in_the_name_of_the_maker_of_a_parquet_file(saved: Callable[..., 
 
 def test_a_parquet_file_of_another_version_of_pyarrow(saved: Callable[..., Path]) -> None:
     target = saved(".parquet")
-    content = target.read_bytes()
-    made = re.search(rb"(?<=arrow version )[0-9.]+", content)
-    assert made is not None
-    other = made[0][:-1] + (b"1" if made[0][-1:] != b"1" else b"2")
-    target.write_bytes(content.replace(made[0], other))
+    schema = pytest.importorskip("pyarrow.parquet").read_metadata(target).metadata[b"ARROW:schema"]
+    content = by_another_version(target.read_bytes())
+    target.write_bytes(content)
     sign_again(target)
     assert Release.verify(target) == MECHANISM.guarantee
-    target.write_bytes(content.replace(made[0], other)[:4] + SECRET + content[4:])
+    footer = len(content) - 8 - struct.unpack("<i", content[-8:-4])[0]
+    target.write_bytes(content[:footer] + SECRET + content[footer:])
     refused(target)
+    # The name of a column, which is in the schema of Parquet and in that of Arrow.
+    target.write_bytes(content.replace(b"%\x02\x18\x010", b"%\x02\x18\x01A"))
+    refused(target)
+    packed = base64.b64decode(schema)
+    for place in (place for place, byte in enumerate(packed) if byte == 0):
+        hidden = base64.b64encode(packed[:place] + SECRET[:1] + packed[place + 1 :])
+        target.write_bytes(content.replace(schema, hidden))
+        refused(target)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -151,7 +152,6 @@ class Watch:
     figures: Counter[str] = field(default_factory=Counter)
     files: dict[str, set[str]] = field(default_factory=dict)
     sealed: set[str] = field(default_factory=set)
-    crashed_at: set[str] = field(default_factory=set)
 
     def attempt(self, case: Case, *, fatal: int = -1, seconds: float | None = None) -> bool:
         """Let a fresh process run a case; return whether it came to its end."""
@@ -258,56 +258,63 @@ def crash_and_recover(
     watch.check_finished(case)
 
 
-def main() -> None:
-    """Run the cases."""
-    url, keys, cases, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    folder, random = keys.parent, Random(seed)  # noqa: S311 - which processes die
-    watch = Watch(url, keys, folder / "draws")
-    watch.draws.touch()
-    with Ledger.create(url, keys=keys) as ledger:
-        for name in ("clinic", ACCOUNT):
-            ledger.open_account(name, Budget(40.0, 1e-5), neighbouring="replace")
-    # What it imports and calibrates, the children have.
-    Case("memory-warm", "memory", folder / "none").run(url, keys)
-    first = Case("file-warm", "file", folder / "file-warm.npy")
-    first.run(url, keys)
-    watch.check_finished(first)
-    watch_everything(watch.draws)
-    # Somebody who has it open: SQLite would tidy up when the last one closes it.
+@contextlib.contextmanager
+def held_open(url: str, keys: Path) -> Iterator[None]:
+    """Let a process have the ledger open: SQLite would tidy up when the last one closes it."""
     holder = os.fork()
     if holder == 0:
         with Ledger.open(url, keys=keys) as ledger:
             ledger.accounts()
             while True:
                 time.sleep(1000)
-    began = time.monotonic()
-    passed: dict[str, list[str]] = {}
-    kinds = ("file", "forfeit", "memory")
-    suffixes = (".npy", ".csv")
-    for kind in kinds:
+    try:
+        yield
+    finally:
+        os.kill(holder, SIGKILL)
+        os.waitpid(holder, 0)
+
+
+def run_cases(watch: Watch, cases: int, random: Random) -> None:
+    """Let processes die at points of all kinds of releases, each point before any again."""
+    began, folder = time.monotonic(), watch.keys.parent
+    order: list[tuple[str, int]] = []
+    for kind in ("file", "forfeit", "memory"):
         case = Case(f"{kind}-first", kind, folder / f"{kind}-first.npy")
         assert watch.attempt(case)
         watch.check_finished(case)
-        passed[kind] = watch.points()
-    seconds = (time.monotonic() - began) / (2 * len(kinds))
-    # Half of them on the way of a file.
-    order = [(kind, point + 1) for kind in kinds for point in range(len(passed[kind]))]
-    while len(order) < cases:
-        order += [("file", random.randint(1, len(passed["file"])))]
-    for number, (kind, point) in enumerate(random.sample(order, cases)):
+        order += [(kind, point + 1) for point in range(len(watch.points()))]
+    seconds = (time.monotonic() - began) / 6
+    watch.figures["points"] = len(order)
+    chosen = [
+        each for _ in range(-(-cases // len(order))) for each in random.sample(order, len(order))
+    ]
+    for number, (kind, point) in enumerate(chosen[:cases]):
         name = f"{kind}-{number}"
-        case = Case(name, kind, folder / f"{name}{random.choice(suffixes)}")
+        case = Case(name, kind, folder / f"{name}{random.choice(('.npy', '.csv'))}")
         crash_and_recover(watch, case, point, seconds, random)
-        watch.crashed_at.add(f"{kind} {point}")
-    os.kill(holder, SIGKILL)
-    os.waitpid(holder, 0)
-    watch.figures["cases"] = cases
-    watch.figures["points"] = sum(map(len, passed.values()))
-    watch.figures["points chosen"] = len(watch.crashed_at)
+    watch.figures["points chosen"] = len(set(chosen[:cases]))
     watch.figures["draws"] = len(watch.draws.read_text().splitlines())
     watch.figures["unfinished files left"] = len(list(folder.glob(".*.unfinished")))
     watch.figures["seconds"] = round(time.monotonic() - began)
-    print(json.dumps({"seed": seed, **watch.figures}))  # noqa: T201
+
+
+def main() -> None:
+    """Run the cases and print the figures."""
+    url, keys, cases, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    watch = Watch(url, keys, keys.with_name("draws"))
+    watch.draws.touch()
+    with Ledger.create(url, keys=keys) as ledger:
+        for name in ("clinic", ACCOUNT):
+            ledger.open_account(name, Budget(40.0, 1e-5), neighbouring="replace")
+    # What it imports and calibrates, the children have.
+    Case("memory-warm", "memory", keys).run(url, keys)
+    first = Case("file-warm", "file", keys.with_name("file-warm.npy"))
+    first.run(url, keys)
+    watch.check_finished(first)
+    watch_everything(watch.draws)
+    with held_open(url, keys):
+        run_cases(watch, cases, Random(seed))  # noqa: S311 - which processes die
+    print(json.dumps({"seed": seed, "cases": cases, **watch.figures}))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import pytest
 from ledger.doors import BALL, BUDGET, MATRIX, RECORDS, Door, files_in, opened, path_doors
 from ledger.test_killed_releases import PLACES, die, kinds, pending
 from matrixdp import IMGM, InvalidParameterError, Release
+from matrixdp.files.formats.matrices import write_matrix
+from matrixdp.files.publishing import releases
 from matrixdp.ledger import Ledger, LedgerAccount
 from matrixdp.queries import PublicBounds, Sum
 
@@ -126,7 +128,7 @@ def test_damaged_files_are_not_published(damage: str, tmp_path: Path) -> None:
             with pytest.raises(InvalidParameterError, match=r"exists|meanwhile"):
                 ledger.finish("June", MATRIX)
         ledger.finish("June", MATRIX, force=True)
-        assert Release.verify(path)
+        assert Release.verify(path).mu == IMGM(BALL, BUDGET).mu
         assert kinds(account) == ["pay", "publish"]
 
 
@@ -186,6 +188,8 @@ def test_leftovers_of_the_target_go_and_no_others(way: str, tmp_path: Path) -> N
                 )
             case _:
                 ledger.forfeit("June")
+                (tmp_path / LEFT_OVER).write_bytes(b"noisy")
+                ledger.forfeit("June")  # as after a death amid it
         made = set() if way == "forfeit" else {"out.npy", "out.npy.json"}
         assert set(files_in(tmp_path)) == {*OTHERS, *made}
         # The name is free for another release, or taken by this one.
@@ -199,20 +203,17 @@ def test_a_live_attempt_outlasts_the_removal_of_its_hidden_file(
     mechanism, path = IMGM(BALL, BUDGET), tmp_path / "out.npy"
     with opened(tmp_path) as account:
         ledger = ledger_of(account)
-        from matrixdp.files.publishing import releases  # noqa: PLC0415
-
-        write = releases.write_matrix
 
         def slow(*arguments: Any) -> None:
-            monkeypatch.setattr(releases, "write_matrix", write)
+            monkeypatch.setattr(releases, "write_matrix", write_matrix)
             # Meanwhile somebody takes this attempt for dead.
             ledger.finish("June", MATRIX)
-            write(*arguments)
+            write_matrix(*arguments)
 
         monkeypatch.setattr(releases, "write_matrix", slow)
         mechanism.release_to(path, MATRIX, privacy_filter=account, request="June")
         assert kinds(account) == ["pay", "publish"]
-        assert Release.verify(path)
+        assert Release.verify(path).mu == IMGM(BALL, BUDGET).mu
         assert set(files_in(tmp_path)) == {"out.npy", "out.npy.json"}
 
 

@@ -22,7 +22,7 @@ from ledger.doors import (
     opened,
     path_doors,
 )
-from matrixdp import IMGM, InvalidParameterError
+from matrixdp import IMGM, Budget, InvalidParameterError
 from matrixdp.files.publishing import lasting, paid
 from matrixdp.files.publishing.completed import verify_any
 from matrixdp.ledger import LedgerAccount
@@ -30,6 +30,7 @@ from matrixdp.ledger import account as payments
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.noise.keys import release_key
 
+DOORS = {str(door): door for door in path_doors()}
 each_door = pytest.mark.parametrize("door", path_doors(), ids=str)
 
 # Where a process dies, and which of the calls is the one.
@@ -123,6 +124,43 @@ def test_another_value_is_refused_under_the_same_request(
 
 
 @each_door
+def test_what_is_complete_is_not_drawn_again(
+    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Directional noise is turned by BLAS, and another one may end with other digits.
+    assert door.release_to is not None
+    with opened(tmp_path) as account:
+        die(door, PLACES["before it is noted"], tmp_path, account)
+        killed_at(monkeypatch, release_key, "NoiseStream")
+        door.release_to(tmp_path, privacy_filter=account, request="June")
+        assert kinds(account) == ["pay", "publish"]
+
+
+@pytest.mark.parametrize("out", [False, True], ids=["pending", "published"])
+def test_another_release_is_refused_under_the_same_request(*, out: bool, tmp_path: Path) -> None:
+    mechanism, path = IMGM(BALL, BUDGET), tmp_path / "out.npy"
+    (tmp_path / "other").mkdir()
+    with opened(tmp_path) as account:
+        call: dict[str, Any] = {"privacy_filter": account, "request": "June"}
+        if out:
+            mechanism.release_to(path, MATRIX, **call)
+        else:
+            die(DOORS["IMGM"], PLACES["before it draws"], tmp_path, account)
+        spent, files = account.balance.spent, files_in(tmp_path)
+        for other, target in (
+            (mechanism, tmp_path / "other" / "out.npy"),
+            (mechanism, tmp_path / "out.csv"),
+            (IMGM(BALL, Budget(0.4, 1e-5)), path),
+            (IMGM(BALL, Budget(1.6, 1e-5)), path),
+        ):
+            with pytest.raises(InvalidParameterError, match="request='June' was"):
+                other.release_to(target, MATRIX, **call)
+        assert account.balance.spent == spent
+        assert files_in(tmp_path) == files
+        assert kinds(account) == (["pay", "publish"] if out else ["pay"])
+
+
+@each_door
 def test_the_same_call_makes_the_same_files_at_another_time(
     door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,23 +206,31 @@ def test_every_format_is_the_same_at_another_time(
         np.testing.assert_array_equal(np.asarray(loaded.value), np.asarray(made.value))
         if labelled:
             assert loaded.labels.columns == list("abcd")
-        # Other labels would be another file.
-        other = MatrixFile(MATRIX, columns=list("abce"), index=list("xyz"), corner="at")
-        if labelled:
-            with pytest.raises(InvalidParameterError, match="another value"):
-                release_other(account, mechanism, path, other, monkeypatch)
 
 
-def release_other(
-    account: LedgerAccount, mechanism: Any, path: Path, other: Any, patched: pytest.MonkeyPatch
-) -> None:
-    """Die with July's release to a file, and repeat it with another matrix."""
-    target = path.with_name(f"next-{path.name}")
-    with patched.context() as patching:
-        killed_at(patching, payments, "publish")
-        with pytest.raises(Killed):
-            mechanism.release_to(target, MATRIX, privacy_filter=account, request="July")
-    mechanism.release_to(target, other, privacy_filter=account, request="July")
+@pytest.mark.parametrize(
+    "other",
+    [
+        MATRIX,
+        MatrixFile(MATRIX, columns=list("abce"), index=list("xyz")),
+        MatrixFile(MATRIX, columns=list("abcd"), index=list("xzy")),
+        MatrixFile(MATRIX, columns=list("abcd"), index=list("xyz"), corner="at"),
+        MatrixFile(MATRIX, columns=list("abcd")),
+    ],
+)
+def test_other_labels_would_be_another_file(other: Any, tmp_path: Path) -> None:
+    mechanism, labelled = IMGM(BALL, BUDGET), MatrixFile(MATRIX, list("abcd"), list("xyz"))
+
+    def release_to(folder: Path, **options: Any) -> Any:
+        return mechanism.release_to(folder / "out.csv", labelled, **options)
+
+    with opened(tmp_path) as account:
+        die(Door("labels", None, release_to), PLACES["before it draws"], tmp_path, account)
+        with pytest.raises(InvalidParameterError, match="another value"):
+            mechanism.release_to(
+                tmp_path / "out.csv", other, privacy_filter=account, request="June"
+            )
+        release_to(tmp_path, privacy_filter=account, request="June")
 
 
 def later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,3 +196,24 @@ def test_a_ledger_is_made_once(backend: Backend, tmp_path: Path) -> None:
         assert ledger.identity == identity
     with pytest.raises(InvalidParameterError, match="there is no ledger"):
         Ledger.open(url.removesuffix("a.ledger") + "b")
+
+
+@pytest.mark.parametrize("request_", ["", "x" * 201, "a\0b", "a\nb", "\udc80", 3])
+def test_requests_that_name_nothing(
+    account: LedgerAccount, tmp_path: Path, request_: object
+) -> None:
+    with pytest.raises(InvalidParameterError, match="names the release"):
+        MECHANISM.release_to(
+            tmp_path / "a.npy",
+            np.eye(2),
+            privacy_filter=account,
+            request=request_,  # type: ignore[arg-type]
+        )
+
+
+def test_requests_in_any_language(ledger: Ledger, account: LedgerAccount, tmp_path: Path) -> None:
+    name = "März: Ä/Ö, 三月 ' \" :x %s"
+    target = tmp_path / "März 三月.npy"
+    MECHANISM.release_to(target, np.eye(2), privacy_filter=account, request=name)
+    MECHANISM.release_to(target, np.eye(2), privacy_filter=account, request=name)
+    assert [entry.release for entry in ledger.history()][2:] == [name, name]

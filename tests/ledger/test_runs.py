@@ -144,7 +144,8 @@ def test_a_step_whose_connection_breaks_counts_once(
     steps = counter(account, "may")
     steps.spend()
     store = ledger._store
-    write, broken = store.write, []
+    write = store.write
+    broken: list[bool] = []
 
     class Breaking:
         """A block whose end is durable, and whose connection breaks then, once."""

@@ -1,4 +1,4 @@
-"""Post-processing of estimates: the closest histogram without negative counts, whole counts."""
+"""Post-processing of estimates: the closest histogram without negative counts, integer counts."""
 
 from typing import Any
 

@@ -312,6 +312,16 @@ def test_orders_reach_small_epsilons(accountant: Accountant, epsilon: float) -> 
 
 @pytest.mark.parametrize("accountant", Accountant)
 @pytest.mark.parametrize("rate", [1.0, 0.1])
+@pytest.mark.parametrize("plan", [sampled, replaced])
+def test_the_least_noise_of_all_is_too_little(
+    accountant: Accountant, rate: float, plan: Callable[..., SampledPlan]
+) -> None:
+    with pytest.raises((CalibrationError, InvalidParameterError)):
+        plan_epsilon(plan(5e-324, rate, 1), 1e-5, accountant)
+
+
+@pytest.mark.parametrize("accountant", Accountant)
+@pytest.mark.parametrize("rate", [1.0, 0.1])
 def test_too_little_noise_is_shown_as_given(accountant: Accountant, rate: float) -> None:
     # A loss distribution names what it resolves; to the others the noise protects nothing.
     resolved = accountant is Accountant.PLD and rate < 1.0

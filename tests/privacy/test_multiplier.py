@@ -11,7 +11,7 @@ from matrixdp.privacy import (
     plan_epsilon,
 )
 from matrixdp.privacy import multiplier as search
-from matrixdp.privacy.amplification import before_amplification, checked_sampling_rate
+from matrixdp.privacy.amplification import before_amplification
 from matrixdp.privacy.claims import best_equal_claims
 from matrixdp.privacy.loss import Interval, LossAccount
 from matrixdp.privacy.loss.composition import TooManyPointsError
@@ -139,34 +139,14 @@ def test_noise_whose_losses_need_too_many_points_is_stepped_over(
         if 0.5 < noise < 1.7:
             raise TooManyPointsError("too many")
 
-    def holey_epsilon(plan: SampledPlan, delta: float) -> float:
+    def holey_epsilon(plan: SampledPlan, delta: float, accountant: Accountant) -> float:
         raise_within_the_hole(plan.noise_multiplier)
-        return plan_epsilon(plan, delta)
+        return plan_epsilon(plan, delta, accountant)
 
     monkeypatch.setattr(search, "LossAccount", Holey)
-    monkeypatch.setattr(search, "plan_epsilon", holey_epsilon)
+    monkeypatch.setattr(search, "accounted_epsilon", holey_epsilon)
     found = noise_multiplier_for(
         1.0, 1e-5, sampling_rate=0.01, steps=1000, neighbouring="add-remove"
     )
     assert 1.7 <= found < 1.701
     assert plan_epsilon(sampled(found, 0.01, 1000), 1e-5) <= 1.0
-
-
-@pytest.mark.parametrize("accountant", [Accountant.PLD, Accountant.RDP, Accountant.MOMENTS])
-def test_a_rate_is_checked_once(accountant: Accountant, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = []
-
-    def counted(rate: float) -> float:
-        checked.append(rate)
-        return checked_sampling_rate(rate)
-
-    monkeypatch.setattr("matrixdp.privacy.events.checked_sampling_rate", counted)
-    noise_multiplier_for(
-        1.0,
-        1e-5,
-        sampling_rate=0.05,
-        steps=100,
-        neighbouring="add-remove",
-        accountant=accountant,
-    )
-    assert checked == [0.05]

@@ -17,9 +17,10 @@ from matrixdp.training.model.trainable import Trainable
 from training.brute_force import Losses, brute_force, one_loss_per_row
 from training.small_training import sgd, small_plan
 
-__all__ = ["BY_LAYER", "ONE_BY_ONE", "Calls", "check_training"]
+__all__ = ["AT_ONCE", "BY_LAYER", "ONE_BY_ONE", "Calls", "check_training"]
 
 BY_LAYER = "layer by layer"
+AT_ONCE = "for all records at once by torch.func.vmap"
 ONE_BY_ONE = "for one record after another"
 
 

@@ -204,3 +204,27 @@ def test_a_buffer_that_the_losses_add(mode: Any) -> None:
     training = private(model, small_plan(lot_size=40), losses=losses, mode=mode)
     with pytest.raises(InvalidParameterError, match="buffer 'late' was added while the losses"):
         train(training)
+
+
+class WritesData(nn.Module):
+    """Keeps a mean in a buffer whose version does not tell."""
+
+    mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.mean.data.mul_(0.9).add_(inputs.detach().mean(0))
+        made: Tensor = self.layer(inputs)
+        return made
+
+
+def test_a_buffer_that_is_written_to_through_its_data() -> None:
+    model = WritesData()
+    training = private(model, seed=1)
+    with pytest.raises(InvalidParameterError, match=r"buffer 'mean' was changed .* attribute data"):
+        training.lots(small_data())
+    assert not model.mean.any()  # no trace of made-up records

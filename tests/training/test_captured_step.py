@@ -302,6 +302,18 @@ def test_changes_of_the_model() -> None:
     assert training.progress.steps_spent == 1
 
 
+def test_other_losses() -> None:
+    model, training = made()
+    step = captured(model, training)
+    former = training.losses
+    training.losses = partial(mirrored, model)
+    with pytest.raises(InvalidParameterError, match=r"training\.losses was set after"):
+        step()
+    assert training.progress.steps_spent == 0
+    training.losses = former
+    step()
+
+
 class Items(Dataset[tuple[Tensor, Tensor]]):
     """A data set that is read item by item."""
 

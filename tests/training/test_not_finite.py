@@ -11,6 +11,7 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
@@ -267,3 +268,50 @@ def test_nothing_outside_of_the_model_gets_a_gradient_in_batches_of_one(way: str
         train(training, steps=1, size=1)
     assert temperature.grad is before
     assert float(before) == 5.0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_that_the_losses_leave_out(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        found = cross_entropy(model, inputs, targets.clamp(min=0))
+        return found[targets >= 0]
+
+    inputs, targets = small_data()
+    targets[3] = -100
+    kept = torch.arange(len(inputs)) != 3
+    whole = sums_of_a_step((inputs, targets), way, monkeypatch, losses)
+    without = sums_of_a_step((inputs[kept], targets[kept]), way, monkeypatch, losses)
+    torch.testing.assert_close(whole, without, rtol=0.0, atol=1e-5)
+
+
+def at_once(weight: Tensor, inputs: Tensor) -> Tensor:
+    return functional.linear(inputs, weight)
+
+
+def one_by_one(weight: Tensor, inputs: Tensor) -> Tensor:
+    """Decide by numbers, which vmap cannot."""
+    rows = [row if float(row[0]) < 1e9 else 2.0 * row for row in inputs.detach()]
+    return functional.linear(torch.stack(rows), weight)
+
+
+@pytest.mark.filterwarnings("ignore:the model is run for ")
+@pytest.mark.parametrize("run", [at_once, one_by_one])
+@pytest.mark.parametrize("way", ["fast", "captured"])
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_losses_that_are_not_finite_where_models_are_run_per_record(
+    way: str, bad: float, run: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With gradients that are; the weight is used without its layer."""
+    mark = 7.0
+
+    def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        passed_by = run(model.get_parameter("0.weight"), inputs).square().sum(1)
+        entropy = cross_entropy(model, inputs, targets)
+        return entropy + passed_by + torch.where(inputs[:, 0] == mark, bad, 0.0)
+
+    inputs, targets = small_data()
+    inputs[3, 0] = mark
+    kept = torch.arange(len(inputs)) != 3
+    whole = sums_of_a_step((inputs, targets), way, monkeypatch, losses)
+    without = sums_of_a_step((inputs[kept], targets[kept]), way, monkeypatch, losses)
+    torch.testing.assert_close(whole, without, rtol=0.0, atol=1e-5)

@@ -119,3 +119,22 @@ def test_frozen_parameters_stay() -> None:
     train(private(model, seed=SEED))
     assert torch.equal(weights(model[0]), frozen)
     assert not torch.equal(weights(model[2]), trained)
+
+
+@pytest.mark.parametrize("seed", [SEED, None])
+@pytest.mark.parametrize("captured", [False, True])
+def test_tensors_may_be_made_elsewhere_by_default(seed: int | None, *, captured: bool) -> None:
+    # As after torch.set_default_device("cuda"), with a model that begins at zero.
+    found = []
+    for device in ("cpu", "meta"):
+        model, data = small_model(), small_data()
+        nn.init.zeros_(model.get_parameter("2.weight"))
+        with torch.device(device):
+            training = private(model, seed=seed)
+            if captured:
+                training.captured_step(data, batch_size=16)()
+            else:
+                train(training, steps=1, data=data)
+        found.append(weights(model))
+    assert training.progress.steps_spent == 1
+    assert seed is None or torch.equal(*found)

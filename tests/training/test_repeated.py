@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 from torch import Tensor
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import Dataset, Subset, TensorDataset
 
 from matrixdp.privacy import privacy_epsilon
 from matrixdp.training import PrivateTraining, RepeatedTrainingWarning, TrainingPlan
@@ -167,3 +167,26 @@ def test_lists_cannot_be_known_again() -> None:
         for _ in range(2):
             train(private(small_model(), mode="exact"), steps=1, data=items)
     assert caught == []
+
+
+def halves_of_tensors(first: range, second: range) -> list[Any]:
+    inputs, targets = (part.repeat(2, *[1] * (part.ndim - 1)) for part in small_data())
+    return [(inputs[n.start : n.stop], targets[n.start : n.stop]) for n in (first, second)]
+
+
+def halves_of_a_data_set(first: range, second: range) -> list[Any]:
+    whole = TensorDataset(*(part.repeat(2, *[1] * (part.ndim - 1)) for part in small_data()))
+    inside = Subset(whole, range(2 * RECORDS - 1, -1, -1))
+    return [Subset(inside, numbers) for numbers in (first, second)]
+
+
+@pytest.mark.parametrize("halves", [halves_of_tensors, halves_of_a_data_set])
+@pytest.mark.parametrize("common", [0, 1])
+def test_parts_of_one_data_set(halves: Callable[[range, range], list[Any]], common: int) -> None:
+    second = range(RECORDS - common, 2 * RECORDS - common)
+    earlier, later = halves(range(RECORDS), second)
+    train(private(small_model(), mode="exact"), steps=1, data=earlier)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        private(small_model(), mode="exact").lots(later)
+    assert len(caught) == common

@@ -1,5 +1,6 @@
 """What a training cannot be made with: optimisers, models, groups, data and other arguments."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,13 +8,20 @@ import pytest
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
-from torch import nn, optim
+from torch import Tensor, nn, optim
 from torch.utils.data import DataLoader, TensorDataset
 
 from matrixdp.covariance import Isotropic
-from matrixdp.errors import InvalidParameterError
+from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training import PrivateTraining
-from training.small_training import private, sgd, small_data, small_model, small_plan
+from training.small_training import (
+    cross_entropy,
+    private,
+    sgd,
+    small_data,
+    small_model,
+    small_plan,
+)
 
 
 def test_optimisers_that_do_not_fit() -> None:
@@ -82,6 +90,7 @@ def test_a_loader_is_not_poisson() -> None:
         ({"optimizer": None}, "optimizer is a NoneType"),
         ({"losses": None}, "losses is a NoneType: pass a function"),
         ({"losses": sgd(small_model())}, "losses is a SGD: pass a function"),
+        ({"losses": nn.CrossEntropyLoss()}, "losses is a CrossEntropyLoss: pass a function"),
         ({"plan": {}}, "plan is a dict"),
         ({"seed": -1}, "seed=-1"),
         ({"seed": True}, "seed=True"),
@@ -122,3 +131,33 @@ def test_sizes_of_batches(size: Any) -> None:
     with pytest.raises(InvalidParameterError, match="batch_size="):
         training.step(lot, batch_size=size)
     training.step(lot, batch_size=1)
+
+
+def test_a_list_of_tensors_is_no_tuple() -> None:
+    with pytest.raises(InvalidParameterError, match=r"has 2 records.*several tensors as a tuple"):
+        private(small_model()).lots([*small_data()])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (Tensor.mean, ShapeError, 'one number, but the gradient .*reduction="none"'),
+        (
+            lambda each: float(each.sum()),
+            InvalidParameterError,
+            "losses returns a float: return a tensor",
+        ),
+        (lambda each: each[:, None], ShapeError, r"returns shape \(4, 1\) for a batch of 4"),
+        (lambda each: each[1:], ShapeError, r"returns shape \(3,\) for a batch of 4"),
+        (lambda each: each.sum().expand(len(each)), InvalidParameterError, "that was expanded"),
+        (lambda each: each.to(torch.complex64), InvalidParameterError, "type torch.complex64"),
+    ],
+)
+def test_losses_of_another_shape(
+    change: Callable[[Tensor], Any], error: type[Exception], message: str
+) -> None:
+    model = small_model()
+    training = private(model, losses=lambda *batch: change(cross_entropy(model, *batch)))
+    with pytest.raises(error, match=message):
+        training.lots(small_data())
+    assert training.progress.steps_spent == 0

@@ -89,7 +89,7 @@ def test_errors_hold_no_cell(records: Any) -> None:
 
 
 @pytest.mark.parametrize("cell", [True, False, np.True_, np.False_])
-def test_errors_do_not_say_which_truth_value(cell: Any) -> None:
+def test_errors_do_not_show_a_boolean(cell: Any) -> None:
     for records in ([[0, cell]], [[cell, 1], [0, 1]], np.array([[cell, cell]])):
         with pytest.raises(InvalidParameterError, match="booleans") as refusal:
             count_cells(records, [2, 3])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from typer.exceptions import TyperException
 
+from matrixdp.cli.shared.commands import Commands
 from matrixdp.errors import InvalidParameterError, MatrixDPError
 from matrixdp.files.publishing.atomic import write_all
 from matrixdp.rounding import shown_up
@@ -33,13 +34,13 @@ __all__ = ["main"]
 _NAME = "matrixdp_experiments"
 _BAD_INPUT = 2
 
-app = typer.Typer(
+app = Commands(
     name=f"python -m {_NAME}",
     help="Experiments: accuracy of models that were trained privately, on public data sets.",
     add_completion=False,
     no_args_is_help=True,
 )
-data = typer.Typer(help="The public data sets of the experiments.", no_args_is_help=True)
+data = Commands(help="The public data sets of the experiments.", no_args_is_help=True)
 app.add_typer(data, name="data")
 app.add_typer(procedural, name="procedural")
 

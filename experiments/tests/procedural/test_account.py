@@ -21,13 +21,13 @@ def test_the_shares_are_the_budget() -> None:
 def test_releases_cost_no_more_than_the_budget_and_hardly_less() -> None:
     whole = Budget(1.0, 1e-5)
     account = Account.of(whole, Descent())
-    purse = ExactNoise(whole).purse
+    privacy_filter = ExactNoise(whole).privacy_filter
     for part in (account.mean, *account.steps):
-        purse.spend(mechanism_for(SUM_BOUND**2, part))
-    assert purse.spent <= whole.mu
-    assert purse.spent >= whole.mu * (1 - 1e-12)
+        privacy_filter.spend(mechanism_for(SUM_BOUND**2, part))
+    assert privacy_filter.spent <= whole.mu
+    assert privacy_filter.spent >= whole.mu * (1 - 1e-12)
     with pytest.raises(BudgetExceededError):
-        purse.spend(1e-6)
+        privacy_filter.spend(1e-6)
 
 
 def test_influences_are_those_of_the_descent() -> None:

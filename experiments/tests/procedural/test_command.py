@@ -54,6 +54,12 @@ def test_bad_input_has_an_exit_code(tmp_path: Path) -> None:
     assert main(["procedural", "choose", "--rows", str(tmp_path)]) == 2
 
 
+def test_a_second_epsilon_spends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["release", "--rows", "rows", "--out", "out.json", "--epsilon", "0.1", "--epsilon", "5"]
+    assert main(["procedural", *words]) == 2
+    assert "'--epsilon' is given more than once" in capsys.readouterr().err
+
+
 def test_synthetic_images_come_from_their_seed() -> None:
     setting = features.FeatureSetting(seed=1, images=2, textures=2)
     device = torch.device("cpu")

@@ -209,4 +209,4 @@ def test_a_descent_learns_what_can_be_learnt() -> None:
     classifier = descend(found, labels, descent, account.steps, noise)
     accuracy = (classifier.scores(found).argmax(dim=1) == labels).double().mean()
     assert float(accuracy) > 0.9
-    assert noise.purse.spent <= account.whole.mu
+    assert noise.privacy_filter.spent <= account.whole.mu

@@ -10,8 +10,8 @@ from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
 from matrixdp.covariance import Covariance, Diagonal, Kronecker
 from matrixdp.covariance.side import Side, checked_side
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.drawing import CheckedMatrix
 from matrixdp.mechanisms.gaussian import GaussianMechanism, checked_set, largest_norm
-from matrixdp.mechanisms.prepared import CheckedMatrix
 from matrixdp.parameters import (
     checked_choice,
     integer_array,

@@ -196,6 +196,6 @@ def _principal_directions(covariance: FloatArray) -> tuple[FloatArray, FloatArra
     """Return variances, largest first, and directions in rows; negative variances become 0."""
     values, vectors = np.linalg.eigh(covariance)
     directions = vectors[:, ::-1].T
-    places = np.abs(directions).argmax(axis=1)
-    signs = np.sign(directions[np.arange(len(directions)), places])
+    largest = np.abs(directions).argmax(axis=1)
+    signs = np.sign(directions[np.arange(len(directions)), largest])
     return np.maximum(values[::-1], 0.0), np.asarray(directions * signs[:, None])

@@ -159,7 +159,7 @@ class LedgerAccount:
                 "Ledger.open(url, keys=...)"
             )
         if self.resumes(order.request):
-            return self._resumed(order)
+            return self._resumed(order, mu)
         sealed = self.ledger.keys.seal(order.secret, self.ledger.identity, order.request)
         tag = order.tag(order.secret).hex()
         about = {**description(cost), **order.about}
@@ -183,9 +183,9 @@ class LedgerAccount:
 
         entry = self.ledger.write(operation)
         # Somebody else has paid the same request meanwhile.
-        return self._resumed(order) if entry is None else self._paid(entry, order.secret)
+        return self._resumed(order, mu) if entry is None else self._paid(entry, order.secret)
 
-    def _resumed(self, order: Order) -> Payment:
+    def _resumed(self, order: Order, mu: float) -> Payment:
         """Return the payment of a request that was paid before, if it is the same release."""
 
         def look(rows: Rows) -> tuple[list[Entry], Pending | None]:
@@ -203,11 +203,17 @@ class LedgerAccount:
             )
         if kept is None:
             self.ledger.erase()  # what published it may have been killed before
+            # The tag is gone with the key; what is left to compare is public.
+            if (known[0].facts["target"], known[0].facts["mu"]) != (order.target, mu):
+                raise InvalidParameterError(
+                    f"request={order.request!r} was released as {known[0].facts['target']} with "
+                    f"mu={known[0].facts['mu']!r}: repeat that release, or make another request"
+                )
             evidence = evidence_of(self.ledger.identity, known[0])
             return Payment(b"", evidence, resumed=True, digest=known[-1].facts["sha256"])
         secret = self._unsealed(kept)
-        same = kept.draft == order.draft.decode() and kept.target == order.target
-        if not same or kept.tag != order.tag(secret).hex():
+        # The tag is of the draft, too, so of the mechanism and of the query.
+        if kept.target != order.target or kept.tag != order.tag(secret).hex():
             raise InvalidParameterError(
                 f"request={order.request!r} was paid for another value, mechanism or file. With "
                 "the same noise, two values would show their difference: repeat the very same "

@@ -18,7 +18,7 @@ from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.payments import Pending, evidence_of, forfeit, pending_release, publish
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.transactions import Transactions
-from matrixdp.mechanisms.prepared import PreparedRelease, checked_matrix
+from matrixdp.mechanisms.drawing import PreparedRelease, checked_matrix
 
 __all__ = ["Accounts", "finish", "give_up"]
 
@@ -34,6 +34,7 @@ def finish(ledger: Accounts, release: str, value: Any, *, force: bool) -> Path:
     """Finish a release; see `Ledger.finish`."""
     entries, kept = ledger.read(_looked_up(release))
     if kept is None:
+        ledger.erase()  # what published it may have been killed before
         return _already_out(entries, release)
     target = Path(kept.target)
     if value is not None:
@@ -55,11 +56,11 @@ def finish(ledger: Accounts, release: str, value: Any, *, force: bool) -> Path:
 
 def give_up(ledger: Transactions, release: str) -> None:
     """Give up a release, and remove what it left on disk; see `Ledger.forfeit`."""
-    entries, kept = ledger.read(_looked_up(release))
+    entries, _ = ledger.read(_looked_up(release))
     ledger.write(lambda rows: forfeit(rows, release))
     ledger.erase()
-    if kept is not None:
-        discard_unfinished(Path(kept.target), evidence_of(ledger.identity, entries[0]))
+    target = Path(entries[0].facts["target"])
+    discard_unfinished(target, evidence_of(ledger.identity, entries[0]))
 
 
 def _repeat(account: LedgerAccount, kept: Pending, value: Any, *, force: bool) -> None:

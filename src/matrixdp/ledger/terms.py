@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -96,6 +97,7 @@ class Terms:
         return canonical(asdict(self))
 
     @classmethod
+    @lru_cache(maxsize=1024)  # they never change, and every payment reads those of its path
     def decoded(cls, text: str) -> "Terms":
         """Return the terms that a text holds."""
         return msgspec.json.decode(text, type=cls)

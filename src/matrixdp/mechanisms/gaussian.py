@@ -12,7 +12,7 @@ import numpy as np
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.mechanisms.prepared import CheckedMatrix, PreparedRelease, Promise, checked_matrix
+from matrixdp.mechanisms.drawing import CheckedMatrix, PreparedRelease, Promise, checked_matrix
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue

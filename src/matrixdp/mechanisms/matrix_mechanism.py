@@ -257,7 +257,7 @@ class MatrixMechanism:
         Parameters
         ----------
         records : array_like of int, shape (records, attributes), or iterator of such blocks
-            The number of the cell along each attribute, counted from 0; at most 2**30 records.
+            The index of the cell along each attribute; at most 2**30 records.
         key, privacy_filter, threads
             As for `release`.
 

@@ -27,7 +27,7 @@ from matrixdp.privacy.loss import LossAccount
 from matrixdp.privacy.renyi import converted_epsilon, renyi_epsilon
 from matrixdp.privacy.sampled_renyi import LARGEST_ORDER, sampled_divergence
 
-__all__ = ["Accountant", "checked_accountant", "plan_epsilon"]
+__all__ = ["Accountant", "accounted_epsilon", "checked_accountant", "plan_epsilon"]
 
 _SMALLEST_ORDER_EXCESS = 2.0**-10  # of the orders that are tried, above 1
 _WORSE_OCTAVES = 3  # of orders, after which no better one is looked for
@@ -81,8 +81,11 @@ def plan_epsilon(
     >>> round(plan_epsilon(plan, 1e-5), 4)
     0.9263
     """
-    accountant = checked_accountant(accountant)
-    delta = DELTA.number(delta)
+    return accounted_epsilon(plan, DELTA.number(delta), checked_accountant(accountant))
+
+
+def accounted_epsilon(plan: SampledPlan, delta: float, accountant: Accountant) -> float:
+    """Return the epsilon of `plan_epsilon`; neither delta nor the accountant is checked."""
     if accountant is not Accountant.PLD:
         _check_relation(plan, accountant)
     if accountant is Accountant.CLAIMS:
@@ -90,13 +93,13 @@ def plan_epsilon(
             plan.noise_over_difference, delta, steps=plan.steps, sampling_rate=plan.sampling_rate
         )
     if plan.sampling_rate == 1.0:
-        return _whole_epsilon(plan.whole_mu, delta, accountant)
+        return _unsampled_epsilon(plan.whole_mu, delta, accountant)
     if accountant is Accountant.PLD:
         return LossAccount([plan]).epsilon_at(delta).upper
     return _renyi_plan_epsilon(plan, delta, accountant)
 
 
-def _whole_epsilon(mu: float, delta: float, accountant: Accountant) -> float:
+def _unsampled_epsilon(mu: float, delta: float, accountant: Accountant) -> float:
     """Return the epsilon where nothing is sampled: the exact curve, or Rényi's two conversions."""
     if accountant is Accountant.PLD:
         return privacy_epsilon(mu, delta)

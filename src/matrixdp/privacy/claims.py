@@ -32,7 +32,7 @@ from matrixdp.parameters import (
     positive_number,
     real_number,
 )
-from matrixdp.privacy.amplification import checked_sampling_rate, sampled_loss
+from matrixdp.privacy.amplification import sampled_loss
 from matrixdp.privacy.bound import epsilon_bounds
 from matrixdp.privacy.events import TooLittleNoiseError
 from matrixdp.rounding import float_up, product_up, quotient_down, quotient_up
@@ -246,6 +246,7 @@ def sampled_gaussian_epsilon(
     """Return the epsilon of T Gaussian steps on Poisson samples by their claims alone, rounded up.
 
     Each step makes its exact claim at the best delta, is `amplified` and composed by Theorem 3.4.
+    The parameters are those of a `SampledPlan`, which has checked them.
 
     Parameters
     ----------
@@ -258,26 +259,23 @@ def sampled_gaussian_epsilon(
     sampling_rate : float
         Above 0 and at most 1.
     """
-    delta, count = DELTA.number(delta), positive_integer(steps, "steps")
-    rate = checked_sampling_rate(sampling_rate)
-    multiplier = positive_number(noise_multiplier, "noise_multiplier")
     # Rounded up: a larger mu is less private, so the claims made from it hold.
-    mu = quotient_up(1.0, multiplier)
+    mu = quotient_up(1.0, noise_multiplier)
     if not mu <= MU.largest:
-        raise TooLittleNoiseError(f"noise_multiplier={multiplier!r} in steps={count}")
+        raise TooLittleNoiseError(f"noise_multiplier={noise_multiplier!r} in steps={steps}")
 
     def epsilon_at(share: float) -> float:
-        slack, each = _shares_of_delta(delta, count, share)
+        slack, each = _shares_of_delta(delta, steps, share)
         if not each >= DELTA.smallest:
-            raise _too_many_steps(delta, count)
+            raise _too_many_steps(delta, steps)
         # About the largest delta whose amplification is at most `each`.
-        base = max(each, min(each / rate * (1.0 - _MARGIN), DELTA.largest))
+        base = max(each, min(each / sampling_rate * (1.0 - _MARGIN), DELTA.largest))
         alone = epsilon_bounds(mu, base)[1]
         if not alone <= EPSILON.largest:
-            raise TooLittleNoiseError(f"noise_multiplier={multiplier!r} in steps={count}")
-        return _composed_epsilon(sampled_loss(alone, rate), count, slack)
+            raise TooLittleNoiseError(f"noise_multiplier={noise_multiplier!r} in steps={steps}")
+        return _composed_epsilon(sampled_loss(alone, sampling_rate), steps, slack)
 
-    return epsilon_at(_best_share(epsilon_at, delta, count))
+    return epsilon_at(_best_share(epsilon_at, delta, steps))
 
 
 def _too_many_steps(delta: float, steps: int) -> CalibrationError:
@@ -300,7 +298,7 @@ def _best_share(cost: Callable[[float], float], delta: float, count: int) -> flo
     # Where adding epsilons up wins the cost is flat, so a coarse look comes before the search.
     widest = min(_WIDEST_LOGIT, -float(scipy.special.logit(left)))
     grid = np.linspace(-_WIDEST_LOGIT, widest, _LOOKS).tolist()
-    near = min(range(1, _LOOKS - 1), key=lambda place: cost_at(grid[place]))
+    near = min(range(1, _LOOKS - 1), key=lambda index: cost_at(grid[index]))
     found = scipy.optimize.minimize_scalar(
         cost_at, bounds=(grid[near - 1], grid[near + 1]), method="bounded", options={"xatol": 1e-6}
     )

@@ -1,6 +1,7 @@
 """Events: uses of the data, as values that an account can add up."""
 
 import copy
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, Self, get_args
@@ -116,10 +117,9 @@ class SampledPlan:
             )
 
     def with_noise(self, noise_multiplier: float) -> Self:
-        """Return the plan with other noise; only that is checked, the rest was before."""
+        """Return the plan with other noise, a positive number; nothing is checked again."""
         changed = copy.copy(self)
-        multiplier = positive_number(noise_multiplier, "noise_multiplier")
-        object.__setattr__(changed, "noise_multiplier", multiplier)
+        object.__setattr__(changed, "noise_multiplier", noise_multiplier)
         return changed
 
     @property
@@ -127,7 +127,9 @@ class SampledPlan:
         """The noise over how far the sums of two neighbouring data sets are apart at most."""
         replaced = self.neighbouring == "replace" and self.bounded == "contribution"
         # Two contributions of opposite directions are twice as far apart as either is from zero.
-        return 0.5 * self.noise_multiplier if replaced else self.noise_multiplier
+        # Half of the smallest float would be 0.
+        half = max(0.5 * self.noise_multiplier, math.ulp(0.0))
+        return half if replaced else self.noise_multiplier
 
     @property
     def mu_of_step(self) -> float:

@@ -1,5 +1,6 @@
 """The noise that a plan needs: the inverse of its account."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -9,7 +10,7 @@ import scipy
 
 from matrixdp.errors import CalibrationError
 from matrixdp.parameters import DELTA, EPSILON, positive_number
-from matrixdp.privacy.accountants import Accountant, checked_accountant, plan_epsilon
+from matrixdp.privacy.accountants import Accountant, accounted_epsilon, checked_accountant
 from matrixdp.privacy.bound import privacy_mu
 from matrixdp.privacy.events import Bounded, SampledPlan, TooLittleNoiseError
 from matrixdp.privacy.guarantee import Neighbouring
@@ -92,10 +93,11 @@ def noise_multiplier_for(
     if accountant is Accountant.PLD:
         return _least_by_losses(plan, target, delta)
 
+    @functools.cache  # a search asks for both ends of its interval again, and for what it found
     def excess(multiplier: float) -> float:
         changed = plan.with_noise(multiplier)
         try:
-            return plan_epsilon(changed, delta, accountant) - target
+            return accounted_epsilon(changed, delta, accountant) - target
         except TooLittleNoiseError:
             return 2.0 * EPSILON.largest - target  # more than any target, and finite
 
@@ -109,13 +111,14 @@ def noise_multiplier_for(
 def _least_by_losses(plan: SampledPlan, target: float, delta: float) -> float:
     """Search with rough bounds of epsilon, then go the rest of the way with fine ones."""
 
+    @functools.cache  # as above
     def log_excess(multiplier: float, *, rough: bool) -> float:
         changed = plan.with_noise(multiplier)
         try:
             if rough:
                 found = LossAccount([changed], width=_ROUGH_WIDTH).epsilon_at(delta).upper
             else:
-                found = plan_epsilon(changed, delta)
+                found = accounted_epsilon(changed, delta, Accountant.PLD)
         # As if it were too little noise: with more of it, losses reach less far.
         except (TooLittleNoiseError, TooManyPointsError):
             found = EPSILON.largest

@@ -63,8 +63,8 @@ class Order:
     secret : bytes
         Of a fresh release key.
     tag : callable
-        Returns a message authentication code of the context and of the exact value, given the
-        secret. It ties a key to one value: two values with the noise of one key would show their
+        Returns a message authentication code of the draft and of the exact value, given the secret.
+        It ties a key to one value: two values with the noise of one key would show their
         difference.
     target : str
         The file to make.

@@ -36,7 +36,8 @@ def renyi_divergence(mu: float, order: float) -> float:
     >>> renyi_divergence(mu=0.5, order=8.0)
     1.0
     """
-    return float_up(Fraction(_checked_order(order)) * Fraction(MU.number(mu)) ** 2 / 2)
+    order = _checked_order(order)
+    return _divergence(MU.number(mu), order)
 
 
 def renyi_to_epsilon(order: float, divergence: float, delta: float) -> float:
@@ -97,7 +98,7 @@ def renyi_epsilon(mu: float, delta: float) -> float:
     def epsilon_at(log_excess: float) -> float:
         # The order as rounded is the one that is converted, so its rounding does no harm.
         order = 1.0 + math.exp(log_excess)
-        return converted_epsilon(order, renyi_divergence(mu, order), delta)
+        return converted_epsilon(order, _divergence(mu, order), delta)
 
     best = optimize.minimize_scalar(
         epsilon_at, bounds=(centre - 8.0, centre + 8.0), method="bounded", options={"xatol": 1e-10}
@@ -117,6 +118,10 @@ def converted_epsilon(order: float, divergence: float, delta: float) -> float:
     )
     # The terms cancel, so the margin is relative to their sizes and not to their sum.
     return max(0.0, math.fsum(terms) + _MARGIN * math.fsum(map(abs, terms)))
+
+
+def _divergence(mu: float, order: float) -> float:
+    return float_up(Fraction(order) * Fraction(mu) ** 2 / 2)
 
 
 def _checked_order(order: float) -> float:

@@ -61,7 +61,7 @@ def sampled_divergence(noise_multiplier: float, sampling_rate: float, order: flo
     step = min(_WIDEST_STEP, _BRANCH_STEP * noise_multiplier)
     # The integrand is a mixture of normal densities centred from 0 to alpha / s.
     width = 2.0 * _TAIL + order / noise_multiplier
-    if not width / step <= _MOST_POINTS:
+    if not width <= _MOST_POINTS * step:  # a product, for the step may underflow
         return math.inf
     points = -_TAIL + step * np.arange(math.ceil(width / step) + 1, dtype=np.float64)
     shift = points / noise_multiplier - 0.5 / noise_multiplier / noise_multiplier

@@ -61,7 +61,7 @@ class Categories:
         return [str(value) for value in self.values]
 
     def cells(self, column: Any) -> IntArray:
-        """Return the number of the cell of each value, or raise if a value is not listed."""
+        """Return the index of the cell of each value, or raise if a value is not listed."""
         indices = {value: index for index, value in enumerate(self.values)}
         found = [_index(indices, _plain(value)) for value in _members(column)]
         cells = np.array(found, dtype=np.int64)

@@ -187,14 +187,14 @@ def whole_blocks(blocks: Iterable[NDArray[Any]], *grids: RecordGrid) -> Iterator
         Of the first columns, of the next ones, and so on.
     """
     ends = np.cumsum([grid.bounds.columns for grid in grids]).tolist()
-    places = list(zip(grids, [0, *ends[:-1]], ends, strict=True))
+    parts = list(zip(grids, [0, *ends[:-1]], ends, strict=True))
     # Space is kept from block to block: fresh memory would take longer than the arithmetic.
     space, single = np.empty((0, ends[-1])), np.empty((0, ends[-1]), dtype=np.float32)
     for block in blocks:
         rows = len(block)
         if rows > len(space):
             space, single = np.empty(block.shape), np.empty(block.shape, dtype=np.float32)
-        for grid, start, end in places:
+        for grid, start, end in parts:
             grid.fill(block[:, start:end], space[:rows, start:end], single[:rows, start:end])
         yield space[:rows]
 

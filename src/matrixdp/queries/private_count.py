@@ -2,7 +2,7 @@
 
 import io
 import math
-import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -23,9 +23,9 @@ from matrixdp.files.publishing.paid_release import PaidMatrix
 from matrixdp.files.publishing.release_file import warn_of_lost_labels
 from matrixdp.files.publishing.releases import encode_release, load_stated_release
 from matrixdp.files.publishing.statement import statement_path
+from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
-from matrixdp.mechanisms.prepared import Promise
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.keys.stream import KEY_BYTES
@@ -204,7 +204,7 @@ def released_means(
     # Everything is checked before the filter pays, and nothing can be refused after it.
     if privacy_filter is not None:
         privacy_filter.spend(shares.both)
-    return shares.means(prepared, os.urandom(KEY_BYTES), workers)
+    return shares.means(prepared, secrets.token_bytes(KEY_BYTES), workers)
 
 
 def release_means_to(

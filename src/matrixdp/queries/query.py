@@ -110,7 +110,7 @@ class Query(ABC):
         request: str | None = None,
         force: bool = False,
         threads: int | None = None,
-    ) -> Any:
+    ) -> Release:
         """Release the answer into a file and its statement, which names the query.
 
         Paid once and never lost, as `IMGM.release_to` is.
@@ -119,17 +119,12 @@ class Query(ABC):
         ----------
         path : path
             As in `Release.save`.
-        data, budget : optional
-            As in `release`. A request that is called again needs the same data.
+        data, budget
+            As in `release`. A request that is not finished needs the same data again.
         mechanism : callable, optional
             One that makes a `GaussianMechanism`; by default `IMGM`.
         privacy_filter, request, force, threads : optional
             As in `IMGM.release_to`.
-
-        Returns
-        -------
-        Release
-            Or what `release` returns for the query.
 
         Examples
         --------

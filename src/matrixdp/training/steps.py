@@ -158,13 +158,18 @@ class Steps:
                 debug=self._debug,
             )
 
-    def take_captured(self, total: CapturedSum, source: RecordSource) -> None:
-        """Take the next step by a captured sum."""
+    def take_captured(self, total: CapturedSum, source: RecordSource, losses: Losses) -> None:
+        """Take the next step by a captured sum of some losses."""
         with self._lock:
             self._open = None
             self._account.check_resumed(restart=self._restart)
             self._account.check_left()
             total.check_unchanged()
+            if self.losses is not losses:
+                raise InvalidParameterError(
+                    "training.losses was set after the step was captured, which repeats what the "
+                    "former losses did: call training.captured_step(...) again"
+                )
             opened = self._opened(source)
             with uncompiled(), torch.enable_grad():
                 sums = total(opened.numbers)
@@ -202,11 +207,11 @@ class Steps:
         """
         if self._mode == "exact":
             return None
-        chosen = self.check.known(self.losses)
+        chosen = self.check.known(self.losses, source.collate)
         if chosen is None:
             with untouched(self._model):  # a data set may draw random numbers
                 draws = made_up_batches(source, self._plan.views)
-            chosen = self.check.run(self.losses, draws)
+            chosen = self.check.run(self.losses, draws, source.collate)
         return chosen.gradients
 
     def _check_ready(self) -> None:

@@ -164,7 +164,10 @@ class PrivateTraining:
 
     @property
     def losses(self) -> Losses:
-        """The losses of a batch. Another function can be set, and is checked before it is used."""
+        """The losses of a batch. Another function can be set, and is checked before it is used.
+
+        A step that was captured stays one of the losses that it was captured with.
+        """
         return self._steps.losses
 
     @losses.setter
@@ -198,8 +201,9 @@ class PrivateTraining:
         """Check that the losses keep records apart, on rows of your own; nothing is spent.
 
         `lots` does this on made-up rows of the shapes and types of a record, whose integers are 0
-        and 1. Where these make no sense to the model, such as token ids with a structure, call this
-        first: then `lots` does not. In the mode ``exact`` there is nothing to check.
+        and 1, and whose other numbers are from -3 to 3. Where these make no sense to the model,
+        such as token ids with a structure, call this first, with the same `collate`: then `lots`
+        does not. In the mode ``exact`` there is nothing to check.
 
         Parameters
         ----------
@@ -213,9 +217,10 @@ class PrivateTraining:
         InvalidParameterError
             If records are mixed, or the losses cannot be computed.
         """
-        draws = own_batches(record_source(rows, collate), self._plan.views)
+        source = record_source(rows, collate)
+        draws = own_batches(source, self._plan.views)
         if self._mode == "fast":
-            self._steps.check.run(self._steps.losses, draws)
+            self._steps.check.run(self._steps.losses, draws, source.collate)
 
     def explain(self) -> None:
         """Print how the gradients of each layer are formed, after they were checked."""
@@ -300,8 +305,8 @@ class PrivateTraining:
         ------
         InvalidParameterError
             In the mode ``exact``, or if model, losses or data do not fit, or cannot be captured.
-            When called, the step raises what `lots` raises, and if the model was moved in memory
-            or switched between ``train()`` and ``eval()``.
+            When called, the step raises what `lots` raises, and if other losses were set, or the
+            model was moved in memory or switched between ``train()`` and ``eval()``.
         BudgetExceededError
             If no step is left.
 
@@ -330,8 +335,8 @@ class PrivateTraining:
             )
         size = positive_integer(batch_size, "batch_size")
         self._steps.begin(data, source, is_release=self._noise.kind == "exact")
-        total = self._steps.captured(source, size)
-        return lambda: self._steps.take_captured(total, source)
+        total, losses = self._steps.captured(source, size), self._steps.losses
+        return lambda: self._steps.take_captured(total, source, losses)
 
     def state_dict(self) -> State:
         """Return what a checkpoint has to remember; between steps, as an open lot is spent."""

@@ -65,7 +65,7 @@ def count_cells(records: ArrayLike, dimensions: Sequence[int]) -> IntArray:
 
 
 def checked_counts(histogram: ArrayLike, workload: Workload) -> NDArray[np.float64]:
-    """Return a histogram of whole counts, laid out as a workload is, or raise if it is not one.
+    """Return a histogram of integer counts, laid out as a workload is, or raise if it is not one.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def checked_counts(histogram: ArrayLike, workload: Workload) -> NDArray[np.float
     """
     workload.check_histogram()  # larger ones are released from their records
     counts: Any = workload.checked_cells(histogram, "histogram")
-    # The bound on rounding holds for whole counts of at most 2**30 records, whose sum is exact.
+    # The bound on rounding holds for integer counts of at most 2**30 records, whose sum is exact.
     whole = bool(np.all((counts >= 0.0) & (counts == np.rint(counts))))
     if not whole or not float(np.sum(counts)) <= LARGEST_TOTAL:
         raise InvalidParameterError(
@@ -100,7 +100,7 @@ def counted_tables(
     Parameters
     ----------
     records : array_like of int, shape (records, attributes), or iterator of such blocks
-        The number of the cell along each attribute, counted from 0. For one attribute the shape
+        The index of the cell along each attribute. For one attribute the shape
         may be (records,).
     dimensions : sequence of int
         The number of cells along each attribute.

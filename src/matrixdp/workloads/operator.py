@@ -52,7 +52,7 @@ _ENTRIES_TOGETHER = 2**22
 class Workload(abc.ABC):
     """Linear queries on a histogram.
 
-    Whole counts give exact answers as long as these stay below 2**53.
+    Integer counts give exact answers as long as these stay below 2**53.
     """
 
     @property

@@ -119,6 +119,10 @@ def test_exchanged_atoms_where_a_factor_is_beyond_floats() -> None:
     atoms = Lattice(500.0, 0.0, -2, np.array([0.0, 1e-250, 0.5]), 0.0, 0.0)
     masses = exchanged(atoms).masses
     assert masses.tolist() == pytest.approx([0.5, 1e-250 * math.exp(500.0), 0.0])
+    # Beyond floats where there is mass, too.
+    atoms = Lattice(800.0, 0.0, -1, np.array([1e-300, 0.5]), 0.0, 0.0)
+    expected = [0.5, math.exp(800.0 + math.log(1e-300))]
+    assert exchanged(atoms).masses.tolist() == pytest.approx(expected)
 
 
 def unknown(mass: float) -> Composed:

@@ -1,4 +1,4 @@
-"""The commands ``record``: the network, the rows, held-out accuracies, and the release."""
+"""The commands ``procedural``: the network, the rows, held-out accuracies, and the release."""
 
 import json
 import sys
@@ -8,10 +8,11 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from matrixdp import Budget
+from matrixdp.cli.shared.commands import Commands
 
 __all__ = ["procedural"]
 
-procedural = typer.Typer(
+procedural = Commands(
     help="CIFAR-10 with features from procedural images; the page is docs/procedural_images.md.",
     no_args_is_help=True,
 )

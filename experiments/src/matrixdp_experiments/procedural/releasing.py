@@ -52,16 +52,16 @@ class ExactNoise:
 
     Attributes
     ----------
-    purse : PrivacyFilter
+    privacy_filter : PrivacyFilter
         What pays; its guarantee is that of everything released.
     """
 
     def __init__(self, whole: Budget) -> None:
-        self.purse = PrivacyFilter(whole, neighbouring=NEIGHBOURING)
+        self.privacy_filter = PrivacyFilter(whole, neighbouring=NEIGHBOURING)
 
     def __call__(self, total: Tensor, mechanism: IMGM) -> Tensor:
         """Return a release."""
-        release = mechanism.release(total.cpu().numpy(), privacy_filter=self.purse)
+        release = mechanism.release(total.cpu().numpy(), privacy_filter=self.privacy_filter)
         return torch.from_numpy(release.value).to(total.device)
 
 

@@ -1,4 +1,4 @@
-"""A bank of textures that nobody photographed: pattern networks and random spectra.
+"""Synthetic textures: pattern networks and random spectra.
 
 Each is a square of colours from 0 to 1. Half of them are compositional pattern networks (small
 random networks from a point to a colour), half are random fields whose spectrum is a power of the

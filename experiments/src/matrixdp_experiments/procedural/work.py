@@ -158,7 +158,7 @@ def release(
         "epsilon": whole.epsilon,
         "delta": whole.delta,
         "mu": whole.mu,
-        "spent": noise.purse.spent,
+        "spent": noise.privacy_filter.spent,
         "releases": 1 + len(account.steps),
         "seconds": time.monotonic() - start,
         "train_accuracy": trained.accuracy(rows, labels),

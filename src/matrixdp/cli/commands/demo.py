@@ -57,9 +57,9 @@ def demo(
     matrix = MatrixFile(truth, columns=_NAMES, index=_NAMES, corner="stock")
     release = IMGM(_SENSITIVITY, _BUDGET).release(matrix)
     release.save(target, force=True)
-    write_all([(figure, _figure_bytes(truth, release))], force=True)
     actual = float(np.linalg.norm(np.asarray(release.value) - truth))
     with reporting_release(statement_path(target)):
+        write_all([(figure, _figure_bytes(truth, release))], force=True)
         if as_json:
             _print_outcome(release, actual, target, figure)
         else:

@@ -57,7 +57,7 @@ def _integer(text: str | int) -> int:
 def _at_least_one(text: str | int) -> int:
     number = _integer(text)
     if number < 1:
-        raise typer.BadParameter(f"{text!r} is not a number of at least 1")
+        raise typer.BadParameter(f"{text!r} is not an integer of at least 1")
     return number
 
 
@@ -128,11 +128,11 @@ def names_of(columns: str | None) -> list[str] | None:
 
 
 def _delimiter(text: str) -> str:
-    sign = "\t" if text in {"tab", "\\t"} else text
+    character = "\t" if text in {"tab", "\\t"} else text
     # Letters, digits, quotes and what numbers are written with would tear cells apart.
-    if len(sign) != 1 or sign.isalnum() or sign in "\"'.-+\r\n":
-        raise typer.BadParameter(f"{text!r} is not one sign such as ; or | or the word tab")
-    return sign
+    if len(character) != 1 or character.isalnum() or character in "\"'.-+\r\n":
+        raise typer.BadParameter(f"{text!r} is not one character such as ; or | or the word tab")
+    return character
 
 
 # Of options that some commands need and others do not.
@@ -148,8 +148,8 @@ _NEIGHBOURING = (
 )
 _COLUMNS = typer.Option(
     "--columns",
-    help="Take these columns alone: names with commas between them; in a .npy file of records, "
-    "their indices from 0.",
+    help="Take these columns alone: names with commas between them; `query` takes those of a .npy "
+    "file by their indices from 0.",
 )
 ColumnsOption: TypeAlias = Annotated[str, _COLUMNS]
 OptionalColumnsOption: TypeAlias = Annotated[str | None, _COLUMNS]
@@ -171,9 +171,9 @@ DelimiterOption: TypeAlias = Annotated[
     typer.Option(
         "--delimiter",
         parser=_delimiter,
-        metavar="SIGN",
-        help="Text: the sign between cells, such as ';' or the word tab; default: by the name of "
-        "the file.",
+        metavar="CHARACTER",
+        help="Text: the character between cells, such as ';' or the word tab; default: by the "
+        "name of the file.",
     ),
 ]
 ShapeOption: TypeAlias = Annotated[

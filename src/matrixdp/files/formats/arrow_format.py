@@ -23,7 +23,6 @@ from matrixdp.parameters import LARGEST_EXACT_INTEGER
 __all__ = [
     "Table",
     "arrow_module",
-    "arrow_schema",
     "check_names",
     "open_table",
     "read_arrow",
@@ -53,7 +52,7 @@ def write_arrow(file: BinaryIO, matrix: MatrixFile, suffix: str, advance: Share 
     """Write a matrix; columns without labels are named by their numbers from 0."""
     arrow = arrow_module()
     check_names(matrix, suffix)
-    schema = arrow_schema(matrix)
+    schema = _schema(matrix)
     if suffix == ".parquet":
         made = arrow_module("pyarrow.parquet").ParquetWriter(
             file,
@@ -77,7 +76,7 @@ def write_arrow(file: BinaryIO, matrix: MatrixFile, suffix: str, advance: Share 
             writer.write_table(arrow.Table.from_arrays(columns, schema=schema))
 
 
-def arrow_schema(matrix: MatrixFile) -> Any:
+def _schema(matrix: MatrixFile) -> Any:
     """Return the schema of a matrix: the names and the types of its columns, and no metadata."""
     arrow = arrow_module()
     kinds = [arrow.from_numpy_dtype(matrix.array.dtype)] * matrix.array.shape[1]

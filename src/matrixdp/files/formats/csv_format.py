@@ -60,12 +60,12 @@ def write_csv(file: BinaryIO, matrix: MatrixFile, delimiter: str, advance: Share
 
 
 def _quoted(label: str, delimiter: str) -> str:
-    """Return a label as a cell, in quotation marks if its signs would end a cell or a row.
+    """Return a label as a cell, in quotation marks if a character in it would end a cell or a row.
 
     As Python's writer does it for whole rows. Where its own end of a row is empty, some versions
     (3.11.7) leave ends of lines in a cell without them, and the file cannot be read.
     """
-    if any(sign in label for sign in (delimiter, '"', "\r", "\n")):
+    if any(character in label for character in (delimiter, '"', "\r", "\n")):
         return '"' + label.replace('"', '""') + '"'
     return label
 
@@ -96,9 +96,9 @@ def text_rows(
         content = cast("BinaryIO", gzip.GzipFile(fileobj=file))
     # utf-8-sig: spreadsheets put a byte order mark in front, which is not part of the first cell.
     text = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
-    sign = TEXT[suffix] if delimiter is None else delimiter
-    reader = csv.reader(text, strict=True, delimiter=sign)
-    kind = f"{suffix} text in UTF-8 with cells between {sign!r} and quotation marks in pairs"
+    separator = TEXT[suffix] if delimiter is None else delimiter
+    reader = csv.reader(text, strict=True, delimiter=separator)
+    kind = f"{suffix} text in UTF-8 with cells between {separator!r} and quotation marks in pairs"
     done = 0
     try:
         for row in reader:
@@ -143,8 +143,8 @@ def read_csv(
     # Empty lines at the end are common and mean nothing. In between, one may be a lost record.
     while rows and not rows[-1]:
         rows.pop()
-    sign = TEXT[suffix] if delimiter is None else delimiter
-    _check_widths(rows, name, sign)
+    separator = TEXT[suffix] if delimiter is None else delimiter
+    _check_widths(rows, name, separator)
     titles = rows[0] if header and rows else None
     body = rows[1:] if header else rows
     left = 1 if index else 0
@@ -163,7 +163,7 @@ def read_csv(
         exact = ", or is not exactly one of float64" if decimals == "exact" else ""
         raise FileFormatError(
             f"{name}, row {row + 1}, column {column + 1}: {NOT_A_NUMBER}{exact}; "
-            f"{_ways_out(sign, offered)}"
+            f"{_ways_out(separator, offered)}"
         ) from None
     return MatrixFile(
         array,
@@ -174,12 +174,12 @@ def read_csv(
     )
 
 
-def _ways_out(sign: str, offered: Collection[str]) -> str:
+def _ways_out(separator: str, offered: Collection[str]) -> str:
     """Return what a reader takes as cells and labels; the same whatever the file holds."""
-    other = " unless --delimiter names another sign" if "--delimiter" in offered else ""
+    other = " unless --delimiter names another character" if "--delimiter" in offered else ""
     named = [option for option in ("--header", "--index") if option in offered]
     labels = f"labels need {' and '.join(named)}" if named else "leave labels out"
-    return f"cells are between {sign!r}{other}, and {labels}"
+    return f"cells are between {separator!r}{other}, and {labels}"
 
 
 def _chosen(titles: Sequence[str], columns: Sequence[str], left: int, name: str) -> list[int]:

@@ -116,18 +116,14 @@ def read_npy(file: BinaryIO, length: int, name: object) -> NDArray[Any]:
     Raises
     ------
     FileFormatError
-        As `map_npy`; and if the array does not fit in memory.
+        As `map_npy`.
+    InvalidParameterError
+        If the array does not fit in memory.
     """
     layout = _layout(file, length, name)
     with foreign_errors(name, _KIND):
         file.seek(layout.offset)
-        try:
-            array = np.empty(layout.size, layout.dtype)
-        except MemoryError:
-            raise FileFormatError(
-                f"{name} holds an array of {layout.size * layout.dtype.itemsize} bytes, more than "
-                "fit in memory: use a smaller one"
-            ) from None
+        array = np.empty(layout.size, layout.dtype)
         content = array.view(np.uint8).data
         # In parts: a single call could not be interrupted.
         for start in range(0, len(content), _BYTES_TOGETHER):
@@ -213,8 +209,9 @@ def unpacked_arrays(file: BinaryIO, name: object) -> dict[str, NDArray[Any]]:
     Raises
     ------
     FileFormatError
-        If it is cut short, not such a file, holds anything but numbers, or holds more of them than
-        fit in memory; ``name`` is the file's.
+        If it is cut short, not such a file, or holds anything but numbers; ``name`` is the file's.
+    InvalidParameterError
+        If it holds more of them than fit in memory.
     """
     arrays: dict[str, NDArray[Any]] = {}
     with (

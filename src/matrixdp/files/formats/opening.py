@@ -8,7 +8,7 @@ from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 
-from matrixdp.errors import FileFormatError, MatrixDPError
+from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 
 __all__ = ["check_regular", "foreign_errors", "opened"]
 
@@ -57,7 +57,8 @@ def foreign_errors(name: object, kind: str) -> Iterator[None]:
     except MatrixDPError:
         raise
     except MemoryError:
-        raise FileFormatError(
+        # Not an error of the file: whoever verifies it would be told that it is not proven.
+        raise InvalidParameterError(
             f"{name} needs more memory than there is: use a smaller file"
         ) from None
     except Exception as error:

@@ -52,7 +52,7 @@ def read_with_progress(
     for number, part in enumerate(parts, start=1):
         yield part
         if number % together == 0:
-            place = file.tell()
-            advance((place - passed) / size)
-            passed = place
+            position = file.tell()
+            advance((position - passed) / size)
+            passed = position
     advance((size - passed) / size)

@@ -1,5 +1,7 @@
 """Locks on open files, which end with the process at the latest."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 try:
@@ -7,7 +9,7 @@ try:
 except ImportError:  # pragma: no cover - Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["lock"]
+__all__ = ["lock", "locked"]
 
 
 def lock(file: IO[bytes]) -> None:
@@ -17,3 +19,18 @@ def lock(file: IO[bytes]) -> None:
     """
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_EX)
+
+
+@contextmanager
+def locked(file: IO[bytes]) -> Iterator[None]:
+    """Hold this file for a block, as `lock` does.
+
+    It is let go of by name: a process that another thread forks meanwhile has a copy of the file,
+    which would hold it on.
+    """
+    lock(file)
+    try:
+        yield
+    finally:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_UN)

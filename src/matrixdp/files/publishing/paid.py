@@ -74,7 +74,8 @@ def checked_request(
     check_payer(payer)
     if request is None:
         request = secrets.token_hex(16)
-    if not isinstance(request, str) or not 0 < len(request) <= _LONGEST_REQUEST:
+    # Of letters that can be read: databases refuse some of the others.
+    if not isinstance(request, str) or not _names_a_release(request):
         raise InvalidParameterError(
             f"request={request!r} must be a text of at most {_LONGEST_REQUEST} letters, which "
             "names the release"
@@ -86,6 +87,10 @@ def checked_request(
         if payer is None or not payer.resumes(request):
             raise
     return request
+
+
+def _names_a_release(request: str) -> bool:
+    return 0 < len(request) <= _LONGEST_REQUEST and request.isprintable()
 
 
 def publish_paid(payer: Payer | None, request: str, publication: Publication) -> None:

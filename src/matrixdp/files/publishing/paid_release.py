@@ -18,8 +18,8 @@ from matrixdp.files.publishing.releases import (
     stated_release,
 )
 from matrixdp.files.publishing.statement import encoded, statement_path
+from matrixdp.mechanisms.drawing import PreparedRelease
 from matrixdp.mechanisms.gaussian import GaussianMechanism
-from matrixdp.mechanisms.prepared import PreparedRelease
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
 from matrixdp.noise.application.threads import checked_threads

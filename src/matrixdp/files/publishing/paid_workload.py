@@ -12,7 +12,7 @@ from matrixdp.files.publishing.workload_releases import (
     stated_measurements,
 )
 from matrixdp.files.schemas.values import DigestSchema
-from matrixdp.mechanisms.prepared import PreparedRelease
+from matrixdp.mechanisms.drawing import PreparedRelease
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import ReleaseKey
 from matrixdp.noise.application.threads import checked_threads

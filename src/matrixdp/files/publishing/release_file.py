@@ -12,8 +12,8 @@ import numpy as np
 from matrixdp.files.formats.matrices import write_matrix
 from matrixdp.files.formats.suffixes import LABELLED, check_format, format_of
 from matrixdp.files.schemas.values import DigestSchema
+from matrixdp.mechanisms.drawing import CheckedMatrix
 from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
-from matrixdp.mechanisms.prepared import CheckedMatrix
 from matrixdp.mechanisms.release import Release
 
 __all__ = ["MatrixSchema", "checked_file", "facts_of", "labelled_file", "warn_of_lost_labels"]

@@ -49,8 +49,8 @@ from matrixdp.files.schemas.values import (
     stated_guarantee,
     stated_sensitivity,
 )
+from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.labelled import MatrixFile
-from matrixdp.mechanisms.prepared import Promise
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import NOISE_VERSION

@@ -1,5 +1,6 @@
 """Releases of ``.npy`` files larger than memory, read and written block by block."""
 
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from matrixdp.files.publishing.paid import Publication, checked_request, publish
 from matrixdp.files.publishing.release_file import MatrixSchema
 from matrixdp.files.publishing.releases import stated_release
 from matrixdp.files.publishing.statement import encoded, statement_path
+from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.mechanisms.prepared import Promise
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
@@ -149,58 +150,82 @@ def release_promised_npy(
     made = [path, statement_path(path)]
     check_inputs_survive(made, [origin])
     name = checked_request(privacy_filter, request, made, force=force)
-    noisy = NoisyNpy.prepared(origin, scale, threads=workers, advance=advance)
+    stream = _PaidStream(
+        promise=promise,
+        noisy=NoisyNpy.prepared(origin, scale, threads=workers, advance=advance),
+        path=path,
+        force=force,
+    )
+    publication = Publication(
+        cost=promise,
+        target=path,
+        draft=stream.stated(""),
+        tag=stream.tag,
+        about={"shape": f"{layout.shape[0]} x {layout.shape[1]}"},
+        write=stream.write,
+    )
+    # The numbers are checked in the pass that tags them. The secret of an earlier attempt needs a
+    # pass of its own.
+    if privacy_filter is None or not privacy_filter.resumes(name):
+        stream.tag(publication.secret)
+    publish_paid(privacy_filter, name, publication)
 
-    def stated(digest: str, evidence: Evidence | None = None) -> bytes:
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _PaidStream:
+    """A file that is read once for its tag, before it is paid for, and once to be drawn."""
+
+    promise: Promise
+    noisy: NoisyNpy
+    path: Path
+    force: bool
+    tags: dict[bytes, bytes] = field(default_factory=dict)
+
+    def stated(self, digest: str, evidence: Evidence | None = None) -> bytes:
+        """Return the statement of a target of a digest."""
+        layout = self.noisy.layout
         facts = MatrixSchema(
-            name=path.name,
+            name=self.path.name,
             sha256=digest,
             shape=(layout.shape[0], layout.shape[1]),
             dtype="float32" if layout.dtype == np.float32 else "float64",
             header=False,
             index=False,
         )
-        return encoded(stated_release(promise, facts, evidence=evidence))
+        return encoded(stated_release(self.promise, facts, evidence=evidence))
 
-    tags: dict[bytes, bytes] = {}
+    def tag(self, secret: bytes) -> bytes:
+        """Return the code of the file, which is read and checked once for each secret."""
+        if secret not in self.tags:
+            code = self._code(secret)
+            self.noisy.check(code.update)
+            self.tags[secret] = code.digest()
+        return self.tags[secret]
 
-    def tag(secret: bytes) -> bytes:
-        if secret not in tags:
-            code = ValueTag(secret, noisy.context, stated(""))
-            noisy.check(code.update)
-            tags[secret] = code.digest()
-        return tags[secret]
-
-    def write(payment: Payment) -> str:
-        code = ValueTag(payment.secret, noisy.context, stated(""))
-        key = ReleaseKey.from_bytes(payment.secret)
-        with hidden_beside(path) as hidden:
+    def write(self, payment: Payment) -> str:
+        """Draw and publish, unless the file is not the one that was tagged."""
+        code, key = self._code(payment.secret), ReleaseKey.from_bytes(payment.secret)
+        with hidden_beside(self.path) as hidden:
             # Errors mention the target and not the hidden file, which means nothing to the user.
-            digest = noisy.write(hidden, path, key, code.update)
-            if code.digest() != tags[payment.secret]:
+            digest = self.noisy.write(hidden, self.path, key, code.update)
+            if code.digest() != self.tags[payment.secret]:
                 payment.forfeited()
                 raise StorageError(
-                    f"{origin} changed while it was being read: {path} was not made, and what was "
-                    "paid is lost. Release a file that stays as it is, with a new request"
+                    f"{self.noisy.source} changed while it was being read: {self.path} was not "
+                    "made, and what was paid is lost. Release a file that stays as it is, with a "
+                    "new request"
                 )
             # The statement first: there is never a matrix without a statement of its guarantee.
-            statement = stated(digest, payment.evidence)
-            write_paid([(statement_path(path), statement), (path, hidden)], payment, force=force)
+            statement = self.stated(digest, payment.evidence)
+            write_paid(
+                [(statement_path(self.path), statement), (self.path, hidden)],
+                payment,
+                force=self.force,
+            )
         return digest
 
-    publication = Publication(
-        cost=promise,
-        target=path,
-        draft=stated(""),
-        tag=tag,
-        about={"shape": f"{layout.shape[0]} x {layout.shape[1]}"},
-        write=write,
-    )
-    # The numbers are checked in the pass that tags them. The secret of an earlier attempt needs a
-    # pass of its own.
-    if privacy_filter is None or not privacy_filter.resumes(name):
-        tag(publication.secret)
-    publish_paid(privacy_filter, name, publication)
+    def _code(self, secret: bytes) -> ValueTag:
+        return ValueTag(secret, self.noisy.context, self.stated(""))
 
 
 def _independent_scale(promise: Promise) -> object:

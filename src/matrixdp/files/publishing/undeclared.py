@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from matrixdp.errors import FileFormatError
-from matrixdp.files.formats.arrow_format import arrow_module, arrow_schema, write_arrow
+from matrixdp.files.formats.arrow_format import arrow_module, write_arrow
 from matrixdp.files.formats.csv_format import write_csv
 from matrixdp.files.formats.numpy_format import read_layout
 from matrixdp.files.formats.opening import foreign_errors
@@ -131,8 +131,8 @@ def _is_plain_array(content: bytes) -> bool:
 def _is_plain_parquet(data: bytes, matrix: MatrixFile) -> bool:
     """Return whether a Parquet file is what `write_arrow` writes.
 
-    Another version of pyarrow may write other bytes: then whether it has the columns of the matrix,
-    no metadata and no gaps.
+    Another version of pyarrow may write other bytes: then whether it has the same columns and
+    metadata, which all versions write alike, and no gaps.
     """
     written = _written(matrix, ".parquet")
     footer, own = (
@@ -148,8 +148,8 @@ def _is_plain_parquet(data: bytes, matrix: MatrixFile) -> bool:
     ]
     packed = sum(column.total_compressed_size for column in columns)
     return (
-        footer.schema.to_arrow_schema().equals(arrow_schema(matrix), check_metadata=True)
-        and set(footer.metadata or {}) <= {b"ARROW:schema"}
+        footer.schema.equals(own.schema)
+        and footer.metadata == own.metadata
         and _MAKERS.fullmatch(footer.created_by or "") is not None
         and not any(column.is_stats_set for column in columns)
         and packed + footer.serialized_size + _PARQUET_ENDS == len(data)

@@ -44,7 +44,7 @@ from matrixdp.files.schemas.values import (
     stated_guarantee,
 )
 from matrixdp.files.schemas.workloads import FactorSchema, stated_workload, workload_of
-from matrixdp.mechanisms.prepared import Promise
+from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import NOISE_VERSION

@@ -138,10 +138,10 @@ def fine_loop(content: bytes, *, value_bytes: int) -> Loop:
         size, count = undecided.size, 0
         # Eight marks are read at a time, as one integer: few of them are set.
         marks = undecided[: size - size % 8].view(np.uint64)
-        places = np.empty(min(together, size), dtype=np.int64)
+        indices = np.empty(min(together, size), dtype=np.int64)
         for start in range(0, size, together):
             stop = min(start + together, size)
-            # All places first: a loop over known places has nothing that a processor must guess.
+            # All indices first: a loop over known ones has nothing that a processor must guess.
             found = 0
             for j in range(start // 8, stop // 8):
                 left = marks[np.uint64(j)]
@@ -150,15 +150,15 @@ def fine_loop(content: bytes, *, value_bytes: int) -> Loop:
                     # A mark is the lowest bit of its byte, and a power of two as a double has the
                     # number of that bit for an exponent.
                     bit = (np.float64(lowest).view(np.int64) >> fraction_bits) - exponent_of_one
-                    places[np.uint64(found)] = 8 * j + (bit >> byte_shift)
+                    indices[np.uint64(found)] = 8 * j + (bit >> byte_shift)
                     found += 1
                     left ^= lowest
-            for place in range(max(start, marks.size * 8), stop):
-                places[np.uint64(found)] = place
-                found += undecided[np.uint64(place)]
+            for index in range(max(start, marks.size * 8), stop):
+                indices[np.uint64(found)] = index
+                found += undecided[np.uint64(index)]
             for number in range(found):
                 # Unsigned, so that numba does not test for negative indices.
-                i = np.uint64(places[np.uint64(number)])
+                i = np.uint64(indices[np.uint64(number)])
                 scale = np.float64(scales[i if scales.size > 1 else np.uint64(0)])
                 step_bits = np.int64((scale.view(np.int64) & exponent_mask) - grid_shift)
                 step = step_bits.view(np.float64)
@@ -183,7 +183,7 @@ def fine_loop(content: bytes, *, value_bytes: int) -> Loop:
                 # A zero has no sign, for the reason given in the other loop.
                 out[i] = value_kind((whole + nearest) * step + 0.0)
         # The list tells which noise is close to a half step: nothing of it is left in freed memory.
-        places[:] = 0
+        indices[:] = 0
         return count
 
     return compiled(loop, value_bytes)

@@ -39,8 +39,9 @@ def check_kinds(model: object, losses: object, plan: object, seed: object) -> No
 
 
 def check_losses(losses: object) -> None:
-    """Raise unless the losses can be called, and are not a module that reduces them."""
-    if isinstance(losses, optim.Optimizer) or not callable(losses):
+    """Raise unless the losses are a function of a batch; a loss of torch's own runs no model."""
+    of_torch = type(losses).__module__ == nn.modules.loss.__name__
+    if of_torch or isinstance(losses, optim.Optimizer) or not callable(losses):
         raise InvalidParameterError(
             f"losses is a {type(losses).__name__}: pass a function of a batch that runs the model "
             "and returns one loss per record"

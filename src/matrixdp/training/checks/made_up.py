@@ -5,7 +5,7 @@ and tokens of every model that has any.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -14,14 +14,30 @@ from torch.utils._pytree import tree_map
 
 from matrixdp.errors import InvalidParameterError
 
-__all__ = ["DRAWS", "Batches", "Kind", "imitation"]
+__all__ = ["KINDS", "Batches", "Draw", "Kind", "imitation"]
 
 Batches = Callable[[Sequence[int]], Any]
 """Returns the batch of some records, by their indices and in their order."""
 
-Kind = Literal["differing", "ends with zeros", "ends with ones"]
 
-DRAWS: tuple[Kind, ...] = ("differing", "ends with zeros", "ends with ones")
+class Draw(NamedTuple):
+    """Some records for a check.
+
+    Attributes
+    ----------
+    batches : Batches
+        The records.
+    needed : bool
+        Whether losses that cannot be computed for them are refused.
+    """
+
+    batches: Batches
+    needed: bool
+
+
+Kind = Literal["differing", "ends with zeros", "ends with ones", "of both signs"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 # So many lengths there are of sequences whose end is padding.
 _LENGTHS = 4
@@ -36,13 +52,14 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
         What to imitate: tensors, arrays, numbers and strings in containers.
     kind : Kind
         What integers and booleans are: random, or the same in all records up to a point that
-        depends on the record, where padding begins.
+        depends on the record, where padding begins. Other numbers are between 0 and 1, or larger
+        and of both signs.
     index : int
         Of the made-up record; the same one is always the same.
     cut : bool, optional
         Whether sequences end where padding would begin.
     """
-    generator = np.random.default_rng([DRAWS.index(kind), index])
+    generator = np.random.default_rng([KINDS.index(kind), index])
     # The first one is the longest, as batches of all records and of fewer are to be equally long.
     length = 1.0 - index % _LENGTHS / _LENGTHS
 
@@ -56,7 +73,7 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
             case bool() | int() | np.bool_() | np.integer():
                 return type(part)(generator.integers(2))
             case float() | np.floating():
-                return type(part)(generator.random())
+                return type(part)(_floats(kind, (), generator))
             case str():
                 return " ".join(["a"] * _end(8, length))
             case None:
@@ -86,20 +103,25 @@ def _array(
     length: float,
     generator: np.random.Generator,
 ) -> Any:
-    padded = kind != "differing" and len(shape) > 0
+    padded = kind.startswith("ends") and len(shape) > 0
     end = _end(shape[0], length) if padded else 0
     if dtype.kind == "c":
-        return generator.random(shape) + 1j * generator.random(shape)
+        return _floats(kind, shape, generator) + 1j * _floats(kind, shape, generator)
     if dtype.kind == "f":
-        values = generator.random(shape)
+        values = _floats(kind, shape, generator)
         if padded and len(shape) > 1:
             values[end:] = 0.0
         return values
-    if not shape or kind == "differing":
+    if not padded:
         return generator.integers(2, size=shape).astype(dtype)
     values = np.full(shape, kind == "ends with zeros", dtype)
     values[end:] = kind == "ends with ones"
     return values
+
+
+def _floats(kind: Kind, shape: tuple[int, ...], generator: np.random.Generator) -> Any:
+    values = generator.random(shape)
+    return 6.0 * values - 3.0 if kind == "of both signs" else values
 
 
 def _end(size: int, length: float) -> int:

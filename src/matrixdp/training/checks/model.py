@@ -11,18 +11,19 @@ from torch import nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.checks.isolation import check_isolation
-from matrixdp.training.checks.made_up import DRAWS, Batches, Kind, imitation
+from matrixdp.training.checks.made_up import KINDS, Batches, Draw, Kind, imitation
 from matrixdp.training.checks.program import RECORDS, Program
 from matrixdp.training.checks.taken_apart import Chosen, first_right
-from matrixdp.training.checks.untouched import untouched
+from matrixdp.training.checks.untouched import untouched, written
 from matrixdp.training.checks.weights import enlarge
 from matrixdp.training.layers.table import rule_of
 from matrixdp.training.lots.batch import Losses
 from matrixdp.training.lots.by_layer import ByLayer
 from matrixdp.training.lots.by_record import ByRecord
-from matrixdp.training.lots.records import RecordSource
+from matrixdp.training.lots.records import Collate, RecordSource
 from matrixdp.training.model.compiled import uncompiled
 from matrixdp.training.model.signature import signature_of
+from matrixdp.training.model.tensors import tensors_of
 from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["ModelCheck", "made_up_batches", "own_batches"]
@@ -50,44 +51,67 @@ class ModelCheck:
         self._trainable = trainable
         self._views = views
         self._debug = debug
-        self._chosen: dict[Signature, Chosen] = {}
+        # The last one first, and the functions that they are for: their ids go to no others.
+        self._chosen: list[tuple[Signature, Chosen]] = []
+        self._functions: list[tuple[Losses, Collate | None]] = []
         self._last: Chosen | None = None
 
-    def known(self, losses: Losses) -> Chosen | None:
-        """Return how gradients are formed, if losses and model were checked as they are now."""
-        return self._chosen.get(self._signature(losses))
+    def known(self, losses: Losses, collate: Collate | None) -> Chosen | None:
+        """Return how gradients are formed, if all was checked as it is now."""
+        signature = self._signature(losses, collate)
+        return next((chosen for known, chosen in self._chosen if known == signature), None)
 
-    def run(self, losses: Losses, draws: Sequence[Batches]) -> Chosen:
+    def run(self, losses: Losses, draws: Sequence[Draw], collate: Collate | None = None) -> Chosen:
         """Check losses and model on made-up records; return how gradients are formed.
 
         Parameters
         ----------
         losses : callable
             The losses of a batch.
-        draws : sequence of Batches
+        draws : sequence of Draw
             The made-up records, in several draws.
+        collate : callable, optional
+            The user's own function by which they were collated.
 
         Raises
         ------
         InvalidParameterError
-            If records are not kept apart, or losses cannot be computed.
+            If records are not kept apart, or losses cannot be computed or are not finite.
         """
         # At first, since the check itself may change attributes, which are then restored.
-        signature = self._signature(losses)
+        signature = self._signature(losses, collate)
         with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad(), _silent():
             enlarge(self._trainable)
-            programs = [self._program(losses, batches, turn) for turn, batches in enumerate(draws)]
+            values = [(name, part, part.detach().clone()) for name, part in tensors_of(self._model)]
+            found = [self._program(losses, draw, turn) for turn, draw in enumerate(draws)]
+            programs = [program for program in found if program is not None]
+            for name, part, value in values:
+                if written(part, value):
+                    raise InvalidParameterError(
+                        f"{name} was changed by the forward pass through its attribute data, and "
+                        "would carry something from these records to others without noise: switch "
+                        "its layer to eval(), or fill it before training"
+                    )
             for program in programs:
                 check_isolation(program)
+            if not any(_shows(program) for program in programs):
+                raise InvalidParameterError(
+                    "losses or their gradients are not finite for made-up records, so that nothing "
+                    "can be told from them: call training.check(rows) with records of your own "
+                    "that are not private"
+                )
             if not any(_depends(program) for program in programs):
                 raise InvalidParameterError(
                     "losses do not depend on any parameter that is trained: compute them from the "
-                    "model's outputs, not under torch.no_grad() and not detached"
+                    "model's outputs, not under torch.no_grad() and not detached. If only those of "
+                    "made-up records do not, call training.check(rows) with records of your own "
+                    "that are not private"
                 )
-            ways = self._ways(losses, debug=False)
+            by_row = set[int].intersection(*(program.by_row for program in programs))
+            ways = self._ways(losses, by_row, debug=False)
             chosen = first_right(ways, self._trainable, programs)
         if self._debug:
-            chosen = chosen._replace(gradients=self._ways(losses, debug=True)[chosen.name])
+            chosen = chosen._replace(gradients=self._ways(losses, by_row, debug=True)[chosen.name])
         for way in (ways[chosen.name], chosen.gradients):
             if isinstance(way, ByLayer):
                 way.tracer.rows = ways[chosen.name].tracer.rows
@@ -98,23 +122,28 @@ class ModelCheck:
                 "layer: training.explain() says why",
                 stacklevel=4,
             )
-        self._chosen[signature] = self._last = chosen
+        self._chosen.insert(0, (signature, chosen))
+        self._functions.append((losses, collate))
+        self._last = chosen
         return chosen
 
-    def _program(self, losses: Losses, batches: Batches, turn: int) -> Program:
-        options: Any = {"batches": batches, "turn": turn}
+    def _program(self, losses: Losses, draw: Draw, turn: int) -> Program | None:
+        """Return the program of a draw, or None if it cannot be run, and need not."""
+        options: Any = {"batches": draw.batches, "turn": turn}
         try:
             return Program(self._model, losses, self._trainable, self._views, **options)
         except (InvalidParameterError, ShapeError, torch.OutOfMemoryError):
             raise
         except Exception as error:
+            if not draw.needed:
+                return None
             raise InvalidParameterError(
                 f"losses cannot be computed for made-up records ({type(error).__name__}: {error}): "
                 "call training.check(rows) with records of your own that are not private"
             ) from error
 
-    def _ways(self, losses: Losses, *, debug: bool) -> dict[str, Any]:
-        options: Any = {"views": self._views, "debug": debug}
+    def _ways(self, losses: Losses, by_row: set[int], *, debug: bool) -> dict[str, Any]:
+        options: Any = {"views": self._views, "by_row": by_row, "debug": debug}
         arguments = self._model, losses, self._trainable
         return {
             "layer by layer": ByLayer(*arguments, **options),
@@ -147,9 +176,10 @@ class ModelCheck:
             [(layer.name, type(layer.module).__name__, rule_of(layer.module)) for layer in layers]
         )
 
-    def _signature(self, losses: Losses) -> Signature:
-        """Return something that is equal as long as losses and modules are the same."""
-        return losses, *(signature_of(module) for module in self._model.modules())
+    def _signature(self, losses: Losses, collate: Collate | None) -> Signature:
+        """Return something that is equal as long as functions and modules are the same."""
+        modules = (signature_of(module) for module in self._model.modules())
+        return id(losses), id(collate), *modules
 
 
 def _table(rows: list[tuple[str, str, str]]) -> str:
@@ -165,6 +195,15 @@ def _silent() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def _shows(program: Program) -> bool:
+    """Return whether two records can be told apart: one that is not finite is never compared."""
+    finite = [
+        all(bool(part.isfinite().all()) for part in (one.loss, *one.gradients.values()))
+        for one in program.alone
+    ]
+    return sum(finite) > 1
 
 
 def _depends(program: Program) -> bool:
@@ -195,10 +234,11 @@ def _plainly() -> Iterator[None]:
             backend.fp32_precision = precision
 
 
-def made_up_batches(source: RecordSource, views: int) -> list[Batches]:
+def made_up_batches(source: RecordSource, views: int) -> list[Draw]:
     """Return draws of made-up records of the shapes and types of real ones.
 
-    Sequences of a data set that is collated end where padding would begin, if they can.
+    Sequences of a data set that is collated end where padding would begin, if they can. Numbers
+    below 0 and above 1 are not needed: pixels are none.
     """
     record = source.first()
 
@@ -214,10 +254,10 @@ def made_up_batches(source: RecordSource, views: int) -> list[Batches]:
 
         return made
 
-    found: list[Batches] = []
-    for kind in DRAWS:
+    found: list[Draw] = []
+    for kind in KINDS:
         cut = kind.startswith("ends") and _collates(batches(kind, cut=True))
-        found.append(batches(kind, cut=cut))
+        found.append(Draw(batches(kind, cut=cut), needed=kind != "of both signs"))
     return found
 
 
@@ -229,7 +269,7 @@ def _collates(batches: Batches) -> bool:
     return True
 
 
-def own_batches(source: RecordSource, views: int) -> list[Batches]:
+def own_batches(source: RecordSource, views: int) -> list[Draw]:
     """Return records of the user's own, as they are and in groups that overlap.
 
     Raises
@@ -248,4 +288,5 @@ def own_batches(source: RecordSource, views: int) -> list[Batches]:
 
     starts = range(0, len(source) - RECORDS + 1, RECORDS)
     # Three turns of random draws at least, if with the same records.
-    return [batches(starts[turn % len(starts)]) for turn in range(max(3, min(4, len(starts))))]
+    turns = range(max(3, min(4, len(starts))))
+    return [Draw(batches(starts[turn % len(starts)]), needed=True) for turn in turns]

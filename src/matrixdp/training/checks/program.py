@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from matrixdp.training.checks.draws import FixedDraws
 from matrixdp.training.checks.made_up import Batches
@@ -119,6 +119,21 @@ class Program:
             wide = [part.detach().double() for part in dense]
             found.append(Alone(loss.detach(), dict(zip(self._trainable, wide, strict=True))))
         return found
+
+    @property
+    def by_row(self) -> set[int]:
+        """The places of those parts of a batch that have as many rows as it has, in two sizes."""
+        sizes = (RECORDS, RECORDS - 1)
+        return set[int].intersection(
+            *(
+                {
+                    place
+                    for place, part in enumerate(tree_leaves(self.batch(range(number))))
+                    if isinstance(part, Tensor) and part.ndim and len(part) == number * self._views
+                }
+                for number in sizes
+            )
+        )
 
     @property
     def coarse(self) -> bool:

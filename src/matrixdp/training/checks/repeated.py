@@ -39,8 +39,12 @@ class Release(NamedTuple):
     spent: Callable[[], int]
 
 
-# What releases have used: data sets, tensors and parameters, as long as they exist.
+# What releases have used, and which parts of it: data sets, tensors and parameters, as long as they
+# exist.
 _USED: Any = WeakIdKeyDictionary()
+
+_Part = range | frozenset[int] | None
+"""The bytes of a tensor, the numbers of some records, or all there is."""
 
 
 def warn_if_repeated(release: Release, used: Iterable[object]) -> None:
@@ -55,12 +59,18 @@ def warn_if_repeated(release: Release, used: Iterable[object]) -> None:
     """
     others: dict[str, Release] = {}
     for one in used:
+        lasting, part = _lasting(one)
         try:
-            releases = _USED.setdefault(_lasting(one), {})
+            releases = _USED.setdefault(lasting, {})
         except TypeError:
             continue  # a list, for instance, of which nobody can know whether it still exists
-        others |= releases
-        releases[release.run] = release
+        others |= {
+            run: other
+            for run, (other, parts) in releases.items()
+            if any(_meet(part, each) for each in parts)
+        }
+        _, parts = releases.get(release.run, (release, []))
+        releases[release.run] = release, parts if part in parts else [*parts, part]
     others.pop(release.run, None)
     earlier = [other for other in others.values() if other.spent()]
     if not earlier:
@@ -74,13 +84,31 @@ def warn_if_repeated(release: Release, used: Iterable[object]) -> None:
     )
 
 
-def _lasting(one: object) -> object:
-    """Return what stays the same where a part of some data is taken once more."""
+def _lasting(one: object) -> tuple[object, _Part]:
+    """Return what stays the same where a part of some data is taken once more, and which part."""
+    part: _Part = None
     while isinstance(one, Subset):
+        indices = [int(number) for number in one.indices]
+        part = frozenset(indices if part is None else (indices[number] for number in part))
         one = one.dataset
     if isinstance(one, TensorDataset):
         one = one.tensors[0]
-    return one.untyped_storage() if isinstance(one, Tensor) else one
+    if not isinstance(one, Tensor):
+        return one, part
+    if part is None and one.numel():
+        start, size = one.storage_offset(), one.element_size()
+        last = sum((n - 1) * by for n, by in zip(one.shape, one.stride(), strict=True))
+        part = range(start * size, (start + last + 1) * size)
+    return one.untyped_storage(), part
+
+
+def _meet(one: _Part, other: _Part) -> bool:
+    """Return whether two parts have something in common, so far as that can be told."""
+    if isinstance(one, range) and isinstance(other, range):
+        return one.start < other.stop and other.start < one.stop
+    if isinstance(one, frozenset) and isinstance(other, frozenset):
+        return not one.isdisjoint(other)
+    return True
 
 
 def _together(release: Release, earlier: list[Release]) -> str:

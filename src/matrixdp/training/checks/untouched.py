@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from matrixdp.training.model.tensors import tensors_of
 
-__all__ = ["same_draws", "untouched"]
+__all__ = ["same_draws", "untouched", "written"]
 
 
 @contextmanager
@@ -46,11 +46,18 @@ def untouched(model: nn.Module) -> Iterator[None]:
             holder.update(content)
         with torch.no_grad():
             for part, version, value in values:
-                if part._version != version:  # noqa: SLF001
+                if part._version != version or written(part, value):  # noqa: SLF001
                     part.copy_(value)
         torch.clear_autocast_cache()  # of what the values were meanwhile
         for part, gradient in gradients:
             part.grad = gradient
+
+
+def written(part: Tensor, value: Tensor) -> bool:
+    """Return whether a tensor has other numbers than it had, also where its version is the same."""
+    if part.layout is not torch.strided:
+        return False  # whose numbers cannot be compared
+    return not torch.equal(part, value) and not bool(value.isnan().any())
 
 
 # After these, the first numbers of both generators are small, in the middle, and large.

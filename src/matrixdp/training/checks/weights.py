@@ -24,7 +24,7 @@ def enlarge(parameters: Iterable[nn.Parameter]) -> None:
     parameters : iterable of Parameter
         Those that are trained; others stay what they are.
     """
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator("cpu").manual_seed(0)
     for part in parameters:
         if not part.numel():
             continue
@@ -32,7 +32,7 @@ def enlarge(parameters: Iterable[nn.Parameter]) -> None:
         wide = part.detach().to(torch.float32)
         if float(wide.square().mean().sqrt()) < _SMALL * size:
             # Never near zero themselves.
-            numbers = 0.5 + torch.rand(part.shape, generator=generator)
-            signs = 1.0 - 2.0 * torch.randint(2, part.shape, generator=generator)
+            numbers = 0.5 + torch.rand(part.shape, generator=generator, device="cpu")
+            signs = 1.0 - 2.0 * torch.randint(2, part.shape, generator=generator, device="cpu")
             with torch.no_grad():
                 part.copy_(size * numbers * signs)

@@ -35,7 +35,8 @@ class BatchGradients(Protocol):
 def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
     """Return one loss for each record of a batch: the mean over its views.
 
-    It need not have a gradient: of some records a loss may be constant.
+    It need not have a gradient: of some records a loss may be constant. A record alone may also
+    have none, where losses leave out some records by what these are.
 
     Parameters
     ----------
@@ -63,6 +64,8 @@ def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
             "losses returns one number, but the gradient of each record is clipped by itself: use "
             'reduction="none", and return one loss per record'
         )
+    if examples == 1 and found.shape == (0,):
+        return found.sum()[None]
     if found.ndim > 1 or len(found) not in (examples, examples * views):
         raise ShapeError(
             f"losses returns shape {tuple(found.shape)} for a batch of {examples} records with "

@@ -1,7 +1,7 @@
 """Clipped gradients of a batch, layer by layer: one backward pass for all records."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ class ByLayer:
     """The gradients of a model whose layers treat the rows of a batch by themselves.
 
     A batch in which a layer has other rows than it had when it was checked, as experts have that
-    get some of the rows, is run for one record after another.
+    get some of the rows, is run for one record after another. So is one with fewer losses.
 
     Parameters
     ----------
@@ -35,19 +35,29 @@ class ByLayer:
         The parameters, their groups and bounds.
     views : int
         How many rows each record has.
+    by_row : collection of int
+        Which parts of a batch have its rows, by their places among all; others may be as long.
     debug : bool
         Whether to raise if a loss or a gradient is not finite.
     """
 
     def __init__(
-        self, model: nn.Module, losses: Losses, trainable: Trainable, *, views: int, debug: bool
+        self,
+        model: nn.Module,
+        losses: Losses,
+        trainable: Trainable,
+        *,
+        views: int,
+        by_row: Collection[int],
+        debug: bool,
     ) -> None:
         self._model = model
         self._losses = losses
         self._trainable = trainable
         self._views = views
         self._debug = debug
-        self._alone = ByRecord(model, losses, trainable, views=views, debug=debug, at_once=False)
+        options: Any = {"views": views, "by_row": by_row, "debug": debug}
+        self._alone = ByRecord(model, losses, trainable, **options, at_once=False)
         self.tracer = Tracer(model, trainable.names)
 
     def __call__(
@@ -56,13 +66,13 @@ class ByLayer:
         """Return the clipped sum of a batch; see `BatchGradients`."""
         tracer, state = self.tracer, TensorState(self._model)
         with right_instance_gradients(self._model), tracer.on():
-            losses = losses_of(self._losses, batch, examples, self._views)
             try:
+                losses = losses_of(self._losses, batch, examples, self._views)
                 uses = tracer.uses(losses, examples) if losses.requires_grad else []
             except ShapeError:
                 if tracer.learns:
                     raise
-                # Nothing is raised because of how records are routed.
+                # Nothing is raised because of how records are routed, or that some are left out.
                 uses = None
         # The forward pass, its hooks and functions with a backward pass of their own may write.
         state.check()

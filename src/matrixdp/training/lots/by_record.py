@@ -1,11 +1,12 @@
 """Clipped gradients of a batch whose model cannot be taken apart: the model is run per record."""
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
@@ -17,7 +18,7 @@ from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
 from matrixdp.training.model.tensors import TensorState
 from matrixdp.training.model.trainable import Trainable
 
-__all__ = ["ByRecord", "records_of"]
+__all__ = ["ByRecord"]
 
 # Gradients of whole models are held for no more records at a time than fit into this.
 _MOST_BYTES = 1 << 29
@@ -41,7 +42,7 @@ class ByRecord:
 
     Parameters
     ----------
-    model, losses, trainable, views, debug
+    model, losses, trainable, views, by_row, debug
         As in `ByLayer`.
     at_once : bool
         Whether ``torch.func.vmap`` runs all records at once; otherwise autograd runs one after
@@ -55,6 +56,7 @@ class ByRecord:
         trainable: Trainable,
         *,
         views: int,
+        by_row: Collection[int],
         debug: bool,
         at_once: bool,
     ) -> None:
@@ -62,6 +64,7 @@ class ByRecord:
         self._losses = losses
         self._trainable = trainable
         self._views = views
+        self._by_row = by_row
         self._debug = debug
         self.at_once = at_once
 
@@ -75,7 +78,7 @@ class ByRecord:
         norms = []
         for start in range(0, examples, together):
             records = slice(start, min(start + together, examples))
-            part = records_of(batch, records, examples * self._views, self._views)
+            part = self._records_of(batch, records)
             found = self._clipped(
                 part,
                 records.stop - records.start,
@@ -87,6 +90,13 @@ class ByRecord:
                 wide = total.to(torch.float64)
                 sums[parameter] = sums[parameter] + wide if parameter in sums else wide
         return ClippedSum(sums, torch.cat(norms, dim=1))
+
+    def _records_of(self, batch: Any, records: slice) -> Any:
+        """Return some of the records of a batch."""
+        mine = slice(records.start * self._views, records.stop * self._views)
+        leaves, structure = tree_flatten(batch)
+        rows = [part[mine] if place in self._by_row else part for place, part in enumerate(leaves)]
+        return tree_unflatten(rows, structure)
 
     def _clipped(
         self, batch: Any, examples: int, counts: Tensor | None, *, captured: bool
@@ -126,7 +136,7 @@ class ByRecord:
         }
         values = {name: part.detach() for name, part in names.items()}
         leaves, structure = tree_flatten(batch)
-        axes = [0 if _has_rows(part, examples * self._views) else None for part in leaves]
+        axes = [0 if place in self._by_row else None for place in range(len(leaves))]
         rows = [
             part if axis is None else part.unflatten(0, (examples, -1))
             for part, axis in zip(leaves, axes, strict=True)
@@ -154,13 +164,3 @@ class ByRecord:
             for parameter, part in zip(parameters, found, strict=True)
         }
         return kept, losses
-
-
-def records_of(batch: Any, records: slice, rows: int, views: int) -> Any:
-    """Return some of the records of a batch of so many rows."""
-    mine = slice(records.start * views, records.stop * views)
-    return tree_map_only(Tensor, lambda part: part[mine] if _has_rows(part, rows) else part, batch)
-
-
-def _has_rows(part: object, rows: int) -> bool:
-    return isinstance(part, Tensor) and part.ndim > 0 and len(part) == rows

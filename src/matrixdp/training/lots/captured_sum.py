@@ -103,10 +103,10 @@ class CapturedSum:
         changed = sorted({name for name, _ in self._state.items() ^ _state_of(self._model).items()})
         if changed:
             raise InvalidParameterError(
-                f"{changed[0]} was added, removed, moved in memory, given other hooks, or switched "
-                "between train() and eval() after the step was captured, which repeats what the "
-                "model did then: "
-                "undo the change, or call training.captured_step(...) again"
+                f"{changed[0]} was added, removed, moved in memory, given other hooks, flags or "
+                "functions, or switched between train() and eval() after the step was captured, "
+                "which repeats what the model did then: undo the change, or call "
+                "training.captured_step(...) again"
             )
 
     def __call__(self, numbers: NDArray[np.int64]) -> Sums:

@@ -19,7 +19,15 @@ Collate = Callable[[list[Any]], Any]
 
 
 class RecordSource(Protocol):
-    """Records that can be looked up by their numbers."""
+    """Records that can be looked up by their numbers.
+
+    Attributes
+    ----------
+    collate : callable or None
+        The user's own function that makes batches, if there is one.
+    """
+
+    collate: Collate | None
 
     def __len__(self) -> int:
         """Return how many records there are."""
@@ -36,6 +44,8 @@ class RecordSource(Protocol):
 
 class TensorRecords:
     """Tensors whose first axis is the records; batches stay on their device."""
+
+    collate: Collate | None = None
 
     def __init__(self, tensors: tuple[Tensor, ...], *, alone: bool) -> None:
         for part in tensors:
@@ -83,9 +93,10 @@ class TensorRecords:
 class _DatasetRecords:
     """A map-style data set; a random transform in it makes each view another one."""
 
-    def __init__(self, dataset: Any, collate: Collate) -> None:
+    def __init__(self, dataset: Any, collate: Collate | None) -> None:
         self._dataset = dataset
-        self.collated = collate
+        self.collate = collate
+        self.collated: Collate = default_collate if collate is None else collate
 
     def __len__(self) -> int:
         """Return the length of the data set."""
@@ -120,13 +131,13 @@ class _WorkerRecords(_DatasetRecords):
     that is drawn counts, so none is drawn before it is needed.
     """
 
-    def __init__(self, dataset: Dataset[Any], collate: Collate, workers: int) -> None:
+    def __init__(self, dataset: Dataset[Any], collate: Collate | None, workers: int) -> None:
         super().__init__(dataset, collate)
         self._announced = _Announced()
         self._loader: DataLoader[Any] = DataLoader(
             dataset,
             batch_sampler=self._announced,
-            collate_fn=collate,
+            collate_fn=self.collated,
             num_workers=workers,
             persistent_workers=True,
         )
@@ -168,7 +179,6 @@ def record_source(data: Any, collate: Collate | None = None, workers: int = 0) -
         raise InvalidParameterError(
             f"collate is a {type(collate).__name__}: pass a function of a list of items"
         )
-    collate = default_collate if collate is None else collate
     if workers == 0:
         return _DatasetRecords(data, collate)
     return _WorkerRecords(data, collate, positive_integer(workers, "workers"))
@@ -179,7 +189,7 @@ def checked_records(source: RecordSource, records: int) -> RecordSource:
     if len(source) != records:
         raise InvalidParameterError(
             f"the data has {len(source)} records, but the plan is for records={records}: make the "
-            "plan with records=len(dataset)"
+            "plan with records=len(dataset), and pass several tensors as a tuple"
         )
     return source
 

@@ -14,7 +14,7 @@ class TensorState:
     """Each parameter and buffer, where it lies, and how often it was changed there.
 
     Frozen ones may be a codebook or an average, and those that are trained change in a step only.
-    Writing through ``.data`` is not noticed.
+    Writing through ``.data`` is noticed in a check only, in the mode ``fast``.
 
     Parameters
     ----------

@@ -50,6 +50,10 @@ class QueryOutput:
     force: bool
     as_json: bool
 
+    def __post_init__(self) -> None:
+        """Raise if the target's name does not say a format, for instance because it is empty."""
+        check_format(self.target)
+
     def release(
         self,
         query: Query,
@@ -133,7 +137,6 @@ class QueryOutput:
         self._report(query, done.release, files, done.counts)
 
     def _check_targets(self, targets: Sequence[Path]) -> None:
-        check_format(self.target)
         check_inputs_survive(targets, [self.source])
         # An earlier attempt at what was paid may have made them.
         for path in () if self.paying.resumed else targets:

@@ -116,12 +116,12 @@ class RecordFile:
         array = map_npy(self.path)
         if array.ndim != 2:
             raise FileFormatError(f"{self.path} must hold one array with two axes")
-        return array, [self._place(name, array.shape[1]) for name in self.columns]
+        return array, [self._index(name, array.shape[1]) for name in self.columns]
 
-    def _place(self, name: str, width: int) -> int:
-        if not (name.isascii() and name.isdigit() and int(name) < width):
+    def _index(self, name: str, width: int) -> int:
+        if name not in map(str, range(width)):
             raise InvalidParameterError(
-                f"column {name!r} is not in {self.path}: pass numbers from 0 to {width - 1}"
+                f"column {name!r} is not in {self.path}: pass indices from 0 to {width - 1}"
             )
         return int(name)
 
@@ -171,10 +171,10 @@ class RecordFile:
         # The names of the file are not shown: its first row may be a record.
         stripped = [each.strip() for each in names]
         if stripped.count(name) != 1:
-            sign = TEXT[self._format] if self.delimiter is None else self.delimiter
+            delimiter = TEXT[self._format] if self.delimiter is None else self.delimiter
             raise FileFormatError(
                 f"{self.path} must have exactly one column {name!r}: its first row must be names "
-                f"between {sign!r}, unless --delimiter names another sign"
+                f"between {delimiter!r}, unless --delimiter names another character"
             )
         return stripped.index(name)
 

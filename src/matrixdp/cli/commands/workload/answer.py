@@ -73,7 +73,8 @@ def answer(
         bool,
         typer.Option(
             "--records",
-            help="IN holds a record in each row: the number of its cell, from 0, by attribute.",
+            help="IN holds a record in each row: the index of its cell along each attribute, "
+            "from 0.",
         ),
     ] = False,
     ledger: OptionalLedgerOption = None,

@@ -68,7 +68,7 @@ def workload_files(text: str) -> list[Path]:
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the names of the factors, part by part; within double quotes, signs join nothing."""
+    """Return the names of the factors, part by part; double quotes hide operators."""
     if text.count('"') % 2:
         raise InvalidParameterError(
             f"workload {text!r} has a double quote that is not closed: put one on either side of a "
@@ -77,11 +77,11 @@ def _names(text: str) -> list[list[str]]:
     return [[factor.strip() for factor in _divided(part, "*")] for part in _divided(text, "+")]
 
 
-def _divided(text: str, sign: str) -> list[str]:
+def _divided(text: str, operator: str) -> list[str]:
     pieces = [""]
-    # A quoted name is one token, so that signs within it are never compared.
+    # A quoted name is one token, so that operators within it are never compared.
     for token in re.findall(r'"[^"]*"|[^"]', text):
-        if token == sign:
+        if token == operator:
             pieces.append("")
         else:
             pieces[-1] += token
@@ -110,7 +110,7 @@ def _product(names: list[str], delimiter: str | None) -> Workload:
 
 def _marginals(text: str) -> Workload:
     """Return the tables of every so many attributes."""
-    written = re.fullmatch(r"marginals:(\d+(?:x\d+)*):(\d+)", text)
+    written = re.fullmatch(r"marginals:(\d{1,19}(?:x\d{1,19})*):(\d{1,19})", text)
     if written is None:
         raise InvalidParameterError(f"workload {text!r} is not understood: {WORKLOAD_HELP}")
     sizes = [int(size) for size in written[1].split("x")]
