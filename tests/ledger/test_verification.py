@@ -304,6 +304,11 @@ def larger_limit(kind: str, facts: dict[str, Any]) -> None:
         facts["mu2_limit"] = str(Fraction(facts["mu2_limit"]) * Fraction(1_001, 1_000))
 
 
+def smaller_limit(kind: str, facts: dict[str, Any]) -> None:
+    if kind == "open":
+        facts["mu2_limit"] = "1/1000000"
+
+
 def less_noise_in_the_run(kind: str, facts: dict[str, Any]) -> None:
     if kind == "run":
         facts["noise_multiplier"] = 0.1
@@ -330,6 +335,7 @@ def more_steps(kind: str, facts: dict[str, Any]) -> None:
         (cheaper, "(pay) debits account 'study' by another cost"),
         (smaller_claim, "(spend) debits account 'study' by another cost"),
         (larger_limit, "gives account 'study' more than its budget is worth"),
+        (smaller_limit, "(pay) spends more than account 'study' holds"),
         (less_noise_in_the_run, "states the digest of another plan"),
         (without_slots, "(run) "),
         (half_the_path, "debits other accounts than 'study/ann' and those above it"),
