@@ -1,4 +1,4 @@
-"""The price of choosing a plan later: a true envelope, paid from an account and beside a release."""
+"""The price of choosing a plan later: true envelopes, paid from an account beside a release."""
 
 from fractions import Fraction
 from pathlib import Path

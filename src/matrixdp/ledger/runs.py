@@ -174,6 +174,7 @@ class _Counter:
         costs = {one.name: self._cost(slots[one.name]) for one in path}
         facts = {
             "plan": digest,
+            "mode": self._owner,
             "noise_multiplier": self._sampled.noise_multiplier,
             "sampling_rate": self._sampled.sampling_rate,
             "steps": self._sampled.steps,
