@@ -15,6 +15,7 @@ import getpass
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
@@ -211,6 +212,7 @@ def _delete(rows: Rows, release: str) -> None:
     rows.execute("DELETE FROM pending WHERE release = :release", release=release)
 
 
+@cache
 def _user() -> str:
     """Return who pays, as far as the system knows."""
     try:

@@ -61,8 +61,7 @@ class HighWaterMark:
     def seen(self) -> Mark | None:
         """Return what was seen up to now."""
         try:
-            with self._path.open("rb") as file:
-                lock(file)
+            with self._path.open("rb") as file, lock(file):
                 return self._mark(file)
         except FileNotFoundError:
             return None
@@ -105,8 +104,7 @@ class HighWaterMark:
         """Remember an entry, unless a later one is known; warn if that is impossible."""
         try:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            with os.fdopen(handle, "r+b", buffering=0) as file:
-                lock(file)
+            with os.fdopen(handle, "r+b", buffering=0) as file, lock(file):
                 seen = self._mark(file)
                 if seen is None:
                     place = file.seek(0, os.SEEK_END)

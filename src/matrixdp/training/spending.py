@@ -139,10 +139,9 @@ class SpendingFile:
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
         """Open the file, alone as long as the block runs where the system has locks."""
-        with self._storage_errors(), self._path.open("r+b") as file:
-            # Held for one step, not for the run: a notebook may make a training again while the
-            # old one still exists. The size tells when the other one wrote.
-            lock(file)
+        # Held for one step, not for the run: a notebook may make a training again while the old one
+        # still exists. The size tells when the other one wrote.
+        with self._storage_errors(), self._path.open("r+b") as file, lock(file):
             yield file
 
     @contextmanager

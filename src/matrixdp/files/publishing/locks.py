@@ -1,5 +1,7 @@
 """Locks on open files, which end with the process at the latest."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 try:
@@ -10,10 +12,18 @@ except ImportError:  # pragma: no cover - Windows has no such locks
 __all__ = ["lock"]
 
 
-def lock(file: IO[bytes]) -> None:
-    """Wait until no other process holds this file, and hold it until it is closed.
+@contextmanager
+def lock(file: IO[bytes]) -> Iterator[None]:
+    """Wait until no other process holds this file, and hold it until the block ends.
 
     Where the system has no such locks, nothing is held.
     """
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    if fcntl is None:
+        yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        # Closing the file is not enough: a child that another thread forked meanwhile has it open.
+        fcntl.flock(file, fcntl.LOCK_UN)

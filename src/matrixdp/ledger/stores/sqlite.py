@@ -147,8 +147,7 @@ class SQLiteStore:
             connection = self._opened()
             with _storage_errors(self._path):
                 queue = self._path.with_name(self._path.name + ".lock").open("ab")
-            with queue:
-                lock(queue)
+            with queue, lock(queue):
                 yield connection
 
     def before_fork(self) -> None:
