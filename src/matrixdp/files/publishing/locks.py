@@ -18,12 +18,11 @@ def lock(file: IO[bytes]) -> Iterator[None]:
 
     Where the system has no such locks, nothing is held.
     """
-    if fcntl is None:
-        yield
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX)
     try:
         yield
     finally:
         # Closing the file is not enough: a child that another thread forked meanwhile has it open.
-        fcntl.flock(file, fcntl.LOCK_UN)
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_UN)
