@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import traceback
 from fractions import Fraction
 from pathlib import Path
 
@@ -75,6 +76,8 @@ class Child:
                     account.spend(MECHANISM)
                     os.write(answers, b"+")
                 status = 0
+            except BaseException:  # noqa: BLE001 - a child that is forked never returns
+                traceback.print_exc()
             finally:
                 os._exit(status)
         os.close(orders)
