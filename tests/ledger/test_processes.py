@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledger.backends import Backend
-from ledger.steps import MECHANISM, MU, check_chain, spent
+from ledger.steps import LITTLE, MECHANISM, MU, check_chain, spent
 from matrixdp import Budget
 from matrixdp.ledger import Ledger, LedgerAccount
 
@@ -57,9 +57,6 @@ def test_threads_share_a_ledger(ledger: Ledger, account: LedgerAccount) -> None:
         thread.join()
     assert spent(ledger) == {"clinic": 40 * MU**2, "clinic/ann": 40 * MU**2}
     check_chain(ledger, ledger.history())
-
-
-LITTLE = 1e-4  # many threads pay it as often as they can
 
 
 class Child:
