@@ -321,17 +321,17 @@ class Ledger:
         """Give the connection back."""
         self._store.close()
 
-    def _seen(self) -> Mark | None:
-        """Return the mark; before the rows, to which others add while they are looked at."""
-        return None if self._mark is None else self._mark.seen()
+    def _seen(self) -> list[Mark]:
+        """Return the marks; before the rows, to which others add while they are looked at."""
+        return [] if self._mark is None else self._mark.seen()
 
-    def _check(self, seen: Mark | None, rows: Rows) -> None:
+    def _check(self, seen: list[Mark], rows: Rows) -> None:
         found = head(rows)
         if found.ledger != self._identity:
             raise LedgerError(
                 f"{self.address} holds another ledger than a moment ago. Nothing was paid"
             )
-        if self._mark is not None and seen is not None:
+        if self._mark is not None:
             self._mark.check(seen, rows, found)
 
     def check_keys(self, rows: Rows) -> None:
