@@ -184,6 +184,10 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
             "from matrixdp.cli.main import main; main(['budget', '--epsilon=1', '--delta=1e-5'])",
             ["scipy.special", "scipy.optimize", "cryptography", "msgspec", "matrixdp.noise"],
         ),
+        (
+            "from matrixdp.cli.main import main; main(['release', '--help'])",
+            ["matrixdp.ledger", "sqlite3"],
+        ),
     ],
 )
 def test_nothing_is_imported_before_it_is_used(statement: str, absent: list[str]) -> None:

@@ -34,6 +34,7 @@ REPEATABLE = {
     ("budget", "--weight"),
     ("query", "histogram", "--categories"),
     ("query", "histogram", "--bins"),
+    ("ledger", "create", "--plan"),
 }
 
 
@@ -88,7 +89,7 @@ def test_the_relation_is_required_where_the_result_depends_on_it() -> None:
     assert all(option.required for option in taking.values())
     kinds = {names[0] if names[0] == "query" else " ".join(names) for names in taking}
     workloads = {f"workload {name}" for name in ("optimise", "evaluate", "answer")}
-    assert kinds == {"release", "query", "account", "audit run", *workloads}
+    assert kinds == {"release", "query", "account", "audit run", "ledger create", *workloads}
     assert all(names in taking for names in COMMANDS if names[0] == "query")
 
 

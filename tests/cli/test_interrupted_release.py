@@ -185,7 +185,6 @@ def test_a_forgotten_interrupt_is_raised_again(
 
     for module in ("releases", "paid", "statement"):
         monkeypatch.setattr(f"matrixdp.files.publishing.{module}.check_target", check_target)
-    monkeypatch.setattr("matrixdp.queries.private_count.check_target", check_target)
     assert program(COMMANDS[name]) == 130
     assert {path.name for path in Path().rglob("*")} - before - {"out"} == set()
 

@@ -139,13 +139,13 @@ def test_a_file_of_any_name_can_be_named(name: str, capsys: pytest.CaptureFixtur
 
 def test_the_error_is_known_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
-    draw = MatrixMechanism.release
+    draw = MatrixMechanism.release_to
 
-    def release(mechanism: MatrixMechanism, counts: np.ndarray, **options: Any) -> WorkloadRelease:
+    def release_to(mechanism: MatrixMechanism, *given: Any, **options: Any) -> WorkloadRelease:
         drawn.append("expected_error" in vars(mechanism))
-        return draw(mechanism, counts, **options)
+        return draw(mechanism, *given, **options)
 
-    monkeypatch.setattr(MatrixMechanism, "release", release)
+    monkeypatch.setattr(MatrixMechanism, "release_to", release_to)
     assert main(["workload", "answer", "counts.npy", "out.npz", *PREFIX, *BUDGET]) == 0
     assert drawn == [True]
 

@@ -58,6 +58,9 @@ def test_threads_share_a_ledger(ledger: Ledger, account: LedgerAccount) -> None:
     check_chain(ledger, ledger.history())
 
 
+LITTLE = 1e-4  # many threads pay it as often as they can
+
+
 class Child:
     """A forked child that pays when it is told to."""
 
@@ -117,14 +120,14 @@ def test_forks_while_threads_pay(ledger: Ledger, account: LedgerAccount) -> None
 
     def pay() -> None:
         while not stop.is_set():
-            account.spend(MECHANISM)
+            account.spend(LITTLE)
             paid.append(1)
 
     threads = [threading.Thread(target=pay) for _ in range(3)]
     for thread in threads:
         thread.start()
     try:
-        for _ in range(3):
+        for _ in range(12):
             child = Child(account)
             child.pay()
             child.end()
@@ -132,5 +135,5 @@ def test_forks_while_threads_pay(ledger: Ledger, account: LedgerAccount) -> None
         stop.set()
         for thread in threads:
             thread.join()
-    assert spent(ledger)["clinic"] == (3 + len(paid)) * MU**2
+    assert spent(ledger)["clinic"] == 12 * MU**2 + len(paid) * Fraction(LITTLE) ** 2
     check_chain(ledger, ledger.history())

@@ -28,7 +28,7 @@ def _ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 @pytest.fixture(autouse=True)
 def _known_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What it costs is proven elsewhere; here it is a cost like any other.
+    # Here it is a cost like any other; that it covers the plan is tested where it is found.
     monkeypatch.setattr(ledger_runs, "_envelope", lambda *_: ENVELOPE)
 
 
@@ -161,7 +161,7 @@ def test_a_step_whose_connection_breaks_counts_once(
                 raise LostConnectionError("the server went away")
 
     monkeypatch.setattr(store, "write", Breaking)
-    monkeypatch.setattr("matrixdp.ledger.ledger._PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("matrixdp.ledger.stores.retries._PAUSES", (0.0, 0.0))
     steps.spend()
     assert broken == [True]
     assert counter(account, "may").spent == steps.spent == 2

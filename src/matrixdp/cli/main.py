@@ -1,10 +1,10 @@
 """The command ``matrixdp``: its subcommands, and what its exit codes mean.
 
 0: done. 1: a defect of matrixdp. 2: bad input, nothing was released. 3: refused by a budget,
-nothing was spent. 4: the release is out, at least in part, and its budget is spent, but the command
-could not finish, for instance because the reader of standard output went away. 5: a claim was
-checked and is false. 130: interrupted; nothing was released. Every error is one line on standard
-error.
+nothing was spent. 4: the release is out, at least in part, or it is paid by a ledger and pending:
+its budget is spent, but the command could not finish, for instance because the reader of standard
+output went away or the disk is full. 5: a claim was checked and is false. 130: interrupted; nothing
+was released or paid. Every error is one line on standard error.
 """
 
 import importlib
@@ -40,7 +40,7 @@ __all__ = ["main"]
 
 # Each is a module of `commands` with a function of that name, or with an `app` of subcommands.
 _COMMANDS = ("budget", "curve", "plan", "account", "compare", "release", "verify", "demo")
-_GROUPS = ("audit", "workload", "query")
+_GROUPS = ("audit", "workload", "query", "ledger")
 
 
 def _program(arguments: Sequence[str]) -> Commands:
@@ -51,8 +51,8 @@ def _program(arguments: Sequence[str]) -> Commands:
     app = Commands(
         name="matrixdp",
         help="Differential privacy for matrix-valued queries.",
-        epilog="Exit codes: 0 done, 1 defect, 2 bad input, 3 refused by a budget, 4 released but "
-        "cut short (the budget is spent), 5 a claim is false, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 defect, 2 bad input, 3 refused by a budget, 4 released or "
+        "paid, but cut short (the budget is spent), 5 a claim is false, 130 interrupted.",
         add_completion=False,
         # A pretty traceback would show local variables, which may be private.
         pretty_exceptions_enable=False,
@@ -110,6 +110,8 @@ def main(arguments: list[str] | None = None) -> int:
         handler = signal.getsignal(signal.SIGINT)
         # Some libraries, numba for one, make another error of an interrupt.
         interrupted = isinstance(handler, ProgramInterrupts) and handler.came
+        # Unless it says what the interrupt has left.
+        interrupted = interrupted and not isinstance(error, ReleasedButCutShortError)
         message, code = ("interrupted", INTERRUPTED) if interrupted else _explained(error)
     else:
         if answer != INTERRUPTED:

@@ -3,12 +3,24 @@
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance
 from matrixdp.ledger.chain import Entry
+from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.ledger import Ledger
 from matrixdp.ledger.payments import Pending
 from matrixdp.ledger.runs import LedgerRun
 from matrixdp.ledger.terms import Terms
+from matrixdp.ledger.verification import Verification
 
-__all__ = ["Balance", "Entry", "Ledger", "LedgerAccount", "LedgerRun", "Pending", "Terms"]
+__all__ = [
+    "Balance",
+    "Entry",
+    "Ledger",
+    "LedgerAccount",
+    "LedgerRun",
+    "PayingCommand",
+    "Pending",
+    "Terms",
+    "Verification",
+]
 
 
 def __dir__() -> list[str]:

@@ -1,14 +1,14 @@
 """An account of a ledger, as mechanisms, queries and training pay from it."""
 
-import json
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.ledger.balances import Balance, path_to
 from matrixdp.ledger.chain import Entry, entries_of
+from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.description import description
 from matrixdp.ledger.payments import (
     Pending,
@@ -58,7 +58,7 @@ class LedgerAccount:
     terms: Terms
     ledger: Transactions
     # How a release that is paid here can be done again, for `matrixdp ledger finish`.
-    command: Sequence[str] | None = None
+    command: PayingCommand | None = None
 
     @property
     def neighbouring(self) -> Neighbouring:
@@ -73,13 +73,17 @@ class LedgerAccount:
     @property
     def balance(self) -> Balance:
         """What is spent and left now, in this account alone."""
-        return self.ledger.read(lambda rows: path_to(rows, self.name))[0]
+        return self.path[0]
+
+    @property
+    def path(self) -> list[Balance]:
+        """The balances of the account and of all above it now, from below."""
+        return self.ledger.read(lambda rows: path_to(rows, self.name))
 
     @property
     def remaining(self) -> float:
         """The largest mu that one more release may have now, by all accounts above as well."""
-        path = self.ledger.read(lambda rows: path_to(rows, self.name))
-        return min(balance.remaining_mu for balance in path)
+        return min(balance.remaining_mu for balance in self.path)
 
     def spend(self, cost: Cost) -> None:
         """Pay for a release in memory, or raise and change nothing; see `PrivacyFilter.spend`."""
@@ -133,6 +137,10 @@ class LedgerAccount:
         """Return whether a request was paid before."""
         return bool(self.ledger.read(lambda rows: entries_of(rows, request)))
 
+    def is_pending(self, request: str) -> bool:
+        """Return whether a request is paid and its release not out."""
+        return self.ledger.read(lambda rows: pending_release(rows, request)) is not None
+
     def pay(self, cost: Cost, order: Order) -> Payment:
         """Pay for a release to files, once for each request, and keep what finishes it.
 
@@ -156,7 +164,9 @@ class LedgerAccount:
         sealed = self.ledger.keys.seal(order.secret, self.ledger.identity, order.request)
         tag = order.tag(order.secret).hex()
         about = {**description(cost), **order.about}
-        facts = {"mu": mu, "about": about, "target": order.target}
+        facts = {"mu": mu, "about": about}
+        if self.command is not None:
+            facts["command"] = asdict(self.command)
 
         def operation(rows: Rows) -> Entry | None:
             self.ledger.check_keys(rows)  # they may have been rotated meanwhile
@@ -168,7 +178,7 @@ class LedgerAccount:
                 return None
             costs = release_costs(path_to(rows, self.name), mu)
             kept = Pending(
-                *(order.request, self.name, tag, sealed, self._draft(order), order.target, 0)
+                *(order.request, self.name, tag, sealed, order.draft.decode(), order.target, 0)
             )
             return pay(rows, kept, facts, costs)
 
@@ -229,10 +239,6 @@ class LedgerAccount:
     def _ended(self, operation: Callable[[Rows], None]) -> None:
         self.ledger.write(operation)
         self.ledger.erase()
-
-    def _draft(self, order: Order) -> str:
-        command = None if self.command is None else list(self.command)
-        return json.dumps({"command": command, "statement": order.draft.decode()})
 
     def __repr__(self) -> str:
         """Show the name and the promise."""

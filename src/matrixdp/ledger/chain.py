@@ -24,11 +24,12 @@ class Entry:
     time : str
         In UTC; never before the time of the entry before it.
     kind : str
-        ``open`` (an account), ``spend``, ``pay``, ``publish``, ``forfeit``, ``run`` or ``step``.
+        ``open`` (an account), ``spend``, ``pay``, ``publish``, ``forfeit``, ``run``, ``step`` or
+        ``rotate`` (the keys).
     account : str
-        Whose.
+        Whose; empty for ``rotate``.
     release : str
-        The request, the run, or a name of its own.
+        The request, the run, or a name of its own; empty for ``rotate``.
     body : str
         JSON: what was spent, on what.
     previous, digest : str
@@ -55,9 +56,12 @@ def canonical(facts: Mapping[str, Any]) -> str:
     return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def first_digest(ledger: str) -> str:
-    """Return what the first entry of a ledger has as the digest before it."""
-    return hashlib.sha256(f"matrixdp-ledger-1\n{ledger}".encode()).hexdigest()
+def first_digest(ledger: str, key: str) -> str:
+    """Return what the first entry of a ledger has as the digest before it.
+
+    It ties the chain to the identity of the ledger, and to the fingerprint of its first key file.
+    """
+    return hashlib.sha256(f"matrixdp-ledger-1\n{ledger}\n{key}".encode()).hexdigest()
 
 
 def entry_digest(fields: tuple[int | str, ...]) -> str:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from matrixdp.covariance import Covariance, Diagonal, Isotropic
+from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import shown_up
 from matrixdp.sensitivity.sets import SensitivitySet
 
@@ -10,14 +11,19 @@ __all__ = ["description"]
 
 
 def description(cost: Any) -> dict[str, str]:
-    """Return what a mechanism adds to a value, and for what; nothing of any other cost."""
+    """Return what a release promises by itself; of a mechanism also what it adds, and for what."""
     sensitivity, covariance = getattr(cost, "sensitivity", None), getattr(cost, "covariance", None)
-    if not isinstance(sensitivity, SensitivitySet) or not isinstance(covariance, Covariance):
+    guarantee = getattr(cost, "guarantee", cost)
+    if not isinstance(guarantee, Guarantee):
         return {}
+    alone = f"epsilon {shown_up(guarantee.epsilon, 4)} at delta {shown_up(guarantee.delta, 4)}"
+    if not isinstance(sensitivity, SensitivitySet) or not isinstance(covariance, Covariance):
+        return {"alone": alone}
     radius = sensitivity.radius(Isotropic(1.0)).value
     return {
-        "mechanism": type(cost).__name__,
-        "sensitivity": f"{type(sensitivity).__name__}, at most {shown_up(radius)}",
+        "alone": alone,
+        "mechanism": str(getattr(cost, "mechanism", type(cost).__name__)),
+        "sensitivity": f"at most {shown_up(radius)} ({type(sensitivity).__name__})",
         "noise": _noise(covariance),
     }
 

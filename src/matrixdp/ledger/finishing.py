@@ -14,6 +14,7 @@ from matrixdp.files.publishing.statement import decoded, statement_path
 from matrixdp.files.publishing.streamed_release import release_promised_npy
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.chain import Entry, entries_of
+from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.payments import Pending, evidence_of, forfeit, pending_release, publish
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.transactions import Transactions
@@ -25,7 +26,7 @@ __all__ = ["Accounts", "finish", "give_up"]
 class Accounts(Transactions, Protocol):
     """What finishing needs of a ledger."""
 
-    def account(self, name: str, *, command: Sequence[str] | None = None) -> LedgerAccount:
+    def account(self, name: str, *, command: PayingCommand | None = None) -> LedgerAccount:
         """Return an account."""
 
 
@@ -65,7 +66,7 @@ def give_up(ledger: Transactions, release: str) -> None:
 def _repeat(account: LedgerAccount, kept: Pending, value: Any, *, force: bool) -> None:
     """Draw and publish what was paid, from the same value."""
     try:
-        statement = decoded(kept.statement, ReleaseStatement, "the draft of a statement")
+        statement = decoded(kept.draft.encode(), ReleaseStatement, "the draft of a statement")
     except FileFormatError:
         statement = None
     # Others were computed from more than one value, or by a strategy that the draft does not hold.

@@ -113,12 +113,12 @@ class KeyFile:
         LedgerError
             If it was sealed by another key, for another release, or was altered.
         """
-        data = bytes.fromhex(sealed)
         try:
+            data = bytes.fromhex(sealed)
             return self._cipher.decrypt(
                 data[:_NONCE_BYTES], data[_NONCE_BYTES:], _bound(ledger, release)
             )
-        except InvalidTag as error:
+        except (InvalidTag, ValueError, TypeError) as error:
             raise LedgerError(
                 f"the key of release {release!r} cannot be opened by {self._path}: pass the key "
                 "file that it was paid with, or forfeit the release"

@@ -1,23 +1,29 @@
 """Ledgers: budgets in a database, which survive crashes, processes and machines."""
 
 import secrets
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from matrixdp.errors import InvalidParameterError, LedgerError, MissingExtraError
+from matrixdp.errors import InvalidParameterError, LedgerError
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance, account_limit, balances, open_account, path_to
-from matrixdp.ledger.chain import Entry, entries, first_digest
+from matrixdp.ledger.chain import Entry, first_digest
+from matrixdp.ledger.command import PayingCommand
+from matrixdp.ledger.explanation import entries_below, explain_account, explain_release, payment_of
 from matrixdp.ledger.finishing import finish, give_up
 from matrixdp.ledger.key_file import KeyFile
 from matrixdp.ledger.payments import Pending, pending_releases
+from matrixdp.ledger.rotation import seal_anew
 from matrixdp.ledger.schema import Head, check_version, head, make_tables
-from matrixdp.ledger.stores.sqlite import SQLiteStore
-from matrixdp.ledger.stores.store import LostConnectionError, Rows, Store
+from matrixdp.ledger.statements import against_statements
+from matrixdp.ledger.stores.opening import opened_store
+from matrixdp.ledger.stores.retries import until_connected
+from matrixdp.ledger.stores.store import Rows, Store
 from matrixdp.ledger.terms import Terms, checked_name
+from matrixdp.ledger.verification import Verification, verified
 from matrixdp.ledger.witness import HighWaterMark, Mark
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.events import SampledPlan
@@ -26,11 +32,6 @@ from matrixdp.privacy.guarantee import Neighbouring
 __all__ = ["Ledger"]
 
 T = TypeVar("T")
-
-_SQLITE = "sqlite:///"
-_POSTGRESQL = ("postgresql+psycopg://", "postgresql://")
-# A connection that breaks is made again: after so many seconds each.
-_PAUSES = (0.1, 0.5, 2.0, 5.0)
 
 
 class Ledger:
@@ -108,9 +109,10 @@ class Ledger:
         identity, key_file = secrets.token_hex(16), _opened_or_made(keys)
 
         def fill(rows: Rows) -> None:
-            make_tables(rows, identity, key_file.fingerprint, first_digest(identity))
+            key = key_file.fingerprint
+            make_tables(rows, identity, key, first_digest(identity, key))
 
-        return cls(_store(url, fill), key_file)
+        return cls(opened_store(url, fill), key_file)
 
     @classmethod
     def open(cls, url: str, *, keys: str | Path | None = None) -> Self:
@@ -125,7 +127,7 @@ class Ledger:
         StorageError
             If it cannot be read.
         """
-        return cls(_store(url), None if keys is None else KeyFile(Path(keys)))
+        return cls(opened_store(url), None if keys is None else KeyFile(Path(keys)))
 
     @property
     def identity(self) -> str:
@@ -189,15 +191,15 @@ class Ledger:
         self.write(lambda rows: open_account(rows, name, terms, limit, opening))
         return LedgerAccount(name, terms, self)
 
-    def account(self, name: str, *, command: Sequence[str] | None = None) -> LedgerAccount:
+    def account(self, name: str, *, command: PayingCommand | None = None) -> LedgerAccount:
         """Return an account, to be passed as ``privacy_filter``.
 
         Parameters
         ----------
         name : str
             Of an account that was opened.
-        command : sequence of str, optional
-            The command line that pays, by which ``matrixdp ledger finish`` repeats it.
+        command : PayingCommand, optional
+            The command line that pays; entries hold it, and ``matrixdp ledger finish`` repeats it.
         """
         checked_name(name)
         found = self.read(lambda rows: path_to(rows, name))[0]
@@ -207,9 +209,50 @@ class Ledger:
         """Return all accounts with their balances, parents before children."""
         return self.read(balances)
 
-    def history(self) -> list[Entry]:
-        """Return all entries."""
-        return self.read(lambda rows: list(entries(rows)))
+    def history(self, account: str | None = None) -> list[Entry]:
+        """Return all entries, or those of an account and of the accounts below it."""
+        return self.read(lambda rows: entries_below(rows, account))
+
+    def payment(self, request: str) -> Entry:
+        """Return the entry that paid for a release or a training run."""
+        return self.read(lambda rows: payment_of(rows, request))
+
+    def explain(self, account: str) -> str:
+        """Return who spent what of an account, when, and on what, in words."""
+        return self.read(lambda rows: explain_account(rows, account))
+
+    def explain_release(self, request: str) -> str:
+        """Return who paid for a release or a training run, and what became of it, in words."""
+        return self.read(lambda rows: explain_release(rows, request))
+
+    def verify(self) -> Verification:
+        """Compute the chain, every cost and all totals again, and say what does not agree.
+
+        With the key file also the keys of pending releases, and what was seen of the ledger before.
+        """
+
+        def attempt() -> Verification:
+            seen = self._seen()
+            with self._store.read() as rows:
+                found = verified(rows, self._keys)
+                try:
+                    self._check(seen, rows)
+                except LedgerError as error:
+                    return replace(found, findings=(*found.findings, str(error)))
+                return found
+
+        return until_connected(attempt)
+
+    def verify_statements(self, paths: Iterable[str | Path]) -> list[str]:
+        """Return where releases do not agree with the ledger: another or a missing entry, or file.
+
+        Parameters
+        ----------
+        paths : iterable of path
+            Files of releases, or the statements beside them.
+        """
+        with self._store.read() as rows:
+            return against_statements(rows, self._identity, map(Path, paths))
 
     def pending(self) -> list[Pending]:
         """Return the releases that are paid and not yet out, the oldest first."""
@@ -266,20 +309,12 @@ class Ledger:
             raise InvalidParameterError("the ledger was opened without keys: pass its key file")
         former, fresh = self._keys, _opened_or_made(keys)
 
-        def seal_anew(rows: Rows) -> None:
-            if head(rows).key == fresh.fingerprint:
-                return  # the connection broke after it was done
-            self.check_keys(rows)
-            for one in pending_releases(rows):
-                secret = former.unseal(one.sealed, self._identity, one.release)
-                rows.execute(
-                    "UPDATE pending SET sealed = :sealed WHERE release = :release",
-                    sealed=fresh.seal(secret, self._identity, one.release),
-                    release=one.release,
-                )
-            rows.execute("UPDATE head SET key = :key", key=fresh.fingerprint)
+        def rotate(rows: Rows) -> None:
+            if head(rows).key != fresh.fingerprint:  # unless a connection broke after it was done
+                self.check_keys(rows)
+                seal_anew(rows, former, fresh, self._identity)
 
-        self.write(seal_anew)
+        self.write(rotate)
         self.erase()
         self._use_keys(fresh)
         self.write(lambda _rows: None)  # what was seen is known beside the new file, too
@@ -297,7 +332,7 @@ class Ledger:
                 self._check(seen, rows)
                 return operation(rows), head(rows)
 
-        result, written = _until_connected(attempt)
+        result, written = until_connected(attempt)
         if self._mark is not None:
             self._mark.advance(written)
         return result
@@ -311,7 +346,7 @@ class Ledger:
                 self._check(seen, rows)
                 return operation(rows)
 
-        return _until_connected(attempt)
+        return until_connected(attempt)
 
     def erase(self) -> None:
         """Overwrite deleted keys, as far as the database can."""
@@ -363,34 +398,3 @@ class Ledger:
 def _opened_or_made(keys: str | Path) -> KeyFile:
     path = Path(keys)
     return KeyFile(path) if path.exists() else KeyFile.create(path)
-
-
-def _until_connected(attempt: Callable[[], T]) -> T:
-    for pause in _PAUSES:
-        try:
-            return attempt()
-        except LostConnectionError:
-            time.sleep(pause)
-    return attempt()
-
-
-def _store(url: object, fill: Callable[[Rows], None] | None = None) -> Store:
-    """Return the store of a URL; a new one if there is something to fill it with."""
-    if isinstance(url, str) and url.startswith(_SQLITE) and len(url) > len(_SQLITE):
-        path = Path(url.removeprefix(_SQLITE))
-        return SQLiteStore(path) if fill is None else SQLiteStore.make(path, fill)
-    if isinstance(url, str) and url.startswith(_POSTGRESQL):
-        try:
-            from matrixdp.ledger.stores.postgresql import PostgreSQLStore  # noqa: PLC0415
-        except ImportError as error:
-            raise MissingExtraError(
-                "a ledger on a PostgreSQL server needs sqlalchemy and psycopg: pip install "
-                "'matrixdp[ledger]'"
-            ) from error
-        return PostgreSQLStore(url) if fill is None else PostgreSQLStore.make(url, fill)
-    # Not the whole of it: there may be a password.
-    kind = url.partition("://")[0] if isinstance(url, str) and "://" in url else type(url).__name__
-    raise InvalidParameterError(
-        f"url of kind {kind!r} is not the address of a ledger: pass sqlite:///FILE or "
-        "postgresql+psycopg://USER@HOST/DATABASE"
-    )

@@ -12,6 +12,7 @@ finish one.
 """
 
 import getpass
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ __all__ = [
     "release_costs",
     "spend",
     "stated_costs",
+    "user",
 ]
 
 
@@ -52,7 +54,7 @@ class Pending:
     tag, sealed : str
         Of its value, and its key under the key file.
     draft : str
-        JSON: the statement as far as it is known, and the command that repeats the release.
+        The statement without what is only known once the file is written.
     target : str
         The file to make.
     sequence : int
@@ -68,9 +70,12 @@ class Pending:
     sequence: int
 
     @property
-    def statement(self) -> bytes:
-        """The statement without what is only known once the file is written."""
-        return str(json.loads(self.draft)["statement"]).encode()
+    def kept_digest(self) -> str:
+        """The SHA-256 of what finishes it, but for the key, which may be sealed anew.
+
+        The payment's entry holds it. The tag tells nothing about the value, so this does not.
+        """
+        return hashlib.sha256(json.dumps([self.tag, self.draft]).encode()).hexdigest()
 
     def __repr__(self) -> str:
         """Show what is public."""
@@ -112,7 +117,7 @@ def spend(
     if known:
         return known[0]
     debit(rows, path_to(rows, account), costs)
-    body = {**facts, "costs": stated_costs(costs), "by": _user()}
+    body = {**facts, "costs": stated_costs(costs), "by": user()}
     return append(rows, kind, account, payment, body)
 
 
@@ -126,7 +131,8 @@ def pay(
 
     The caller has made sure that the request is new.
     """
-    entry = spend(rows, pending.account, pending.release, facts, costs, kind="pay")
+    body = {**facts, "target": pending.target, "kept": pending.kept_digest}
+    entry = spend(rows, pending.account, pending.release, body, costs, kind="pay")
     rows.execute(
         "INSERT INTO pending VALUES "
         "(:release, :account, :tag, :sealed, :draft, :target, :sequence)",
@@ -178,7 +184,7 @@ def forfeit(rows: Rows, release: str) -> None:
             "what is paid and not yet out can be given up"
         )
     _delete(rows, release)
-    append(rows, "forfeit", last.account, release, {"by": _user()})
+    append(rows, "forfeit", last.account, release, {"by": user()})
 
 
 def evidence_of(ledger: str, entry: Entry) -> Evidence:
@@ -211,7 +217,7 @@ def _delete(rows: Rows, release: str) -> None:
     rows.execute("DELETE FROM pending WHERE release = :release", release=release)
 
 
-def _user() -> str:
+def user() -> str:
     """Return who pays, as far as the system knows."""
     try:
         return getpass.getuser()

@@ -174,6 +174,7 @@ class _Counter:
         costs = {one.name: self._cost(slots[one.name]) for one in path}
         facts = {
             "plan": digest,
+            "mode": self._owner,
             "noise_multiplier": self._sampled.noise_multiplier,
             "sampling_rate": self._sampled.sampling_rate,
             "steps": self._sampled.steps,
@@ -228,7 +229,7 @@ def _envelope(sampled: SampledPlan, delta: float) -> Spending:
     """Return what a plan costs that is chosen later; it is kept, as it takes seconds to find."""
     from matrixdp.privacy.loss.envelope import plan_envelope  # noqa: PLC0415 - imports scipy
 
-    envelope = plan_envelope(sampled, delta)
+    envelope = plan_envelope(sampled, delta=delta)
     return Spending(Fraction(envelope.mu) ** 2, Fraction(envelope.delta))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from matrixdp.errors import FileFormatError, LedgerError
-from matrixdp.files.publishing.locks import lock
+from matrixdp.files.publishing.locks import locked
 from matrixdp.ledger.schema import Head
 from matrixdp.ledger.stores.store import Rows
 
@@ -63,8 +63,7 @@ class HighWaterMark:
     def seen(self) -> list[Mark]:
         """Return what was seen up to now, at all addresses."""
         try:
-            with self._path.open("rb") as file:
-                lock(file)
+            with self._path.open("rb") as file, locked(file):
                 return _marks(file)
         except FileNotFoundError:
             return []
@@ -112,8 +111,7 @@ class HighWaterMark:
         """Remember an entry, unless a later one is known; warn if that is impossible."""
         try:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            with os.fdopen(handle, "r+b", buffering=0) as file:
-                lock(file)
+            with os.fdopen(handle, "r+b", buffering=0) as file, locked(file):
                 here = [mark for mark in _marks(file) if mark.address == self._address]
                 if not here:
                     place = file.seek(0, os.SEEK_END)

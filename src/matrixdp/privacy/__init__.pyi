@@ -14,7 +14,7 @@ from .composition import composed_mu, group_mu
 from .events import GaussianRelease, SampledPlan
 from .filter import PrivacyFilter
 from .guarantee import Guarantee, Neighbouring
-from .loss import Interval, LossAccount
+from .loss import Interval, LossAccount, PlanEnvelope, plan_envelope
 from .multiplier import noise_multiplier_for
 from .planner import ErrorMeasure, Plan, plan_for_budget, plan_for_error
 from .renyi import renyi_divergence, renyi_epsilon, renyi_to_epsilon
@@ -30,6 +30,7 @@ __all__ = [
     "LossAccount",
     "Neighbouring",
     "Plan",
+    "PlanEnvelope",
     "PrivacyFilter",
     "SampledClaim",
     "SampledPlan",
@@ -42,6 +43,7 @@ __all__ = [
     "equal_claims",
     "group_mu",
     "noise_multiplier_for",
+    "plan_envelope",
     "plan_epsilon",
     "plan_for_budget",
     "plan_for_error",

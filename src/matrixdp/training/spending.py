@@ -21,7 +21,7 @@ import msgspec
 
 from matrixdp.errors import FileFormatError, InvalidParameterError, StorageError
 from matrixdp.files.publishing.atomic import write_all
-from matrixdp.files.publishing.locks import lock
+from matrixdp.files.publishing.locks import locked
 
 __all__ = ["SpendingFile"]
 
@@ -139,10 +139,9 @@ class SpendingFile:
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
         """Open the file, alone as long as the block runs where the system has locks."""
-        with self._storage_errors(), self._path.open("r+b") as file:
-            # Held for one step, not for the run: a notebook may make a training again while the
-            # old one still exists. The size tells when the other one wrote.
-            lock(file)
+        # Held for one step, not for the run: a notebook may make a training again while the old
+        # one still exists. The size tells when the other one wrote.
+        with self._storage_errors(), self._path.open("r+b") as file, locked(file):
             yield file
 
     @contextmanager

@@ -46,7 +46,7 @@ def test_the_transform_is_as_accurate_as_assumed(size: int, kind: str) -> None:
         "steep": np.exp(-numbers / 3.0),
     }[kind]
     masses /= masses.sum()
-    allowed = composition._transform_error(size)
+    allowed = composition.transform_error(size)
     truth = fft.rfft(masses.astype(np.longdouble))
     there = np.abs(np.fft.rfft(masses) - truth).max()
     assert there <= allowed
@@ -108,7 +108,7 @@ def test_mass_that_wraps_around_is_taken_off_a_lower_bound(
 ) -> None:
     # A window that is far too small puts mass from below at losses above epsilon.
     lattice, saddle = binomial(300)
-    monkeypatch.setattr(composition, "_size_of_window", lambda _points: 64)
+    monkeypatch.setattr(composition, "size_of_window", lambda _points: 64)
     monkeypatch.setattr(composition, "_DOUBLINGS", 0)
     small = composed([(lattice, 300)], saddle, for_lower=True)
     truth = float(binomial_delta(300, saddle.epsilon).log().mid())

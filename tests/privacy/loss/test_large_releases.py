@@ -14,8 +14,10 @@ from matrixdp.privacy.events import TooLittleNoiseError
 from matrixdp.privacy.loss import curve as bounds
 from matrixdp.privacy.loss import splitting
 from matrixdp.privacy.loss.composition import Composed
+from matrixdp.privacy.loss.inverted_curve import InvertedCurve
 from matrixdp.privacy.loss.lattice import Lattice, exchanged
-from matrixdp.privacy.loss.splitting import Mixture
+from matrixdp.privacy.loss.lattice_curve import LatticeCurve
+from matrixdp.privacy.loss.splitting import Huge, Mixture
 from matrixdp.privacy.loss.tilting import Cumulants, Saddle
 from reference.ball import curve
 from reference.loss_checks import account_of
@@ -69,7 +71,8 @@ def test_steps_that_hardly_matter_leave_the_curve_of_the_release(relation: str, 
 def test_a_hopeless_release_is_refused_before_anything_is_composed(
     relation: str, mu: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("matrixdp.privacy.loss.account.CurveBounds", None)
+    for kind in ("LatticeCurve", "InvertedCurve", "SplitCurve", "SmoothedCurve"):
+        monkeypatch.setattr(f"matrixdp.privacy.loss.account.{kind}", None)
     account = account_of(relation, [(1.0, 0.01, 1000)], [mu])
     with pytest.raises(TooLittleNoiseError, match="mu="):
         account.epsilon_at(1e-5)
@@ -101,7 +104,8 @@ def test_hopeless_steps_are_refused_before_anything_is_composed(
         return saddle_at(cumulants, tilt)
 
     monkeypatch.setattr(Cumulants, "saddle", counted)
-    monkeypatch.setattr("matrixdp.privacy.loss.account.CurveBounds", None)
+    for kind in ("LatticeCurve", "InvertedCurve", "SplitCurve", "SmoothedCurve"):
+        monkeypatch.setattr(f"matrixdp.privacy.loss.account.{kind}", None)
     with pytest.raises(TooLittleNoiseError, match="epsilon"):
         account_of(relation, steps, releases).epsilon_at(1e-5)
     assert len(tried) <= 100
@@ -125,6 +129,9 @@ def test_exchanged_atoms_where_a_factor_is_beyond_floats() -> None:
     assert exchanged(atoms).masses.tolist() == pytest.approx(expected)
 
 
+NONE_HUGE = Huge(1.0, 1.0, 0.0, 0.0, 0.0, [(1.0, 0.0)])
+
+
 def unknown(mass: float) -> Composed:
     """Return a composition whose masses are not numbers."""
     return Composed(
@@ -145,7 +152,7 @@ def unknown(mass: float) -> Composed:
 
 def test_a_bound_that_is_not_a_number_is_infinite() -> None:
     part = unknown(math.nan)
-    for found in (part, Mixture([part, unknown(0.01)], 1e-9)):
+    for found in (part, Mixture([(0.0, part), (0.0, unknown(0.01))], NONE_HUGE, 1e-9)):
         assert found.log_upper(0.5) == math.inf
     assert part.log_lower(0.5) == -math.inf
 
@@ -153,7 +160,9 @@ def test_a_bound_that_is_not_a_number_is_infinite() -> None:
 def test_a_direction_of_which_nothing_is_known_is_not_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounds.CurveBounds, "_exchanged", lambda *_a, **_k: unknown(math.nan))
+    monkeypatch.setattr(bounds.CurveBounds, "_nowhere_exchanged", lambda *_: False)
+    for kind in (LatticeCurve, InvertedCurve):
+        monkeypatch.setattr(kind, "_exchanged", lambda *_: iter([unknown(math.nan)]))
     account = account_of("add-remove", [(1.0, 0.1, 3)])
     assert account.delta_at(0.1).upper == 1.0
     # Of losses up to 25.5 nothing is known, and of larger ones all.
@@ -185,7 +194,7 @@ def test_a_sum_is_infinite_where_a_term_is_not_a_number() -> None:
         assert splitting._log_sum(logs, 1.0) == math.inf
         assert splitting._log_sum(logs, -1.0) == pytest.approx(-1.0)
     assert splitting._log_sum([math.nan], -1.0) == -math.inf
-    assert Mixture([unknown(0.01)], math.nan).log_upper(0.5) == math.inf
+    assert Mixture([(0.0, unknown(0.01))], NONE_HUGE, math.nan).log_upper(0.5) == math.inf
 
 
 def test_an_epsilon_that_is_never_safe_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from matrixdp.errors import FileFormatError
 from matrixdp.files.publishing.atomic import write_all
-from matrixdp.files.publishing.locks import lock
+from matrixdp.files.publishing.locks import locked
 
 __all__ = ["alone_with", "read_json", "write_json"]
 
@@ -40,6 +40,5 @@ def alone_with(path: Path) -> Iterator[None]:
     """Keep other processes out of their blocks for the same file, to read it and write it again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not the file itself: whoever waits for it would hold the one that was replaced meanwhile.
-    with path.with_name(f".{path.name}.lock").open("ab") as file:
-        lock(file)
+    with path.with_name(f".{path.name}.lock").open("ab") as file, locked(file):
         yield

@@ -7,6 +7,7 @@ import typer
 
 from matrixdp.cli.shared.options import (
     AsJson,
+    BoundedOption,
     DeltaOption,
     NeighbouringOption,
     OptionalEpsilonOption,
@@ -45,14 +46,7 @@ def account(
     noise_multiplier: Annotated[
         float | None, number_option("--noise-multiplier", "Noise scale over sensitivity.")
     ] = None,
-    bounded: Annotated[
-        str,
-        typer.Option(
-            "--bounded",
-            help="What the sensitivity bounds: difference (of two neighbours' sums) or "
-            "contribution (of one record). Under replace, samples need contribution.",
-        ),
-    ] = "difference",
+    bounded: BoundedOption = "difference",
     as_json: AsJson = False,
 ) -> None:
     """Account for Gaussian steps on Poisson samples, by every accountant that applies.

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from matrixdp.cli.shared.exit_codes import FalseClaimError
@@ -13,6 +14,7 @@ from matrixdp.cli.shared.output import print_json
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.formats.suffixes import with_word
 from matrixdp.files.publishing.releases import verify_release
+from matrixdp.files.publishing.stated_payment import read_payment
 from matrixdp.files.publishing.statement import read_schema, statement_path
 from matrixdp.privacy.guarantee import Guarantee
 
@@ -34,15 +36,23 @@ def verify(
     _check_names(file)
     try:
         schema = read_schema(file)
-        guarantee = _proven(file, schema)
+        guarantee, payment = _proven(file, schema), read_payment(file).payment
     except FileFormatError as error:
         if as_json:
             print_json({"file": str(file), "proven": False, "reason": str(error)})
         raise FalseClaimError(f"NOT PROVEN: {error}") from error
     if as_json:
-        print_json({"file": str(file), "schema": schema, "proven": True, **asdict(guarantee)})
+        fields = {"file": str(file), "schema": schema, "proven": True, **asdict(guarantee)}
+        paid = {} if payment is None else {"payment": msgspec.structs.asdict(payment)}
+        print_json({**fields, **paid})
         return
     typer.echo(f"{file} proves its guarantee: {guarantee}")
+    if payment is not None:
+        # What is stated; the ledger itself has to be asked whether that is so.
+        typer.echo(
+            f"paid by account {payment.account}, entry {payment.sequence} of ledger "
+            f"{payment.ledger}: `matrixdp ledger verify --ledger URL {file}` compares them"
+        )
 
 
 def _proven(file: Path, schema: str) -> Guarantee:

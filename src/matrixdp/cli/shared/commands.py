@@ -5,13 +5,16 @@ would spend 5, so it is an error; options that take a list are repeated on purpo
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["ORDER", "Command", "Commands", "command_group"]
+__all__ = ["ORDER", "Command", "Commands", "called_with", "command_group"]
 
+called_with: ContextVar[tuple[list[str], list[str]]] = ContextVar("called_with", default=([], []))
+"""The name of the command that is run, as words, and its arguments."""
 
 ORDER = (
     # The data, and what is asked of them.
@@ -23,7 +26,10 @@ ORDER = (
     *("--norm", "--lower", "--upper", "--norm-bound", "--count"),
     # What is promised, and how it is shared out.
     *("--neighbouring", "--epsilon", "--mu", "--delta"),
+    *("--unit", "--records-per-unit", "--claims-delta", "--plan"),
     *("--parts", "--weight", "--clipped-share"),
+    # What pays.
+    *("--ledger", "--account", "--keys", "--new-keys", "--request"),
     # The noise, and the errors that it makes.
     *("--noise-scale", "--noise-multiplier", "--exact", "--samples", "--confidence", "--seed"),
     *("--entry-error", "--frobenius-error", "--largest-error", "--from", "--to", "--points"),
@@ -44,6 +50,7 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments if no option is repeated."""
         _refuse_repeated(self, ctx, args)
+        called_with.set((ctx.command_path.split()[1:], list(args)))
         return super().parse_args(ctx, args)
 
 

@@ -29,4 +29,7 @@ class FalseClaimError(MatrixDPError):
 
 
 class ReleasedButCutShortError(MatrixDPError):
-    """A release is out, at least in part, but the command could not finish; its budget is spent."""
+    """A release is out, at least in part, or paid and pending, but the command could not finish.
+
+    Its budget is spent.
+    """

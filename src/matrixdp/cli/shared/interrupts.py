@@ -8,7 +8,7 @@ from types import FrameType
 
 from matrixdp.interrupts import ProgramInterrupts
 
-__all__ = ["first_interrupt_raised", "interrupted_at_once"]
+__all__ = ["first_interrupt_raised", "interrupted_at_once", "interrupts_ignored"]
 
 
 @contextmanager
@@ -52,3 +52,18 @@ def first_interrupt_raised() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Let no interrupt stop the block, which finds out what an earlier one has left."""
+    mine = threading.current_thread() is threading.main_thread()
+    former = signal.getsignal(signal.SIGINT)
+    if not mine or former is None:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)

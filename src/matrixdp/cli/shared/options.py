@@ -11,6 +11,7 @@ from matrixdp.privacy.budget import Budget
 
 __all__ = [
     "AsJson",
+    "BoundedOption",
     "ColumnsOption",
     "DelimiterOption",
     "DeltaOption",
@@ -191,6 +192,14 @@ StepsOption: TypeAlias = Annotated[
         parser=_at_least_one,
         metavar="COUNT",
         help="Number of releases, or of steps of training, that share the budget.",
+    ),
+]
+BoundedOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--bounded",
+        help="What the sensitivity bounds: difference (of two neighbours' sums) or "
+        "contribution (of one record). Under replace, samples need contribution.",
     ),
 ]
 NormBoundOption: TypeAlias = Annotated[

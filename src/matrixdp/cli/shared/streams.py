@@ -20,6 +20,7 @@ from matrixdp.mechanisms.labelled import MatrixFile
 
 __all__ = [
     "LARGE_FILE",
+    "SPENDS_AGAIN",
     "STREAM",
     "check_stdout",
     "read_source",
@@ -33,8 +34,8 @@ STREAM = "-"
 LARGE_FILE = 1 << 20
 """Bytes of a file below which it is read in less than a second, without a progress bar."""
 
-# The last line of every report of a release.
-_SPENDS_AGAIN = "a second run would draw new noise and spend as much again"
+SPENDS_AGAIN = "a second run would draw new noise and spend as much again"
+"""The last line of every report of a release."""
 
 
 def read_source(
@@ -121,7 +122,7 @@ def write_stdout(data: bytes, *, interruptible: bool) -> None:
 
 
 @contextmanager
-def reporting_release(statement: Path) -> Iterator[None]:
+def reporting_release(statement: Path, again: str = SPENDS_AGAIN) -> Iterator[None]:
     """Let no failure in the block, which reports a release, look as if nothing had happened.
 
     After it, a last line on standard error says that a second run would spend again.
@@ -133,7 +134,7 @@ def reporting_release(statement: Path) -> Iterator[None]:
     """
     try:
         yield
-        typer.echo(_SPENDS_AGAIN, err=True)
+        typer.echo(again, err=True)
         if sys.stdout is not None:
             sys.stdout.flush()  # or a failure would come later, outside this block
     except OSError as error:

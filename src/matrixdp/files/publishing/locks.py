@@ -1,5 +1,7 @@
 """Locks on open files, which end with the process at the latest."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 try:
@@ -7,13 +9,21 @@ try:
 except ImportError:  # pragma: no cover - Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["lock"]
+__all__ = ["locked"]
 
 
-def lock(file: IO[bytes]) -> None:
-    """Wait until no other process holds this file, and hold it until it is closed.
+@contextmanager
+def locked(file: IO[bytes]) -> Iterator[None]:
+    """Wait until no other process holds this file, and hold it as long as the block runs.
 
     Where the system has no such locks, nothing is held.
     """
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        # Closing alone would leave it to a child that was forked meanwhile and has the file, too:
+        # it would wait for itself.
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_UN)

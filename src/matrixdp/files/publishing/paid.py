@@ -79,8 +79,7 @@ def checked_request(
     if request is None:
         request = secrets.token_hex(16)
     # Of letters that can be read: databases refuse some of the others.
-    short = isinstance(request, str) and 0 < len(request) <= _LONGEST_REQUEST
-    if not isinstance(request, str) or not (short and request.isprintable()):
+    if not isinstance(request, str) or not _names_a_release(request):
         raise InvalidParameterError(
             f"request={request!r} must be a text of at most {_LONGEST_REQUEST} letters, which "
             "names the release"
@@ -92,6 +91,10 @@ def checked_request(
         if payer is None or not payer.resumes(request):
             raise
     return request
+
+
+def _names_a_release(request: str) -> bool:
+    return 0 < len(request) <= _LONGEST_REQUEST and request.isprintable()
 
 
 def publish_paid(payer: Payer | None, request: str, publication: Publication) -> None:

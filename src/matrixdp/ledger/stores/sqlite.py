@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from matrixdp.errors import InvalidParameterError, LedgerError, MatrixDPError, StorageError
 from matrixdp.files.publishing.atomic import check_new_file, hidden_beside, publish
-from matrixdp.files.publishing.locks import lock
+from matrixdp.files.publishing.locks import locked
 from matrixdp.ledger.stores.network_files import check_local
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.processes import current_process
@@ -159,8 +159,7 @@ class SQLiteStore:
             connection = self._opened()
             with _storage_errors(self._path):
                 queue = self._path.with_name(self._path.name + ".lock").open("ab")
-            with queue:
-                lock(queue)
+            with queue, locked(queue):
                 yield connection
 
     def before_fork(self) -> None:

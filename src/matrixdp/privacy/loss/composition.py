@@ -34,7 +34,15 @@ from matrixdp.privacy.loss.lattice import Lattice
 from matrixdp.privacy.loss.tilting import Saddle
 from matrixdp.rounding import UNIT_ROUNDOFF
 
-__all__ = ["FAR", "MOST_POINTS", "Composed", "TooManyPointsError", "composed"]
+__all__ = [
+    "FAR",
+    "MOST_POINTS",
+    "Composed",
+    "TooManyPointsError",
+    "composed",
+    "size_of_window",
+    "transform_error",
+]
 
 FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -223,7 +231,7 @@ def composed(
     # Up to where terms matter, or to where there is hardly any mass.
     highest = min((log - math.log(_ABOVE)) / order for order, log in growth)
     last = min(saddle.epsilon - origin + far / saddle.tilt, highest) / step
-    size = _size_of_window(max(last - first, 1.0))
+    size = size_of_window(max(last - first, 1.0))
     for _ in range(_DOUBLINGS if for_lower else 0):
         enough = _mass_above(saddle.epsilon - origin + step * size, growth) <= _ABOVE
         size = size if enough or 2 * size > MOST_POINTS else 2 * size
@@ -234,7 +242,7 @@ def composed(
         )
     spectrum, spectrum_error = _power(parts, size)
     masses = np.roll(np.fft.irfft(spectrum, size), -(first % size))
-    transform = _transform_error(size) * float(np.abs(spectrum).sum())
+    transform = transform_error(size) * float(np.abs(spectrum).sum())
     # Masses that meet on the circle are added up, in every step.
     units = size + math.fsum(part.count * (part.units + len(part.masses) // size) for part in parts)
     return Composed(
@@ -263,7 +271,7 @@ def _orders(saddle: Saddle, step: float) -> list[float]:
     ]
 
 
-def _size_of_window(points: float) -> int:
+def size_of_window(points: float) -> int:
     """Return a power of two, or three of them, of at least so many points."""
     power = 1 << max(4, math.ceil(math.log2(points)))
     return 3 * power // 4 if points <= 3 * power // 4 else power
@@ -280,7 +288,7 @@ def _tilted(lattice: Lattice, count: int, tilt: float) -> _Tilted:
     return _Tilted(lattice, masses / total, largest + math.log(total), units, count)
 
 
-def _transform_error(size: int) -> float:
+def transform_error(size: int) -> float:
     """Return a bound of the error of each value of a transform, over the sum of what goes in."""
     return 1.000001 * _UNITS * math.log2(size) * UNIT_ROUNDOFF
 
@@ -291,7 +299,7 @@ def _power(parts: Sequence[_Tilted], size: int) -> tuple[ComplexArray, float]:
     If ``|z' - z| <= e`` then ``|z'^T - z^T| <= e sum_k |z'|^k (|z'| + e)^(T-1-k) = (|z'| + e)^T -
     |z'|^T``, and likewise for products of powers.
     """
-    error = _transform_error(size)
+    error = transform_error(size)
     spectrum: ComplexArray = np.ones(size // 2 + 1, dtype=np.complex128)
     # Logarithms of the largest that the product can be, and of that over the least.
     log_most, log_gap = np.zeros(size // 2 + 1), np.zeros(size // 2 + 1)

@@ -35,6 +35,14 @@ def _normal(u: FloatArray) -> FloatArray:
     return density
 
 
+def _quantile(tail: float) -> float:
+    """Return z >= 0 beyond which the normal tail is at most this: it is below ``exp(-z^2/2) / 2``.
+
+    At 0 it is one half, which is all that is asked for then.
+    """
+    return math.sqrt(max(-2.0 * math.log(2.0 * tail), 0.0))
+
+
 def _log_shifted(log_weight: FloatArray, log_rest: FloatArray, y: FloatArray) -> FloatArray:
     """Return ``log(1 - w + w e^y)`` for a weight w in (0, 1], given log w and log(1 - w).
 
@@ -64,10 +72,36 @@ class Pair(abc.ABC):
         """Return log q and log(1 - q) for every point; q below 1."""
         return np.full_like(u, math.log(self.rate)), np.full_like(u, math.log1p(-self.rate))
 
+    def log_ratio(self, u: FloatArray) -> FloatArray:
+        """Return ``log A(u)``, ``A = 1 - q + q e^t`` with ``t = nu u - nu^2/2``; q below 1."""
+        return _log_shifted(*self._log_weights(u), self.mu * u - 0.5 * self.mu * self.mu)
+
+    def share(self, u: FloatArray) -> FloatArray:
+        """Return ``q e^t / A(u)``, which times nu is the derivative of ``log A``; q below 1."""
+        t = self.mu * u - 0.5 * self.mu * self.mu
+        found: FloatArray = np.exp(np.minimum(math.log(self.rate) + t - self.log_ratio(u), 0.0))
+        return found
+
+    def steepest(self, u: FloatArray) -> FloatArray:
+        """Return a bound of ``|A'/A|`` up to u, where e^t is in the right half plane; q below 1."""
+        t = self.mu * u - 0.5 * self.mu * self.mu
+        exponent = np.minimum(math.log(self.rate) + t - math.log1p(-self.rate), 0.0)
+        found: FloatArray = self.mu * np.exp(exponent)
+        return found
+
+    def _highest(self, tail: float) -> float:
+        """Return u above which ``(1-q) N(0,1) + q N(nu,1)`` has at most so much mass."""
+        return max(_quantile(0.5 * tail), self.mu + _quantile(0.5 * tail / self.rate))
+
     @property
     @abc.abstractmethod
     def symmetric(self) -> bool:
         """Whether exchanging P and Q changes nothing."""
+
+    @property
+    @abc.abstractmethod
+    def one_sided(self) -> bool:
+        """Whether Q is the normal distribution, so that the loss is ``log A(u)`` alone."""
 
     @abc.abstractmethod
     def reach(self, tail: float) -> tuple[float, float]:
@@ -127,10 +161,14 @@ class AddRemovePair(Pair):
         """Whether nothing is sampled."""
         return self.rate == 1.0
 
+    @property
+    def one_sided(self) -> bool:
+        """It is."""
+        return True
+
     def reach(self, tail: float) -> tuple[float, float]:
-        """Return the interval: the normal tail beyond z is at most ``exp(-z^2/2) / 2``."""
-        z = math.sqrt(-2.0 * math.log(tail))
-        return -z, self.mu + z
+        """Return the interval; of P there is q times less about nu than of Q about 0."""
+        return -_quantile(0.5 * tail), self._highest(0.5 * tail)
 
     def _exponent(self, u: FloatArray) -> FloatArray:
         return self.mu * u - 0.5 * self.mu * self.mu
@@ -241,9 +279,14 @@ class ReplacePair(Pair):
         """Always: u and -u exchange P and Q."""
         return True
 
+    @property
+    def one_sided(self) -> bool:
+        """It is not."""
+        return False
+
     def reach(self, tail: float) -> tuple[float, float]:
-        """Return the interval: the normal tail beyond z is at most ``exp(-z^2/2) / 2``."""
-        far = self.mu + math.sqrt(-2.0 * math.log(tail))
+        """Return the interval."""
+        far = self._highest(0.5 * tail)
         return -far, far
 
     def _log_terms(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -18,6 +18,7 @@ _MESH = 1500  # points of an integral over one step
 _LEAST_TILT = 1e-3  # over the deviation of the whole loss
 _SHARES = (0.75, 0.85, 0.95)  # of the tilt, that are tried
 _MOST_LOST = 2.0
+_BELOW_DELTA = 5.0  # on the logarithmic scale
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,16 @@ class Split:
     ----------
     place : int
         Which kind of step.
-    cut : float
-        The largest small loss.
+    cut, huge : float
+        Small losses are up to the one, large ones from there up to the other.
     number : int
         How many of these steps have a large loss.
     """
 
     place: int
     cut: float
-    number: int = 0
+    huge: float
+    number: int
 
 
 class Cumulants:
@@ -106,11 +108,16 @@ class Cumulants:
                 continue
             for chosen, number in (
                 (losses <= split.cut, count - split.number),
-                (losses > split.cut, split.number),
+                ((losses > split.cut) & (losses <= split.huge), split.number),
             ):
                 if number > 0 and chosen.any():
                     self._terms.append((logs[chosen], losses[chosen], number))
         self._least = min(_LEAST_TILT / max(self._deviation(0.0), 1e-200), 1e-3 * self._largest)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the whole loss."""
+        return self._deviation(0.0)
 
     def at(self, order: float) -> tuple[float, float, float]:
         """Return ``log(e^K - 1)`` and its first two derivatives.
@@ -163,6 +170,59 @@ class Cumulants:
             if self.at(tilt)[0] - tilt * saddle.epsilon - least <= _MOST_LOST:
                 return replace(saddle, tilt=tilt, deviation=self._deviation(tilt))
         return saddle
+
+    def below(self, log_delta: float) -> Saddle:
+        """Return a saddle with enough tilt to show that delta is below one.
+
+        Of the exchanged pairs it is nearly always far smaller.
+        """
+        return self.for_delta(math.exp(min(max(log_delta - _BELOW_DELTA, -690.0), -_BELOW_DELTA)))
+
+    def flattest(self, epsilon: float) -> float:
+        """Return the tilt at which ``K(s) - s epsilon - log s (s + 1)`` is least; it is convex.
+
+        There an error of ``e^K`` is the least share of delta.
+        """
+
+        def slope(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            return self._cumulants(tilt)[1] - 1.0 / tilt - 1.0 / (1.0 + tilt) - epsilon
+
+        low, high = math.log(self._least), math.log(self._largest)
+        if slope(low) >= 0.0 or slope(high) <= 0.0:
+            return math.exp(low if slope(low) >= 0.0 else high)
+        return math.exp(scipy.optimize.brentq(slope, low, high, xtol=1e-2))
+
+    def at_point(self, epsilon: float, log_delta: float) -> Saddle:
+        """Return that tilt for a point which is known already, roughly."""
+        return replace(self.saddle(self.flattest(epsilon)), epsilon=epsilon, log_delta=log_delta)
+
+    def one_step_epsilon(self, delta: float) -> float:
+        """Return about where delta is if at most one step has a loss that matters."""
+        if self._one_step_delta(0.0)[0] <= delta:
+            return 0.0
+        high = max(float(np.max(losses)) for _, losses, _ in self._terms)
+        return float(
+            scipy.optimize.brentq(
+                lambda e: self._one_step_delta(e)[0] - delta, 0.0, high, xtol=1e-300, rtol=1e-4
+            )
+        )
+
+    def one_step_slope(self, epsilon: float) -> float:
+        """Return about the slope of ``-log delta`` then."""
+        delta, fall = self._one_step_delta(epsilon)
+        return fall / delta if delta > 0.0 else 0.0
+
+    def _one_step_delta(self, epsilon: float) -> tuple[float, float]:
+        """Return that delta, and how fast it falls."""
+        delta = fall = 0.0
+        for logs, losses, count in self._terms:
+            above = losses > epsilon
+            masses = count * np.exp(logs[above])
+            others = masses * np.exp(epsilon - losses[above])
+            delta += float((masses - others).sum())
+            fall += float(others.sum())
+        return delta, fall
 
     def for_epsilon(self, epsilon: float) -> Saddle:
         """Return the saddle at an epsilon."""

@@ -11,6 +11,12 @@ import typer
 
 from matrixdp.cli.commands.query.output import QueryOutput
 from matrixdp.cli.commands.query.source import RecordFile
+from matrixdp.cli.shared.ledgers import (
+    KeysOption,
+    OptionalAccountOption,
+    OptionalLedgerOption,
+    RequestOption,
+)
 from matrixdp.cli.shared.options import (
     AsJson,
     ColumnsOption,
@@ -25,6 +31,7 @@ from matrixdp.cli.shared.options import (
     count_option,
     number_option,
 )
+from matrixdp.cli.shared.paying import paying_from
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.decimals import nearest_float
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
@@ -104,12 +111,18 @@ def asked(
     epsilon: OptionalEpsilonOption = None,
     mu: MuOption = None,
     delimiter: DelimiterOption = None,
+    ledger: OptionalLedgerOption = None,
+    account: OptionalAccountOption = None,
+    keys: KeysOption = None,
+    request: RequestOption = None,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> Asked:
     """Return what the options of every command say."""
-    output = QueryOutput(source, target, budget_from(epsilon, delta, mu), threads, force, as_json)
+    paying = paying_from(ledger, account, keys, request, target=target)
+    budget = budget_from(epsilon, delta, mu)
+    output = QueryOutput(source, target, budget, paying, threads, force, as_json)
     return Asked(source, checked_neighbouring(neighbouring), delimiter, output)
 
 
@@ -125,14 +138,18 @@ def asked_of_numbers(
     lower: Lower = None,
     upper: Upper = None,
     delimiter: DelimiterOption = None,
+    ledger: OptionalLedgerOption = None,
+    account: OptionalAccountOption = None,
+    keys: KeysOption = None,
+    request: RequestOption = None,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> AskedOfNumbers:
     """Return what the options of commands on numbers say."""
-    common = asked(
-        source, target, delta, neighbouring, epsilon, mu, delimiter, threads, force, as_json
-    )
+    guarantee = (delta, neighbouring, epsilon, mu)
+    paid_from = (ledger, account, keys, request)
+    common = asked(source, target, *guarantee, delimiter, *paid_from, threads, force, as_json)
     names = tuple(name.strip() for name in columns.split(","))
     return AskedOfNumbers(
         **vars(common),

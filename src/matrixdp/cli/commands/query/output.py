@@ -9,11 +9,12 @@ import typer
 
 from matrixdp.cli.shared.labels import warn_of_lost_labels
 from matrixdp.cli.shared.output import print_json
+from matrixdp.cli.shared.paying import Paying
 from matrixdp.cli.shared.streams import reporting_release
 from matrixdp.files.formats.suffixes import check_format, format_of
 from matrixdp.files.publishing.atomic import check_inputs_survive, check_target
 from matrixdp.files.publishing.paid_counts import PaidCount
-from matrixdp.files.publishing.releases import save_release
+from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_to
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
@@ -23,7 +24,7 @@ from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.queries import ClippedRecords, Mean, MeanRelease, Query
-from matrixdp.queries.private_count import released_means, sum_path
+from matrixdp.queries.private_count import release_means_to, sum_path
 from matrixdp.rounding import shown_up
 
 __all__ = ["QueryOutput"]
@@ -44,6 +45,7 @@ class QueryOutput:
     source: Path
     target: Path
     budget: Budget
+    paying: Paying
     threads: int | None
     force: bool
     as_json: bool
@@ -61,15 +63,13 @@ class QueryOutput:
         index: Sequence[str],
     ) -> None:
         """Release the answer to a query, with public labels, and report it."""
-        statement = statement_path(self.target)
         # Everything that can be refused without reading the records is refused first.
-        self._check_targets([self.target, statement])
+        self._check_targets([self.target, statement_path(self.target)])
         mechanism = IMGM(query, self.budget)
         # The labels were typed by the user, so that they are public.
         answer = MatrixFile(query.evaluate(blocks()), columns=list(columns), index=list(index))
-        released = mechanism.release(answer, threads=self.threads)
-        save_release(released, self.target, force=self.force, query=str(query))
-        self._report(str(query), released, [self.target, statement])
+        matrix = PaidMatrix(main=mechanism.prepared(answer), query=str(query))
+        self._release(matrix, str(query))
 
     def release_with_clipped(
         self,
@@ -82,8 +82,7 @@ class QueryOutput:
         index: Sequence[str],
     ) -> None:
         """Release the answer, and for a share of the budget how many records the bounds change."""
-        statement = statement_path(self.target)
-        self._check_targets([self.target, statement])
+        self._check_targets([self.target, statement_path(self.target)])
         part = proper_fraction(share, "clipped_share")
         rest = self.budget.split([1.0 - part, part])
         of_answer, of_count = IMGM(query, rest[0]), IMGM(clipped, rest[1])
@@ -93,15 +92,14 @@ class QueryOutput:
             neighbouring=query.neighbouring,
         )
         answer = MatrixFile(query.evaluate(blocks()), columns=list(columns), index=list(index))
-        changed = clipped.evaluate(blocks())
-        released = of_answer.release(answer, threads=self.threads)
-        count = of_count.release(changed, threads=self.threads)
-        # Stated with the guarantee of both, because the statement holds the count, too.
-        stated = Release.from_proof(released.value, released.proof, both, released.mechanism)
-        save_release(
-            stated, self.target, force=self.force, query=str(query), counts={"clipped": count}
+        main = of_answer.prepared(answer)
+        matrix = PaidMatrix(
+            # Stated with the guarantee of both, because the statement holds the count, too.
+            main=main._replace(promise=main.promise._replace(guarantee=both)),
+            counts={"clipped": of_count.prepared(clipped.evaluate(blocks()))},
+            query=str(query),
         )
-        self._report(str(query), stated, [self.target, statement], {"clipped": count})
+        self._release(matrix, str(query))
 
     def release_private_count_mean(
         self, query: Mean, blocks: Blocks, *, columns: Sequence[str]
@@ -110,10 +108,15 @@ class QueryOutput:
         beside = sum_path(self.target)
         statement = statement_path(beside)
         self._check_targets([self.target, beside, statement])
-        released = released_means(
-            blocks(), query.bounds, self.budget, str(query), threads=self.threads
-        )
-        released.save(self.target, force=self.force, columns=columns)
+        with self.paying.reporting_pending():
+            released = release_means_to(
+                *(self.target, blocks(), query.bounds, self.budget, str(query)),
+                privacy_filter=self.paying.account,
+                request=self.paying.request,
+                force=self.force,
+                threads=self.threads,
+                columns=columns,
+            )
         self._report(
             released.query,
             released,
@@ -121,9 +124,22 @@ class QueryOutput:
             {"records": released.count},
         )
 
+    def _release(self, matrix: PaidMatrix, query: str) -> None:
+        with self.paying.reporting_pending():
+            done = release_prepared_to(
+                *(matrix, self.target),
+                privacy_filter=self.paying.account,
+                request=self.paying.request,
+                force=self.force,
+                threads=self.threads,
+            )
+        files = [self.target, statement_path(self.target)]
+        self._report(query, done.release, files, done.counts)
+
     def _check_targets(self, targets: Sequence[Path]) -> None:
         check_inputs_survive(targets, [self.source])
-        for path in targets:
+        # An earlier attempt at what was paid may have made them.
+        for path in () if self.paying.resumed else targets:
             check_target(path, force=self.force)
 
     def _report(
@@ -135,7 +151,7 @@ class QueryOutput:
     ) -> None:
         """Say what was released, and name the files, of which the last is the statement."""
         paid, guarantee, statement = counts or {}, released.guarantee, files[-1]
-        with reporting_release(statement):
+        with reporting_release(statement, self.paying.again):
             warn_of_lost_labels(format_of(self.target))
             if self.as_json:
                 print_json(
@@ -150,6 +166,7 @@ class QueryOutput:
                         "neighbouring": guarantee.neighbouring,
                         "shape": list(released.shape),
                         "counts": {what: float(count.value[0, 0]) for what, count in paid.items()},
+                        **self.paying.fields(),
                     }
                 )
                 return
@@ -160,5 +177,5 @@ class QueryOutput:
                 for what, count in paid.items()
             ]
             lines.append(f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}")
-            for line in lines:
+            for line in [*lines, *self.paying.lines()]:
                 typer.echo(line, err=True)

@@ -16,6 +16,12 @@ from matrixdp.cli.commands.release.output import (
     statement_target,
 )
 from matrixdp.cli.shared.labels import CommandWithLabels, Labels, check_labels
+from matrixdp.cli.shared.ledgers import (
+    KeysOption,
+    OptionalAccountOption,
+    OptionalLedgerOption,
+    RequestOption,
+)
 from matrixdp.cli.shared.options import (
     AsJson,
     DelimiterOption,
@@ -31,6 +37,7 @@ from matrixdp.cli.shared.options import (
     budget_from,
     names_of,
 )
+from matrixdp.cli.shared.paying import paying_from
 from matrixdp.cli.shared.progress import progress_bar
 from matrixdp.cli.shared.streams import STREAM, read_source, write_stdout
 from matrixdp.covariance import Diagonal, Isotropic
@@ -42,7 +49,8 @@ from matrixdp.files.formats.numpy_format import NpyLayout, read_layout
 from matrixdp.files.formats.progress import Share
 from matrixdp.files.formats.suffixes import ARROW, FORMATS, LABELLED, TEXT, format_of
 from matrixdp.files.publishing.atomic import write_all
-from matrixdp.files.publishing.releases import encode_release, save_release
+from matrixdp.files.publishing.paid_release import release_to
+from matrixdp.files.publishing.releases import encode_release
 from matrixdp.files.publishing.streamed_release import release_npy
 from matrixdp.interrupts import ProgramInterrupts
 from matrixdp.mechanisms.imgm import IMGM
@@ -132,6 +140,10 @@ def release(
     statement: Annotated[
         Path | None, typer.Option("--statement", help="With stdout: where the statement goes.")
     ] = None,
+    ledger: OptionalLedgerOption = None,
+    account: OptionalAccountOption = None,
+    keys: KeysOption = None,
+    request: RequestOption = None,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -148,17 +160,20 @@ def release(
     )
     reading = _Reading(suffixes[0], header, index, delimiter, names_of(columns))
     reading.check(largest)
-    paths = Paths(source, target, suffixes[1], statement_target(target, statement), force)
+    paying = paying_from(ledger, account, keys, request, target=target)
+    beside = statement_target(target, statement)
+    paths = Paths(source, target, suffixes[1], beside, force, paying)
     paths.check([_bounds_file(row_bounds), _bounds_file(box)], as_json=as_json)
     layout = _streamable_layout(source, suffixes, target, mechanism)
-    if layout is not None:
-        done = _released_in_parts(mechanism, layout, paths, threads)
-    else:
-        matrix = reading.read(source)
-        if suffixes[0] in TEXT:
-            # The other formats hold floats, which nobody rounds.
-            mechanism = _covering_decimals(mechanism, matrix, largest, paths.source_name)
-        done = _released_in_memory(mechanism, matrix, paths, threads)
+    with paying.reporting_pending():
+        if layout is not None:
+            done = _released_in_parts(mechanism, layout, paths, threads)
+        else:
+            matrix = reading.read(source)
+            if suffixes[0] in TEXT:
+                # The other formats hold floats, which nobody rounds.
+                mechanism = _covering_decimals(mechanism, matrix, largest, paths.source_name)
+            done = _released_in_memory(mechanism, matrix, paths, threads)
     report_release(done, paths, as_json=as_json)
 
 
@@ -239,6 +254,8 @@ def _released_in_parts(
             mechanism,
             paths.source,
             paths.target,
+            privacy_filter=paths.paying.account,
+            request=paths.paying.request,
             force=paths.force,
             threads=threads,
             advance=advance,
@@ -253,12 +270,21 @@ def _released_in_memory(
 ) -> Outcome:
     # Before anything is drawn: what cannot be written would be lost.
     check_names(matrix, paths.suffix)
-    released = mechanism.release(matrix, threads=threads)
     with progress_bar(1.0, f"Writing {paths.target}", after=1.0) as advance:
         if paths.target == STREAM:
+            released = mechanism.release(matrix, threads=threads)
             _release_to_stdout(released, paths, advance)
         else:
-            save_release(released, paths.target, force=paths.force, advance=advance)
+            released = release_to(
+                mechanism,
+                paths.target,
+                matrix,
+                privacy_filter=paths.paying.account,
+                request=paths.paying.request,
+                force=paths.force,
+                threads=threads,
+                advance=advance,
+            )
     kept = matrix if paths.suffix in LABELLED else MatrixFile(matrix.array)
     return Outcome(
         released.guarantee,

@@ -8,6 +8,7 @@ import typer
 
 from matrixdp.cli.shared.labels import warn_of_lost_labels
 from matrixdp.cli.shared.output import print_json
+from matrixdp.cli.shared.paying import Paying
 from matrixdp.cli.shared.streams import STREAM, check_stdout, reporting_release
 from matrixdp.covariance import Covariance, SymmetricIsotropic
 from matrixdp.errors import InvalidParameterError
@@ -29,6 +30,7 @@ class Paths:
     suffix: str
     statement: Path
     force: bool
+    paying: Paying
 
     @property
     def source_name(self) -> str:
@@ -43,7 +45,8 @@ class Paths:
         written = [self.statement] if self.target == STREAM else [self.statement, Path(self.target)]
         # First, because its message is the more helpful one where both checks fail.
         check_inputs_survive(written, read)
-        for path in written:
+        # An earlier attempt at what was paid may have made them.
+        for path in () if self.paying.resumed else written:
             check_target(path, force=self.force)
         if self.target == STREAM:
             check_stdout()
@@ -103,7 +106,7 @@ class Outcome:
 
 def report_release(done: Outcome, paths: Paths, *, as_json: bool) -> None:
     """Say what was released."""
-    with reporting_release(paths.statement):
+    with reporting_release(paths.statement, paths.paying.again):
         if done.labelled:
             warn_of_lost_labels(paths.suffix)
         if as_json:
@@ -127,6 +130,7 @@ def _fields(done: Outcome, paths: Paths) -> dict[str, object]:
         "shape": list(done.shape),
         "column_labels": done.column_labels,
         "row_labels": done.row_labels,
+        **paths.paying.fields(),
     }
 
 
@@ -145,6 +149,7 @@ def _lines(done: Outcome, paths: Paths) -> list[str]:
         str(done.guarantee),
         f"a {done.shape[0]} by {done.shape[1]} matrix with noise; {labels}",
         f"noise scale {scales}; wrote {paths.target} and {paths.statement}",
+        *paths.paying.lines(),
     ]
 
 

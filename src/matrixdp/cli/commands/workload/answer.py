@@ -16,6 +16,12 @@ from matrixdp.cli.commands.workload.options import (
 )
 from matrixdp.cli.commands.workload.text import read_workload, workload_files
 from matrixdp.cli.shared.interrupts import interrupted_at_once
+from matrixdp.cli.shared.ledgers import (
+    KeysOption,
+    OptionalAccountOption,
+    OptionalLedgerOption,
+    RequestOption,
+)
 from matrixdp.cli.shared.options import (
     AsJson,
     DelimiterOption,
@@ -28,10 +34,12 @@ from matrixdp.cli.shared.options import (
     budget_from,
 )
 from matrixdp.cli.shared.output import print_json
+from matrixdp.cli.shared.paying import Paying, paying_from
 from matrixdp.cli.shared.streams import read_source, reporting_release
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.suffixes import FORMATS, TEXT, check_format, format_of
-from matrixdp.files.publishing.statement import check_archive_target, statement_path
+from matrixdp.files.publishing.atomic import check_target
+from matrixdp.files.publishing.statement import check_archive_name, statement_path
 from matrixdp.files.publishing.strategies import load_strategy
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.parameters import LARGEST_EXACT_INTEGER, real_array
@@ -69,6 +77,10 @@ def answer(
             "from 0.",
         ),
     ] = False,
+    ledger: OptionalLedgerOption = None,
+    account: OptionalAccountOption = None,
+    keys: KeysOption = None,
+    request: RequestOption = None,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -85,7 +97,11 @@ def answer(
     check_delimiter(delimiter, [source, *workload_files(workload)])
     queries = read_workload(workload, delimiter)
     queries.check_answerable()
-    check_archive_target(target, force=force)
+    paying = paying_from(ledger, account, keys, request, target=target)
+    check_archive_name(target)
+    # An earlier attempt at what was paid may have made them.
+    for path in () if paying.resumed else (target, statement_path(target)):
+        check_target(path, force=force)
     saved = [] if strategy is None else [strategy]
     check_distinct(target, [source, *saved, *workload_files(workload)])
     if not records:
@@ -100,17 +116,23 @@ def answer(
     with interrupted_at_once():
         mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
         expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
-    release = mechanism.release_records if records else mechanism.release
-    measured = release(given, threads=threads)
-    measured.save(target, force=force)
-    _report_release(mechanism, expected, target, as_json=as_json)
+    release = mechanism.release_records_to if records else mechanism.release_to
+    with paying.reporting_pending():
+        release(
+            *(target, given),
+            privacy_filter=paying.account,
+            request=paying.request,
+            force=force,
+            threads=threads,
+        )
+    _report_release(mechanism, expected, target, paying, as_json=as_json)
 
 
 def _report_release(
-    mechanism: MatrixMechanism, expected: float, target: Path, *, as_json: bool
+    mechanism: MatrixMechanism, expected: float, target: Path, paying: Paying, *, as_json: bool
 ) -> None:
     beside = statement_path(target)
-    with reporting_release(beside):
+    with reporting_release(beside, paying.again):
         if as_json:
             print_json(
                 {
@@ -119,6 +141,7 @@ def _report_release(
                     "queries": mechanism.workload.rows,
                     "expected_rmse": expected,
                     **asdict(mechanism.guarantee),
+                    **paying.fields(),
                 }
             )
             return
@@ -128,6 +151,8 @@ def _report_release(
             f"answers with: matrixdp workload export {target} answers.csv",
             err=True,
         )
+        for line in paying.lines():
+            typer.echo(line, err=True)
 
 
 def _read(source: Path, delimiter: str | None) -> "NDArray[Any]":
