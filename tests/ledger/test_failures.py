@@ -7,6 +7,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -377,6 +378,21 @@ def test_a_server_that_loses_commits_is_refused(tmp_path: Path) -> None:
     finally:
         backend.change(url, "ALTER SYSTEM RESET fsync")
         backend.change(url, "SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_server_with_another_isolation(tmp_path: Path, level: str) -> None:
+    backend = PostgreSQL()
+    url = backend.url(tmp_path)
+    backend.change(url, f"ALTER ROLE tests SET default_transaction_isolation = '{level}'")
+    try:
+        with Ledger.create(url, keys=tmp_path / "a.keys") as ledger:
+            account = ledger.open_account("a", Budget(4.0, 1e-5), neighbouring="replace")
+            with ThreadPoolExecutor(4) as threads:
+                list(threads.map(account.spend, [0.001] * 100))
+            assert spent(ledger) == {"a": 100 * Fraction(0.001) ** 2}
+    finally:
+        backend.change(url, "ALTER ROLE tests RESET default_transaction_isolation")
 
 
 def _until_refused(account: LedgerAccount) -> None:

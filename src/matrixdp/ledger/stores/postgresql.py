@@ -86,7 +86,8 @@ class PostgreSQLStore:
     @contextmanager
     def write(self) -> Iterator[Rows]:
         """Yield the rows, alone; see `Store.write`."""
-        with self._transaction() as connection:
+        # Whatever the server's default is: it must see what was committed while it waited.
+        with self._transaction(isolation_level="READ COMMITTED") as connection:
             _check_durable(connection, self.address)
             connection.execute(text("SELECT one FROM head FOR UPDATE"))
             yield _ServerRows(connection)
