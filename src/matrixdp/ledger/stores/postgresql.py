@@ -200,7 +200,7 @@ def _translated(error: DBAPIError, address: str) -> MatrixDPError:
             f"the connection to the ledger {address} broke: {reason}. If this was a payment, the "
             "history of the ledger says whether it was made; the same request pays once"
         )
-    return StorageError(f"the ledger {address} cannot be used: {reason}. Nothing was paid")
+    return StorageError(f"the ledger {address} cannot be used: {reason}. Nothing was written to it")
 
 
 def _reason(error: BaseException | None) -> str:

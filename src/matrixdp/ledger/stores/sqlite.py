@@ -235,7 +235,7 @@ if hasattr(os, "register_at_fork"):  # systems without fork do not have it
 
 @contextmanager
 def _storage_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the system into one that says that nothing was paid."""
+    """Turn errors of SQLite and of the system into one that says that nothing was written."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -243,7 +243,7 @@ def _storage_errors(path: Path) -> Iterator[None]:
             raise
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise StorageError(
-            f"the ledger {path} cannot be used: {reason}. Nothing was paid"
+            f"the ledger {path} cannot be used: {reason}. Nothing was written to it"
         ) from error
 
 
