@@ -117,11 +117,19 @@ def started_in(place: Path) -> Server | None:
     settings = [f"-c{name}={value}" for name, value in {**_SETTINGS, "port": port}.items()]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [str(programs / "postgres"), "-Ddata", *settings], stdout=log, stderr=log, **rights
+            [*_until_killed(), str(programs / "postgres"), "-Ddata", *settings],
+            stdout=log,
+            stderr=log,
+            **rights,
         )
     started = Server(port, process, folder)
     _wait(started)
     return started
+
+
+def _until_killed() -> list[str]:
+    """Return what ends a program with its parent, if that is killed before it stops it."""
+    return [] if shutil.which("setpriv") is None else ["setpriv", "--pdeathsig", "QUIT"]
 
 
 def _roomy() -> Path:

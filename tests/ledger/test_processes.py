@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+import traceback
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from ledger.backends import Backend
-from ledger.steps import MECHANISM, MU, check_chain, spent
+from ledger.steps import LITTLE, MECHANISM, MU, check_chain, spent
 from matrixdp import Budget
 from matrixdp.ledger import Ledger, LedgerAccount
 
@@ -58,9 +59,6 @@ def test_threads_share_a_ledger(ledger: Ledger, account: LedgerAccount) -> None:
     check_chain(ledger, ledger.history())
 
 
-LITTLE = 1e-4  # many threads pay it as often as they can
-
-
 class Child:
     """A forked child that pays when it is told to."""
 
@@ -75,6 +73,8 @@ class Child:
                     account.spend(MECHANISM)
                     os.write(answers, b"+")
                 status = 0
+            except BaseException:  # noqa: BLE001 - a child that is forked never returns
+                traceback.print_exc()
             finally:
                 os._exit(status)
         os.close(orders)

@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
@@ -217,6 +218,7 @@ def _delete(rows: Rows, release: str) -> None:
     rows.execute("DELETE FROM pending WHERE release = :release", release=release)
 
 
+@cache
 def user() -> str:
     """Return who pays, as far as the system knows."""
     try:

@@ -30,6 +30,8 @@ class Paying:
     ----------
     account : LedgerAccount or None
         Who pays.
+    url : str
+        The ledger.
     request : str or None
         The name of the release.
     resumed : bool
@@ -37,6 +39,7 @@ class Paying:
     """
 
     account: "LedgerAccount | None" = None
+    url: str = ""
     request: str | None = None
     resumed: bool = False
 
@@ -98,8 +101,12 @@ class Paying:
     def _is_pending(self) -> bool:
         if self.account is None:
             return False
+        from matrixdp.ledger import Ledger  # noqa: PLC0415
+
         try:
-            return self.account.is_pending(self.request or "")
+            # Opened anew: an interrupt may have left the other connection within a transaction.
+            with Ledger.open(self.url) as book:
+                return any(one.release == self.request for one in book.pending())
         except (MatrixDPError, OSError):
             return True  # nobody knows, and the advice is right in either case
 
@@ -141,7 +148,7 @@ def paying_from(
         )
     name = secrets.token_hex(16) if request is None else request
     paying = book.account(account, command=_repeatable(name))
-    return Paying(paying, name, paying.resumes(name))
+    return Paying(paying, ledger, name, paying.resumes(name))
 
 
 def _repeatable(request: str) -> "PayingCommand":
