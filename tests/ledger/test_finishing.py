@@ -11,7 +11,7 @@ from ledger.doors import BALL, BUDGET, MATRIX, RECORDS, Door, files_in, opened, 
 from ledger.test_killed_releases import PLACES, die, kinds, pending
 from matrixdp import IMGM, InvalidParameterError, Release
 from matrixdp.files.formats.matrices import write_matrix
-from matrixdp.files.publishing import lasting, releases
+from matrixdp.files.publishing import atomic, lasting, releases
 from matrixdp.ledger import Ledger, LedgerAccount
 from matrixdp.queries import PublicBounds, Sum
 
@@ -220,7 +220,7 @@ def test_a_live_attempt_outlasts_the_removal_of_its_hidden_file(
 def test_two_releases_that_are_forced_to_one_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, write_all, others = tmp_path / "out.npy", lasting.write_all, list[threading.Thread]()
+    target, write_all, others = tmp_path / "out.npy", atomic.write_all, list[threading.Thread]()
     with opened(tmp_path) as account:
 
         def release(request: str) -> None:
