@@ -1,7 +1,7 @@
 """Files released in parts: as a release in memory, and none of it if it cannot be stated."""
 
-import secrets
 import os
+import secrets
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
