@@ -80,6 +80,14 @@ def test_a_full_disk(small: LedgerAccount, tmp_path: Path) -> None:
     assert spent(ledger)["a"] > paid * Fraction(0.001) ** 2
 
 
+def test_a_payment_survives_a_power_cut_and_a_key_does_not(small: LedgerAccount) -> None:
+    assert isinstance(small.ledger, Ledger)
+    connection = connection_of(small.ledger)
+    stated = ("journal_mode", "wal"), ("synchronous", 2), ("secure_delete", 1)
+    for name, value in stated:  # 2 is FULL
+        assert connection.execute(f"PRAGMA {name}").fetchone() == (value,)
+
+
 @contextmanager
 def as_nobody(folder: Path) -> Iterator[None]:
     """Run a block as somebody who may not write: root may write everything."""
