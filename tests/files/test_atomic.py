@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,3 +124,26 @@ def test_a_link_that_is_replaced_comes_back_as_a_link(
 def test_names_that_no_system_allows(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidParameterError, match="not a valid file name"):
         check_target(tmp_path / name, force=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights are those of POSIX")
+def test_only_the_owner_reads_what_is_not_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_names, hidden = atomic._give_names, list[int]()
+
+    def seen(files: Any, always: Any, *, force: bool) -> None:
+        hidden.extend(fresh.stat().st_mode & 0o777 for fresh, _ in files)
+        give_names(files, always, force=force)
+
+    monkeypatch.setattr(atomic, "_give_names", seen)
+    for force in (False, True):
+        write_all([(tmp_path / "a", b"one"), (tmp_path / "b", b"two")], force=force)
+    assert hidden == [0o600] * 4
+    mask = os.umask(0o027)
+    try:
+        write_all([(tmp_path / "c", b"three")])
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o666 & ~mask

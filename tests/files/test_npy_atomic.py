@@ -228,12 +228,12 @@ def test_a_target_that_cannot_be_opened_spends_no_key(
             add_noise_to_npy(source, source.with_name("n" * length), 1.0, key)
     with pytest.raises(InvalidParameterError, match="not a valid file name"):
         add_noise_to_npy(source, source.with_name("a\0b"), 1.0, key)
-    real = Path.open
+    real = os.open
 
-    def read_only(path: Path, mode: str = "r") -> Any:
-        return refused(errno.EACCES)() if "x" in mode else real(path, mode)
+    def read_only(path: Any, flags: int, *mode: int) -> Any:
+        return refused(errno.EACCES)() if flags & os.O_CREAT else real(path, flags, *mode)
 
-    monkeypatch.setattr(Path, "open", read_only)
+    monkeypatch.setattr(os, "open", read_only)
     with pytest.raises(StorageError, match=r"was not made.*Permission denied"):
         add_noise_to_npy(source, target, 1.0, key)
     assert repr(key) == "ReleaseKey(unbound)"

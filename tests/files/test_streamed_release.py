@@ -1,5 +1,6 @@
 """Files released in parts: as a release in memory, and none of it if it cannot be stated."""
 
+import os
 import secrets
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,18 +80,18 @@ def test_a_file_release_is_written_once_and_the_statement_is_named_first(
     (tmp_path / "out.npy").write_text("old")
     opened: list[str] = []
     replaced: list[str] = []
-    real_open, real_replace = Path.open, Path.replace
+    real_open, real_replace = os.open, Path.replace
 
-    def counted_open(path: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
-        if "x" in mode or "w" in mode:
-            opened.append(path.name)
-        return real_open(path, mode, *rest, **options)
+    def counted_open(path: Any, flags: int, *mode: int) -> int:
+        if flags & os.O_CREAT:
+            opened.append(Path(path).name)
+        return real_open(path, flags, *mode)
 
     def counted_replace(path: Path, target: Path) -> Path:
         replaced.append(target.name)
         return real_replace(path, target)
 
-    monkeypatch.setattr(Path, "open", counted_open)
+    monkeypatch.setattr(os, "open", counted_open)
     monkeypatch.setattr(Path, "replace", counted_replace)
     release_npy(MECHANISMS["ball"], tmp_path / "in.npy", tmp_path / "out.npy", force=True)
     assert len(opened) == 2

@@ -81,6 +81,25 @@ def test_the_closed_form_of_the_study() -> None:
     assert float(claim_spending(epsilon, delta, records).delta) == pytest.approx(stated, rel=1e-10)
 
 
+def test_claims_without_groups_cost_their_delta_exactly() -> None:
+    assert claim_spending(0.5, 1e-6, 1).delta == Fraction(1e-6)
+
+
+def test_a_claim_for_very_many_records_takes_no_time() -> None:
+    records, delta = 2**60, Fraction(1e-30)
+    assert claim_spending(0.0, 1e-30, records).delta == records * delta
+    # (e^(k epsilon) - 1) / (e^epsilon - 1), which is about (e - 1) / epsilon.
+    cost = float(claim_spending(2.0**-60, 1e-30, records).delta)
+    assert cost == pytest.approx(records * 1e-30 * (math.e - 1), rel=1e-10)
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 1e-300])
+def test_the_smallest_claims_cost_something(epsilon: float) -> None:
+    # The mu of a small epsilon is sqrt(pi / 2) epsilon.
+    assert Fraction(pure_mu(epsilon)) > Fraction(1.2533141373155) * Fraction(epsilon)
+    assert pure_mu(0.0) == 0.0
+
+
 def test_a_claim_that_protects_no_unit_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="protects no unit of 100 records"):
         claim_spending(8.0, 1e-6, 100)

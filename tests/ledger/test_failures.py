@@ -4,9 +4,11 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -76,6 +78,14 @@ def test_a_full_disk(small: LedgerAccount, tmp_path: Path) -> None:
     connection.execute("PRAGMA max_page_count=100000")
     MECHANISM.release_to(target, np.eye(50), privacy_filter=small, request="monday")
     assert spent(ledger)["a"] > paid * Fraction(0.001) ** 2
+
+
+def test_a_payment_survives_a_power_cut_and_a_key_does_not(small: LedgerAccount) -> None:
+    assert isinstance(small.ledger, Ledger)
+    connection = connection_of(small.ledger)
+    stated = ("journal_mode", "wal"), ("synchronous", 2), ("secure_delete", 1)
+    for name, value in stated:  # 2 is FULL
+        assert connection.execute(f"PRAGMA {name}").fetchone() == (value,)
 
 
 @contextmanager
@@ -160,6 +170,44 @@ def test_a_truncated_file(small: LedgerAccount, tmp_path: Path, keep: float) -> 
         damaged.account("a").spend(0.001)
 
 
+def test_the_log_of_another_ledger(small: LedgerAccount, tmp_path: Path) -> None:
+    ledger, path = small.ledger, tmp_path / "a.ledger"
+    assert isinstance(ledger, Ledger)
+    small.spend(0.1)
+    path.unlink()  # and the log, which holds all of it, stays
+    with pytest.raises(InvalidParameterError, match=r"a\.ledger-wal is the rest of another"):
+        Ledger.create(f"sqlite:///{path}", keys=tmp_path / "a.keys")
+    assert not path.exists()
+
+
+def test_an_interrupt_within_a_transaction(small: LedgerAccount) -> None:
+    assert isinstance(small.ledger, Ledger)
+    for begin in ("BEGIN", "BEGIN IMMEDIATE"):
+        connection_of(small.ledger).execute(begin)
+        small.spend(0.1)
+    assert spent(small.ledger) == {"a": 2 * Fraction(0.1) ** 2}
+
+
+def test_a_reader_that_takes_its_time(small: LedgerAccount, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "a.ledger", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM entries").fetchall()
+        begun = time.monotonic()
+        MECHANISM.release_to(tmp_path / "a.npy", np.eye(3), privacy_filter=small)
+        assert time.monotonic() - begun < 30.0  # and not as long as the reader
+
+
+def test_a_folder_that_is_no_text(small: LedgerAccount, tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(bytes(tmp_path) + b"/\xff"))
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this system has no such names")
+    with pytest.raises(InvalidParameterError, match="not text in UTF-8"):
+        MECHANISM.release_to(folder / "a.npy", np.eye(3), privacy_filter=small)
+    assert small.balance.spent.mu_squared == 0
+
+
 def test_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.ledger").write_text("a text, and no database " * 100)
     with pytest.raises(StorageError, match="not a database"):
@@ -202,6 +250,21 @@ def test_an_older_copy(small: LedgerAccount, tmp_path: Path, still_open: bool) -
         small.spend(0.1)
     with pytest.raises(LedgerError, match="older copy"):
         reopened(f"sqlite:///{path}", tmp_path)
+
+
+def test_an_older_copy_of_another_name(small: LedgerAccount, tmp_path: Path) -> None:
+    assert isinstance(small.ledger, Ledger)
+    small.spend(0.1)
+    small.ledger.close()
+    shutil.copy(tmp_path / "a.ledger", tmp_path / "restored.ledger")
+    small.spend(0.1)
+    with pytest.raises(LedgerError, match="older copy"):
+        reopened(f"sqlite:///{tmp_path}/restored.ledger", tmp_path)
+    # One that holds all that was seen may have another name.
+    small.ledger.close()
+    (tmp_path / "a.ledger").rename(tmp_path / "moved.ledger")
+    with reopened(f"sqlite:///{tmp_path}/moved.ledger", tmp_path) as moved:
+        moved.account("a").spend(0.1)
 
 
 def test_an_older_copy_on_a_server(backend: Backend, url: str, tmp_path: Path) -> None:
@@ -323,6 +386,21 @@ def test_a_server_that_loses_commits_is_refused(tmp_path: Path) -> None:
     finally:
         backend.change(url, "ALTER SYSTEM RESET fsync")
         backend.change(url, "SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_server_with_another_isolation(tmp_path: Path, level: str) -> None:
+    backend = PostgreSQL()
+    url = backend.url(tmp_path)
+    backend.change(url, f"ALTER ROLE tests SET default_transaction_isolation = '{level}'")
+    try:
+        with Ledger.create(url, keys=tmp_path / "a.keys") as ledger:
+            account = ledger.open_account("a", Budget(4.0, 1e-5), neighbouring="replace")
+            with ThreadPoolExecutor(4) as threads:
+                list(threads.map(account.spend, [0.001] * 100))
+            assert spent(ledger) == {"a": 100 * Fraction(0.001) ** 2}
+    finally:
+        backend.change(url, "ALTER ROLE tests RESET default_transaction_isolation")
 
 
 def _until_refused(account: LedgerAccount) -> None:

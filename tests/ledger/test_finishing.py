@@ -11,7 +11,7 @@ from ledger.doors import BALL, BUDGET, MATRIX, RECORDS, Door, files_in, opened, 
 from ledger.test_killed_releases import PLACES, die, kinds, pending
 from matrixdp import IMGM, InvalidParameterError, Release
 from matrixdp.files.formats.matrices import write_matrix
-from matrixdp.files.publishing import releases
+from matrixdp.files.publishing import atomic, lasting, releases
 from matrixdp.ledger import Ledger, LedgerAccount
 from matrixdp.queries import PublicBounds, Sum
 
@@ -215,6 +215,48 @@ def test_a_live_attempt_outlasts_the_removal_of_its_hidden_file(
         assert kinds(account) == ["pay", "publish"]
         assert Release.verify(path).mu == IMGM(BALL, BUDGET).mu
         assert set(files_in(tmp_path)) == {"out.npy", "out.npy.json"}
+
+
+def test_two_releases_that_are_forced_to_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, write_all, others = tmp_path / "out.npy", atomic.write_all, list[threading.Thread]()
+    with opened(tmp_path) as account:
+
+        def release(request: str) -> None:
+            IMGM(BALL, BUDGET).release_to(
+                target, MATRIX, privacy_filter=account, request=request, force=True
+            )
+
+        def with_another_behind(*arguments: Any, **options: Any) -> None:
+            write_all(*arguments, **options)
+            if not others:  # the statement is there, and the file is not
+                others.append(threading.Thread(target=release, args=("July",)))
+                others[0].start()
+                others[0].join(1.0)
+
+        monkeypatch.setattr(lasting, "write_all", with_another_behind)
+        release("June")
+        others[0].join()
+        assert sorted(kinds(account)) == ["pay", "pay", "publish", "publish"]
+        Release.verify(target)  # the file and the statement of one of them
+
+
+def test_what_is_paid_just_before_it_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as account:
+        ledger, write = ledger_of(account), ledger_of(account).write
+
+        def late(operation: Any) -> Any:
+            monkeypatch.undo()
+            die(DOORS["IMGM"], PLACES["after the statement"], tmp_path, account)
+            return write(operation)
+
+        monkeypatch.setattr(ledger, "write", late)
+        ledger.forfeit("June")
+        assert kinds(account) == ["pay", "forfeit"]
+        assert files_in(tmp_path) == {}
 
 
 def test_two_recoveries_at_once(tmp_path: Path) -> None:

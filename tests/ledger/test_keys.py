@@ -10,7 +10,8 @@ from ledger.backends import Backend
 from ledger.steps import MECHANISM, paid_only
 from matrixdp import Release
 from matrixdp.errors import InvalidParameterError, LedgerError
-from matrixdp.ledger import Ledger, LedgerAccount
+from matrixdp.ledger import Ledger, LedgerAccount, key_file
+from matrixdp.ledger.key_file import KeyFile
 
 
 def held(ledger: Ledger, folder: Path, sealed: str) -> bool:
@@ -105,6 +106,24 @@ def test_wrong_key_files(backend: Backend, tmp_path: Path) -> None:
         open_to_all.chmod(0o600)
         with pytest.raises(InvalidParameterError, match="not a key file"):
             Ledger.open(url, keys=open_to_all)
+
+
+def test_a_ledger_that_exists_gets_no_other_key_file(tmp_path: Path) -> None:
+    url, keys = f"sqlite:///{tmp_path}/a.ledger", tmp_path / "a.keys"
+    Ledger.create(url, keys=keys).close()
+    keys.unlink()
+    with pytest.raises(InvalidParameterError, match="exists"):
+        Ledger.create(url, keys=keys)
+    assert not keys.exists()
+
+
+def test_the_name_of_a_key_file_is_forced_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced: list[Path] = []
+    monkeypatch.setattr(key_file, "force_folder", forced.append)
+    KeyFile.create(tmp_path / "a.keys")
+    assert forced == [tmp_path]
 
 
 def test_a_sealed_key_belongs_to_one_release(

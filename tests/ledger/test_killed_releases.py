@@ -335,3 +335,18 @@ def test_many_attempts_at_once_make_one_release(
         assert kinds(account) == ["pay", "publish"]
         verify_any(Path(account.ledger.history()[1].facts["target"]))  # type: ignore[attr-defined]
         assert not any(name.startswith(".") for name in files_in(tmp_path))
+
+
+def test_a_ledger_that_cannot_note_a_release_says_that_it_is_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise StorageError("the ledger cannot be used")
+
+    with opened(tmp_path) as account:
+        monkeypatch.setattr(payments, "publish", full)
+        with pytest.raises(StorageError) as caught:
+            IMGM(BALL, BUDGET).release_to(
+                tmp_path / "out.npy", MATRIX, privacy_filter=account, request="June"
+            )
+        assert "request='June' is paid and not lost" in caught.value.__notes__[0]

@@ -217,3 +217,14 @@ def test_requests_in_any_language(ledger: Ledger, account: LedgerAccount, tmp_pa
     MECHANISM.release_to(target, np.eye(2), privacy_filter=account, request=name)
     MECHANISM.release_to(target, np.eye(2), privacy_filter=account, request=name)
     assert [entry.release for entry in ledger.history()][2:] == [name, name]
+
+
+@pytest.mark.parametrize("unit", [("record", 1), ("visit", 3), ("patient", 2)])
+def test_an_account_is_for_the_unit_of_the_one_above(ledger: Ledger, unit: tuple[str, int]) -> None:
+    budget = Budget(1.0, 1e-5)
+    terms = {"neighbouring": "replace", "unit": "patient", "records_per_unit": 3}
+    ledger.open_account("ward", budget, **terms)  # type: ignore[arg-type]
+    other = {**terms, "unit": unit[0], "records_per_unit": unit[1]}
+    with pytest.raises(InvalidParameterError, match="differs from"):
+        ledger.open_account("ward/ann", budget, **other)  # type: ignore[arg-type]
+    ledger.open_account("ward/ann", budget, **terms)  # type: ignore[arg-type]

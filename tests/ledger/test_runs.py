@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,28 @@ def test_two_trainings_of_one_run_do_not_count_one_step(ledger: Ledger) -> None:
     with pytest.raises(StorageError, match="another one continues it"):
         second.spend()  # and it does not catch up
     assert counter(account, "may").spent == 1
+
+
+def test_an_interrupted_step_leaves_the_count_of_checkpoints(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = opened(ledger, plans=(PLAN,))
+    steps = counter(account, "may")
+    steps.spend()
+    write = ledger.write
+
+    def interrupted(operation: Any) -> None:
+        write(operation)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            steps.spend()
+    assert steps.spent == 1  # what was drawn
+    with pytest.raises(StorageError, match="counting was interrupted"):
+        steps.spend()
+    assert counter(account, "may").spent == 2
 
 
 def test_a_step_whose_connection_breaks_counts_once(

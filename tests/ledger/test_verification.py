@@ -18,7 +18,7 @@ import pytest
 
 from matrixdp import IMGM, Budget, FrobeniusBall
 from matrixdp.errors import InvalidParameterError, LedgerError, MatrixDPError
-from matrixdp.ledger import Ledger
+from matrixdp.ledger import Ledger, LedgerAccount
 from matrixdp.ledger.chain import canonical, entry_digest, first_digest
 from matrixdp.ledger.costs import Spending
 from matrixdp.ledger.key_file import KeyFile
@@ -381,3 +381,18 @@ def test_a_release_of_another_ledger(folder: Path, tmp_path: Path) -> None:
     with Ledger.create(f"sqlite:///{tmp_path}/other", keys=tmp_path / "k") as other:
         (found,) = other.verify_statements([folder / "one.csv"])
     assert "paid for it, and this is ledger" in found
+
+
+def test_a_statement_that_names_an_entry_of_another_kind(
+    ledger: Ledger, account: LedgerAccount, tmp_path: Path
+) -> None:
+    target = tmp_path / "forged.npy"
+    ball = FrobeniusBall(1.0, neighbouring=account.neighbouring)
+    IMGM(ball, Budget(0.5, 1e-5)).release_to(target, np.eye(3), privacy_filter=account)
+    (opening,) = (entry for entry in ledger.history(account.name) if entry.kind == "open")
+    beside = tmp_path / "forged.npy.json"
+    stated = json.loads(beside.read_text())
+    stated["payment"] |= {"sequence": opening.sequence, "digest": opening.digest}
+    beside.write_text(json.dumps(stated))
+    (finding,) = ledger.verify_statements([target])
+    assert "is not the one that paid for it" in finding

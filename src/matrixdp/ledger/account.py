@@ -158,6 +158,7 @@ class LedgerAccount:
                 "the ledger was opened without keys, and a release to a file seals its key: pass "
                 "Ledger.open(url, keys=...)"
             )
+        _check_text(order.target)
         if self.resumes(order.request):
             return self._resumed(order, mu)
         sealed = self.ledger.keys.seal(order.secret, self.ledger.identity, order.request)
@@ -242,3 +243,14 @@ class LedgerAccount:
     def __repr__(self) -> str:
         """Show the name and the promise."""
         return f"LedgerAccount({self.name!r}, {self.terms.in_words})"
+
+
+def _check_text(target: str) -> None:
+    """Raise if a path is not text, which is all that a ledger can hold."""
+    try:
+        target.encode()
+    except UnicodeEncodeError:
+        raise InvalidParameterError(
+            f"target={target!r} is in a folder whose name is not text in UTF-8, and a ledger "
+            "writes it down: choose another folder"
+        ) from None

@@ -5,7 +5,7 @@ Under a unit of up to k records, neighbours differ in k records. A release of mu
 
     (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)),
 
-the delta as ``sum_{i<k} delta e^(i epsilon)`` (Vadhan 2017, Lemma 2.2). With probability delta such
+(Vadhan 2017, Lemma 2.2; at epsilon 0 the delta is ``k delta``). With probability delta such
 a claim says everything, and otherwise it is a randomised response of that epsilon (Kairouz, Oh and
 Viswanath 2017, Theorem 3.1), which a Gaussian release of
 
@@ -29,6 +29,8 @@ __all__ = ["Spending", "claim_spending", "pure_mu", "release_spending"]
 # Each formula is a few float operations on functions that are good to some units in the last place.
 _MARGIN = 1e-12
 _ERFINV_UP_TO = 1.0  # beyond it, tanh is too close to 1 for erfinv to resolve
+# Subnormal numbers would be rounded by more than the margin.
+_SMALLEST_EPSILON = 1e-300
 _LARGEST_GROUP_EPSILON = 700.0
 
 
@@ -59,8 +61,10 @@ def claim_spending(epsilon: float, delta: float, records: int) -> Spending:
             f"epsilon={epsilon!r} protects no unit of {records} records (together "
             f"{together!r}): pay for a claim with a smaller epsilon"
         )
-    terms = [Fraction(math.exp(index * epsilon) * (1.0 + _MARGIN)) for index in range(records)]
-    return Spending(Fraction(pure_mu(together)) ** 2, Fraction(delta) * sum(terms, Fraction(0)))
+    growth = Fraction(records)
+    if records > 1 and epsilon > 0.0:
+        growth = Fraction(math.expm1(together) / math.expm1(epsilon) * (1.0 + _MARGIN))
+    return Spending(Fraction(pure_mu(together)) ** 2, Fraction(delta) * growth)
 
 
 def pure_mu(epsilon: float) -> float:
@@ -76,7 +80,10 @@ def pure_mu(epsilon: float) -> float:
     >>> round(pure_mu(1.0), 6)
     1.232035
     """
+    if epsilon == 0.0:
+        return 0.0
     if epsilon <= _ERFINV_UP_TO:
+        epsilon = max(epsilon, _SMALLEST_EPSILON)
         mu = 2.0 * math.sqrt(2.0) * float(scipy.special.erfinv(math.tanh(epsilon / 2.0)))
     else:
         # The same quantile seen from the other tail: log of 1 / (1 + e^epsilon).

@@ -56,9 +56,9 @@ def finish(ledger: Accounts, release: str, value: Any, *, force: bool) -> Path:
 
 def give_up(ledger: Transactions, release: str) -> None:
     """Give up a release, and remove what it left on disk; see `Ledger.forfeit`."""
-    entries, _ = ledger.read(_looked_up(release))
     ledger.write(lambda rows: forfeit(rows, release))
     ledger.erase()
+    entries, _ = ledger.read(_looked_up(release))
     target = Path(entries[0].facts["target"])
     discard_unfinished(target, evidence_of(ledger.identity, entries[0]))
 

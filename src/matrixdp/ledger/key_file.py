@@ -11,6 +11,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from matrixdp.errors import InvalidParameterError, LedgerError, StorageError
+from matrixdp.files.publishing.atomic import force_folder
 
 __all__ = ["KeyFile"]
 
@@ -98,7 +99,13 @@ class KeyFile:
             file.write(f"{_FORMAT} {secrets.token_hex(_BYTES)}\n")
             file.flush()
             os.fsync(file.fileno())
+        force_folder(path.absolute().parent)
         return cls(path)
+
+    @classmethod
+    def opened_or_made(cls, path: Path) -> "KeyFile":
+        """Return the key file of a name, which is made if there is none."""
+        return cls(path) if path.exists() else cls.create(path)
 
     def seal(self, secret: bytes, ledger: str, release: str) -> str:
         """Return a secret that can be opened for the same release of the same ledger only."""

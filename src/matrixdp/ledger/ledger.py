@@ -106,13 +106,15 @@ class Ledger:
         StorageError
             If it cannot be written.
         """
-        identity, key_file = secrets.token_hex(16), _opened_or_made(keys)
+        identity, key_files = secrets.token_hex(16), list[KeyFile]()
 
         def fill(rows: Rows) -> None:
-            key = key_file.fingerprint
+            # Only now: where there is a ledger already, a key file that is not its own misleads.
+            key_files.append(KeyFile.opened_or_made(Path(keys)))
+            key = key_files[0].fingerprint
             make_tables(rows, identity, key, first_digest(identity, key))
 
-        return cls(opened_store(url, fill), key_file)
+        return cls(opened_store(url, fill), key_files[0])
 
     @classmethod
     def open(cls, url: str, *, keys: str | Path | None = None) -> Self:
@@ -307,7 +309,7 @@ class Ledger:
         """
         if self._keys is None:
             raise InvalidParameterError("the ledger was opened without keys: pass its key file")
-        former, fresh = self._keys, _opened_or_made(keys)
+        former, fresh = self._keys, KeyFile.opened_or_made(Path(keys))
 
         def rotate(rows: Rows) -> None:
             if head(rows).key != fresh.fingerprint:  # unless a connection broke after it was done
@@ -356,17 +358,17 @@ class Ledger:
         """Give the connection back."""
         self._store.close()
 
-    def _seen(self) -> Mark | None:
-        """Return the mark; before the rows, to which others add while they are looked at."""
-        return None if self._mark is None else self._mark.seen()
+    def _seen(self) -> list[Mark]:
+        """Return the marks; before the rows, to which others add while they are looked at."""
+        return [] if self._mark is None else self._mark.seen()
 
-    def _check(self, seen: Mark | None, rows: Rows) -> None:
+    def _check(self, seen: list[Mark], rows: Rows) -> None:
         found = head(rows)
         if found.ledger != self._identity:
             raise LedgerError(
                 f"{self.address} holds another ledger than a moment ago. Nothing was paid"
             )
-        if self._mark is not None and seen is not None:
+        if self._mark is not None:
             self._mark.check(seen, rows, found)
 
     def check_keys(self, rows: Rows) -> None:
@@ -393,8 +395,3 @@ class Ledger:
     def __repr__(self) -> str:
         """Show where it is."""
         return f"Ledger({self.address!r})"
-
-
-def _opened_or_made(keys: str | Path) -> KeyFile:
-    path = Path(keys)
-    return KeyFile(path) if path.exists() else KeyFile.create(path)

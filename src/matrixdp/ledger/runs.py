@@ -84,6 +84,7 @@ class _Counter:
         self._name, self._sampled, self._owner = run.name, sampled, owner
         self._check_terms()
         self.spent, declared = self._ledger.read(self._look)
+        self._fitting = self.spent
         # Before anything is trained: it takes seconds, and may say that the plan cannot be paid.
         paid = declared or self.spent > 0
         self._envelope = None if paid else _envelope(sampled, self._stated_delta(run.delta))
@@ -119,8 +120,8 @@ class _Counter:
             If that cannot be written, or another process continues the run. Nothing may be drawn.
         """
         # No count fits until the step is counted here as well: after an interrupt in between, this
-        # object does not know any more what the ledger says.
-        counted, self.spent = self.spent, -1
+        # object does not know any more what the ledger says. Checkpoints are still of `spent`.
+        counted, self._fitting = self._fitting, -1
         nonce = secrets.token_hex(16)
 
         def operation(rows: Rows) -> None:
@@ -146,7 +147,7 @@ class _Counter:
             append(rows, "step", self._account, self._name, facts)
 
         self._ledger.write(operation)
-        self.spent = counted + 1
+        self.spent = self._fitting = counted + 1
 
     def _counted(self, rows: Rows) -> int:
         """Return how many steps are counted, if the run is this one or new."""

@@ -57,7 +57,8 @@ def _findings(rows: Rows, ledger: str, path: Path) -> Iterator[str]:
 def _compared(
     rows: Rows, entry: Entry, evidence: EvidenceSchema, stated: StatedPayment, digest: str
 ) -> Iterator[str]:
-    if (entry.digest, entry.account) != (evidence.digest, evidence.account):
+    named = (evidence.digest, evidence.account, "pay")
+    if (entry.digest, entry.account, entry.kind) != named:
         yield (
             f"entry {entry.sequence} is not the one that paid for it: the ledger was altered, or "
             "is an older copy that went on by itself"

@@ -7,6 +7,7 @@ client therefore keeps the last entry that it saw, beside its key file.
 import json
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -32,23 +33,24 @@ class Mark:
         Where the line begins.
     sequence, digest : int, str
         Of the entry.
-    ledger : str
-        The identity of the ledger.
+    ledger, address : str
+        The identity of the ledger, and where it was.
     """
 
     place: int
     sequence: int
     digest: str
     ledger: str
+    address: str
 
 
 class HighWaterMark:
-    """The last entry of a ledger that the clients of one key file have seen.
+    """The last entry of a ledger that the clients of one key file have seen, at each address.
 
     Parameters
     ----------
     path : Path
-        A file with a line for each ledger, made when something is seen. Lines are overwritten in
+        A file with a line for each address, made when something is seen. Lines are overwritten in
         place: a new file for each payment would double what a payment writes to the disk.
     address : str
         Of the ledger.
@@ -58,20 +60,20 @@ class HighWaterMark:
         self._path = path
         self._address = address
 
-    def seen(self) -> Mark | None:
-        """Return what was seen up to now."""
+    def seen(self) -> list[Mark]:
+        """Return what was seen up to now, at all addresses."""
         try:
             with self._path.open("rb") as file, locked(file):
-                return self._mark(file)
+                return _marks(file)
         except FileNotFoundError:
-            return None
+            return []
         except (ValueError, OSError) as error:
             raise FileFormatError(
                 f"{self._path} is not a file of high-water marks: remove it after you have "
                 "verified the ledger"
             ) from error
 
-    def check(self, seen: Mark, rows: Rows, head: Head) -> None:
+    def check(self, seen: Sequence[Mark], rows: Rows, head: Head) -> None:
         """Raise unless the rows hold all that was seen before they were looked at.
 
         Raises
@@ -79,24 +81,29 @@ class HighWaterMark:
         LedgerError
             If they are an older copy, another ledger, or were altered.
         """
-        if head.ledger != seen.ledger:
+        for mark in seen:
+            if mark.ledger == head.ledger:
+                self._check_held(mark, rows, head)
+            elif mark.address == self._address:
+                raise LedgerError(
+                    f"{self._address} holds another ledger than before: {head.ledger} instead of "
+                    f"{mark.ledger}. Nothing was paid. Bring the former one back; if the change is "
+                    f"meant, remove {self._path}"
+                )
+
+    def _check_held(self, mark: Mark, rows: Rows, head: Head) -> None:
+        if head.sequence < mark.sequence:
             raise LedgerError(
-                f"{self._address} holds another ledger than before: {head.ledger} instead of "
-                f"{seen.ledger}. Nothing was paid. Bring the former one back; if the change is "
-                f"meant, remove {self._path}"
-            )
-        if head.sequence < seen.sequence:
-            raise LedgerError(
-                f"{self._address} has {head.sequence} entries, and {seen.sequence} were seen: it "
+                f"{self._address} has {head.sequence} entries, and {mark.sequence} were seen: it "
                 "is an older copy, which has forgotten payments. Nothing was paid. Bring the newer "
                 f"one back; docs/ledger.md says what to do if it is lost"
             )
         found = rows.execute(
-            "SELECT digest FROM entries WHERE sequence = :sequence", sequence=seen.sequence
+            "SELECT digest FROM entries WHERE sequence = :sequence", sequence=mark.sequence
         )
-        if seen.sequence > 0 and found != [(seen.digest,)]:
+        if mark.sequence > 0 and found != [(mark.digest,)]:
             raise LedgerError(
-                f"{self._address} was altered: entry {seen.sequence} is not the one that was "
+                f"{self._address} was altered: entry {mark.sequence} is not the one that was "
                 "seen. Nothing was paid. Run `matrixdp ledger verify`"
             )
 
@@ -105,11 +112,11 @@ class HighWaterMark:
         try:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
             with os.fdopen(handle, "r+b", buffering=0) as file, locked(file):
-                seen = self._mark(file)
-                if seen is None:
+                here = [mark for mark in _marks(file) if mark.address == self._address]
+                if not here:
                     place = file.seek(0, os.SEEK_END)
-                elif seen.sequence < head.sequence:
-                    place = seen.place
+                elif here[0].sequence < head.sequence:
+                    place = here[0].place
                 else:
                     return
                 # Not forced to the disk: a mark that a power cut takes back is only an older one.
@@ -124,17 +131,17 @@ class HighWaterMark:
                 stacklevel=2,
             )
 
-    def _mark(self, file: BinaryIO) -> Mark | None:
-        place = 0
-        for line in file.read().splitlines(keepends=True):
-            sequence, digest, ledger, address = line.decode().strip().split(maxsplit=3)
-            if address == json.dumps(self._address):
-                return Mark(place, int(sequence), digest, ledger)
-            place += len(line)
-        return None
-
     def _line(self, head: Head) -> bytes:
         """Return a line that is as long for every entry of a ledger, in whole sectors."""
         address = json.dumps(self._address)
         text = f"{head.sequence:020} {head.digest} {head.ledger} {address}".encode()
         return text.ljust(-(-(len(text) + 1) // _SECTOR) * _SECTOR - 1) + b"\n"
+
+
+def _marks(file: BinaryIO) -> list[Mark]:
+    place, marks = 0, []
+    for line in file.read().splitlines(keepends=True):
+        sequence, digest, ledger, address = line.decode().strip().split(maxsplit=3)
+        marks.append(Mark(place, int(sequence), digest, ledger, json.loads(address)))
+        place += len(line)
+    return marks

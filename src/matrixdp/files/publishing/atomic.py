@@ -24,6 +24,7 @@ __all__ = [
     "force_folder",
     "hidden_beside",
     "hidden_file",
+    "let_others_read",
     "publish",
     "remove_unfinished",
     "storage_errors",
@@ -156,14 +157,15 @@ def unfinished_file(hidden: Path, header: bytes) -> Iterator[BinaryIO]:
     The block writes the content; zeros stand in place of the header meanwhile. When the block ends
     the content is forced to the disk, and only then is the header written and forced too. So a
     process that is killed leaves a file that no reader accepts, unless it was complete. An
-    exception removes the file.
+    exception removes the file. Only its owner may read it: what is not out may be noise that is
+    drawn again for another value.
 
     Raises
     ------
     OSError
         If the file cannot be opened (then the block is never entered) or written.
     """
-    file = hidden.open("xb")
+    file = open(hidden, "xb", opener=lambda path, flags: os.open(path, flags, 0o600))  # noqa: SIM115
     try:
         with file:
             # Zeros are not the start of any format that a reader knows.
@@ -214,6 +216,15 @@ def publish(hidden: Path, target: Path) -> None:
     except OSError:
         target.unlink(missing_ok=True)
         raise
+
+
+def let_others_read(hidden: Path) -> None:
+    """Give a hidden file that is about to get its name the rights that new files have."""
+    if os.name == "posix":
+        mask = os.umask(0o077)
+        os.umask(mask)
+        with suppress(OSError):  # on file systems without such rights
+            hidden.chmod(0o666 & ~mask)
 
 
 def force_folder(path: Path) -> None:
@@ -321,6 +332,7 @@ def _give_names(hidden: Sequence[tuple[Path, Path]], always: ExitStack, *, force
 
 
 def _give_name(fresh: Path, path: Path, *, force: bool) -> None:
+    let_others_read(fresh)
     try:
         if force:
             fresh.replace(path)  # in one step: readers see the old file or the new one

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from matrixdp.errors import InvalidParameterError, StorageError
 from matrixdp.files.publishing.atomic import write_all
+from matrixdp.files.publishing.locks import folder_locked
 from matrixdp.privacy.payment import Payment
 
 __all__ = ["digest_of", "write_paid"]
@@ -32,16 +33,22 @@ def write_paid(contents: Contents, payment: Payment | None, *, force: bool) -> N
     if payment is None or payment.evidence is None:
         write_all(contents, force=force, release=True)
         return
-    for path, content in contents:
-        wanted = digest_of(content)
-        if _holds(path, wanted):
-            continue
-        try:
-            write_all([(path, content)], force=force, release=path == contents[-1][0])
-        except InvalidParameterError:
-            # Made between the two lines above by another attempt.
-            if not _holds(path, wanted):
-                raise
+    # Alone: another release that is forced to the same names must not come between.
+    with folder_locked(contents[-1][0].parent):
+        for path, content in contents:
+            _write_one(path, content, force=force, release=path == contents[-1][0])
+
+
+def _write_one(path: Path, content: bytes | Path, *, force: bool, release: bool) -> None:
+    wanted = digest_of(content)
+    if _holds(path, wanted):
+        return
+    try:
+        write_all([(path, content)], force=force, release=release)
+    except InvalidParameterError:
+        # Made between the two lines above by another attempt.
+        if not _holds(path, wanted):
+            raise
 
 
 def digest_of(content: bytes | Path) -> str:

@@ -15,6 +15,7 @@ from matrixdp.files.formats.numpy_format import NpyLayout, npy_header, read_layo
 from matrixdp.files.publishing.atomic import (
     check_new_file,
     hidden_beside,
+    let_others_read,
     publish,
     storage_errors,
     unfinished_file,
@@ -98,6 +99,7 @@ def add_noise_to_npy(
     with hidden_beside(result) as hidden:
         noisy.write(hidden, result, unbound, lambda _: None)
         with storage_errors(result):
+            let_others_read(hidden)
             publish(hidden, result)
 
 

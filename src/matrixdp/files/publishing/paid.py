@@ -113,7 +113,7 @@ def publish_paid(payer: Payer | None, request: str, publication: Publication) ->
         _check_out(target, payment.digest, request)
         return
     try:
-        digest = _written(publication, payment)
+        payment.published(_written(publication, payment))
     except ChangedValueError:
         payment.forfeited()
         raise
@@ -124,7 +124,6 @@ def publish_paid(payer: Payer | None, request: str, publication: Publication) ->
                 "nothing, or forfeit it"
             )
         raise
-    payment.published(digest)
     if payment.resumed:
         for path in (target, statement_path(target), *publication.others):
             remove_unfinished(path)

@@ -176,7 +176,7 @@ def release_promised_npy(
     publish_paid(privacy_filter, name, publication)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)  # it holds secrets
 class _PaidStream:
     """A file that is read once for its tag, before it is paid for, and once to be drawn."""
 

@@ -86,7 +86,8 @@ class PostgreSQLStore:
     @contextmanager
     def write(self) -> Iterator[Rows]:
         """Yield the rows, alone; see `Store.write`."""
-        with self._transaction() as connection:
+        # Whatever the server's default is: it must see what was committed while it waited.
+        with self._transaction(isolation_level="READ COMMITTED") as connection:
             _check_durable(connection, self.address)
             connection.execute(text("SELECT one FROM head FOR UPDATE"))
             yield _ServerRows(connection)
@@ -199,7 +200,7 @@ def _translated(error: DBAPIError, address: str) -> MatrixDPError:
             f"the connection to the ledger {address} broke: {reason}. If this was a payment, the "
             "history of the ledger says whether it was made; the same request pays once"
         )
-    return StorageError(f"the ledger {address} cannot be used: {reason}. Nothing was paid")
+    return StorageError(f"the ledger {address} cannot be used: {reason}. Nothing was written to it")
 
 
 def _reason(error: BaseException | None) -> str:

@@ -23,7 +23,8 @@ from matrixdp.processes import current_process
 
 __all__ = ["SQLiteStore"]
 
-_BUSY_SECONDS = 60.0
+_BUSY_MILLISECONDS = 60_000
+_ERASE_MILLISECONDS = 200
 
 
 class _SQLiteRows:
@@ -81,6 +82,13 @@ class SQLiteStore:
         target = path.absolute()
         check_new_file(target)
         check_local(target.parent)
+        # SQLite would take what is in it for payments of the new ledger.
+        log = target.with_name(target.name + "-wal")
+        if log.exists():
+            raise InvalidParameterError(
+                f"{log} is the rest of another ledger, whose last payments may be in it alone: "
+                "bring that ledger back beside it, or choose another name"
+            )
         with hidden_beside(target) as hidden, _storage_errors(target):
             os.close(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             with closing(sqlite3.connect(hidden, isolation_level=None)) as connection:
@@ -95,15 +103,14 @@ class SQLiteStore:
     def write(self) -> Iterator[Rows]:
         """Yield the rows, alone; see `Store.write`."""
         with self._alone() as connection, _storage_errors(self._path):
-            # Immediately, so that nothing can come between reading and writing.
-            connection.execute("BEGIN IMMEDIATE")
             try:
+                # Immediately, so that nothing can come between reading and writing.
+                connection.execute("BEGIN IMMEDIATE")
                 yield _SQLiteRows(connection)
                 connection.execute("COMMIT")
             except BaseException:
-                # A full disk may have rolled it back already.
                 with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
+                    _end(connection)
                 raise
 
     @contextmanager
@@ -111,19 +118,24 @@ class SQLiteStore:
         """Yield the rows of one moment."""
         with self._mutex, _storage_errors(self._path):
             connection = self._opened()
-            connection.execute("BEGIN")
             try:
+                connection.execute("BEGIN")
                 yield _SQLiteRows(connection)
             finally:
-                connection.execute("ROLLBACK")
+                _end(connection)
 
     def erase(self) -> None:
         """Empty the write-ahead log, which keeps deleted rows otherwise.
 
-        Another process may be reading it: then the next call empties it.
+        Another process may be reading it for long: then the next call empties it, and no writer
+        waits.
         """
         with self._alone() as connection, _storage_errors(self._path):
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.execute(f"PRAGMA busy_timeout={_ERASE_MILLISECONDS}")
+            try:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                connection.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
 
     def close(self) -> None:
         """Close the connection of this process."""
@@ -178,13 +190,15 @@ class SQLiteStore:
                 "was paid. Close it everywhere, remove what is left of its -wal and -shm files, "
                 "and only then put a file in its place"
             )
-        if self._connection is None:
+        if self._connection is not None:
+            _end(self._connection)  # what an interrupt came too early for
+        else:
             with _storage_errors(self._path):
                 # Not made if it is gone: an empty ledger in its place would have spent nothing.
                 connection = sqlite3.connect(
                     f"{self._path.as_uri()}?mode=rw",
                     uri=True,
-                    timeout=_BUSY_SECONDS,
+                    timeout=_BUSY_MILLISECONDS / 1000,
                     isolation_level=None,
                     check_same_thread=False,  # one thread at a time: the mutex
                 )
@@ -221,7 +235,7 @@ if hasattr(os, "register_at_fork"):  # systems without fork do not have it
 
 @contextmanager
 def _storage_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the system into one that says that nothing was paid."""
+    """Turn errors of SQLite and of the system into one that says that nothing was written."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -229,7 +243,7 @@ def _storage_errors(path: Path) -> Iterator[None]:
             raise
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise StorageError(
-            f"the ledger {path} cannot be used: {reason}. Nothing was paid"
+            f"the ledger {path} cannot be used: {reason}. Nothing was written to it"
         ) from error
 
 
@@ -238,6 +252,12 @@ def _identity(path: Path) -> tuple[int, int]:
     with _storage_errors(path):
         status = path.stat()
     return status.st_dev, status.st_ino
+
+
+def _end(connection: sqlite3.Connection) -> None:
+    """Roll a transaction back, unless that is done: a full disk may have done it."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def _configure(connection: sqlite3.Connection, path: Path) -> None:
