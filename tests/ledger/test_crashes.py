@@ -34,6 +34,7 @@ def test_nothing_is_lost(backend: Backend, folder: Path) -> None:
     program = Path(__file__).with_name("crashes.py")
     done = subprocess.run(
         [sys.executable, "-W", "error", program, url, keys, CASES, seed],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # as pytest found its modules
         capture_output=True,
         text=True,
         check=False,
