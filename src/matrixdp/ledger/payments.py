@@ -6,8 +6,8 @@
                    |
                    +----forfeit---> FORFEITED (the key is destroyed, what was paid stays spent)
 
-A release in memory is published when it returns, so it is spent at once and keeps no key. What was
-done is told by the last entry of a release; the table of pending releases holds what is needed to
+A release in memory is published when it returns, so it is spent at once and keeps no key. The
+last entry of a release says what was done; the table of pending releases holds what is needed to
 finish one.
 """
 

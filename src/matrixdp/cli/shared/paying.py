@@ -70,7 +70,7 @@ class Paying:
             ) from error
 
     def fields(self) -> dict[str, object]:
-        """Return what a program is told: who paid, and what is left."""
+        """Return who paid, and what is left, for programs."""
         if self.account is None:
             return {}
         return {
@@ -81,7 +81,7 @@ class Paying:
         }
 
     def lines(self) -> list[str]:
-        """Return what people are told: who paid, and what is left."""
+        """Return who paid, and what is left, for people."""
         if self.account is None:
             return []
         from matrixdp.ledger.explanation import left_in_words  # noqa: PLC0415
