@@ -105,6 +105,14 @@ def test_a_chord_above_the_curve_is_not_covered() -> None:
     assert not covers(close, uppers[[0, 0]] * (1.0 + 1e-6), 1e-9, 1.0)
 
 
+def test_probabilities_that_a_float_loses_are_not_taken_for_zero() -> None:
+    # Phi(-40) is below every float, but e^600 times it is half of what the release has there.
+    mu, ends = 20.0, np.array([600.0, 600.0 + 1e-9])
+    above = 1.5 * privacy_delta(mu, 600.0)
+    assert above < stats.norm.cdf(mu / 2 - 600.0 / mu)
+    assert not covers(ends, np.array([above, above]), 1e-95, mu)
+
+
 @pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
 def test_a_leak_is_a_probability(delta: float) -> None:
     with pytest.raises(InvalidParameterError, match="delta"):

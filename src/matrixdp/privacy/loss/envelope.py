@@ -36,7 +36,8 @@ FloatArray = NDArray[np.float64]
 _POINTS = 60  # each takes a composition
 _WIDTH = 1e-4  # of deltas; with wider ones, mu grows
 _BISECTIONS = 60
-_ROUNDING = 1e-13  # of normal probabilities, and of sums of them
+_ROUNDING = 1e-12  # of normal probabilities, and of sums of them
+_LEAST = 1e-300  # above every normal probability that a float loses
 _WIDER = 1e-9
 
 
@@ -146,7 +147,7 @@ def covers(epsilons: FloatArray, uppers: FloatArray, delta: float, mu: float) ->
         own, other = scipy.special.ndtr(0.5 * mu - x), scipy.special.ndtr(-0.5 * mu - x)
         above = np.ones(len(x), dtype=bool)
         for ends, bounds in ((epsilons[:-1], uppers[:-1]), (epsilons[1:], uppers[1:])):
-            taken = np.exp(ends) * other * (1.0 + _ROUNDING)
+            taken = np.exp(ends) * np.maximum(other, _LEAST) * (1.0 + _ROUNDING)
             line = delta + (1.0 - delta) * (own * (1.0 - _ROUNDING) - taken)
             above &= bounds <= line - _ROUNDING * (delta + own + taken)
         # Where both ends are below the leak, so is the chord.
