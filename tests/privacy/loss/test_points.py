@@ -72,6 +72,17 @@ def test_the_decay_bounds_all_that_is_beyond(pair: Pair, direction: Direction) -
     assert estimate == pytest.approx(bound, rel=1e-2, abs=1e-12)
 
 
+def test_a_replaced_record_costs_the_same_in_both_directions() -> None:
+    pair = ReplacePair(0.01, 1.25)
+    for tilt in (0.3, 4.0):
+        own, other = (
+            found_points(pair, tilt, 4.0, exchanged=exchanged) for exchanged in (False, True)
+        )
+        assert other.log == pytest.approx(own.log, rel=1e-9)
+        assert other.log_decay == pytest.approx(own.log_decay, rel=1e-9)
+        assert other.log_moment(2.0) == pytest.approx(own.log_moment(2.0), rel=1e-9)
+
+
 def test_moments_are_bounded_by_ball_arithmetic() -> None:
     pair, tilt = AddRemovePair(0.01, 1.25), 1.5
     points = found_points(pair, tilt, 4.0, exchanged=False)

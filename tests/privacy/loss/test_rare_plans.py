@@ -47,6 +47,16 @@ def test_the_stored_deltas_are_what_is_computed(
         assert again.overlaps(arb(value, radius))
 
 
+def test_huge_losses_of_a_replaced_record() -> None:
+    # Delta there, by the power of the transform of a fine lattice.
+    epsilon, delta = 0.7902386042623665, 3.19037291e-7
+    account = account_of("replace", [(0.6181386791212109, 0.001069450323107131, 5)])
+    found = account.epsilon_at(delta)
+    assert found.upper >= epsilon
+    assert found.lower <= epsilon
+    assert found.width <= 1e-5 * epsilon
+
+
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize(
     ("multiplier", "rate", "steps", "delta"),

@@ -121,8 +121,10 @@ class _Integrand:
     @property
     def powers(self) -> tuple[float, ...]:
         """The real parts of a and b."""
-        right = -self.tilt if self.exchanged else 1.0 + self.tilt
-        return (right,) if self.pair.one_sided else (right, -self.tilt)
+        right, left = 1.0 + self.tilt, -self.tilt
+        if self.exchanged:
+            right, left = left, right
+        return (right,) if self.pair.one_sided else (right, left)
 
     def losses(self, u: FloatArray) -> FloatArray:
         """Return L."""
