@@ -151,7 +151,7 @@ def test_terms_of_huge_losses_are_bounded() -> None:
 
 def test_what_other_losses_may_take_from_a_huge_one_counts() -> None:
     for missed, decay in ((0.3, -1e3), (0.0, math.log(0.3))):
-        huge = Huge(1.0, 1.0, 0.1, 0.05, missed, [(1e-9, decay)])
+        huge = Huge(1.0, 1.0, 0.1, math.log(0.05), missed, [(1e-9, decay)])
         assert huge.bounds(0.0)[1] >= 0.1 - 0.05 * (1.0 - 0.3)
         assert huge.bounds(0.0)[0] <= 0.1 - 0.05
 

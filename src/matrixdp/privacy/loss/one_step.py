@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from matrixdp.privacy.loss.curve import CurveBounds
+from matrixdp.privacy.loss.curve import SMALLEST_DELTA, CurveBounds
 from matrixdp.privacy.loss.pairs import Pair
 from matrixdp.privacy.loss.tilting import Saddle
 from matrixdp.rounding import UNIT_ROUNDOFF
 
-__all__ = ["OneStepCurve", "masses_above", "masses_below", "place_of"]
+__all__ = ["OneStepCurve", "log_masses_above", "masses_above", "place_of"]
 
 _ROUNDING = 1e-12  # of normal probabilities, far into the tails, and of sums of them
 
@@ -42,15 +42,14 @@ class _OneStep:
             place = place_of(self.pair, -epsilon)
             if place == -math.inf:
                 return -math.inf
-            second, first = masses_below(self.pair, place)
+            log_second, log_first = _logs(self.pair, place, -self.pair.mu, self.pair.mu)
         else:
             place = place_of(self.pair, epsilon)
-            first, second = masses_above(self.pair, place)
-        if not second > 0.0:  # it may be too small for a float, and e^epsilon too large
-            return math.log(first) if direction > 0.0 and first > 0.0 else -math.inf
-        other = math.exp(min(epsilon + math.log(second), 700.0))
+            log_first, log_second = log_masses_above(self.pair, place)
+        # In logarithms: a mass may be too small for a float where e^epsilon times it is not.
+        first, other = math.exp(log_first), math.exp(min(epsilon + log_second, 700.0))
         size = abs(epsilon) + (abs(place) + self.pair.mu) ** 2
-        off = (_ROUNDING + 16.0 * UNIT_ROUNDOFF * size) * (first + other)
+        off = (_ROUNDING + 16.0 * UNIT_ROUNDOFF * size) * (first + other) + SMALLEST_DELTA
         found = first - other + direction * off
         return math.log(found) if found > 0.0 else -math.inf
 
@@ -75,19 +74,18 @@ def place_of(pair: Pair, loss: float) -> float:
 
 def masses_above(pair: Pair, place: float) -> tuple[float, float]:
     """Return the masses of P and of Q above a place."""
-    return _masses(pair, -place, pair.mu, -pair.mu)
+    own, other = log_masses_above(pair, place)
+    return math.exp(own), math.exp(other)
 
 
-def masses_below(pair: Pair, place: float) -> tuple[float, float]:
-    """Return the masses of P and of Q below a place."""
-    return _masses(pair, place, -pair.mu, pair.mu)
+def log_masses_above(pair: Pair, place: float) -> tuple[float, float]:
+    """Return the logarithms of the masses of P and of Q above a place."""
+    return _logs(pair, -place, pair.mu, -pair.mu)
 
 
-def _masses(pair: Pair, end: float, own: float, other: float) -> tuple[float, float]:
-    """Return the masses of mixtures whose second parts are moved by so much."""
+def _logs(pair: Pair, end: float, own: float, other: float) -> tuple[float, float]:
+    """Return the logarithms of the masses of mixtures whose second parts are moved by so much."""
     logs = scipy.special.log_ndtr(np.array([end, end + own, end + other]))
-    plain, moved, opposite = (float(each) for each in np.exp(logs))
-    mixed = (1.0 - pair.rate) * plain + pair.rate * moved
-    if pair.one_sided:
-        return mixed, plain
-    return mixed, (1.0 - pair.rate) * plain + pair.rate * opposite
+    plain, rest, rate = float(logs[0]), math.log1p(-pair.rate), math.log(pair.rate)
+    mixed, opposite = (float(np.logaddexp(rest + plain, rate + moved)) for moved in logs[1:])
+    return mixed, plain if pair.one_sided else opposite

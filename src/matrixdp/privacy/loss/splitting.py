@@ -26,7 +26,7 @@ import numpy as np
 from matrixdp.privacy.loss.composition import TooManyPointsError
 from matrixdp.privacy.loss.curve import LogDelta, Steps
 from matrixdp.privacy.loss.inversion import Part, chernoff, inverted
-from matrixdp.privacy.loss.one_step import masses_above, place_of
+from matrixdp.privacy.loss.one_step import log_masses_above, masses_above, place_of
 from matrixdp.privacy.loss.pairs import Pair
 from matrixdp.privacy.loss.points import points_of
 from matrixdp.privacy.loss.tilting import Cumulants, Saddle, Split
@@ -43,6 +43,7 @@ _MOST_EXPECTED = 0.3  # large losses in a whole plan
 _REACHED, _ABOVE = 1.2, 20.0  # of epsilon, or deviations above it: where eta is still small
 _FURTHEST = 40  # rounds of the search for where huge losses begin
 _ROUNDING = 1e-12  # of normal probabilities
+_TINY = 1e-200  # no two of the steps are in a set of so little mass
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Huge:
     ----------
     least, reached : float
         The least huge loss, and up to which epsilon eta is small.
-    mass, other_mass : float
-        ``P(A)`` and ``Q(A)``, each within a share of 1e-12.
+    mass, log_other : float
+        ``P(A)``, and the logarithm of ``Q(A)``, each within a share of 1e-12.
     missed : float
         The probability under Q that other losses are not where ``decay`` holds.
     decay : sequence of (float, float)
@@ -64,15 +65,15 @@ class Huge:
     least: float
     reached: float
     mass: float
-    other_mass: float
+    log_other: float
     missed: float
     decay: Sequence[tuple[float, float]]
 
     def bounds(self, epsilon: float) -> tuple[float, float]:
         """Return bounds of the share of delta, which falls with epsilon."""
-        lower = self.mass - math.exp(min(epsilon, 700.0)) * self.other_mass
+        lower = self.mass - math.exp(min(epsilon + self.log_other, 700.0))
         reached = min(epsilon, self.reached)
-        other = math.exp(min(reached, 700.0)) * self.other_mass
+        other = math.exp(min(reached + self.log_other, 700.0))
         rounding = 2.0 * _ROUNDING * (self.mass + other)
         upper = self.mass - other * (1.0 - math.exp(self.log_eta(reached))) + rounding
         return max(lower - rounding, 0.0), min(upper, self.mass * (1.0 + _ROUNDING))
@@ -251,10 +252,10 @@ def _huge(steps: Steps, place: int, tail: float, epsilon: float, deviation: floa
         if found.log_chernoff(reached) <= _SMALL_ETA:
             break
         found = replace(found, least=reached + deviation * 1.3**attempt)
-    mass, other_mass = (
-        _any(each, count) for each in masses_above(pair, place_of(pair, found.least))
+    log_mass, log_other = log_masses_above(pair, place_of(pair, found.least))
+    return replace(
+        found, mass=math.exp(_log_any(log_mass, count)), log_other=_log_any(log_other, count)
     )
-    return replace(found, mass=mass, other_mass=other_mass)
 
 
 def _log_moment(pair: Pair, interval: tuple[float, float], order: float) -> float:
@@ -270,9 +271,11 @@ def _log_moment(pair: Pair, interval: tuple[float, float], order: float) -> floa
     return points.log + math.log1p(off) + 1e-15 * abs(points.log)
 
 
-def _any(mass: float, count: int) -> float:
-    """Return the probability that any of T steps is in a set of this mass."""
-    return -math.expm1(count * math.log1p(-mass))
+def _log_any(log_mass: float, count: int) -> float:
+    """Return the log-probability that any of T steps is in a set of this mass; it may be tiny."""
+    if log_mass < math.log(_TINY):
+        return math.log(count) + log_mass
+    return math.log(-math.expm1(count * math.log1p(-math.exp(log_mass))))
 
 
 def _log_rest(count: int, number: int, mass: float) -> float:
