@@ -56,6 +56,15 @@ def test_other_periods_are_taken_off_a_lower_bound() -> None:
     assert math.exp(above.log_upper(0.0)) == pytest.approx(0.5)
 
 
+def test_what_weights_are_off_moves_every_step() -> None:
+    pair, count, tail = AddRemovePair(5.286110165726293e-05, 0.7416632844422009), 1000, 1e-25
+    part = Part(pair, pair.reach(tail), count)
+    near = Cumulants([(pair, count)], tail).at_point(0.5, math.log(1e-7))
+    points = points_of(pair, part.interval, near.tilt, 1.0)
+    found = inverted([part], near, 0.0)
+    assert found.relative >= count * float(points.weights @ points.errors)
+
+
 SIZE = 1 << 12
 PAIR = AddRemovePair(0.01, 1.25)
 

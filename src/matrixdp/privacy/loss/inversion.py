@@ -217,14 +217,14 @@ def inverted(
     errors = np.exp(log_most) * -np.expm1(-log_gap) / np.abs(z * (z + 1.0))
     # Beyond the largest s: the sum of 1 / s^2 is below twice 1 / s at that.
     beyond = 2.0 * math.exp(whole.log_decay) / max(float(s[-1]), spacing) / math.pi
-    units = math.fsum(count * (4.0 + 4.0 * abs(part.log)) for part, count in whole.parts)
+    relative = math.fsum(count * part.relative_error for part, count in whole.parts)
     return Inverted(
         tilt=tilt,
         log_factor=whole.log_factor,
         spacing=spacing,
         values=values,
         error=1.01 * (spacing / math.pi * float(errors.sum()) + beyond),
-        relative=UNIT_ROUNDOFF * (units + 8.0 * tilt * (tilt + 1.0) * whole.square + 8.0),
+        relative=relative + UNIT_ROUNDOFF * (8.0 * tilt * (tilt + 1.0) * whole.square + 8.0),
         growth=growth,
         lost=lost,
     )

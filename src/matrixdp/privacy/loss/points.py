@@ -95,7 +95,8 @@ class Points:
     @property
     def relative_error(self) -> float:
         """Of ``phi(theta)``; at most this, and of its logarithm as well."""
-        return 1.01 * (float(np.max(self.errors)) + self.rule_error)
+        logarithm = UNIT_ROUNDOFF * (4.0 + 4.0 * abs(self.log))
+        return 1.01 * (float(self.weights @ self.errors) + self.rule_error) + logarithm
 
     def log_moment(self, order: float) -> float:
         """Return a bound of ``log E[e^(c L)]`` of the tilted losses, for an order c up to s.
