@@ -125,7 +125,7 @@ def test_exchanged_atoms_where_a_factor_is_beyond_floats() -> None:
     assert masses.tolist() == pytest.approx([0.5, 1e-250 * math.exp(500.0), 0.0])
 
 
-NONE_HUGE = Huge(1.0, 1.0, 0.0, 0.0, 0.0, [(1.0, 0.0)])
+NONE_HUGE = Huge(1.0, 1.0, 0.0, -math.inf, 0.0, [(1.0, 0.0)])
 
 
 def unknown(mass: float) -> Composed:
