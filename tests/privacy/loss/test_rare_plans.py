@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
+from matrixdp.privacy.loss import splitting
 from matrixdp.privacy.loss.inversion import Part, chernoff, inverted
 from matrixdp.privacy.loss.inverted_curve import InvertedCurve, SmoothedCurve, SplitCurve
 from matrixdp.privacy.loss.one_step import masses_above, place_of
 from matrixdp.privacy.loss.pairs import AddRemovePair, Pair, ReplacePair
+from matrixdp.privacy.loss.points import points_of
 from matrixdp.privacy.loss.smoothing import Smoothed
 from matrixdp.privacy.loss.splitting import Huge, mixture
 from matrixdp.privacy.loss.tilting import Cumulants
@@ -154,6 +156,30 @@ def test_what_other_losses_may_take_from_a_huge_one_counts() -> None:
         huge = Huge(1.0, 1.0, 0.1, math.log(0.05), missed, [(1e-9, decay)])
         assert huge.bounds(0.0)[1] >= 0.1 - 0.05 * (1.0 - 0.3)
         assert huge.bounds(0.0)[0] <= 0.1 - 0.05
+
+
+def test_more_large_losses_than_are_inverted_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting, "_MOST_LARGE", 0)
+    tail, epsilon = 1e-18, 0.3
+    near = Cumulants(STEPS, tail).at_point(epsilon, math.log(1e-8))
+    large = masses_above(STEPS[0][0], place_of(STEPS[0][0], 0.5 * epsilon))[0]
+    assert mixture(STEPS, tail, near).rest >= 50.0 * large
+
+
+def test_what_is_lost_or_dropped_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    tail = 1e-11
+    near = Cumulants(STEPS, tail).at_point(0.3, math.log(1e-8))
+    assert mixture(STEPS, tail, near).rest >= 50.0 * tail
+    monkeypatch.setattr(splitting, "_left_end", lambda _steps, _place, small, *_: (small[0], 1e-3))
+    assert mixture(STEPS, tail, near).rest >= 1e-3
+
+
+def test_the_rounding_of_a_step_counts_in_the_bound_of_chernoff() -> None:
+    pair, count = AddRemovePair(1e-4, 1.5), 10**9
+    part = Part(pair, pair.reach(1e-30), count)
+    points = points_of(pair, part.interval, 2.0, 0.0)
+    least = count * (points.log + float(points.weights @ points.errors))
+    assert chernoff([part], 2.0).log_factor >= least
 
 
 class _Line:
