@@ -8,7 +8,12 @@ if find_spec("sklearn") is None:
 if find_spec("psycopg") is None or find_spec("sqlalchemy") is None:
     collect_ignore_glob.append("src/matrixdp/ledger/stores/postgresql.py")
 if find_spec("torch") is None:
-    collect_ignore_glob.append("src/matrixdp/training/*")
+    collect_ignore_glob += [
+        "src/matrixdp/training/*",
+        "src/matrixdp/mechanisms/tensors.py",
+        "src/matrixdp/noise/application/tensors.py",
+        "src/matrixdp/noise/kernels/cuda/[ckl]*.py",
+    ]
 elif find_spec("triton") is None:
     # GPU kernels; builds of PyTorch for the CPU come without their compiler.
     collect_ignore_glob += [

@@ -11,7 +11,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from matrixdp.noise import ExactNoise, NoiseContext
-from matrixdp.noise.kernels import KernelFactory, available_kernels
+from matrixdp.noise.kernels import KernelFactory
 from matrixdp.noise.kernels import numpy_kernel as kernel_numpy_module
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
 from matrixdp.noise.proofs.certificate import FINE_CUT
@@ -26,6 +26,7 @@ from matrixdp.noise.specification.table import (
     UNIFORM_BITS,
     load_table,
 )
+from reference import gpu_kernels
 from reference.noise import (
     ScriptedStream,
     by_pipeline,
@@ -35,7 +36,7 @@ from reference.noise import (
     test_key,
 )
 
-KERNELS = available_kernels()
+KERNELS = gpu_kernels.every_kernel()
 every_kernel = pytest.mark.parametrize("make_kernel", KERNELS.values(), ids=KERNELS)
 
 

@@ -12,17 +12,17 @@ import pytest
 from numpy.typing import NDArray
 
 from matrixdp.noise import ExactNoise, NoiseContext, add_noise
-from matrixdp.noise.kernels import available_kernels
 from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
 from matrixdp.noise.proofs.certificate import FINE_CUT
 from matrixdp.noise.proofs.segments import Segment
 from matrixdp.noise.specification.table import load_table
+from reference.gpu_kernels import every_kernel
 from reference.noise import test_key
 from reference.normality import Normality
 
 ALARM = 1e-6
 CHUNK = 1_000_000
-KERNELS = available_kernels()
+KERNELS = every_kernel()
 
 
 def standardised(chunks: int, make_kernel: Any, scale: float = 1.0, seed: int = 40) -> Normality:

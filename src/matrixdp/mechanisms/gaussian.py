@@ -6,13 +6,14 @@ They differ only in the covariance that they choose for a sensitivity set and a 
 from dataclasses import dataclass
 from functools import cached_property, partial
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.mechanisms.drawing import CheckedMatrix, PreparedRelease, Promise, checked_matrix
+from matrixdp.mechanisms.other_arrays import is_on_gpu
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
@@ -23,6 +24,9 @@ from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Payer, check_payer
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
+
+if TYPE_CHECKING:
+    from matrixdp.mechanisms.tensors import PreparedTensor
 
 __all__ = ["GaussianMechanism", "checked_set", "largest_norm"]
 
@@ -142,7 +146,7 @@ class GaussianMechanism:
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
         # All checks come first: what is refused costs neither a key nor a part of a budget.
-        prepared = self.prepared(matrix)
+        prepared = self._prepared_on_gpu(matrix) or self.prepared(matrix)
         if key is not None and not isinstance(key, ReleaseKey):
             raise InvalidParameterError(
                 f"key is a {type(key).__name__}: pass a ReleaseKey, or none for a fresh one"
@@ -254,6 +258,16 @@ class GaussianMechanism:
             scale=self.covariance.entry_scales(array.shape),
         )
 
+    def _prepared_on_gpu(self, matrix: Any) -> "PreparedTensor | None":
+        """Return the release of an array on a GPU, or None if its noise is drawn elsewhere."""
+        # A plain array is what nearly everybody has.
+        if type(matrix) is np.ndarray or not is_on_gpu(matrix):
+            return None
+        # Late, because it imports torch.
+        from matrixdp.mechanisms.tensors import prepared_tensor  # noqa: PLC0415
+
+        return prepared_tensor(matrix, self._promise)
+
     def checked(self, matrix: Any) -> CheckedMatrix:
         """Return a matrix that the mechanism may release, or raise with the reason."""
         return checked_matrix(matrix, self.proof)
@@ -262,4 +276,8 @@ class GaussianMechanism:
         """Return a release that can be paid for and drawn, or raise with the reason why not."""
         checked = self.checked(matrix)
         _ = checked.drawing.noise  # made here: it raises if there is no such noise
-        return PreparedRelease(checked, Promise(self.proof, self.guarantee, type(self).__name__))
+        return PreparedRelease(checked, self._promise)
+
+    @property
+    def _promise(self) -> Promise:
+        return Promise(self.proof, self.guarantee, type(self).__name__)

@@ -1,7 +1,8 @@
 """Matrices that may be released: real numbers, and the labels that a release gets back.
 
-numpy arrays and nested lists, pandas and polars data frames. Frames are recognised by the name of
-their type, because pandas and polars are not needed otherwise and are slow to import.
+Arrays of numpy and other libraries, nested lists, pandas and polars data frames. Frames are
+recognised by the name of their type, because pandas and polars are not needed otherwise and are
+slow to import.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.other_arrays import host_array, is_other_array, other_from_host
 from matrixdp.parameters import check_cells, is_sparse
 
 __all__ = ["MatrixFile", "MatrixLabels", "Relabel", "without_labels"]
@@ -77,8 +79,8 @@ def without_labels(matrix: Any) -> tuple[Any, Relabel | None]:
 
     Parameters
     ----------
-    matrix : ndarray, list of lists, pandas or polars DataFrame, or MatrixFile
-        The matrix to release.
+    matrix : ndarray, list of lists, pandas or polars DataFrame, Tensor, or MatrixFile
+        The matrix to release. Arrays of CuPy and JAX count as tensors.
 
     Raises
     ------
@@ -101,13 +103,15 @@ def without_labels(matrix: Any) -> tuple[Any, Relabel | None]:
     if library == "polars" and type(matrix).__name__ == "DataFrame":
         _check_polars(matrix)
         return matrix.to_numpy(), _into_polars(matrix)
+    if is_other_array(matrix):
+        return host_array(matrix), other_from_host(matrix)
     if isinstance(matrix, MatrixFile):
         return matrix.array, lambda array: replace(matrix, array=array)
     masked = isinstance(matrix, np.ma.MaskedArray)
     if masked or not isinstance(matrix, np.ndarray | list | tuple):
         raise InvalidParameterError(
-            f"matrix is a {type(matrix).__name__}: pass a numpy array, or a pandas or polars data "
-            "frame"
+            f"matrix is a {type(matrix).__name__}: pass an array of numpy, torch, CuPy or JAX, or "
+            "a pandas or polars data frame"
         )
     return matrix, None
 

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.labelled import MatrixLabels
+from matrixdp.mechanisms.other_arrays import host_array, is_other_array
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise import SimulatedValue
 from matrixdp.parameters import proper_fraction
@@ -37,8 +38,8 @@ class Release:
 
     Attributes
     ----------
-    value : ndarray or DataFrame
-        The noisy matrix.
+    value : ndarray, DataFrame or Tensor
+        The noisy matrix, of the library and on the device of the one that was released.
     sensitivity : FrobeniusBall, SymmetricBall, RowBounds or RowBox
         What one record could change.
     covariance : Covariance
@@ -158,7 +159,7 @@ class Release:
             Above 0 and below 1.
         """
         # In the type of the release: the unit in the last place of float32 is what counts there.
-        released = np.asarray(self.value)
+        released = np.asarray(self)
         rounding = np.spacing(np.abs(released)).astype(np.float64)
         # The noise's grid has steps of at most 2**-20 scales, in units of which widths are given.
         widths = joint_quantile(confidence, math.prod(self.shape)) + 2.0**-20
@@ -172,7 +173,8 @@ class Release:
         copy: bool | None = None,  # noqa: FBT001
     ) -> NDArray[Any]:
         """Return the matrix without its labels: what numpy and scikit-learn see."""
-        return np.array(self.value, dtype=dtype, copy=copy)
+        value = host_array(self.value) if is_other_array(self.value) else self.value
+        return np.array(value, dtype=dtype, copy=copy)
 
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write the matrix, and beside it the statement ``<path>.json`` of what it guarantees.

@@ -14,6 +14,7 @@ from matrixdp.files.formats.suffixes import LABELLED, check_format, format_of
 from matrixdp.files.schemas.values import DigestSchema
 from matrixdp.mechanisms.drawing import CheckedMatrix
 from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
+from matrixdp.mechanisms.other_arrays import host_array, is_other_array
 from matrixdp.mechanisms.release import Release
 
 __all__ = ["MatrixSchema", "checked_file", "facts_of", "labelled_file", "warn_of_lost_labels"]
@@ -30,7 +31,9 @@ class MatrixSchema(DigestSchema, frozen=True):
 
 def warn_of_lost_labels(release: Release, path: str | PathLike[str]) -> None:
     """Warn if a release has labels and the format of a file cannot hold them."""
-    named = release.labels is not None or not isinstance(release.value, np.ndarray)
+    value = release.value
+    plain = isinstance(value, np.ndarray) or is_other_array(value)
+    named = release.labels is not None or not plain
     if named and format_of(Path(path)) not in LABELLED:
         # Of the caller of the method that calls this.
         warnings.warn(
@@ -80,6 +83,8 @@ def labelled_file(value: Any, labels: MatrixLabels | None = None) -> MatrixFile:
         return MatrixFile(value, labels.columns, labels.index, labels.corner)
     if isinstance(value, np.ndarray):
         return MatrixFile(value)
+    if is_other_array(value):
+        return MatrixFile(host_array(value))
     columns = [_label(name) for name in value.columns]
     # Frames are recognised by their attributes, so that neither library need be imported.
     index = getattr(value, "index", None)

@@ -206,16 +206,20 @@ class NoiseStream:
 
     def open_range(self, number: int, offset: int) -> CipherContext:
         """Return the keystream of a range of elements, at an even offset into it."""
+        key = self.range_key(number)
+        try:
+            return _keystream(key, offset // 2)
+        finally:
+            key[:] = NO_KEY
+
+    def range_key(self, number: int) -> bytearray:
+        """Return the AES key of a range of elements, to be overwritten."""
         self._check_open()
         key = bytearray(KEY_BYTES)
         kdf = HKDFExpand(HASH, KEY_BYTES, b"first words" + number.to_bytes(8, "little"))
-        try:
-            kdf.derive_into(self._first_key, key)
-            keystream = _keystream(key, offset // 2)
-        finally:
-            key[:] = NO_KEY
+        kdf.derive_into(self._first_key, key)
         self._check_open()
-        return keystream
+        return key
 
     def close(self) -> None:
         """Overwrite the stream's secret; it cannot be read any more."""

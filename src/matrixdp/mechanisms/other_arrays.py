@@ -1,0 +1,85 @@
+"""Arrays of torch, CuPy and JAX: how they come to numpy, and results back to where they were.
+
+All of them speak DLPack. The libraries are imported only where their user has done so.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixdp.errors import InvalidParameterError
+
+__all__ = ["host_array", "is_on_gpu", "is_other_array", "other_from_host", "other_from_tensor"]
+
+_CUDA = 2
+"""The number of NVIDIA's GPUs in DLPack."""
+
+
+def is_other_array(value: object) -> bool:
+    """Return whether this is an array of a library other than numpy.
+
+    Examples
+    --------
+    >>> is_other_array(np.eye(2)), is_other_array([[1.0]])
+    (False, False)
+    """
+    return (
+        type(value) is not np.ndarray
+        and not isinstance(value, np.ndarray | np.generic)
+        and (hasattr(value, "__dlpack_device__"))
+    )
+
+
+def is_on_gpu(value: object) -> bool:
+    """Return whether this is an array in the memory of an NVIDIA GPU."""
+    return is_other_array(value) and value.__dlpack_device__()[0] == _CUDA  # type: ignore[attr-defined]
+
+
+def host_array(value: Any) -> NDArray[Any]:
+    """Return an array of another library as one of numpy, copied from its device if it has one.
+
+    Raises
+    ------
+    InvalidParameterError
+        If numpy has no such numbers.
+    """
+    try:
+        if _is_tensor(value):
+            array: NDArray[Any] = value.detach().cpu().numpy()
+            return array
+        return np.asarray(value.get() if is_on_gpu(value) and hasattr(value, "get") else value)
+    except (TypeError, BufferError):
+        raise InvalidParameterError(
+            f"matrix is a {type(value).__name__} of {value.dtype}: cast it to float64 or float32"
+        ) from None
+
+
+def other_from_host(like: Any) -> Any:
+    """Return a function that takes arrays of numpy to the library and device of an array.
+
+    It keeps nothing of the numbers of that array.
+    """
+    if _is_tensor(like):
+        return partial(_tensor_from_host, device=like.device)
+    return like.__array_namespace__().asarray
+
+
+def other_from_tensor(like: Any) -> Any:
+    """Return a function that takes tensors to the library of an array on the same device."""
+    return _itself if _is_tensor(like) else like.__array_namespace__().from_dlpack
+
+
+def _is_tensor(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch"
+
+
+def _itself(tensor: Any) -> Any:
+    return tensor
+
+
+def _tensor_from_host(array: NDArray[Any], *, device: Any) -> Any:
+    import torch  # noqa: PLC0415 - its user has imported it
+
+    return torch.from_numpy(array).to(device)

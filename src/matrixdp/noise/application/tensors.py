@@ -1,0 +1,143 @@
+"""Adding exact noise to torch tensors on the GPU where they are: the same bits as on the processor.
+
+Only the undecided elements, less than one in a million, come to the processor, which decides them.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from matrixdp.errors import MatrixDPError
+from matrixdp.noise.application.add import add_noise
+from matrixdp.noise.kernels.cuda.kernel import ScaleTensor, TensorKernel, UndecidedList
+from matrixdp.noise.kernels.cuda.launcher import CudaLauncher
+from matrixdp.noise.keys.context import NoiseContext
+from matrixdp.noise.keys.release_key import ReleaseKey
+from matrixdp.noise.keys.stream import NoiseStream
+from matrixdp.noise.specification.exact import exact_element
+
+__all__ = ["NoiseOnTheWay", "TensorNoise", "cuda_kernel"]
+
+
+class NoiseOnTheWay:
+    """A tensor that is being filled by its device; `finish` returns it with all of its noise.
+
+    Between the two, other work of the processor and of the device may go on.
+    """
+
+    def __init__(
+        self, out: Tensor, scales: ScaleTensor, stream: NoiseStream, undecided: UndecidedList
+    ) -> None:
+        self._out = out
+        self._scales = scales
+        self._stream = stream
+        self._undecided = undecided
+
+    def finish(self) -> Tensor:
+        """Wait for the device, decide what it has left, and return the noisy tensor."""
+        try:
+            found = self._undecided.entries()
+            if found:
+                numbers = torch.tensor([entry.element for entry in found])
+                noisy = torch.tensor([self._decided(*one) for one in found], dtype=torch.float64)
+                # The result of an element that comes to float32 is rounded here, once.
+                noisy = noisy.to(self._out.dtype)
+                self._out.view(-1)[numbers.to(self._out.device)] = noisy.to(self._out.device)
+        finally:
+            self.close()
+        return self._out
+
+    def close(self) -> None:
+        """Overwrite the secrets; what is not finished has no result."""
+        self._undecided.wipe()
+        self._stream.close()
+
+    def _decided(self, element: int, value: float, word: int) -> float:
+        further = self._stream.further_words(element)
+        grid_bits = self._stream.context.grid_bits
+        return exact_element(value, self._scales.of(element), word, further, grid_bits)
+
+
+class TensorNoise:
+    """Exact noise for tensors of one shape, type and device.
+
+    Parameters
+    ----------
+    context : NoiseContext
+        Of the release: one or two axes.
+    scales : NDArray[np.float64]
+        With as many axes as the tensors, each of length 1 or the tensors'.
+    kernel : TensorKernel
+        Of their device.
+    """
+
+    def __init__(
+        self, context: NoiseContext, scales: NDArray[np.float64], kernel: TensorKernel
+    ) -> None:
+        self._context = context
+        self._scales = ScaleTensor(scales, context.shape, kernel.device)
+        self._kernel = kernel
+
+    def begin(
+        self, value: Tensor, key: ReleaseKey, *, pay: Callable[[], None] | None = None
+    ) -> NoiseOnTheWay:
+        """Spend a key, and begin to fill a new tensor with the noisy values.
+
+        Parameters
+        ----------
+        value : Tensor
+            Of the shape and type of the context, on the kernel's device; finite and within
+            `limits_on`. None of that is checked again.
+        key : ReleaseKey
+            Unbound.
+        pay : callable, optional
+            As in `ReleaseKey.bind`.
+        """
+        # What can fail for lack of memory comes before the payment.
+        undecided = UndecidedList(value.numel(), self._kernel.device)
+        values = value.contiguous()
+        out = torch.empty_like(values)
+        stream = key.bind(self._context, pay=pay)
+        on_the_way = NoiseOnTheWay(out, self._scales, stream, undecided)
+        try:
+            self._kernel(values, out, self._scales, stream, undecided)
+            undecided.fetch()
+        except BaseException:
+            on_the_way.close()
+            raise
+        return on_the_way
+
+
+@lru_cache(maxsize=64)
+def cuda_kernel(index: int) -> TensorKernel:
+    """Return the kernel of a GPU, compiled and tried once.
+
+    Raises
+    ------
+    MatrixDPError
+        If there is none for this GPU, or it does not give the bits of the processor.
+    """
+    torch.cuda.init()
+    kernel = TensorKernel(CudaLauncher(index), torch.device("cuda", index))
+    for kind in (torch.float64, torch.float32):
+        for scale in ([[3.7]], [[1.25], [0.001]]):
+            _try(kernel, kind, np.array(scale))
+    return kernel
+
+
+def _try(kernel: TensorKernel, kind: torch.dtype, scales: NDArray[np.float64]) -> None:
+    """Raise unless the kernel gives known noise: every launch would be wrong otherwise."""
+    value = torch.linspace(-9.0, 9.0, 2 * 4099, dtype=kind).reshape(2, -1)
+    known = bytes(range(32))
+    expected = add_noise(value.numpy(), scales, ReleaseKey.from_bytes(known))
+    context = NoiseContext.of_scales(expected.shape, expected.dtype, scales)
+    noise = TensorNoise(context, scales, kernel)
+    found = noise.begin(value.to(kernel.device), ReleaseKey.from_bytes(known)).finish()
+    if not np.array_equal(found.cpu().numpy(), expected):
+        raise MatrixDPError(
+            f"the noise kernels do not work on {kernel.device}: known noise comes out wrong"
+        )
