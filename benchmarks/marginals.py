@@ -42,8 +42,8 @@ def timed(
 
 def counted(records: np.ndarray, kept: Sequence[int]) -> np.ndarray:
     """Return the counts of one table, as numpy counts them."""
-    sizes = [ADULT[place] for place in kept]
-    cells = np.ravel_multi_index(tuple(records[:, place] for place in kept), sizes)
+    sizes = [ADULT[index] for index in kept]
+    cells = np.ravel_multi_index(tuple(records[:, index] for index in kept), sizes)
     return np.bincount(cells, minlength=math.prod(sizes))
 
 

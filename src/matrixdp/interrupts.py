@@ -81,3 +81,7 @@ def interrupts_held(*, release: bool = False) -> Iterator[None]:
     if came:
         # Whoever set the former handler decides what an interrupt means.
         signal.raise_signal(signal.SIGINT)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -31,3 +31,7 @@ def current_process() -> tuple[int, object]:
     token alone is not enough either, because a fork made by foreign code does not renew it.
     """
     return os.getpid(), _ProcessToken.current
+
+
+def __dir__() -> list[str]:
+    return __all__

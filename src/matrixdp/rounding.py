@@ -175,3 +175,7 @@ def _integer_root(value: Fraction) -> tuple[int, Fraction, bool]:
     whole = scaled.numerator // scaled.denominator
     root = math.isqrt(whole)
     return root, Fraction(1, 2**shift), scaled == root * root
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -198,3 +198,7 @@ def _residual_norm(matrix: FloatArray, left: FloatArray, right: FloatArray) -> f
     largest = float(np.max(error))
     norm = largest * math.sqrt(float(np.sum(np.square(error / largest))))
     return float(norm * (1.0 + (error.size + 8) * UNIT_ROUNDOFF))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -99,7 +99,7 @@ def test_what_is_not_installed_is_not_said_to_be_inapplicable(
     def missing(*_: object) -> float:
         raise MissingExtraError("it is not installed: pip install 'matrixdp[data]'")
 
-    monkeypatch.setattr("matrixdp.cli.commands.account.plan_epsilon", missing)
+    monkeypatch.setattr("matrixdp.cli.commands.account.accounted_epsilon", missing)
     plan = [
         "--noise-multiplier",
         "1",

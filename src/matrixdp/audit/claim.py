@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
-from matrixdp.privacy.bound import privacy_delta, privacy_epsilon, privacy_mu
+from matrixdp.privacy.bound import epsilon_bounds, largest_mu, least_delta
 from matrixdp.rounding import product_up, quotient_up, sqrt_up
 
 __all__ = ["ClaimAudit", "audit_claim"]
@@ -77,7 +77,7 @@ def audit_claim(
     # Caught, because the error of the rounding names neither of the arguments.
     try:
         whole = product_up(difference, sqrt_up(Fraction(count)))
-        needed = quotient_up(whole, privacy_mu(loss, delta))
+        needed = quotient_up(whole, largest_mu(loss, delta))
     except InvalidParameterError:
         raise InvalidParameterError(
             f"sensitivity={difference!r} in steps={count} needs noise beyond the range of a "
@@ -92,7 +92,7 @@ def audit_claim(
     mu = quotient_up(whole, scale)
     # By the scale and not by mu: needed is rounded up, so a claim that holds here is proven.
     holds = scale >= needed
-    true_epsilon, true_delta = privacy_epsilon(mu, delta), privacy_delta(mu, loss)
+    true_epsilon, true_delta = epsilon_bounds(mu, delta)[1], least_delta(mu, loss)
     return ClaimAudit(
         epsilon=loss,
         delta=delta,

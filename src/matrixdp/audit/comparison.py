@@ -9,21 +9,25 @@ sensitivity 1, and scaled once.
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
-from matrixdp.baselines.gaussian import classic_noise_scale
-from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget
+from matrixdp.baselines.gaussian import classic_multiplier, classic_noise_scale
+from matrixdp.baselines.precision_budget import Zeta, mvg_precision_budget, precision_budget
 from matrixdp.errors import CalibrationError, InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, positive_integer, positive_number
-from matrixdp.privacy.accountants import Accountant, plan_epsilon
-from matrixdp.privacy.amplification import before_amplification, checked_sampling_rate
-from matrixdp.privacy.bound import privacy_mu
-from matrixdp.privacy.claims import Claim, best_equal_claims
+from matrixdp.privacy.accountants import Accountant, accounted_epsilon
+from matrixdp.privacy.amplification import (
+    before_amplification,
+    checked_sampling_rate,
+    claim_before_sampling,
+)
+from matrixdp.privacy.bound import epsilon_bounds, largest_mu
+from matrixdp.privacy.claims import Claim, least_equal_claims
 from matrixdp.privacy.events import SampledPlan
-from matrixdp.privacy.multiplier import noise_multiplier_for
+from matrixdp.privacy.multiplier import least_multiplier
 from matrixdp.privacy.planner import ErrorMeasure
 from matrixdp.rounding import product_up, quotient_up, sqrt_up
 
@@ -61,18 +65,22 @@ class Comparison:
     sampling_rate: float = 1.0
 
     def __post_init__(self) -> None:
-        """Raise if a parameter is outside its domain."""
-        positive_integer(self.rows, "rows")
-        positive_integer(self.columns, "columns")
-        positive_integer(self.steps, "steps")
-        positive_number(EPSILON.number(self.epsilon), "epsilon")
-        DELTA.number(self.delta)
-        positive_number(self.sensitivity, "sensitivity")
-        checked_sampling_rate(self.sampling_rate)
-        if self.norm_bound is None:
-            object.__setattr__(self, "norm_bound", self.sensitivity)
+        """Raise if a parameter is outside its domain; what is kept is not checked again."""
+        bound = self.sensitivity if self.norm_bound is None else self.norm_bound
+        checked = {
+            "rows": positive_integer(self.rows, "rows"),
+            "columns": positive_integer(self.columns, "columns"),
+            "steps": positive_integer(self.steps, "steps"),
+            "epsilon": positive_number(EPSILON.number(self.epsilon), "epsilon"),
+            "delta": DELTA.number(self.delta),
+            "sensitivity": positive_number(self.sensitivity, "sensitivity"),
+            "sampling_rate": checked_sampling_rate(self.sampling_rate),
+            "norm_bound": positive_number(bound, "norm_bound"),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
         # Two matrices within the norm bound differ by at most twice the bound.
-        if not 2.0 * positive_number(self.norm_bound, "norm_bound") >= self.sensitivity:
+        if not 2.0 * checked["norm_bound"] >= checked["sensitivity"]:
             raise InvalidParameterError(
                 f"norm_bound={self.norm_bound!r} is below half of sensitivity="
                 f"{self.sensitivity!r}: matrices within it cannot differ by so much"
@@ -125,9 +133,12 @@ def compare(setting: Comparison) -> list[Contender]:
     MVG sharp, Theorem 3.4: 353
     MVG paper, Theorem 3.4: 5.01e+03
     """
+    plan = _plan(setting)
+    # Contenders with the same noise have the same epsilon.
+    true_epsilon = cache(partial(_true_epsilon, setting, plan))
     return [
-        _contender(setting, mechanism, rule, find)
-        for mechanism, rule, find in _multipliers(setting)
+        _contender(setting, mechanism, rule, find, true_epsilon)
+        for mechanism, rule, find in _multipliers(setting, plan)
     ]
 
 
@@ -144,22 +155,18 @@ def claimed_noise(setting: Comparison, mechanism: str) -> ClaimedNoise | None:
     Each step is calibrated to the claim that, amplified by sampling and composed by Theorem 3.4 at
     the best split of delta, gives what is promised. None where the mechanism refuses such a claim.
     """
-    formula = _FORMULAS.get(mechanism)
-    if formula is None:
+    if mechanism not in _CLAIMED:
         raise InvalidParameterError(
-            f"mechanism={mechanism!r} is not known: use one of {', '.join(_FORMULAS)}"
+            f"mechanism={mechanism!r} is not known: use one of {', '.join(_CLAIMED)}"
         )
     try:
-        multiplier, each = _claimed(setting, formula)
+        multiplier, each = _claimed(setting, mechanism)
     except CalibrationError:
         return None
     return ClaimedNoise(_scaled(setting, multiplier), each)
 
 
-_Formula = Callable[[Comparison, float, float], float]
-
-
-def _claimed(setting: Comparison, formula: _Formula) -> tuple[float, Claim]:
+def _claimed(setting: Comparison, mechanism: str) -> tuple[float, Claim]:
     """Return the multiplier by claims alone, and the claim of each step.
 
     Raises
@@ -167,103 +174,130 @@ def _claimed(setting: Comparison, formula: _Formula) -> tuple[float, Claim]:
     CalibrationError
         Which says why there is none.
     """
-    refusals: list[str] = []
-
-    def noise(epsilon: float, delta: float) -> float:
-        """Return the multiplier for a claim: infinity where it is refused."""
-        # A search over splits of delta meets claims that a formula refuses, and must go on.
-        try:
-            # Poisson sampling, because the loss distributions of the other rules are for it.
-            base = before_amplification(
-                epsilon, delta, sampling_rate=setting.sampling_rate, sampling="poisson"
-            )
-            return formula(setting, base.epsilon, base.delta)
-        except InvalidParameterError as refusal:
-            refusals.append(str(refusal))
-            return math.inf
-
     try:
-        each = best_equal_claims(setting.epsilon, setting.delta, setting.steps, noise)
-    except CalibrationError as failure:
-        raise CalibrationError(refusals[-1] if refusals else str(failure)) from failure
-    multiplier = noise(each.epsilon, each.delta)
-    if not multiplier < math.inf:
-        raise CalibrationError(refusals[-1])
+        formula = _formula(setting, mechanism)
+        each, multiplier = least_equal_claims(
+            setting.epsilon,
+            setting.delta,
+            setting.steps,
+            partial(_noise_before_sampling, formula, setting.sampling_rate),
+        )
+        if multiplier == math.inf:
+            # The doors of the formulas say why such a claim is refused.
+            base = before_amplification(
+                each.epsilon,
+                each.delta,
+                sampling_rate=setting.sampling_rate,
+                sampling="poisson",
+            )
+            multiplier = formula.door(base.epsilon, base.delta)
+    except InvalidParameterError as refusal:
+        raise CalibrationError(str(refusal)) from refusal
     return multiplier, each
 
 
-def _claimed_multiplier(setting: Comparison, formula: _Formula) -> float:
-    return _claimed(setting, formula)[0]
+def _noise_before_sampling(formula: "_Formula", rate: float, epsilon: float, delta: float) -> float:
+    """Return the multiplier for a claim after sampling: infinity where it is refused."""
+    # Poisson sampling, because the loss distributions of the other rules are for it.
+    base = claim_before_sampling(epsilon, delta, rate)
+    return math.inf if base is None else formula.noise(*base)
 
 
-def _analytic(_: Comparison, epsilon: float, delta: float) -> float:
-    return quotient_up(1.0, privacy_mu(epsilon, delta))
+def _claimed_multiplier(setting: Comparison, mechanism: str) -> float:
+    return _claimed(setting, mechanism)[0]
 
 
-def _classic(_: Comparison, epsilon: float, delta: float) -> float:
-    return classic_noise_scale(1.0, epsilon, delta)
+class _Formula(NamedTuple):
+    """The noise of one step that makes a claim, at sensitivity 1.
+
+    A search over splits of delta meets claims that a mechanism refuses, and must go on: ``noise``
+    is infinite there and checks nothing, and ``door`` raises there.
+    """
+
+    noise: Callable[[float, float], float]
+    door: Callable[[float, float], float]
 
 
-def _mvg(setting: Comparison, epsilon: float, delta: float, zeta: Zeta) -> float:
+def _formula(setting: Comparison, mechanism: str) -> _Formula:
+    match mechanism:
+        case "analytic":
+            return _Formula(_analytic, _analytic)
+        case "classic":
+            return _Formula(classic_multiplier, partial(classic_noise_scale, 1.0))
+        case _:
+            return _mvg(setting, Zeta.SHARP if mechanism == "MVG sharp" else Zeta.PAPER)
+
+
+def _analytic(epsilon: float, delta: float) -> float:
+    return quotient_up(1.0, largest_mu(epsilon, delta))
+
+
+def _mvg(setting: Comparison, zeta: Zeta) -> _Formula:
     """Return the scale of MVG's i.i.d. noise, ``sqrt(sqrt(m n) / budget)``, rounded up."""
+    rows, columns = setting.rows, setting.columns
     # In units of the sensitivity, like all multipliers. A larger norm bound means more noise.
-    budget = mvg_precision_budget(
-        setting.rows,
-        setting.columns,
-        norm_bound=quotient_up(setting.norm_bound or setting.sensitivity, setting.sensitivity),
-        sensitivity=1.0,
-        epsilon=epsilon,
-        delta=delta,
-        zeta=zeta,
-    )
-    # Three roundings, each below 1.2e-16.
-    return math.sqrt(math.sqrt(setting.rows * setting.columns) / budget) * (1.0 + 1e-15)
+    bound = quotient_up(setting.norm_bound or setting.sensitivity, setting.sensitivity)
+
+    def by(find: Callable[..., float]) -> Callable[[float, float], float]:
+        def multiplier(epsilon: float, delta: float) -> float:
+            budget = find(
+                *(rows, columns),
+                norm_bound=bound,
+                sensitivity=1.0,
+                epsilon=epsilon,
+                delta=delta,
+                zeta=zeta,
+            )
+            # Three roundings, each below 1.2e-16.
+            noise = math.sqrt(math.sqrt(rows * columns) / budget) if budget else math.inf
+            return noise * (1.0 + 1e-15)
+
+        return multiplier
+
+    return _Formula(by(precision_budget), by(mvg_precision_budget))
 
 
-# The noise of one step that makes a claim, at sensitivity 1.
-_FORMULAS: dict[str, _Formula] = {
-    "analytic": _analytic,
-    "classic": _classic,
-    "MVG sharp": lambda setting, epsilon, delta: _mvg(setting, epsilon, delta, Zeta.SHARP),
-    "MVG paper": lambda setting, epsilon, delta: _mvg(setting, epsilon, delta, Zeta.PAPER),
-}
+# The mechanisms that can make a claim for each step.
+_CLAIMED = ("analytic", "classic", "MVG sharp", "MVG paper")
 
 
-def _multipliers(setting: Comparison) -> Iterator[tuple[str, str, Callable[[], float]]]:
+def _multipliers(
+    setting: Comparison, plan: SampledPlan
+) -> Iterator[tuple[str, str, Callable[[], float]]]:
     """Yield mechanism, rule and how to find the noise multiplier of every contender."""
     # Functions instead of numbers: each may be refused, and the others must still be shown.
     once, sampled = setting.steps == 1, setting.sampling_rate < 1.0
-    exact = partial(_exact, setting)
+    exact = cache(partial(_exact, setting))
+    accounted = partial(least_multiplier, plan, setting.epsilon, setting.delta)
     if sampled:
-        yield "IMGM", "PLD", partial(_accounted, setting, Accountant.PLD)
+        yield "IMGM", "PLD", partial(accounted, Accountant.PLD)
         yield "IMGM", "exact, unsampled", exact
         rule = "amplified"
     else:
         for mechanism in ("IMGM", "analytic"):
             yield mechanism, "one release" if once else "exact", exact
         rule = "one release" if once else "Theorem 3.4"
-    yield "analytic", "RDP", partial(_accounted, setting, Accountant.RDP)
-    yield "analytic", "moments", partial(_accounted, setting, Accountant.MOMENTS)
-    for mechanism, formula in _FORMULAS.items():
+    yield "analytic", "RDP", partial(accounted, Accountant.RDP)
+    yield "analytic", "moments", partial(accounted, Accountant.MOMENTS)
+    for mechanism in _CLAIMED:
         if rule != "one release" or mechanism != "analytic":  # yielded above already
-            yield mechanism, rule, partial(_claimed_multiplier, setting, formula)
+            yield mechanism, rule, partial(_claimed_multiplier, setting, mechanism)
 
 
 def _exact(setting: Comparison) -> float:
     """Return ``sqrt(T) / B``, Theorem 3 of the IMGM paper."""
     # Both factors rounded up, so the product is never too little noise.
-    each = quotient_up(1.0, privacy_mu(setting.epsilon, setting.delta))
+    each = quotient_up(1.0, largest_mu(setting.epsilon, setting.delta))
     return product_up(each, sqrt_up(Fraction(setting.steps)))
 
 
-def _accounted(setting: Comparison, accountant: Accountant) -> float:
-    return noise_multiplier_for(
-        setting.epsilon,
-        setting.delta,
+def _plan(setting: Comparison) -> SampledPlan:
+    """Return the plan of all steps, with noise to be put in its stead."""
+    return SampledPlan(
+        noise_multiplier=1.0,
         sampling_rate=setting.sampling_rate,
         steps=setting.steps,
         neighbouring="add-remove",
-        accountant=accountant,
     )
 
 
@@ -279,7 +313,11 @@ def _scaled(setting: Comparison, multiplier: float) -> float:
 
 
 def _contender(
-    setting: Comparison, mechanism: str, rule: str, find: Callable[[], float]
+    setting: Comparison,
+    mechanism: str,
+    rule: str,
+    find: Callable[[], float],
+    true_epsilon: Callable[[float], float],
 ) -> Contender:
     try:
         multiplier = find()
@@ -293,28 +331,24 @@ def _contender(
         rule,
         noise_scale,
         _scaled(setting, product_up(multiplier, per_unit)),
-        _true_epsilon(setting, multiplier),
+        true_epsilon(multiplier),
     )
 
 
-def _true_epsilon(setting: Comparison, multiplier: float) -> float:
+def _true_epsilon(setting: Comparison, plan: SampledPlan, multiplier: float) -> float:
     """Return what noise of this multiplier in every step guarantees at the delta, rounded up.
 
     The rule that chose the noise proves the promise itself, and the exact curve holds with or
-    without sampling. Where something is sampled the loss distribution is tighter than all others,
-    but it does not resolve every rate, multiplier and delta. All are proven, so the least is
-    returned.
+    without sampling. Without sampling no account is below it. Where something is sampled the loss
+    distribution is tighter than all others, but it does not resolve every rate, multiplier and
+    delta. All are proven, so the least is returned.
     """
-    plan = SampledPlan(
-        noise_multiplier=multiplier,
-        sampling_rate=setting.sampling_rate,
-        steps=setting.steps,
-        neighbouring="add-remove",
-    )
-    whole = replace(plan, sampling_rate=1.0)
+    noisy, delta = plan.with_noise(multiplier), setting.delta
     answers = [setting.epsilon]
-    # An accountant that does not apply to this plan is left out; the promise itself remains.
-    for each, accountant in ((whole, Accountant.PLD), *((plan, one) for one in Accountant)):
+    # What does not apply to this plan is left out; the promise itself remains.
+    with contextlib.suppress(CalibrationError):
+        answers.append(epsilon_bounds(noisy.whole_mu, delta)[1])
+    for accountant in Accountant if plan.sampling_rate < 1.0 else ():
         with contextlib.suppress(CalibrationError):
-            answers.append(plan_epsilon(each, setting.delta, accountant))
+            answers.append(accounted_epsilon(noisy, delta, accountant))
     return min(answers)

@@ -10,7 +10,7 @@ from matrixdp.privacy.budget import Budget
 from matrixdp.rounding import product_up
 from matrixdp.sensitivity.sets import HasSensitivity, SensitivitySet
 
-__all__ = ["AnalyticGaussian", "ClassicGaussian", "classic_noise_scale"]
+__all__ = ["AnalyticGaussian", "ClassicGaussian", "classic_multiplier", "classic_noise_scale"]
 
 # The formula is a handful of float operations. The margin rounds their result up.
 _MARGIN = 1e-14
@@ -36,7 +36,7 @@ def classic_noise_scale(sensitivity: float, epsilon: float, delta: float) -> flo
             f"epsilon={epsilon!r} is above 1, where the classic formula is not proven: use the "
             "privacy bound"
         )
-    per_unit = math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon * (1.0 + _MARGIN)
+    per_unit = classic_multiplier(epsilon, delta)
     if not sensitivity * per_unit < math.inf:
         raise InvalidParameterError(
             f"sensitivity={sensitivity!r} needs noise beyond the range of a float at epsilon="
@@ -44,6 +44,16 @@ def classic_noise_scale(sensitivity: float, epsilon: float, delta: float) -> flo
         )
     # Exactly, because a product that underflows could round down.
     return product_up(sensitivity, per_unit)
+
+
+def classic_multiplier(epsilon: float, delta: float) -> float:
+    """Return `classic_noise_scale` at sensitivity 1, infinite where it refuses; nothing is checked.
+
+    That is at an epsilon of 0, of above 1, and where the noise is beyond the range of a float.
+    """
+    if not 0.0 < epsilon <= 1.0:
+        return math.inf
+    return math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon * (1.0 + _MARGIN)
 
 
 class ClassicGaussian(GaussianMechanism):

@@ -25,7 +25,7 @@ import sys
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, checked_choice, positive_integer, positive_number
 
-__all__ = ["Zeta", "mvg_precision_budget"]
+__all__ = ["Zeta", "mvg_precision_budget", "precision_budget"]
 
 # Some tens of float operations, each within a few units of 2**-53. The margin rounds their result
 # down.
@@ -108,25 +108,49 @@ def mvg_precision_budget(
         )
     loss, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
     bound = checked_choice(zeta, Zeta, "zeta")
-    rank, entries = min(rows, columns), rows * columns
-    harmonic = _harmonic(rank)
-    # The bound is (4 epsilon / (beta + sqrt(beta^2 + 8 alpha epsilon)))^2. Of alpha, which holds
-    # the square of gamma, only the root is computed: squares of small numbers underflow to 0.
-    root_alpha = math.sqrt(gamma) * math.sqrt(
-        (harmonic + _harmonic_of_roots(rank)) * gamma + 2.0 * harmonic * difference
+    budget = precision_budget(
+        rows,
+        columns,
+        norm_bound=gamma,
+        sensitivity=difference,
+        epsilon=loss,
+        delta=delta,
+        zeta=bound,
     )
-    beta = (
-        2.0 * math.sqrt(math.sqrt(entries)) * harmonic * bound.value_at(entries, delta) * difference
-    )
-    root = 4.0 * loss / (beta + math.hypot(beta, math.sqrt(8.0 * loss) * root_alpha))
-    budget = root * root * (1.0 - _MARGIN)
-    # Subnormal numbers have too few digits for the margin to cover.
-    if not (sys.float_info.min < budget < math.inf and beta > sys.float_info.min):
+    if budget == 0.0:
         raise InvalidParameterError(
             f"epsilon={loss!r} with norm_bound={gamma!r} and sensitivity={difference!r} gives a "
             "precision budget beyond the range of a float: rescale the matrix"
         )
     return budget
+
+
+def precision_budget(
+    rows: int,
+    columns: int,
+    *,
+    norm_bound: float,
+    sensitivity: float,
+    epsilon: float,
+    delta: float,
+    zeta: Zeta,
+) -> float:
+    """Return `mvg_precision_budget`, or 0 where it is beyond a float; nothing is checked."""
+    rank, entries = min(rows, columns), rows * columns
+    harmonic = _harmonic(rank)
+    # The bound is (4 epsilon / (beta + sqrt(beta^2 + 8 alpha epsilon)))^2. Of alpha, which holds
+    # the square of the norm bound, only the root is computed: small squares underflow to 0.
+    root_alpha = math.sqrt(norm_bound) * math.sqrt(
+        (harmonic + _harmonic_of_roots(rank)) * norm_bound + 2.0 * harmonic * sensitivity
+    )
+    beta = (
+        2.0 * math.sqrt(math.sqrt(entries)) * harmonic * zeta.value_at(entries, delta) * sensitivity
+    )
+    root = 4.0 * epsilon / (beta + math.hypot(beta, math.sqrt(8.0 * epsilon) * root_alpha))
+    budget = root * root * (1.0 - _MARGIN)
+    # Subnormal numbers have too few digits for the margin to cover.
+    fits = sys.float_info.min < budget < math.inf and beta > sys.float_info.min
+    return budget if fits else 0.0
 
 
 def _harmonic(count: int) -> float:

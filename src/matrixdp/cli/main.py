@@ -148,8 +148,8 @@ def _explained(error: BaseException) -> tuple[str, int]:
 def _defect(error: BaseException) -> str:
     """Say where it happened, not what the error says: a foreign message may quote private data."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{Path(frame.filename).name}, line {frame.lineno}"
-    return f"unexpected {type(error).__name__} in {place}; please report it"
+    where = f"{Path(frame.filename).name}, line {frame.lineno}"
+    return f"unexpected {type(error).__name__} in {where}; please report it"
 
 
 def _warn(message: Warning | str, *_: object) -> None:

@@ -22,7 +22,7 @@ __all__ = ["gaussian_worth", "is_worth"]
 
 # Halvings of the range of B: to a thousandth of a per cent of the largest.
 _HALVINGS = 16
-# Other processors round bounds in other places, each of them to the private side.
+# Other processors round bounds differently, each of them to the private side.
 _ROUNDING = 1e-9
 
 

@@ -23,7 +23,7 @@ __all__ = ["Replay", "Table"]
 Table: TypeAlias = Mapping[tuple[Any, ...], Mapping[str, Any]]
 """The rows of a table by what names them, each by its columns."""
 
-# What costs of claims are rounded up by is more: other processors round in other places.
+# What costs of claims are rounded up by is more: other processors round differently.
 _ROUNDING = Fraction(1, 2 * 10**12)
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, MatrixDPError)
 

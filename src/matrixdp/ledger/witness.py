@@ -29,7 +29,7 @@ class Mark:
 
     Attributes
     ----------
-    place : int
+    offset : int
         Where the line begins.
     sequence, digest : int, str
         Of the entry.
@@ -37,7 +37,7 @@ class Mark:
         The identity of the ledger, and where it was.
     """
 
-    place: int
+    offset: int
     sequence: int
     digest: str
     ledger: str
@@ -114,13 +114,13 @@ class HighWaterMark:
             with os.fdopen(handle, "r+b", buffering=0) as file, locked(file):
                 here = [mark for mark in _marks(file) if mark.address == self._address]
                 if not here:
-                    place = file.seek(0, os.SEEK_END)
+                    offset = file.seek(0, os.SEEK_END)
                 elif here[0].sequence < head.sequence:
-                    place = here[0].place
+                    offset = here[0].offset
                 else:
                     return
                 # Not forced to the disk: a mark that a power cut takes back is only an older one.
-                file.seek(place)
+                file.seek(offset)
                 file.write(self._line(head))
         except OSError as error:
             # The payment stands: a release that is not made because of this would be lost.
@@ -139,9 +139,9 @@ class HighWaterMark:
 
 
 def _marks(file: BinaryIO) -> list[Mark]:
-    place, marks = 0, []
+    offset, marks = 0, []
     for line in file.read().splitlines(keepends=True):
         sequence, digest, ledger, address = line.decode().strip().split(maxsplit=3)
-        marks.append(Mark(place, int(sequence), digest, ledger, json.loads(address)))
-        place += len(line)
+        marks.append(Mark(offset, int(sequence), digest, ledger, json.loads(address)))
+        offset += len(line)
     return marks

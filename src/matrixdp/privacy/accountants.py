@@ -20,11 +20,11 @@ import scipy
 
 from matrixdp.errors import CalibrationError
 from matrixdp.parameters import DELTA, checked_choice
-from matrixdp.privacy.bound import privacy_epsilon
+from matrixdp.privacy.bound import epsilon_bounds
 from matrixdp.privacy.claims import sampled_gaussian_epsilon
 from matrixdp.privacy.events import SampledPlan, TooLittleNoiseError
 from matrixdp.privacy.loss import LossAccount
-from matrixdp.privacy.renyi import converted_epsilon, renyi_epsilon
+from matrixdp.privacy.renyi import best_renyi_epsilon, converted_epsilon
 from matrixdp.privacy.sampled_renyi import LARGEST_ORDER, sampled_divergence
 
 __all__ = ["Accountant", "accounted_epsilon", "checked_accountant", "plan_epsilon"]
@@ -102,9 +102,9 @@ def accounted_epsilon(plan: SampledPlan, delta: float, accountant: Accountant) -
 def _unsampled_epsilon(mu: float, delta: float, accountant: Accountant) -> float:
     """Return the epsilon where nothing is sampled: the exact curve, or Rényi's two conversions."""
     if accountant is Accountant.PLD:
-        return privacy_epsilon(mu, delta)
+        return epsilon_bounds(mu, delta)[1]
     if accountant is Accountant.RDP:
-        return renyi_epsilon(mu, delta)
+        return best_renyi_epsilon(mu, delta)
     # Moments: the least of order mu^2/2 + log(1/delta)/(order - 1), at its best order.
     return (0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(delta))) * (1.0 + 1e-14)
 

@@ -22,6 +22,7 @@ __all__ = [
     "amplified",
     "before_amplification",
     "checked_sampling_rate",
+    "claim_before_sampling",
     "sampled_loss",
 ]
 
@@ -124,14 +125,22 @@ def before_amplification(
     """
     loss, delta = EPSILON.number(epsilon), DELTA.number(delta)
     rate, relation = checked_sampling_rate(sampling_rate), _relation(sampling)
-    # As rationals: a float quotient could be rounded down to the largest delta that is allowed.
-    if not Fraction(delta) <= Fraction(DELTA.largest) * Fraction(rate):
+    found = claim_before_sampling(loss, delta, rate)
+    if found is None:
         raise InvalidParameterError(
             f"delta={delta!r} is not below sampling_rate={rate!r}: choose a smaller delta"
         )
+    return SampledClaim(*found, relation)
+
+
+def claim_before_sampling(loss: float, delta: float, rate: float) -> tuple[float, float] | None:
+    """Return the claim of `before_amplification`, or None where it refuses; nothing is checked."""
+    # As rationals: a float quotient could be rounded down to the largest delta that is allowed.
+    if not Fraction(delta) <= Fraction(DELTA.largest) * Fraction(rate):
+        return None
     # A sample never needs a stricter claim than the whole, which is the exact answer for q = 1.
     base = max(loss, min(_loss_before_sampling(loss, rate), EPSILON.largest))
-    return SampledClaim(base, max(delta, quotient_down(delta, rate)), relation)
+    return base, max(delta, quotient_down(delta, rate))
 
 
 def _loss_before_sampling(loss: float, rate: float) -> float:

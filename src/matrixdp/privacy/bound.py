@@ -17,7 +17,15 @@ from matrixdp.privacy import solve
 from matrixdp.privacy.arithmetic import ARRAY, SCALAR, FloatArray
 from matrixdp.privacy.curve import holds_at_zero_epsilon
 
-__all__ = ["CURVE_MARGIN", "epsilon_bounds", "privacy_delta", "privacy_epsilon", "privacy_mu"]
+__all__ = [
+    "CURVE_MARGIN",
+    "epsilon_bounds",
+    "largest_mu",
+    "least_delta",
+    "privacy_delta",
+    "privacy_epsilon",
+    "privacy_mu",
+]
 
 # The computed numbers are within 1.5e-15 times their condition number of the true ones
 # (docs/numerics.md). The margins are several times that, so that no number is on the wrong side.
@@ -87,8 +95,7 @@ def privacy_mu(epsilon: Any, delta: Any) -> float | FloatArray:
     """
     epsilon, delta = EPSILON.numbers(epsilon), DELTA.numbers(delta)
     if isinstance(epsilon, float) and isinstance(delta, float):
-        find = solve.solve_bound_low if delta <= 0.5 else solve.solve_bound_high
-        return find(epsilon, delta, SCALAR) * (1.0 - _BOUND_MARGIN)
+        return largest_mu(epsilon, delta)
     return _blockwise(_bound_block, epsilon, delta, ("epsilon", "delta"))
 
 
@@ -138,7 +145,7 @@ def privacy_delta(mu: Any, epsilon: Any) -> float | FloatArray:
     """
     mu, epsilon = MU.numbers(mu), EPSILON.numbers(epsilon)
     if isinstance(mu, float) and isinstance(epsilon, float):
-        return _delta_number(mu, epsilon)
+        return least_delta(mu, epsilon)
     return _blockwise(_delta_block, mu, epsilon, ("mu", "epsilon"))
 
 
@@ -196,7 +203,14 @@ def privacy_epsilon(mu: Any, delta: Any) -> float | FloatArray:
     return _blockwise(_epsilon_block, mu, delta, ("mu", "delta"))
 
 
-def _delta_number(mu: float, epsilon: float) -> float:
+def largest_mu(epsilon: float, delta: float) -> float:
+    """Return the `privacy_mu` of two floats; nothing is checked."""
+    find = solve.solve_bound_low if delta <= 0.5 else solve.solve_bound_high
+    return find(epsilon, delta, SCALAR) * (1.0 - _BOUND_MARGIN)
+
+
+def least_delta(mu: float, epsilon: float) -> float:
+    """Return the `privacy_delta` of two floats; nothing is checked."""
     if mu == 0.0:
         return 0.0
     # Decided before anything is evaluated: in the far tail the exponentials would underflow.

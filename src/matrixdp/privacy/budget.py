@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
-from matrixdp.privacy.bound import epsilon_bounds, privacy_mu
+from matrixdp.privacy.bound import epsilon_bounds, largest_mu
 from matrixdp.privacy.curve import holds_at_zero_epsilon
 from matrixdp.rounding import shown_down, sqrt_down
 
@@ -67,7 +67,7 @@ class Budget:
 
     def __init__(self, epsilon: float, delta: float) -> None:
         epsilon, delta = EPSILON.number(epsilon), DELTA.number(delta)
-        mu = privacy_mu(epsilon, delta)
+        mu = largest_mu(epsilon, delta)
         self._fill(epsilon, delta, mu, Fraction(mu) ** 2, epsilon)
 
     @classmethod

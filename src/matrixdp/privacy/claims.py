@@ -43,6 +43,7 @@ __all__ = [
     "composed_delta",
     "composed_epsilon",
     "equal_claims",
+    "least_equal_claims",
     "sampled_gaussian_epsilon",
     "unequal_claims_epsilon",
 ]
@@ -182,14 +183,23 @@ def best_equal_claims(
     (0.1, 0.0)
     """
     loss, delta = positive_number(EPSILON.number(epsilon), "epsilon"), DELTA.number(delta)
-    count = positive_integer(steps, "steps")
+    return least_equal_claims(loss, delta, positive_integer(steps, "steps"), noise)[0]
+
+
+def least_equal_claims(
+    loss: float, delta: float, count: int, noise: Callable[[float, float], float]
+) -> tuple[Claim, float]:
+    """Return the claims of `best_equal_claims`, and the noise of each; nothing is checked.
+
+    The noise may be infinite for some claims: of them no mechanism makes one.
+    """
 
     def noise_at(share: float) -> float:
         each = _equal_claims(loss, delta, count, share)
         return noise(each.epsilon, each.delta)
 
-    share = 0.0 if count == 1 else _best_share(noise_at, delta, count)
-    return _equal_claims(loss, delta, count, share)
+    least, share = (noise_at(0.0), 0.0) if count == 1 else _best_share(noise_at, delta, count)
+    return _equal_claims(loss, delta, count, share), least
 
 
 def unequal_claims_epsilon(claims: Sequence[tuple[Claim, int]], delta: float) -> float:
@@ -275,7 +285,7 @@ def sampled_gaussian_epsilon(
             raise TooLittleNoiseError(f"noise_multiplier={noise_multiplier!r} in steps={steps}")
         return _composed_epsilon(sampled_loss(alone, sampling_rate), steps, slack)
 
-    return epsilon_at(_best_share(epsilon_at, delta, steps))
+    return _best_share(epsilon_at, delta, steps)[0]
 
 
 def _too_many_steps(delta: float, steps: int) -> CalibrationError:
@@ -285,12 +295,13 @@ def _too_many_steps(delta: float, steps: int) -> CalibrationError:
     )
 
 
-def _best_share(cost: Callable[[float], float], delta: float, count: int) -> float:
-    """Return the share of the slack with the least cost, or 0 if that costs no more."""
+def _best_share(cost: Callable[[float], float], delta: float, count: int) -> tuple[float, float]:
+    """Return the least cost and the share of the slack that has it; 0 if that costs no more."""
+    without = cost(0.0), 0.0
     # A share closer to 1 would leave the releases less delta than a float can hold.
     left = 4.0 * DELTA.smallest * count / delta
     if not left < 0.5:
-        return 0.0
+        return without
 
     def cost_at(logit: float) -> float:
         return cost(float(scipy.special.expit(logit)))
@@ -302,7 +313,7 @@ def _best_share(cost: Callable[[float], float], delta: float, count: int) -> flo
     found = scipy.optimize.minimize_scalar(
         cost_at, bounds=(grid[near - 1], grid[near + 1]), method="bounded", options={"xatol": 1e-6}
     )
-    return min(0.0, float(scipy.special.expit(found.x)), key=cost)
+    return min(without, (float(found.fun), float(scipy.special.expit(found.x))))
 
 
 def _shares_of_delta(delta: float, count: int, share: float) -> tuple[float, float]:

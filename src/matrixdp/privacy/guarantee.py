@@ -5,7 +5,7 @@ from typing import Literal, Protocol, get_args
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer
-from matrixdp.privacy.bound import privacy_delta, privacy_epsilon, privacy_mu
+from matrixdp.privacy.bound import epsilon_bounds, largest_mu, least_delta, privacy_epsilon
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import group_mu
 from matrixdp.privacy.renyi import renyi_divergence
@@ -76,10 +76,10 @@ class Guarantee:
         self._fill(self.epsilon, self.delta, self.mu, self.neighbouring, self.records)
         # Both inverses are rounded to the private side, so either one is a proof. A budget's own mu
         # passes the first test; an epsilon that was computed from mu passes the second.
-        bound = privacy_mu(self.epsilon, self.delta)
+        bound = largest_mu(self.epsilon, self.delta)
         if self.mu <= bound:
             return
-        proven = privacy_epsilon(self.mu, self.delta)
+        proven = epsilon_bounds(self.mu, self.delta)[1]
         if not proven <= self.epsilon:
             raise InvalidParameterError(
                 f"epsilon={self.epsilon!r} is not guaranteed at delta={self.delta!r} by "
@@ -111,7 +111,7 @@ class Guarantee:
         cls, mu: float, *, delta: float, neighbouring: Neighbouring, records: int = 1
     ) -> "Guarantee":
         """Return the guarantee of a mu-Gaussian mechanism with the least epsilon at a delta."""
-        epsilon = privacy_epsilon(MU.number(mu), DELTA.number(delta))
+        epsilon = epsilon_bounds(MU.number(mu), DELTA.number(delta))[1]
         return cls._proven(epsilon, delta, mu, neighbouring, records)
 
     @classmethod
@@ -125,7 +125,7 @@ class Guarantee:
         # to read the number that they asked for.
         epsilon = budget.proven_epsilon
         if not MU.number(mu) <= budget.mu:
-            epsilon = max(epsilon, privacy_epsilon(mu, budget.delta))
+            epsilon = max(epsilon, epsilon_bounds(mu, budget.delta)[1])
         return cls._proven(epsilon, budget.delta, mu, neighbouring)
 
     def for_group(self, records: int) -> "Guarantee":
@@ -142,11 +142,11 @@ class Guarantee:
 
     def epsilon_at(self, delta: float) -> float:
         """Return the least epsilon that the same mu guarantees at another delta."""
-        return privacy_epsilon(self.mu, DELTA.number(delta))
+        return epsilon_bounds(self.mu, DELTA.number(delta))[1]
 
     def delta_at(self, epsilon: float) -> float:
         """Return the least delta that the same mu guarantees at another epsilon."""
-        return privacy_delta(self.mu, EPSILON.number(epsilon))
+        return least_delta(self.mu, EPSILON.number(epsilon))
 
     def renyi_divergence(self, order: float) -> float:
         """Return the Rényi divergence of an order above 1, ``order * mu^2 / 2``."""

@@ -11,14 +11,14 @@ import scipy
 from matrixdp.errors import CalibrationError
 from matrixdp.parameters import DELTA, EPSILON, positive_number
 from matrixdp.privacy.accountants import Accountant, accounted_epsilon, checked_accountant
-from matrixdp.privacy.bound import privacy_mu
+from matrixdp.privacy.bound import largest_mu
 from matrixdp.privacy.events import Bounded, SampledPlan, TooLittleNoiseError
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.loss import LossAccount
 from matrixdp.privacy.loss.composition import TooManyPointsError
 from matrixdp.rounding import quotient_up, sqrt_up
 
-__all__ = ["noise_multiplier_for"]
+__all__ = ["least_multiplier", "noise_multiplier_for"]
 
 _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 0.05, 1e12
 _TOLERANCE = 1e-6  # how close a multiplier comes to the least that suffices
@@ -86,10 +86,20 @@ def noise_multiplier_for(
         neighbouring=neighbouring,
         bounded=bounded,
     )
+    return least_multiplier(plan, target, delta, accountant)
+
+
+def least_multiplier(
+    plan: SampledPlan, target: float, delta: float, accountant: Accountant
+) -> float:
+    """Return the multiplier of `noise_multiplier_for` for a plan, whose own does not matter.
+
+    Neither the target nor delta is checked.
+    """
     if plan.sampling_rate == 1.0 and accountant is Accountant.PLD:
         # Nothing is sampled and the curve is exact: no search is needed.
         root = sqrt_up(Fraction(plan.steps))
-        return quotient_up(root * plan.mu_of_step, privacy_mu(target, delta))
+        return quotient_up(root * plan.mu_of_step, largest_mu(target, delta))
     if accountant is Accountant.PLD:
         return _least_by_losses(plan, target, delta)
 

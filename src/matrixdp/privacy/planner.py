@@ -14,7 +14,7 @@ import scipy
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, MU, checked_choice, positive_integer, positive_number
-from matrixdp.privacy.bound import privacy_epsilon
+from matrixdp.privacy.bound import epsilon_bounds
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.rounding import product_up, quotient_down, quotient_up, sqrt_down, sqrt_up
 
@@ -72,7 +72,7 @@ class Plan:
         ``Budget(plan.epsilon_at(delta), delta)`` is enough to pay for the plan, which its
         ``budget.epsilon`` may just miss, because that is rounded down.
         """
-        return privacy_epsilon(sqrt_up(self.budget.mu_squared), DELTA.number(delta))
+        return epsilon_bounds(sqrt_up(self.budget.mu_squared), DELTA.number(delta))[1]
 
     def error(self, measure: ErrorMeasure | str) -> float:
         """Return the error of each release in a measure, rounded up."""

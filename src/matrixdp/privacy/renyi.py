@@ -11,7 +11,13 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, MU, positive_number, real_number
 from matrixdp.rounding import float_up
 
-__all__ = ["converted_epsilon", "renyi_divergence", "renyi_epsilon", "renyi_to_epsilon"]
+__all__ = [
+    "best_renyi_epsilon",
+    "converted_epsilon",
+    "renyi_divergence",
+    "renyi_epsilon",
+    "renyi_to_epsilon",
+]
 
 # Each term of the conversion is a few float operations without cancellation; one part in 1e13 of
 # the terms' sizes covers their rounding and that of their sum.
@@ -87,7 +93,11 @@ def renyi_epsilon(mu: float, delta: float) -> float:
     >>> round(privacy_epsilon(0.268, 1e-5), 3), round(renyi_epsilon(0.268, 1e-5), 3)
     (1.0, 1.092)
     """
-    mu, delta = MU.number(mu), DELTA.number(delta)
+    return best_renyi_epsilon(MU.number(mu), DELTA.number(delta))
+
+
+def best_renyi_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon of `renyi_epsilon`; nothing is checked."""
     if mu == 0.0:
         return 0.0
     from scipy import optimize  # noqa: PLC0415 - a fifth of a second that few calls need

@@ -52,7 +52,7 @@ class PrivateTraining:
         The model, whose parameters are trained.
     losses : callable
         Returns one loss for each record of a batch, or one for each row, and has no side effects.
-        It gets what the data set gives: the parts of a tuple one by one, a tensor or a dict as it
+        It gets what the data set gives: the items of a tuple one by one, a tensor or a dict as it
         is. The loss of a record must depend on that record alone.
     optimizer : optim.Optimizer or list of optim.Optimizer
         Over the model's parameters; any but LBFGS and SparseAdam.

@@ -30,7 +30,7 @@ def train_shuffled(
     generator = torch.Generator().manual_seed(seed)
     task.model.train()
     inputs = task.data[0]
-    # Every lot is written to the same place, so that a GPU can repeat a step in a single launch.
+    # Every lot is written to the same address, so that a GPU can repeat a step in a single launch.
     first = torch.arange(lot_size, device=inputs.device) % len(inputs)
     lot = [part[first] for part in task.data]
 

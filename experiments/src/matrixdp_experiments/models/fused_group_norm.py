@@ -64,8 +64,8 @@ def _normalise(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     for start in range(0, positions, position_block):
         position = start + tl.arange(0, position_block)
         met = (position[:, None] < positions) & known[None, :]
-        place = start_of_row + position[:, None] * channels + channel[None, :]
-        value = tl.load(inputs + place, mask=met, other=0.0).to(tl.float32)
+        offset = start_of_row + position[:, None] * channels + channel[None, :]
+        value = tl.load(inputs + offset, mask=met, other=0.0).to(tl.float32)
         value = tl.where(met, value - origin[None, :], 0.0)
         values += value
         squares += value * value
@@ -77,18 +77,18 @@ def _normalise(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     variance = tl.where(variance < 0.0, 0.0, variance)
     mean, scale = origin + shift, tl.rsqrt(variance + eps)
     first = known & (channel % group_width == 0)
-    place_of_group = row * (channels // group_width) + group
-    tl.store(means + place_of_group, mean, mask=first)
-    tl.store(scales + place_of_group, scale, mask=first)
+    offset_of_group = row * (channels // group_width) + group
+    tl.store(means + offset_of_group, mean, mask=first)
+    tl.store(scales + offset_of_group, scale, mask=first)
     factor = scale * tl.load(weight + channel, mask=known, other=0.0)
     term = tl.load(bias + channel, mask=known, other=0.0)
     for start in range(0, positions, position_block):
         position = start + tl.arange(0, position_block)
         met = (position[:, None] < positions) & known[None, :]
-        place = start_of_row + position[:, None] * channels + channel[None, :]
-        value = tl.load(inputs + place, mask=met, other=0.0).to(tl.float32)
+        offset = start_of_row + position[:, None] * channels + channel[None, :]
+        value = tl.load(inputs + offset, mask=met, other=0.0).to(tl.float32)
         value = (value - mean[None, :]) * factor[None, :] + term[None, :]
-        tl.store(outputs + place, value.to(outputs.dtype.element_ty), mask=met)
+        tl.store(outputs + offset, value.to(outputs.dtype.element_ty), mask=met)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -111,38 +111,38 @@ def _go_back(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     channel = tl.program_id(1) * channel_block + tl.arange(0, channel_block)
     known = channel < channels
     start_of_row = row * positions * channels
-    place_of_group = row * (channels // group_width) + channel // group_width
-    mean = tl.load(means + place_of_group, mask=known, other=0.0)
-    scale = tl.load(scales + place_of_group, mask=known, other=0.0)
+    offset_of_group = row * (channels // group_width) + channel // group_width
+    mean = tl.load(means + offset_of_group, mask=known, other=0.0)
+    scale = tl.load(scales + offset_of_group, mask=known, other=0.0)
     own = tl.load(weight + channel, mask=known, other=0.0)
     plain = tl.zeros([position_block, channel_block], dtype=tl.float32)
     product = tl.zeros([position_block, channel_block], dtype=tl.float32)
     for start in range(0, positions, position_block):
         position = start + tl.arange(0, position_block)
         met = (position[:, None] < positions) & known[None, :]
-        place = start_of_row + position[:, None] * channels + channel[None, :]
-        value = tl.load(inputs + place, mask=met, other=0.0).to(tl.float32)
-        gradient = tl.load(gradients + place, mask=met, other=0.0).to(tl.float32)
+        offset = start_of_row + position[:, None] * channels + channel[None, :]
+        value = tl.load(inputs + offset, mask=met, other=0.0).to(tl.float32)
+        gradient = tl.load(gradients + offset, mask=met, other=0.0).to(tl.float32)
         plain += gradient
         product += gradient * ((value - mean[None, :]) * scale[None, :])
     plain_sum, product_sum = tl.sum(plain, axis=0), tl.sum(product, axis=0)
     if with_sums:
-        place_of_sum = (row * channels + channel) * 2
-        tl.store(sums + place_of_sum, product_sum, mask=known)
-        tl.store(sums + place_of_sum + 1, plain_sum, mask=known)
+        offset_of_sum = (row * channels + channel) * 2
+        tl.store(sums + offset_of_sum, product_sum, mask=known)
+        tl.store(sums + offset_of_sum + 1, plain_sum, mask=known)
     count = 1.0 * (positions * group_width)
     common = _over_groups(own * plain_sum, group_width, channel_block) / count
     slope = _over_groups(own * product_sum, group_width, channel_block) / count
     for start in range(0, positions, position_block):
         position = start + tl.arange(0, position_block)
         met = (position[:, None] < positions) & known[None, :]
-        place = start_of_row + position[:, None] * channels + channel[None, :]
-        value = tl.load(inputs + place, mask=met, other=0.0).to(tl.float32)
-        gradient = tl.load(gradients + place, mask=met, other=0.0).to(tl.float32)
+        offset = start_of_row + position[:, None] * channels + channel[None, :]
+        value = tl.load(inputs + offset, mask=met, other=0.0).to(tl.float32)
+        gradient = tl.load(gradients + offset, mask=met, other=0.0).to(tl.float32)
         normalised = (value - mean[None, :]) * scale[None, :]
         result = gradient * own[None, :] - common[None, :] - normalised * slope[None, :]
         result = result * scale[None, :]
-        tl.store(found + place, result.to(found.dtype.element_ty), mask=met)
+        tl.store(found + offset, result.to(found.dtype.element_ty), mask=met)
 
 
 def fused_group_norm(

@@ -47,7 +47,7 @@ class GroupNorm(nn.GroupNorm):
             return False
         last = images.is_contiguous(memory_format=torch.channels_last)
         kind = images.dtype in _HALF or (images.dtype == torch.float32 and last)
-        # Without affine parameters torch has None in their places.
+        # Without affine parameters these are None.
         parameters = cast("tuple[Tensor | None, ...]", (self.weight, self.bias))
         wide = all(part is not None and part.dtype == torch.float32 for part in parameters)
         return kind and wide and width & (width - 1) == 0

@@ -1,7 +1,7 @@
 """Each image by itself: what is measured on one cannot depend on the others.
 
 A batch of images is not a function of each of them in floating point: kernels choose their order of
-addition by how many there are, and some by the place of each. On the GPU that this was made on, a
+addition by how many there are, and some by the index of each. On the GPU that this was made on, a
 few rows of a batch changed in their last digits when the first image was taken out. Here the same
 program, with the same shapes and the same addresses, runs once for each image and sees that image
 only.

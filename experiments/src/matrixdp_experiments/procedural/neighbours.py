@@ -60,7 +60,7 @@ class NeighbourWatch:
             labels = torch.cat([self.labels[:number], self.labels[number + 1 :]])
             self._compare(total, rows, labels, classifier)
         for row, label in zip(self.extra_rows, self.extra_labels, strict=True):
-            # In front, so that every record has another place.
+            # In front, so that every record has another index.
             rows = torch.cat([row[None], self.rows])
             self._compare(total, rows, torch.cat([label[None], self.labels]), classifier)
 

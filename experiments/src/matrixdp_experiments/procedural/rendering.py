@@ -88,8 +88,8 @@ def _texture(across: Tensor, down: Tensor, bank: Tensor, blob: dict[str, Tensor]
     grain = blob["grain"]
     column = (across * grain[:, 0] - down * grain[:, 1]) * (SCENE_SIDE / 2) + grain[:, 2]
     row = (across * grain[:, 1] + down * grain[:, 0]) * (SCENE_SIDE / 2) + grain[:, 3]
-    place = (blob["texture"] * SIDE + _mirrored(row)) * SIDE + _mirrored(column)
-    packed = bank[place]
+    offset = (blob["texture"] * SIDE + _mirrored(row)) * SIDE + _mirrored(column)
+    packed = bank[offset]
     return torch.stack([(packed >> shift) & 255 for shift in (0, 8, 16)], dim=1) * (1 / 255)
 
 

@@ -17,11 +17,12 @@ from matrixdp.cli.shared.options import (
 from matrixdp.cli.shared.output import print_json, print_table
 from matrixdp.cli.shared.progress import progress_bar
 from matrixdp.errors import CalibrationError, InvalidParameterError
-from matrixdp.privacy.accountants import Accountant, plan_epsilon
+from matrixdp.parameters import DELTA, EPSILON, positive_number
+from matrixdp.privacy.accountants import Accountant, accounted_epsilon
 from matrixdp.privacy.events import Bounded, SampledPlan
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.privacy.loss import Interval, LossAccount
-from matrixdp.privacy.multiplier import noise_multiplier_for
+from matrixdp.privacy.multiplier import least_multiplier
 from matrixdp.rounding import shown_down, shown_exactly, shown_up
 
 __all__ = ["account"]
@@ -64,12 +65,16 @@ def account(
         neighbouring=checked_neighbouring(neighbouring),
         bounded=cast("Bounded", bounded),  # which the plan checks
     )
+    delta = DELTA.number(delta)
     if epsilon is None:
         answers, refusals = _answers(lambda each: _epsilon(plan, delta, each))
         asked, value, found = "noise_multiplier", plan.noise_multiplier, "epsilon"
     else:
-        wanted = epsilon
-        answers, refusals = _answers(lambda each: _multiplier(plan, wanted, delta, each))
+        wanted = positive_number(EPSILON.number(epsilon), "epsilon")
+        # How much less would do is not computed.
+        answers, refusals = _answers(
+            lambda each: Interval(0.0, least_multiplier(plan, wanted, delta, each))
+        )
         asked, value, found = "epsilon", wanted, "noise_multiplier"
     # Both questions have the same table; only what was asked and what was found are exchanged.
     if as_json:
@@ -104,23 +109,7 @@ def _epsilon(plan: SampledPlan, delta: float, accountant: Accountant) -> Interva
     """Return the epsilon of an account, and what it is proven to be above; 0 if nothing is."""
     if accountant is Accountant.PLD:
         return LossAccount([plan]).epsilon_at(delta)
-    return Interval(0.0, plan_epsilon(plan, delta, accountant))
-
-
-def _multiplier(
-    plan: SampledPlan, epsilon: float, delta: float, accountant: Accountant
-) -> Interval:
-    """Return the multiplier for an epsilon. How much less would do is not computed."""
-    found = noise_multiplier_for(
-        epsilon,
-        delta,
-        sampling_rate=plan.sampling_rate,
-        steps=plan.steps,
-        neighbouring=plan.neighbouring,
-        bounded=plan.bounded,
-        accountant=accountant,
-    )
-    return Interval(0.0, found)
+    return Interval(0.0, accounted_epsilon(plan, delta, accountant))
 
 
 def _fields(

@@ -44,7 +44,7 @@ Loop = Callable[..., int]
 """Takes values, words, scales, shift of the grid, output and marks; returns how many are left."""
 
 # A multiple of eight; their list stays in the cache.
-_PLACES_TOGETHER = 1 << 12
+_INDICES_TOGETHER = 1 << 12
 
 
 @lru_cache(maxsize=8)
@@ -122,7 +122,7 @@ def fine_loop(content: bytes, *, value_bytes: int) -> Loop:
     )
     centre, decided_below = CENTRE, DECIDED_BELOW
     value_kind = np.float32 if value_bytes == 4 else np.float64
-    together, nothing, one = _PLACES_TOGETHER, np.uint64(0), np.uint64(1)
+    together, nothing, one = _INDICES_TOGETHER, np.uint64(0), np.uint64(1)
     fraction_bits, exponent_of_one, byte_shift = np.int64(52), np.int64(1023), np.int64(3)
 
     # Everything is typed explicitly: numba would turn mixed integers into floats, and lose bits.

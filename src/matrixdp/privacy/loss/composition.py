@@ -139,8 +139,8 @@ class Composed:
     def _most_weight(self, above: float) -> float:
         """Return the largest ``e^(-theta x) (1 - e^-x)`` for x at or above a number; rounded up."""
         # It rises up to log(1 + 1/theta) and falls from there.
-        place = max(above, math.log1p(1.0 / self.tilt))
-        return math.exp(-self.tilt * place) * -math.expm1(-place) * (1.0 + 1e-9)
+        peak = max(above, math.log1p(1.0 / self.tilt))
+        return math.exp(-self.tilt * peak) * -math.expm1(-peak) * (1.0 + 1e-9)
 
     def _shifted(self, epsilon: float, direction: float) -> float:
         """Return epsilon on the lattice's own scale, moved by what the losses may be off."""
@@ -310,8 +310,8 @@ def _power(parts: Sequence[_Tilted], size: int) -> tuple[ComplexArray, float]:
 
 def _around(masses: FloatArray, first: int, size: int) -> FloatArray:
     """Return masses around a circle of so many points."""
-    places = (first + np.arange(len(masses))) % size
-    circle: FloatArray = np.bincount(places, masses, minlength=size).astype(np.float64, copy=False)
+    indices = (first + np.arange(len(masses))) % size
+    circle: FloatArray = np.bincount(indices, masses, minlength=size).astype(np.float64, copy=False)
     return circle
 
 

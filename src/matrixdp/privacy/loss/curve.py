@@ -82,22 +82,22 @@ class CurveBounds:
     def split_epsilon(self, delta: float, near: Saddle) -> Interval:
         """Return bounds of the epsilon at a delta, near an estimate, with large losses apart."""
         log_delta = math.log(delta)
-        place = self._split_place(delta)
-        upper = mixture(self._upper, self._steps, place, near.epsilon)
-        lower = mixture(self._lower, self._steps, place, near.epsilon, for_lower=True)
+        split = self._split_at(delta)
+        upper = mixture(self._upper, self._steps, split, near.epsilon)
+        lower = mixture(self._lower, self._steps, split, near.epsilon, for_lower=True)
         most = _least_safe(lambda e: upper.log_upper(e) - log_delta, near)
         least = _largest_unsafe(lambda e: lower.log_lower(e) - log_delta, near)
         if not self._symmetric:
             most = self._exchanged_epsilon(most, log_delta, near)
         return Interval(min(least, most), most)
 
-    def _split_place(self, delta: float) -> Split:
+    def _split_at(self, delta: float) -> Split:
         """Return how to divide the losses of the kind of step with the largest ones."""
         cuts = [cut_of(lattice, count, delta) for lattice, count in self._upper]
         rates = [pair.rate for pair, _ in self._steps]
         # The kind that is sampled most rarely has the most to gain.
-        place = rates.index(min(rates))
-        return Split(place, cuts[place])
+        index = rates.index(min(rates))
+        return Split(index, cuts[index])
 
     def _exchanged_epsilon(self, epsilon: float, log_delta: float, saddle: Saddle) -> float:
         """Return an epsilon that also holds for adding a record, where P and Q are exchanged."""
@@ -119,9 +119,9 @@ class CurveBounds:
 
     def split_delta(self, epsilon: float, delta: float) -> Interval:
         """Return bounds of the delta at an epsilon with large losses apart, given a rough one."""
-        place = self._split_place(min(max(delta, SMALLEST_DELTA), 1.0))
-        upper = mixture(self._upper, self._steps, place, epsilon)
-        lower = mixture(self._lower, self._steps, place, epsilon, for_lower=True)
+        split = self._split_at(min(max(delta, SMALLEST_DELTA), 1.0))
+        upper = mixture(self._upper, self._steps, split, epsilon)
+        lower = mixture(self._lower, self._steps, split, epsilon, for_lower=True)
         return self._delta_between(upper, lower, epsilon)
 
     def _delta_between(

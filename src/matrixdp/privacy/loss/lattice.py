@@ -1,6 +1,6 @@
 r"""A pair of distributions, put on a lattice of losses from both sides.
 
-The line is cut into cells at the places of the losses ``k h``. In each cell the mass of P is
+The line is cut into cells at the points of the losses ``k h``. In each cell the mass of P is
 divided between the two ends so that the masses of P and of Q both stay what they are:
 
     p_high = int (P - e^l Q) / (1 - e^-h),      p_low = int (e^(l+h) Q - P) / (e^h - 1)
@@ -137,18 +137,18 @@ def cells_of(pair: Pair, step: float, tail: float) -> Cells:
     first = _BLOCK * math.floor((float(ends[0]) / step - 1.0) / _BLOCK) - _BLOCK // 2
     last = math.ceil(float(ends[1]) / step) + 1
     losses = origin + step * np.arange(first, last + 1, dtype=np.float64)
-    # Places increase up to rounding; made to increase, none moves by more than rounding moved it.
-    places = np.maximum.accumulate(pair.places(losses))
-    if not (places[0] <= start and stop <= places[-1]):
+    # Edges increase up to rounding; made to increase, none moves by more than rounding moved it.
+    edges = np.maximum.accumulate(pair.places(losses))
+    if not (edges[0] <= start and stop <= edges[-1]):
         raise CalibrationError(
             f"the losses of sampling_rate={pair.rate!r} and mu={pair.mu!r} are not resolved in "
             f"steps of {step!r}: use RDP"
         )
-    # What is computed belongs to a lattice whose losses are those of the places.
-    displacements = pair.displacement(losses, places) + UNIT_ROUNDOFF * np.abs(losses)
-    low, high, most_parts = _integrals(pair, losses, places, (start, stop))
+    # What is computed belongs to a lattice whose losses are those of the edges.
+    displacements = pair.displacement(losses, edges) + UNIT_ROUNDOFF * np.abs(losses)
+    low, high, most_parts = _integrals(pair, losses, edges, (start, stop))
     # The exponents of all densities are below these; exp, products and sums have some units of it.
-    reached = np.clip(places, start, stop)
+    reached = np.clip(edges, start, stop)
     exponents = (np.maximum(np.abs(reached[1:]), np.abs(reached[:-1])) + pair.mu) ** 2
     units = 32.0 + most_parts + 4.0 * (exponents + np.abs(losses[1:]))
     units -= 8.0 * math.log(pair.rate)
@@ -183,11 +183,11 @@ def _origin(pair: Pair, step: float) -> float:
 
 
 def _integrals(
-    pair: Pair, losses: FloatArray, places: FloatArray, interval: tuple[float, float]
+    pair: Pair, losses: FloatArray, edges: FloatArray, interval: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray, int]:
     """Return the two integrals over each cell, and into how many parts one was cut at most."""
     # Cells that reach beyond the interval are cut there; others outside of it have no width.
-    ends = np.clip(places, *interval)
+    ends = np.clip(edges, *interval)
     left, right = ends[:-1], ends[1:]
     steepness = np.maximum(np.abs(left), np.abs(right)) + 2.0 * pair.mu + 1.0
     length = 0.5 * (right - left) * steepness
@@ -202,9 +202,9 @@ def _integrals(
         for cell, part in _parts(cells, parts[cells]):
             width = (right[cell] - left[cell]) / parts[cell]
             # Distances to the two ends of the cell, from the near end of the part: differences of
-            # places would lose the digits of a short cell. Shares are symmetric about 1/2.
-            from_left = (left[cell] - places[cell]) + part * width
-            to_right = (places[cell + 1] - right[cell]) + (parts[cell] - 1 - part) * width
+            # edges would lose the digits of a short cell. Shares are symmetric about 1/2.
+            from_left = (left[cell] - edges[cell]) + part * width
+            to_right = (edges[cell + 1] - right[cell]) + (parts[cell] - 1 - part) * width
             u = left[cell] + (part + shares[:, None]) * width
             above = pair.above(u, from_left + shares[:, None] * width, losses[cell])
             below = pair.below(u, to_right + shares[::-1, None] * width)

@@ -86,8 +86,8 @@ class Pair(abc.ABC):
         """Return where each loss is reached; minus infinity for losses below the least."""
 
     @abc.abstractmethod
-    def displacement(self, losses: FloatArray, places: FloatArray) -> FloatArray:
-        """Return bounds of ``|l(place) - loss|``: what rounding moved each place by."""
+    def displacement(self, losses: FloatArray, points: FloatArray) -> FloatArray:
+        """Return bounds of ``|l(point) - loss|``: what rounding moved each point by."""
 
     @property
     @abc.abstractmethod
@@ -103,7 +103,7 @@ class Pair(abc.ABC):
 
     @abc.abstractmethod
     def above(self, u: FloatArray, distance: FloatArray, loss: FloatArray) -> FloatArray:
-        """Return ``P(u) - e^l Q(u)``, where u is the place of the loss l plus a distance >= 0.
+        """Return ``P(u) - e^l Q(u)``, where u is the point of the loss l plus a distance >= 0.
 
         Nothing cancels in it: its relative error is a few units of the exponents that occur, if the
         distance is as accurate. An infinite distance is from a loss below the least one.
@@ -111,7 +111,7 @@ class Pair(abc.ABC):
 
     @abc.abstractmethod
     def below(self, u: FloatArray, distance: FloatArray) -> FloatArray:
-        """Return ``e^l Q(u) - P(u)``, where u is the place of the loss l less a distance >= 0."""
+        """Return ``e^l Q(u) - P(u)``, where u is the point of the loss l less a distance >= 0."""
 
 
 class AddRemovePair(Pair):
@@ -163,7 +163,7 @@ class AddRemovePair(Pair):
             far = losses - math.log(self.rate) + np.log(-np.expm1(-distance))
         return np.where((change < -0.5) | (losses > 1.0), far, near)
 
-    def displacement(self, losses: FloatArray, places: FloatArray) -> FloatArray:
+    def displacement(self, losses: FloatArray, points: FloatArray) -> FloatArray:
         """Return the bounds.
 
         With ``w = dl/dt = q e^t / e^l`` in (0, 1): x units of t move l by x w. By the first form t
@@ -176,7 +176,7 @@ class AddRemovePair(Pair):
         squared = self.mu * self.mu
         if self.rate == 1.0:  # t is l itself
             return 10.0 * UNIT_ROUNDOFF * (np.abs(losses) + squared)
-        t = np.where(np.isfinite(places), self._exponent(places), -np.inf)
+        t = np.where(np.isfinite(points), self._exponent(points), -np.inf)
         weight = np.exp(np.minimum(math.log(self.rate) + t - losses, 0.0))
         second = (np.expm1(np.minimum(losses, 1.0)) < -0.5 * self.rate) | (losses > 1.0)
         units = 8.0 * np.abs(losses) - 4.0 * second * math.log1p(-self.rate)
@@ -198,7 +198,7 @@ class AddRemovePair(Pair):
         return math.log1p(self.rate * (ratio - 1.0))
 
     def above(self, u: FloatArray, distance: FloatArray, loss: FloatArray) -> FloatArray:
-        """Return ``q (e^t(u) - e^t(place)) N(u)``, or with a place at infinity what is left."""
+        """Return ``q (e^t(u) - e^t(point)) N(u)``, or with a point at infinity what is left."""
         right = self.rate * _normal(u - self.mu)
         inner = right * -np.expm1(-self.mu * distance)
         outside = np.isposinf(distance)
@@ -209,7 +209,7 @@ class AddRemovePair(Pair):
         return np.where(outside, rest * _normal(u) + right, inner)
 
     def below(self, u: FloatArray, distance: FloatArray) -> FloatArray:
-        """Return ``q (e^t(place) - e^t(u)) N(u)``."""
+        """Return ``q (e^t(point) - e^t(u)) N(u)``."""
         exponent = self._exponent(u + distance) - 0.5 * u * u - _HALF_LOG_TWO_PI
         return self.rate * np.exp(exponent) * -np.expm1(-self.mu * distance)
 
@@ -282,15 +282,15 @@ class ReplacePair(Pair):
         small = np.arcsinh(0.5 * np.exp(np.minimum(log_twice, _LARGE_EXPONENT)))
         return np.copysign(np.where(log_twice > _LARGE_EXPONENT, log_twice, small), losses)
 
-    def displacement(self, losses: FloatArray, places: FloatArray) -> FloatArray:
+    def displacement(self, losses: FloatArray, points: FloatArray) -> FloatArray:
         """Return the bounds.
 
         The logarithm of the argument of asinh has a few units of its terms, and asinh magnifies no
         relative error. x units of nu u move l by x (w + w'), the weights of the two tilted terms.
         """
-        right, left = self._log_terms(places)
+        right, left = self._log_terms(points)
         log_rate, half = math.log(self.rate), 0.5 * self.mu * self.mu
-        y = self.mu * places
+        y = self.mu * points
         weights = np.exp(np.minimum(log_rate + y - half - right, 0.0))
         weights += np.exp(np.minimum(log_rate - y - half - left, 0.0))
         terms = np.abs(losses) + half + abs(log_rate) + 4.0
@@ -308,13 +308,13 @@ class ReplacePair(Pair):
         del loss
         return 0.0
 
-    def _climb(self, place: FloatArray, distance: FloatArray) -> FloatArray:
-        """Return ``l(place + distance) - l(place)``, both of whose terms have one sign."""
-        right, left = self._log_terms(place)
+    def _climb(self, point: FloatArray, distance: FloatArray) -> FloatArray:
+        """Return ``l(point + distance) - l(point)``, both of whose terms have one sign."""
+        right, left = self._log_terms(point)
         log_rate, half = math.log(self.rate), 0.5 * self.mu * self.mu
         log_rest = math.log1p(-self.rate) if self.rate < 1.0 else -math.inf
-        rightward = np.minimum(log_rate + self.mu * place - half - right, 0.0)
-        leftward = np.minimum(log_rate - self.mu * place - half - left, 0.0)
+        rightward = np.minimum(log_rate + self.mu * point - half - right, 0.0)
+        leftward = np.minimum(log_rate - self.mu * point - half - left, 0.0)
         rising = _log_shifted(rightward, log_rest - right, self.mu * distance)
         return rising - _log_shifted(leftward, log_rest - left, -self.mu * distance)
 

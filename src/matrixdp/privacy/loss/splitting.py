@@ -77,8 +77,8 @@ def cut_of(lattice: Lattice, count: int, delta: float) -> float:
     """Return the loss above which there are hardly ever more than a few of T losses."""
     expected = (_UNLIKELY * delta * math.factorial(_MOST_LARGE + 1)) ** (1.0 / (_MOST_LARGE + 1))
     above = np.cumsum(lattice.masses[::-1])[::-1]
-    place = int(np.searchsorted(-above, -min(expected, _MOST_EXPECTED) / count))
-    return lattice.origin + lattice.step * (lattice.first + place)
+    index = int(np.searchsorted(-above, -min(expected, _MOST_EXPECTED) / count))
+    return lattice.origin + lattice.step * (lattice.first + index)
 
 
 def mixture(
@@ -104,9 +104,9 @@ def mixture(
     for_lower : bool
         Whether a lower bound is wanted.
     """
-    whole, count = lattices[split.place]
+    whole, count = lattices[split.index]
     small, large = _divided(whole, split.cut)
-    others = [part for place, part in enumerate(lattices) if place != split.place]
+    others = [part for index, part in enumerate(lattices) if index != split.index]
     mass = float(large.masses.sum()) * (1.0 + 1e-9)
     most = min(_MOST_LARGE, count) if mass > 0.0 else 0
     parts = []
@@ -127,8 +127,8 @@ def mixture(
 
 def _divided(lattice: Lattice, cut: float) -> tuple[Lattice, Lattice]:
     """Return the atoms up to a loss, and those above it."""
-    place = math.floor((cut - lattice.origin) / lattice.step) - lattice.first + 1
-    place = min(max(place, 1), len(lattice.masses))
-    small = replace(lattice, masses=lattice.masses[:place])
-    large = replace(lattice, first=lattice.first + place, masses=lattice.masses[place:], lost=0.0)
+    index = math.floor((cut - lattice.origin) / lattice.step) - lattice.first + 1
+    index = min(max(index, 1), len(lattice.masses))
+    small = replace(lattice, masses=lattice.masses[:index])
+    large = replace(lattice, first=lattice.first + index, masses=lattice.masses[index:], lost=0.0)
     return small, large

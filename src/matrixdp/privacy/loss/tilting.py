@@ -49,7 +49,7 @@ class Split:
 
     Attributes
     ----------
-    place : int
+    index : int
         Which kind of step.
     cut : float
         The largest small loss.
@@ -57,7 +57,7 @@ class Split:
         How many of these steps have a large loss.
     """
 
-    place: int
+    index: int
     cut: float
     number: int = 0
 
@@ -96,12 +96,12 @@ class Cumulants:
             max(map(abs, pair.reach(tail))) / (pair.mu * pair.rate) for pair, _ in steps
         )
         self._terms: list[tuple[FloatArray, FloatArray, int]] = []
-        for place, (pair, count) in enumerate(steps):
+        for index, (pair, count) in enumerate(steps):
             u = np.linspace(*pair.reach(tail), _MESH)
             logs, losses = pair.log_density(u) + math.log(u[1] - u[0]), pair.losses(u)
             if exchanged:
                 logs, losses = logs - losses, -losses
-            if split is None or split.place != place:
+            if split is None or split.index != index:
                 self._terms.append((logs, losses, count))
                 continue
             for chosen, number in (

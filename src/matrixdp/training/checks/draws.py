@@ -1,6 +1,6 @@
 """Random draws fixed by record and position, so that runs on other batches can be compared.
 
-With a seed alone a record's draws depend on its place in the batch and on the size of the batch.
+With a seed alone a record's draws depend on its index in the batch and on the size of the batch.
 """
 
 import math
@@ -73,22 +73,22 @@ class FixedDraws(TorchDispatchMode):
         others.
         """
         shape, device = filled.shape, filled.device
-        axis = self._axis(number)
+        records_axis = self._axis(number)
         mixed = torch.full(shape, number + 1, dtype=torch.int64, device=device)
         coordinates: list[tuple[int, Tensor]] = []
         count = len(self._records)
-        for place, length in enumerate(shape):
+        for axis, length in enumerate(shape):
             index = torch.arange(length, device=device)
-            if place == axis and length % count == 0:
+            if axis == records_axis and length % count == 0:
                 each = length // count
                 names = torch.tensor([*self._records], device=device)
-                coordinates.insert(0, (place, names.repeat_interleave(each)))
+                coordinates.insert(0, (axis, names.repeat_interleave(each)))
                 if each > 1:
-                    coordinates.append((place, index % each))
+                    coordinates.append((axis, index % each))
             elif length > 1:
-                coordinates.append((place, index))
-        for place, index in coordinates:
-            by_axis = index.reshape([-1 if one == place else 1 for one in range(len(shape))])
+                coordinates.append((axis, index))
+        for axis, index in coordinates:
+            by_axis = index.reshape([-1 if one == axis else 1 for one in range(len(shape))])
             mixed = (mixed ^ (by_axis + 1)) * _MULTIPLIER
             mixed = mixed ^ ((mixed >> 29) & (2**35 - 1))
         mixed = mixed * _MULTIPLIER

@@ -34,14 +34,16 @@ def _check_gradients(program: Program) -> None:
     outputs = [
         output
         for output, batched in zip(run.outputs, program.batched, strict=False)
-        if batched and output.part.requires_grad
+        if batched and output.tensor.requires_grad
     ]
-    inputs = [part for part in run.inputs if part.ndim and len(part) and not len(part) % RECORDS]
-    followed = [*inputs, *(output.part for output in outputs)]
+    inputs = [
+        tensor for tensor in run.inputs if tensor.ndim and len(tensor) and not len(tensor) % RECORDS
+    ]
+    followed = [*inputs, *(output.tensor for output in outputs)]
     if not followed:
         return
     # How many records have a gradient in each number.
-    reached: list[Tensor] = [torch.zeros_like(part, dtype=torch.int8) for part in followed]
+    reached: list[Tensor] = [torch.zeros_like(tensor, dtype=torch.int8) for tensor in followed]
     foreign = [False] * len(inputs)
     for record in range(RECORDS):
         mask = torch.zeros_like(run.losses)
@@ -49,18 +51,18 @@ def _check_gradients(program: Program) -> None:
         found = torch.autograd.grad(
             (run.losses * mask).sum(), followed, allow_unused=True, retain_graph=True
         )
-        for place, part in enumerate(found):
-            if part is not None:
+        for index, tensor in enumerate(found):
+            if tensor is not None:
                 # Zero times infinity is no number, and tells nothing.
-                here = (part != 0) & part.isfinite()
-                reached[place] += here
-                if place < len(inputs):
+                here = (tensor != 0) & tensor.isfinite()
+                reached[index] += here
+                if index < len(inputs):
                     others = here.unflatten(0, (RECORDS, -1))
-                    foreign[place] |= bool(others[:record].any() | others[record + 1 :].any())
-    mixed = [bool((part > 1).any()) for part in reached]
+                    foreign[index] |= bool(others[:record].any() | others[record + 1 :].any())
+    mixed = [bool((tensor > 1).any()) for tensor in reached]
     if any(mixed) or any(foreign):
         # The last one on the way forward: what follows it has mixed the records.
-        last = max((place for place, one in enumerate(mixed) if one), default=0) - len(inputs)
+        last = max((index for index, one in enumerate(mixed) if one), default=0) - len(inputs)
         after = f"after {outputs[last].described}" if last >= 0 else "in front of all layers"
         raise InvalidParameterError(
             f"the loss of a record depends on other records of its batch: they mix {after}. Let "

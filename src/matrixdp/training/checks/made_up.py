@@ -63,24 +63,24 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
     # The first one is the longest, as batches of all records and of fewer are to be equally long.
     length = 1.0 - index % _LENGTHS / _LENGTHS
 
-    def made(part: Any) -> Any:
-        match part:
+    def made(leaf: Any) -> Any:
+        match leaf:
             case Tensor():
-                array = _array(_numpy_type(part), tuple(part.shape), kind, length, generator)
-                found: Any = torch.from_numpy(array).to(part.device, part.dtype)
+                array = _array(_numpy_type(leaf), tuple(leaf.shape), kind, length, generator)
+                found: Any = torch.from_numpy(array).to(leaf.device, leaf.dtype)
             case np.ndarray():
-                found = _array(part.dtype, part.shape, kind, length, generator).astype(part.dtype)
+                found = _array(leaf.dtype, leaf.shape, kind, length, generator).astype(leaf.dtype)
             case bool() | int() | np.bool_() | np.integer():
-                return type(part)(generator.integers(2))
+                return type(leaf)(generator.integers(2))
             case float() | np.floating():
-                return type(part)(_floats(kind, (), generator))
+                return type(leaf)(_floats(kind, (), generator))
             case str():
                 return " ".join(["a"] * _end(8, length))
             case None:
                 return None
             case _:
                 raise InvalidParameterError(
-                    f"a record holds a {type(part).__name__}, of which none can be made up: call "
+                    f"a record holds a {type(leaf).__name__}, of which none can be made up: call "
                     "training.check(rows) with records of your own that are not private"
                 )
         return found[: _end(len(found), length)] if cut and found.ndim else found
@@ -88,12 +88,12 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
     return tree_map(made, record)
 
 
-def _numpy_type(part: Tensor) -> np.dtype[Any]:
-    if part.is_complex():
+def _numpy_type(leaf: Tensor) -> np.dtype[Any]:
+    if leaf.is_complex():
         return np.dtype(np.complex128)
-    if part.is_floating_point():
+    if leaf.is_floating_point():
         return np.dtype(np.float64)
-    return np.dtype(np.bool_) if part.dtype == torch.bool else np.dtype(np.int64)
+    return np.dtype(np.bool_) if leaf.dtype == torch.bool else np.dtype(np.int64)
 
 
 def _array(

@@ -82,11 +82,13 @@ class ModelCheck:
         signature = self._signature(losses, collate)
         with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad(), _silent():
             enlarge(self._trainable)
-            values = [(name, part, part.detach().clone()) for name, part in tensors_of(self._model)]
+            values = [
+                (name, tensor, tensor.detach().clone()) for name, tensor in tensors_of(self._model)
+            ]
             found = [self._program(losses, draw, turn) for turn, draw in enumerate(draws)]
             programs = [program for program in found if program is not None]
-            for name, part, value in values:
-                if written(part, value):
+            for name, tensor, value in values:
+                if written(tensor, value):
                     raise InvalidParameterError(
                         f"{name} was changed by the forward pass through its attribute data, and "
                         "would carry something from these records to others without noise: switch "
@@ -200,14 +202,16 @@ def _silent() -> Iterator[None]:
 def _shows(program: Program) -> bool:
     """Return whether two records can be told apart: one that is not finite is never compared."""
     finite = [
-        all(bool(part.isfinite().all()) for part in (one.loss, *one.gradients.values()))
+        all(bool(tensor.isfinite().all()) for tensor in (one.loss, *one.gradients.values()))
         for one in program.alone
     ]
     return sum(finite) > 1
 
 
 def _depends(program: Program) -> bool:
-    return any(bool((part != 0).any()) for one in program.alone for part in one.gradients.values())
+    return any(
+        bool((tensor != 0).any()) for one in program.alone for tensor in one.gradients.values()
+    )
 
 
 @contextmanager

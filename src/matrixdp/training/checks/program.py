@@ -28,7 +28,7 @@ class Output(NamedTuple):
     """What a layer returned in a run."""
 
     layer: str
-    part: Tensor
+    tensor: Tensor
 
     @property
     def described(self) -> str:
@@ -92,7 +92,7 @@ class Program:
         whole, fewer = (self.run(range(number)) for number in (RECORDS, RECORDS - 1))
         self._like = whole.draws, fewer.draws
         self.batched = [
-            one.part.shape != other.part.shape
+            one.tensor.shape != other.tensor.shape
             for one, other in zip(whole.outputs, fewer.outputs, strict=False)
         ]
         # At once, as some losses cannot be computed for a single record.
@@ -115,21 +115,23 @@ class Program:
             with right_instance_gradients(self._model), self.draws([record]):
                 loss = losses_of(self._losses, self.batch([record]), 1, self._views)
                 gradients = gradients_of(loss, list(self._trainable))
-            dense = (part.to_dense() if part.is_sparse else part for part in gradients)
-            wide = [part.detach().double() for part in dense]
+            dense = (tensor.to_dense() if tensor.is_sparse else tensor for tensor in gradients)
+            wide = [tensor.detach().double() for tensor in dense]
             found.append(Alone(loss.detach(), dict(zip(self._trainable, wide, strict=True))))
         return found
 
     @property
     def by_row(self) -> set[int]:
-        """The places of those parts of a batch that have as many rows as it has, in two sizes."""
+        """The indices of the tensors of a batch that have as many rows as it has, in two sizes."""
         sizes = (RECORDS, RECORDS - 1)
         return set[int].intersection(
             *(
                 {
-                    place
-                    for place, part in enumerate(tree_leaves(self.batch(range(number))))
-                    if isinstance(part, Tensor) and part.ndim and len(part) == number * self._views
+                    index
+                    for index, tensor in enumerate(tree_leaves(self.batch(range(number))))
+                    if isinstance(tensor, Tensor)
+                    and tensor.ndim
+                    and len(tensor) == number * self._views
                 }
                 for number in sizes
             )
@@ -138,8 +140,8 @@ class Program:
     @property
     def coarse(self) -> bool:
         """Whether anything of 16 bits is computed."""
-        parts = [self.whole.losses, *(output.part for output in self.whole.outputs)]
-        return any(part.is_floating_point() and part.element_size() < 4 for part in parts)
+        tensors = [self.whole.losses, *(output.tensor for output in self.whole.outputs)]
+        return any(tensor.is_floating_point() and tensor.element_size() < 4 for tensor in tensors)
 
     def draws(self, records: Sequence[int]) -> FixedDraws:
         """Return the mode in which the random draws of some records are fixed."""
@@ -151,17 +153,17 @@ class Program:
         inputs: list[Tensor] = []
         outputs: list[Output] = []
 
-        def followed(part: Tensor) -> Tensor:
-            if not (follow and part.is_floating_point()):
-                return part
-            inputs.append(part.detach().requires_grad_())
+        def followed(tensor: Tensor) -> Tensor:
+            if not (follow and tensor.is_floating_point()):
+                return tensor
+            inputs.append(tensor.detach().requires_grad_())
             return inputs[-1].clone()  # no leaf, so that it may be changed in place
 
         batch = tree_map_only(Tensor, followed, self.batch(records))
         state = TensorState(self._model)
 
         def keep(name: str, _module: Any, _arguments: Any, _named: Any, output: Any) -> None:
-            outputs.extend(Output(name, part) for part in tensors_in(output))
+            outputs.extend(Output(name, tensor) for tensor in tensors_in(output))
 
         hooks = [(module, partial(keep, name)) for name, module in self._model.named_modules()]
         with hooked(hooks), self.draws(records) as draws:

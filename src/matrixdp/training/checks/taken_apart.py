@@ -116,6 +116,6 @@ def _difference(
 def _norms(program: Program, trainable: Trainable, record: int) -> Tensor:
     """Return the norms of a record's gradient, by group."""
     squares = torch.zeros(len(trainable.bounds), dtype=torch.float64, device="cpu")
-    for parameter, part in program.alone[record].gradients.items():
-        squares[trainable.groups[parameter]] += part.square().sum().cpu()
+    for parameter, tensor in program.alone[record].gradients.items():
+        squares[trainable.groups[parameter]] += tensor.square().sum().cpu()
     return squares.sqrt()

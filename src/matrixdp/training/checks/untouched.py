@@ -29,11 +29,11 @@ def untouched(model: nn.Module) -> Iterator[None]:
         for module, _ in modules
         for holder in (module._parameters, module._buffers, module._modules)  # noqa: SLF001
     ]
-    values = [(part, part._version, part.detach().clone()) for _, part in tensors_of(model)]  # noqa: SLF001
-    gradients = [(part, part.grad) for part in model.parameters()]
+    values = [(tensor, tensor._version, tensor.detach().clone()) for _, tensor in tensors_of(model)]  # noqa: SLF001
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
-        with torch.random.fork_rng({part.device for part, _, _ in values if part.is_cuda}):
+        with torch.random.fork_rng({tensor.device for tensor, _, _ in values if tensor.is_cuda}):
             yield
     finally:
         random.setstate(python)
@@ -45,19 +45,19 @@ def untouched(model: nn.Module) -> Iterator[None]:
             holder.clear()
             holder.update(content)
         with torch.no_grad():
-            for part, version, value in values:
-                if part._version != version or written(part, value):  # noqa: SLF001
-                    part.copy_(value)
+            for tensor, version, value in values:
+                if tensor._version != version or written(tensor, value):  # noqa: SLF001
+                    tensor.copy_(value)
         torch.clear_autocast_cache()  # of what the values were meanwhile
-        for part, gradient in gradients:
-            part.grad = gradient
+        for tensor, gradient in gradients:
+            tensor.grad = gradient
 
 
-def written(part: Tensor, value: Tensor) -> bool:
+def written(tensor: Tensor, value: Tensor) -> bool:
     """Return whether a tensor has other numbers than it had, also where its version is the same."""
-    if part.layout is not torch.strided:
+    if tensor.layout is not torch.strided:
         return False  # whose numbers cannot be compared
-    return not torch.equal(part, value) and not bool(value.isnan().any())
+    return not torch.equal(tensor, value) and not bool(value.isnan().any())
 
 
 # After these, the first numbers of both generators are small, in the middle, and large.

@@ -25,14 +25,14 @@ def enlarge(parameters: Iterable[nn.Parameter]) -> None:
         Those that are trained; others stay what they are.
     """
     generator = torch.Generator("cpu").manual_seed(0)
-    for part in parameters:
-        if not part.numel():
+    for parameter in parameters:
+        if not parameter.numel():
             continue
-        size = _GATE if part.ndim < 2 else math.sqrt(len(part) / part.numel())
-        wide = part.detach().to(torch.float32)
+        size = _GATE if parameter.ndim < 2 else math.sqrt(len(parameter) / parameter.numel())
+        wide = parameter.detach().to(torch.float32)
         if float(wide.square().mean().sqrt()) < _SMALL * size:
             # Never near zero themselves.
-            numbers = 0.5 + torch.rand(part.shape, generator=generator, device="cpu")
-            signs = 1.0 - 2.0 * torch.randint(2, part.shape, generator=generator, device="cpu")
+            numbers = 0.5 + torch.rand(parameter.shape, generator=generator, device="cpu")
+            signs = 1.0 - 2.0 * torch.randint(2, parameter.shape, generator=generator, device="cpu")
             with torch.no_grad():
-                part.copy_(size * numbers * signs)
+                parameter.copy_(size * numbers * signs)

@@ -106,14 +106,14 @@ class Neighbourhoods:
             raise InvalidParameterError(
                 "propagation has a row without any weight: give every node at least itself"
             )
-        # coalesce sorts by row, so that a neighbour's place is its number less that of its row
+        # coalesce sorts by row, so that a neighbour's column is its index in its row
         starts = counts.cumsum(0) - counts
-        places = torch.arange(len(nodes), device=nodes.device) - starts[nodes]
+        columns = torch.arange(len(nodes), device=nodes.device) - starts[nodes]
         shape = (len(propagation), int(counts.max()))
         self._neighbours = neighbours.new_zeros(shape)
-        self._neighbours[nodes, places] = neighbours
+        self._neighbours[nodes, columns] = neighbours
         self._weights = entries.values().new_zeros(shape)
-        self._weights[nodes, places] = entries.values()
+        self._weights[nodes, columns] = entries.values()
         self._counts = counts
 
     def neighbours(self, nodes: Tensor) -> Neighbours:

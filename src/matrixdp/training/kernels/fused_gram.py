@@ -54,10 +54,10 @@ def _shift_and_multiply(  # type: ignore[no-untyped-def]  # noqa: PLR0917
             inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
             met = live & inside & (v >= 0) & (v < height) & (u >= 0) & (u < width)
             patches += tl.load(base + (y * width + x) * size + v * width + u, mask=met, other=0.0)
-    place = example * positions + t
-    outer = tl.load(made + place * positions + s, mask=live, other=0.0)
-    tl.store(rows + place, tl.sum(patches * outer, axis=0))
-    tl.store(diagonal + place, tl.sum(tl.where(s == t, patches, 0.0), axis=0))
+    row = example * positions + t
+    outer = tl.load(made + row * positions + s, mask=live, other=0.0)
+    tl.store(rows + row, tl.sum(patches * outer, axis=0))
+    tl.store(diagonal + row, tl.sum(tl.where(s == t, patches, 0.0), axis=0))
 
 
 def fused_rows(

@@ -26,12 +26,12 @@ def _copy(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     row = (tl.program_id(0) // blocks).to(tl.int64)
     position = (tl.program_id(0) % blocks) * block + tl.arange(0, block)
     channel = tl.program_id(1) * block + tl.arange(0, block)
-    place = channel[:, None] * channel_stride + position[None, :] * position_stride
+    offset = channel[:, None] * channel_stride + position[None, :] * position_stride
     met = (channel < channels)[:, None] & (position < positions)[None, :]
-    values = tl.load(source + row * row_stride + place, mask=met, other=0.0)
-    place = position[:, None] * channels + channel[None, :]
+    values = tl.load(source + row * row_stride + offset, mask=met, other=0.0)
+    offset = position[:, None] * channels + channel[None, :]
     tl.store(
-        result + row * channels * positions + place,
+        result + row * channels * positions + offset,
         tl.trans(values).to(result.dtype.element_ty),
         mask=tl.trans(met),
     )

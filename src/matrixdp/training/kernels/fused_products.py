@@ -24,7 +24,7 @@ __all__ = ["FusedProducts", "can_fuse"]
 _PROGRAMS = 4
 # What GPUs of data centres have for a program; others have 99 KiB.
 _MUCH_SHARED_MEMORY = 160 << 10
-# Within an example, places are numbers of 32 bits.
+# Within an example, offsets are integers of 32 bits.
 _MOST_ELEMENTS = 1 << 31
 
 
@@ -125,10 +125,10 @@ def _form(  # type: ignore[no-untyped-def]  # noqa: PLR0915, PLR0917
         product = tl.zeros([made_block, met_block], dtype=tl.float32)
         length = (count if is_scaled else 1) * (views * positions)
         for start in range(0, length, position_block):
-            place = start + tl.arange(0, position_block)
-            row, position = place // positions, place % positions
+            index = start + tl.arange(0, position_block)
+            row, position = index // positions, index % positions
             y, x = position // out_width, position % out_width
-            known = place < length
+            known = index < length
             far = row.to(tl.int64)
             gradient = tl.load(
                 (gradients + far * output_row + (y * output_down + x * output_across))[None, :]
@@ -154,8 +154,8 @@ def _form(  # type: ignore[no-untyped-def]  # noqa: PLR0915, PLR0917
         elif is_sum:
             total += product * tl.load(weights + first_example + number)
         else:
-            place = (first_example + number) * tiles + tile
-            tl.store(squares + place, tl.sum(tl.sum(product * product, axis=1), axis=0))
+            offset_of_square = (first_example + number) * tiles + tile
+            tl.store(squares + offset_of_square, tl.sum(tl.sum(product * product, axis=1), axis=0))
             if is_kept:
                 total = product
     if is_kept or is_sum or is_scaled:
@@ -177,7 +177,7 @@ def can_fuse(inputs: Tensor, outputs: Tensor, geometry: Geometry, views: int) ->
             return False
     elif outputs.dtype != torch.bfloat16:
         return False
-    return all(views * _reach(part) < _MOST_ELEMENTS for part in (inputs, outputs))
+    return all(views * _reach(tensor) < _MOST_ELEMENTS for tensor in (inputs, outputs))
 
 
 def _has_tensor_cores(device: torch.device) -> bool:

@@ -40,20 +40,20 @@ def _add_up(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     for start in range(0, positions, position_block):
         position = start + tl.arange(0, position_block)
         met = known[:, None] & (position[None, :] < positions)
-        place = channel[:, None] * output_channel + position[None, :] * output_position
-        gradient = tl.load(outputs + row * output_row + place, mask=met, other=0.0).to(tl.float32)
-        place = channel[:, None] * input_channel + position[None, :] * input_position
-        value = tl.load(inputs + row * input_row + place, mask=met, other=0.0).to(tl.float32)
+        offset = channel[:, None] * output_channel + position[None, :] * output_position
+        gradient = tl.load(outputs + row * output_row + offset, mask=met, other=0.0).to(tl.float32)
+        offset = channel[:, None] * input_channel + position[None, :] * input_position
+        value = tl.load(inputs + row * input_row + offset, mask=met, other=0.0).to(tl.float32)
         value = tl.where(met, value - origin[:, None], 0.0)
         gradients += tl.sum(gradient, axis=1)
         products += tl.sum(gradient * value, axis=1)
         values += tl.sum(value, axis=1)
         squares += tl.sum(value * value, axis=1)
-    place = (row * channels + channel) * 4
-    tl.store(sums + place, gradients, mask=known)
-    tl.store(sums + place + 1, products, mask=known)
-    tl.store(sums + place + 2, values, mask=known)
-    tl.store(sums + place + 3, squares, mask=known)
+    offset = (row * channels + channel) * 4
+    tl.store(sums + offset, gradients, mask=known)
+    tl.store(sums + offset + 1, products, mask=known)
+    tl.store(sums + offset + 2, values, mask=known)
+    tl.store(sums + offset + 3, squares, mask=known)
 
 
 def fused_channel_sums(inputs: Tensor, outputs: Tensor, origins: Tensor) -> Tensor:

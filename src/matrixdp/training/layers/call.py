@@ -52,7 +52,7 @@ class LayerCall:
         self.arguments: tuple[Any, ...] = detached(arguments)
         self.named: dict[str, Any] = detached(dict(named)) if named else {}
         self.inputs = tensors_in((self.arguments, self.named) if named else self.arguments)
-        self._versions = [part._version for part in self.inputs]  # noqa: SLF001
+        self._versions = [tensor._version for tensor in self.inputs]  # noqa: SLF001
         device = self.inputs[0].device.type if self.inputs else "cpu"
         self.device = device
         self.autocast_type = (
@@ -87,7 +87,7 @@ class LayerCall:
 
         torch would find this out itself, were the layer's own gradients left to it.
         """
-        if [part._version for part in self.inputs] != self._versions:  # noqa: SLF001
+        if [tensor._version for tensor in self.inputs] != self._versions:  # noqa: SLF001
             raise InvalidParameterError(
                 f"an input of layer {self.layer.name!r} was changed in place after the layer used "
                 "it, so that its gradient is lost: change a copy"

@@ -163,7 +163,7 @@ class ConvolutionUse(LayerUse):
 
     def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
         """Return bounds of the norms, from Gram matrices or from the gradients."""
-        result = {bias: norm_bounds_of(part) for bias, part in self._bias_gradients.items()}
+        result = {bias: norm_bounds_of(tensor) for bias, tensor in self._bias_gradients.items()}
         if not self._weight.requires_grad:
             return result
         if self._gram_is_cheaper():
@@ -203,7 +203,7 @@ class ConvolutionUse(LayerUse):
     def weighted_sum(self, weights: Tensor) -> PerExample:
         """Return the sum from gradients, or by the ordinary weight gradient of torch."""
         result = {
-            bias: weighted_sum_of(part, weights) for bias, part in self._bias_gradients.items()
+            bias: weighted_sum_of(tensor, weights) for bias, tensor in self._bias_gradients.items()
         }
         if not self._weight.requires_grad:
             return result
@@ -287,8 +287,8 @@ class ConvolutionUse(LayerUse):
         )
         for start in range(examples.start, examples.stop, together):
             stop = min(start + together, examples.stop)
-            part = products[start - examples.start : stop - examples.start]
-            form(slice(start * views, stop * views), part)
+            image_products = products[start - examples.start : stop - examples.start]
+            form(slice(start * views, stop * views), image_products)
         return products
 
     def _products_by_rows(self, part: slice, products: Tensor) -> None:
@@ -368,19 +368,19 @@ class ConvolutionUse(LayerUse):
         wide = torch.promote_types(self._outputs.dtype, torch.float32)
         views = len(self._inputs) // self._examples
         scale = weights.to(wide).repeat_interleave(views)[:, None, None, None]
-        # Not in place: other layers may have recorded the same tensor, where branches meet.
+        # Not in place: other layers may keep the same tensor, where branches meet.
         return self._inputs.to(wide), self._outputs * scale
 
     def leave_out(self, spoilt: Tensor) -> None:
         """Set inputs, output gradients and what was made of them to zero."""
         self._bias_gradients = {
-            bias: without(part, spoilt) for bias, part in self._bias_gradients.items()
+            bias: without(tensor, spoilt) for bias, tensor in self._bias_gradients.items()
         }
         if self._kept is not None:
             self._kept = without(self._kept, spoilt)
             return
         self._inputs, self._outputs = (
-            without(part, spoilt) for part in (self._inputs, self._outputs)
+            without(tensor, spoilt) for tensor in (self._inputs, self._outputs)
         )
         if self._fused is not None:
             self._fused.inputs, self._fused.outputs = self._inputs, self._outputs

@@ -31,7 +31,7 @@ class EmbeddingUse(LayerUse):
         self._table = cast("nn.Parameter", module.weight)
         self._examples = len(tokens)
         # The table's own length, as torch goes by: the layer's `num_embeddings` stays what it was
-        # where a longer table was put in place.
+        # where a longer table has replaced it.
         length = len(self._table)
         gradient = outputs.to(torch.float32)
         if module.padding_idx is not None:
@@ -41,16 +41,16 @@ class EmbeddingUse(LayerUse):
             gradient = gradient.masked_fill(padding[..., None], 0.0)
         first = torch.arange(self._examples, device=tokens.device)[:, None]
         pairs, order = (first * length + tokens).flatten().sort()
-        # The place of a pair among the different ones. There is a row for each token, and those
+        # The index of a pair among the different ones. There is a row for each token, and those
         # that repeat leave zeros at the end: counting the pairs would wait for the device, which a
         # captured graph cannot do.
         fresh = torch.ones_like(pairs)
         fresh[1:] = pairs[1:] != pairs[:-1]
-        sorted_place = fresh.cumsum(0) - 1
-        place = torch.empty_like(order).scatter_(0, order, sorted_place)
-        known = torch.zeros_like(pairs).scatter_(0, sorted_place, pairs)
+        sorted_index = fresh.cumsum(0) - 1
+        index = torch.empty_like(order).scatter_(0, order, sorted_index)
+        known = torch.zeros_like(pairs).scatter_(0, sorted_index, pairs)
         rows = gradient.new_zeros(len(pairs), gradient.shape[-1])
-        self._rows = rows.index_add_(0, place, gradient.flatten(0, 1))
+        self._rows = rows.index_add_(0, index, gradient.flatten(0, 1))
         self._owner = torch.div(known, length, rounding_mode="floor")
         self._token = known % length
 

@@ -66,7 +66,7 @@ def gram_bounds(inputs: Tensor, outputs: Tensor, units: int, rounding: float) ->
         How far x and g may be rounded before they are multiplied for the sum; `factor_rounding`.
     """
     rows = (inputs * outputs).sum(2)
-    first, second = (torch.diagonal(part, dim1=1, dim2=2) for part in (inputs, outputs))
+    first, second = (torch.diagonal(tensor, dim1=1, dim2=2) for tensor in (inputs, outputs))
     return bounds_from_rows(rows, first, second, units, rounding)
 
 
@@ -102,7 +102,9 @@ def bounds_from_rows(
     # Next to the largest float32, a product may overflow on its negative side alone.
     total = total.where(total > -math.inf, math.nan).clamp(min=0.0)
     padding = units * _LOST_SQUARES
-    first, second = (part.to(torch.float64).clamp(min=0.0) + padding for part in (inputs, outputs))
+    first, second = (
+        tensor.to(torch.float64).clamp(min=0.0) + padding for tensor in (inputs, outputs)
+    )
     sizes = (first * second).sqrt().sum(1)
     error = 2.0 * (units + rows.shape[1] + 4) * _UNIT
     norms = (total + error * sizes.square()).sqrt()

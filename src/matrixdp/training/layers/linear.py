@@ -59,7 +59,7 @@ class LinearUse(LayerUse):
         """Return bounds of the norms by the cheapest of three ways."""
         positions = self._inputs.shape[1]
         width, height = self._inputs.shape[2], self._outputs.shape[2]
-        result = {bias: norm_bounds_of(part) for bias, part in self._bias_gradients.items()}
+        result = {bias: norm_bounds_of(tensor) for bias, tensor in self._bias_gradients.items()}
         if not self._weight.requires_grad:
             return result
         if positions == 1:
@@ -80,7 +80,7 @@ class LinearUse(LayerUse):
     def weighted_sum(self, weights: Tensor) -> PerExample:
         """Return the sum from kept gradients, or as one product over examples and positions."""
         result = {
-            bias: weighted_sum_of(part, weights) for bias, part in self._bias_gradients.items()
+            bias: weighted_sum_of(tensor, weights) for bias, tensor in self._bias_gradients.items()
         }
         if self._kept is not None:
             result[self._weight] = weighted_sum_of(self._kept, weights)
@@ -100,12 +100,12 @@ class LinearUse(LayerUse):
         """Set inputs, output gradients and what was made of them to zero."""
         if self._kept is None:
             self._inputs, self._outputs = (
-                without(part, spoilt) for part in (self._inputs, self._outputs)
+                without(tensor, spoilt) for tensor in (self._inputs, self._outputs)
             )
         else:
             self._kept = without(self._kept, spoilt)
         self._bias_gradients = {
-            bias: without(part, spoilt) for bias, part in self._bias_gradients.items()
+            bias: without(tensor, spoilt) for bias, tensor in self._bias_gradients.items()
         }
 
     def forget(self) -> None:

@@ -28,11 +28,11 @@ def normalisation_use(
             found = _by_channel(inputs, outputs, module.num_groups, module.eps, examples)
         case _:
             found = _by_channel(inputs, outputs, inputs.shape[1], module.eps, examples)
-    # Without affine parameters torch has None in their places.
+    # Without affine parameters these are None.
     parameters = cast("tuple[nn.Parameter | None, ...]", (module.weight, module.bias))
     kept = zip(parameters, found, strict=True)
     return KeptGradients(
-        {parameter: part for parameter, part in kept if parameter in trainable(parameter)}
+        {parameter: tensor for parameter, tensor in kept if parameter in trainable(parameter)}
     )
 
 
@@ -59,20 +59,22 @@ def _by_channel(
     rows, channels = inputs.shape[:2]
     # Without positions a channel is a scalar.
     inputs, outputs = (
-        part.flatten(2) if part.ndim > 2 else part[..., None] for part in (inputs, outputs)
+        tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None] for tensor in (inputs, outputs)
     )
     # Variances from sums of squares lose their digits where the mean is large.
     origins = inputs.unflatten(1, (groups, -1)).mean((2, 3), dtype=torch.float32)
     sums = _channel_sums(inputs, outputs, origins)
     gradients, products, values, squares = sums.unbind(2)
     count = channels // groups * inputs[0, 0].numel()
-    mean, square = (part.unflatten(1, (groups, -1)).sum(2) / count for part in (values, squares))
+    mean, square = (
+        tensor.unflatten(1, (groups, -1)).sum(2) / count for tensor in (values, squares)
+    )
     scale = ((square - mean.square()).clamp(min=0.0) + eps).rsqrt()
-    mean, scale = (part.repeat_interleave(channels // groups, dim=1) for part in (mean, scale))
+    mean, scale = (tensor.repeat_interleave(channels // groups, dim=1) for tensor in (mean, scale))
     found = (scale * (products - mean * gradients), gradients)
     if rows == examples:
         return found
-    product, total = (part.reshape(examples, -1, channels).sum(1) for part in found)
+    product, total = (tensor.reshape(examples, -1, channels).sum(1) for tensor in found)
     return product, total
 
 

@@ -45,7 +45,10 @@ class _Rows(NamedTuple):
     def changed(self, change: Callable[[Tensor, int], Tensor], axes: "_Rows") -> "_Rows":
         """Return what has rows after a change that is given their axis, and the rest as it is."""
         parts = [
-            [part if axis is None else change(part, axis) for part, axis in zip(*pair, strict=True)]
+            [
+                tensor if axis is None else change(tensor, axis)
+                for tensor, axis in zip(*pair, strict=True)
+            ]
             for pair in zip(self, axes, strict=True)
         ]
         return _Rows(*parts)
@@ -92,10 +95,10 @@ def use_by_record(call: LayerCall, examples: int, *, states: bool) -> KeptGradie
     if known and call.autocast_type is not None:
         wide = next(module.parameters()).dtype
         batch = batch.changed(
-            lambda part, _: part.to(wide) if part.is_floating_point() else part, axes
+            lambda tensor, _: tensor.to(wide) if tensor.is_floating_point() else tensor, axes
         )
     # The axis of rows becomes that of records, and of the rows of each.
-    rows = batch.changed(lambda part, axis: part.unflatten(axis, (examples, -1)), axes)
+    rows = batch.changed(lambda tensor, axis: tensor.unflatten(axis, (examples, -1)), axes)
 
     def run(values: Values, inputs: list[Any]) -> list[Tensor]:
         positional, named = tree_unflatten(inputs, structure)
@@ -112,8 +115,8 @@ def use_by_record(call: LayerCall, examples: int, *, states: bool) -> KeptGradie
     with autocast, plain_kernels(recurrent=isinstance(module, nn.RNNBase)), _no_hooks(module):
         found = _gradients(module, run, values, rows, axes)
     result: PerExample = {}
-    for name, part in found.items():
-        parameter, wider = names[name], part.detach().to(torch.float32)
+    for name, tensor in found.items():
+        parameter, wider = names[name], tensor.detach().to(torch.float32)
         result[parameter] = result[parameter] + wider if parameter in result else wider
     return KeptGradients(result)
 
@@ -143,14 +146,14 @@ def _arguments(call: LayerCall, *, states: bool) -> _Arguments:
         # three axes has consecutive rows for the heads of a record.
         mask, heads = call.by_name().get("attn_mask"), module.num_heads
     axes: list[int | None] = []
-    for part in tree_flatten(tree)[0]:
-        is_mask = part is mask
-        if not isinstance(part, Tensor) or (is_mask and part.ndim == 2):
+    for tensor in tree_flatten(tree)[0]:
+        is_mask = tensor is mask
+        if not isinstance(tensor, Tensor) or (is_mask and tensor.ndim == 2):
             axes.append(None)
             continue
-        if part.ndim == 0 or len(part) != (rows * heads if is_mask else rows):
+        if tensor.ndim == 0 or len(tensor) != (rows * heads if is_mask else rows):
             raise ShapeError(
-                f"layer {call.layer.name!r} takes a tensor of shape {tuple(part.shape)} beside "
+                f"layer {call.layer.name!r} takes a tensor of shape {tuple(tensor.shape)} beside "
                 f"{rows} rows: make it a buffer of the layer, or expand it to one for each row"
             )
         axes.append(0)
@@ -174,10 +177,10 @@ def _recurrent_arguments(module: nn.RNNBase | nn.RNNCellBase, call: LayerCall) -
         # all records share.
         states = _first_states(module, first)
     axis = 1 if layered else 0
-    for part in tensors_in(states):
-        if part.ndim <= axis or part.shape[axis] != len(first):
+    for tensor in tensors_in(states):
+        if tensor.ndim <= axis or tensor.shape[axis] != len(first):
             raise ShapeError(
-                f"layer {call.layer.name!r} got states of shape {tuple(part.shape)}: axis {axis} "
+                f"layer {call.layer.name!r} got states of shape {tuple(tensor.shape)}: axis {axis} "
                 f"must be {len(first)} long, for the rows of the batch"
             )
     return _Arguments(((first, states), {}), [0, *(axis for _ in tensors_in(states))], axis)
@@ -228,19 +231,19 @@ def _in_a_loop(run: _Run, values: Values, rows: _Rows, axes: _Rows) -> Values:
     """Return gradients of all records, by plain autograd on one after another."""
     each = []
     for number in range(rows.gradients[0].shape[axes.gradients[0]]):
-        mine = rows.changed(lambda part, axis: part.select(axis, number), axes)  # noqa: B023
+        mine = rows.changed(lambda tensor, axis: tensor.select(axis, number), axes)  # noqa: B023
         each.append(_gradient(run, values, mine))
-    return {name: torch.stack([part[name] for part in each]) for name in values}
+    return {name: torch.stack([tensor[name] for tensor in each]) for name in values}
 
 
 def _gradient(run: _Run, values: Values, rows: _Rows) -> Values:
     with torch.enable_grad():
-        own = {name: part.detach().requires_grad_() for name, part in values.items()}
+        own = {name: tensor.detach().requires_grad_() for name, tensor in values.items()}
         made = run(own, rows.inputs)
     # An output may not depend on any of the parameters, for this record or for all.
     pairs = [pair for pair in zip(made, rows.gradients, strict=True) if pair[0].requires_grad]
     if not pairs:
-        return {name: torch.zeros_like(part) for name, part in values.items()}
+        return {name: torch.zeros_like(tensor) for name, tensor in values.items()}
     outputs, gradients = zip(*pairs, strict=True)
     found = torch.autograd.grad(outputs, list(own.values()), gradients, materialize_grads=True)
     return dict(zip(own, found, strict=True))
@@ -253,13 +256,13 @@ def as_it_was(module: nn.Module) -> Iterator[None]:
     Run with other parameters, recurrent layers note these, and move their own in memory when they
     run next.
     """
-    former = [(part, dict(vars(part))) for part in module.modules()]
+    former = [(inner, dict(vars(inner))) for inner in module.modules()]
     try:
         yield
     finally:
-        for part, attributes in former:
-            vars(part).clear()
-            vars(part).update(attributes)
+        for inner, attributes in former:
+            vars(inner).clear()
+            vars(inner).update(attributes)
 
 
 @contextmanager

@@ -50,13 +50,13 @@ def wide_product(left: Tensor, right: Tensor) -> Tensor:
 
 
 @contextmanager
-def without_autocast(parts: Iterable[Tensor]) -> Iterator[None]:
+def without_autocast(tensors: Iterable[Tensor]) -> Iterator[None]:
     """Leave the types of numbers as they are within the block, on the devices of some tensors.
 
     The bounds of norms, and the margins of clipping, hold for products in the type of their
     factors. Autocast would form them in 16 bits, whose rounding may be as large as a norm.
     """
-    kinds = sorted({part.device.type for part in parts})
+    kinds = sorted({tensor.device.type for tensor in tensors})
     with ExitStack() as stack:
         for kind in kinds:
             if torch.amp.is_autocast_available(kind):

@@ -3,7 +3,7 @@ r"""Long short-term memory layers: gate gradients computed again, step by step.
 One step is ``z = W_ih x + b_ih + W_hh h' + b_hh``, split into the gates i, f, g, o; then
 ``c = s(f) c' + s(i) tanh(g)`` and ``h = s(o) tanh(c)``, where s is the logistic function and a
 prime marks the step before. The gradients of all parameters follow from those of z, as in a linear
-layer on a sequence. The z of all steps follow from the recorded inputs and outputs in one product
+layer on a sequence. The z of all steps follow from the kept inputs and outputs in one product
 each; only the gradients have to run back through time step by step.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["RecurrentCall", "check_recurrent", "recurrent_uses"]
 
 
 class RecurrentCall(NamedTuple):
-    """One recorded call of an LSTM, batch first.
+    """One call of an LSTM, batch first.
 
     Gradients are None where the losses do not depend on that output.
     """
@@ -50,7 +50,7 @@ def check_recurrent(module: nn.RNNBase, name: str) -> None:
         raise InvalidParameterError(
             f"layer {name!r} ({kind}) takes the first axis for time: use batch_first=True"
         )
-    trained = any(part.requires_grad for part in module.parameters())
+    trained = any(parameter.requires_grad for parameter in module.parameters())
     if trained and module.dropout and module.num_layers > 1:
         # What was dropped between its layers is known to the layer alone.
         raise InvalidParameterError(
@@ -115,17 +115,17 @@ def _parameters(module: nn.LSTM, layer: int, side: int) -> _Direction:
     )
 
 
-def _start(module_states: tuple[Tensor, Tensor] | None, place: int, like: Tensor) -> list[Tensor]:
+def _start(module_states: tuple[Tensor, Tensor] | None, index: int, like: Tensor) -> list[Tensor]:
     """Return hidden and cell state before the first step, zero unless they were given."""
     if module_states is None:
         return [torch.zeros_like(like), torch.zeros_like(like)]
-    return [state[place].to(like.dtype) for state in module_states]
+    return [state[index].to(like.dtype) for state in module_states]
 
 
 def _outputs(module: nn.LSTM, inputs: Tensor, call: RecurrentCall, layer: int, side: int) -> Tensor:
     """Return the hidden states of all steps of one layer in one direction."""
     own = _parameters(module, layer, side)
-    parameters = [_detached(part, inputs) for part in own if part is not None]
+    parameters = [_detached(parameter, inputs) for parameter in own if parameter is not None]
     directions = 2 if module.bidirectional else 1
     rows = inputs.flip(1) if side else inputs
     like = inputs.new_zeros(len(inputs), module.hidden_size)
@@ -147,17 +147,17 @@ def _gate_gradients(
     parameters: _Direction,
     sequences: tuple[Tensor, Tensor, Tensor],
     call: RecurrentCall,
-    place: int,
+    index: int,
     *,
     backwards: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of z at every step, and the hidden states before every step.
 
-    The sequences are inputs, outputs and the gradients of outputs; the place is that of the layer
+    The sequences are inputs, outputs and the gradients of outputs; the index is that of the layer
     and direction among the states.
     """
-    inputs, outputs, gradient = (part.flip(1) if backwards else part for part in sequences)
-    first, cell = _start(call.states, place, outputs[:, 0])
+    inputs, outputs, gradient = (tensor.flip(1) if backwards else tensor for tensor in sequences)
+    first, cell = _start(call.states, index, outputs[:, 0])
     before = torch.cat([first[:, None], outputs[:, :-1]], dim=1)
     hidden_weight = _detached(parameters.hidden_weight, inputs)
     total = inputs @ _detached(parameters.input_weight, inputs).T + before @ hidden_weight.T
@@ -170,8 +170,8 @@ def _gate_gradients(
     for step in range(inputs.shape[1]):
         cells.append(forget[:, step] * cells[-1] + in_gate[:, step] * new[:, step])
     last_hidden, last_cell = call.last_hidden_gradient, call.last_cell_gradient
-    from_hidden = torch.zeros_like(cell) if last_hidden is None else last_hidden[place]
-    from_cell = torch.zeros_like(cell) if last_cell is None else last_cell[place]
+    from_hidden = torch.zeros_like(cell) if last_hidden is None else last_hidden[index]
+    from_cell = torch.zeros_like(cell) if last_cell is None else last_cell[index]
     steps: list[Tensor] = []
     for step in reversed(range(inputs.shape[1])):
         curve = cells[step + 1].tanh()

@@ -121,8 +121,8 @@ def _kind(module: nn.Module) -> type[nn.Module] | None:
             plain = _RUNS_AS.get(forward, forward) is kind.forward
             plain = plain and _convolution(type(module)) is _convolution(kind)
             parameters = plain and all(
-                part is None or isinstance(part, nn.Parameter)
-                for part in (weight, bias)
+                parameter is None or isinstance(parameter, nn.Parameter)
+                for parameter in (weight, bias)
                 if not isinstance(module, nn.LSTM)
             )
             return kind if parameters else None
@@ -142,7 +142,7 @@ def _recurrent_call(module: nn.LSTM, call: LayerCall) -> RecurrentCall:
     # Never in 16 bits: gradients of gates would be scaled in them, and a share of the smallest
     # numbers of float16 is rounded to nothing or to all of it.
     dtype = torch.promote_types(cast("Tensor", module.weight_ih_l0).dtype, torch.float32)
-    gradients = {index: part.to(dtype) for index, part in call.gradients.items()}
+    gradients = {index: tensor.to(dtype) for index, tensor in call.gradients.items()}
     return RecurrentCall(
         inputs=first.to(dtype),
         states=states,

@@ -67,12 +67,12 @@ def tapped(output: Any, arrived: Arrived) -> tuple[Any, int, int]:
         if output.requires_grad:
             return _tap(output, 0, arrived), 1, 1
         return output, 1, 0
-    parts, structure = tree_flatten(output)
-    indices = [index for index, part in enumerate(parts) if isinstance(part, Tensor)]
-    smooth = [index for index in indices if parts[index].requires_grad]
+    leaves, structure = tree_flatten(output)
+    indices = [index for index, tensor in enumerate(leaves) if isinstance(tensor, Tensor)]
+    smooth = [index for index in indices if leaves[index].requires_grad]
     for index in smooth:
-        parts[index] = _tap(parts[index], indices.index(index), arrived)
-    return tree_unflatten(parts, structure), len(indices), len(smooth)
+        leaves[index] = _tap(leaves[index], indices.index(index), arrived)
+    return tree_unflatten(leaves, structure), len(indices), len(smooth)
 
 
 def _tap(output: Tensor, index: int, arrived: Arrived) -> Tensor:

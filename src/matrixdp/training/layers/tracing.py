@@ -44,7 +44,7 @@ class _Held(NamedTuple):
     """A tensor that is held between norm and sum, and how often it had been changed in place."""
 
     name: str
-    part: Tensor
+    tensor: Tensor
     version: int
 
 
@@ -107,8 +107,8 @@ class Tracer:
         examples : int
             How many there are; each owns as many consecutive rows.
         """
-        counted = Counter(part for call in self._calls for part in call.layer.parameters)
-        self._shared = {part for part, number in counted.items() if number > 1}
+        counted = Counter(parameter for call in self._calls for parameter in call.layer.parameters)
+        self._shared = {parameter for parameter, number in counted.items() if number > 1}
         self._examples, self.half = examples, False
         # A layer without a rule is run again, which is not to be traced.
         self._listening, self._measuring = False, True
@@ -117,8 +117,8 @@ class Tracer:
                 torch.autograd.grad(losses.sum(), [ROOT], allow_unused=True)
                 for call in self._calls:
                     self._measure(call)
-            for name, part, version in self._held:
-                if part._version != version:  # noqa: SLF001
+            for name, tensor, version in self._held:
+                if tensor._version != version:  # noqa: SLF001
                     raise InvalidParameterError(
                         f"an input or a gradient of layer {name!r} was changed in place during the "
                         "backward pass, after its norm was taken: let hooks and backward functions "
@@ -135,7 +135,7 @@ class Tracer:
         own_thread = threading.get_ident() == self._thread
         if not (self._listening and own_thread and torch.is_grad_enabled()):
             return None  # another thread runs the same model, and not for these losses
-        if not any(part.requires_grad for part in layer.parameters):
+        if not any(parameter.requires_grad for parameter in layer.parameters):
             return None  # frozen for this call
         call = LayerCall(layer, arguments, named)
         output, call.outputs, call.tapped = tapped(output, partial(self._arrived, call))
@@ -172,9 +172,9 @@ class Tracer:
                 continue
             bounds = None if shared else use.norm_bounds()
             self._held += [
-                _Held(name, part, part._version)  # noqa: SLF001
-                for part in vars(use).values()
-                if isinstance(part, Tensor)
+                _Held(name, tensor, tensor._version)  # noqa: SLF001
+                for tensor in vars(use).values()
+                if isinstance(tensor, Tensor)
             ]
             self._measured.append(MeasuredUse(name, use, bounds))
         call.forget()
@@ -220,7 +220,7 @@ def traced_layers(model: nn.Module) -> list[TracedLayer]:
             inside.update(module.modules())
         # By every name that it has: a parameter with two of them has two uses in each call.
         named = module.named_parameters(recurse=whole, remove_duplicate=False)
-        own = tuple(part for _, part in named if part.requires_grad)
+        own = tuple(parameter for _, parameter in named if parameter.requires_grad)
         if own:
             found.append(TracedLayer(name, module, own, whole))
     return found
@@ -240,8 +240,8 @@ def _is_whole(module: nn.Module) -> bool:
         or is_parametrized(module)
         # By which of its names a parameter is used cannot be told while both layers run.
         or any(
-            not own.isdisjoint(part.parameters(recurse=False))
-            for part in module.modules()
-            if part is not module
+            not own.isdisjoint(inner.parameters(recurse=False))
+            for inner in module.modules()
+            if inner is not module
         )
     )

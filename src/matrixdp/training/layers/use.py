@@ -1,6 +1,6 @@
 """The contribution of one use of a layer to the gradients of every example.
 
-A layer is recorded by its input and by the gradient of the losses with respect to its output. The
+A layer's input is kept, and the gradient of the losses with respect to its output. The
 gradients of its parameters follow from these two, example by example, without another backward
 pass: as norms where those are cheaper than the gradients, and as sums weighted by example.
 """
@@ -60,7 +60,7 @@ def outer_product_bounds(first: Tensor, second: Tensor) -> NormBounds:
     """Return bounds of the norm of every example's outer product, from its two factors."""
     left, right = norm_bounds_of(first), norm_bounds_of(second)
     # Squares of tiny numbers underflow, and the other factor may be large enough to make up for it.
-    padding = [math.sqrt(part[0].numel()) * _LARGEST_LOST for part in (first, second)]
+    padding = [math.sqrt(tensor[0].numel()) * _LARGEST_LOST for tensor in (first, second)]
     return NormBounds(
         (left.values.to(torch.float64) + padding[0])
         * (right.values.to(torch.float64) + padding[1]),
@@ -101,7 +101,9 @@ def without(held: Tensor, spoilt: Tensor) -> Tensor:
 
 def trainable(*parameters: nn.Parameter | None) -> tuple[nn.Parameter, ...]:
     """Return those parameters that exist and are to be trained."""
-    return tuple(part for part in parameters if part is not None and part.requires_grad)
+    return tuple(
+        parameter for parameter in parameters if parameter is not None and parameter.requires_grad
+    )
 
 
 class LayerUse(abc.ABC):
@@ -127,13 +129,13 @@ class LayerUse(abc.ABC):
         They bound the gradients whose weighted sum `weighted_sum` forms, apart from the rounding of
         that sum: whatever a shortcut may have rounded off is added.
         """
-        return {parameter: norm_bounds_of(part) for parameter, part in self.gradients().items()}
+        return {parameter: norm_bounds_of(tensor) for parameter, tensor in self.gradients().items()}
 
     def weighted_sum(self, weights: Tensor) -> Mapping[nn.Parameter, Tensor]:
         """Return the sum of all examples' gradients, each times its weight."""
         return {
-            parameter: weighted_sum_of(part, weights)
-            for parameter, part in self.gradients().items()
+            parameter: weighted_sum_of(tensor, weights)
+            for parameter, tensor in self.gradients().items()
         }
 
     @abc.abstractmethod
@@ -176,14 +178,14 @@ class KeptGradients(LayerUse):
 
     def add(self, other: "KeptGradients") -> None:
         """Add what another use has kept."""
-        for parameter, part in other.gradients().items():
+        for parameter, tensor in other.gradients().items():
             known = self._gradients.get(parameter)
-            self._gradients[parameter] = part if known is None else known + part
+            self._gradients[parameter] = tensor if known is None else known + tensor
 
     def leave_out(self, spoilt: Tensor) -> None:
         """Set gradients to zero."""
         self._gradients = {
-            parameter: without(part, spoilt) for parameter, part in self._gradients.items()
+            parameter: without(tensor, spoilt) for parameter, tensor in self._gradients.items()
         }
 
     def forget(self) -> None:

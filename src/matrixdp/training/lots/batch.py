@@ -41,7 +41,7 @@ def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
     Parameters
     ----------
     losses : callable
-        The user's: it gets the parts of a tuple or list one by one, and anything else as it is.
+        The user's: it gets the items of a tuple or list one by one, and anything else as it is.
     batch : any
         As the data set's items are collated.
     examples, views : int
@@ -89,5 +89,5 @@ def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
 def gradients_of(losses: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence[Tensor]:
     """Return the gradients of the losses of one record by plain autograd; zero where constant."""
     if not losses.requires_grad:
-        return [torch.zeros_like(part) for part in parameters]
+        return [torch.zeros_like(parameter) for parameter in parameters]
     return torch.autograd.grad(losses.sum(), parameters, allow_unused=True, materialize_grads=True)

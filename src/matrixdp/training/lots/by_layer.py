@@ -36,7 +36,7 @@ class ByLayer:
     views : int
         How many rows each record has.
     by_row : collection of int
-        Which parts of a batch have its rows, by their places among all; others may be as long.
+        The indices of the tensors of a batch that have its rows; others may be as long.
     debug : bool
         Whether to raise if a loss or a gradient is not finite.
     """
@@ -98,7 +98,7 @@ def _check_finite(losses: Tensor, uses: Sequence[MeasuredUse]) -> None:
     """Raise for debugging, and name the first layer on the way back from the losses."""
     subject = "" if bool(losses.all()) else "losses"
     for name, _, bounds in uses:
-        if bounds and not all(bool(part.values.isfinite().all()) for part in bounds.values()):
+        if bounds and not all(bool(tensor.values.isfinite().all()) for tensor in bounds.values()):
             layer = f"gradients of layer {name!r}" if name else "gradients of the model"
             subject = f"{subject} and {layer}" if subject else layer
             break

@@ -72,15 +72,15 @@ class ByRecord:
         self, batch: Any, examples: int, counts: Tensor | None = None, *, captured: bool = False
     ) -> ClippedSum:
         """Return the clipped sum of a batch; see `BatchGradients`."""
-        weight = sum(4 * part.numel() for part in self._trainable)
+        weight = sum(4 * parameter.numel() for parameter in self._trainable)
         together = max(1, _MOST_BYTES // weight) if self.at_once else 1
         sums: dict[nn.Parameter, Tensor] = {}
         norms = []
         for start in range(0, examples, together):
             records = slice(start, min(start + together, examples))
-            part = self._records_of(batch, records)
+            chosen = self._records_of(batch, records)
             found = self._clipped(
-                part,
+                chosen,
                 records.stop - records.start,
                 None if counts is None else counts[records],
                 captured=captured,
@@ -95,7 +95,9 @@ class ByRecord:
         """Return some of the records of a batch."""
         mine = slice(records.start * self._views, records.stop * self._views)
         leaves, structure = tree_flatten(batch)
-        rows = [part[mine] if place in self._by_row else part for place, part in enumerate(leaves)]
+        rows = [
+            tensor[mine] if index in self._by_row else tensor for index, tensor in enumerate(leaves)
+        ]
         return tree_unflatten(rows, structure)
 
     def _clipped(
@@ -129,17 +131,17 @@ class ByRecord:
         # By every name, but once for each module: what torch finds by two paths it puts back in the
         # order in which it took it out, and would leave its own tensors there.
         names = {
-            f"{path}.{name}": part
+            f"{path}.{name}": parameter
             for path, module in wrapped.named_modules()
-            for name, part in module.named_parameters(recurse=False, remove_duplicate=False)
-            if part in self._trainable.names
+            for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+            if parameter in self._trainable.names
         }
-        values = {name: part.detach() for name, part in names.items()}
+        values = {name: parameter.detach() for name, parameter in names.items()}
         leaves, structure = tree_flatten(batch)
-        axes = [0 if place in self._by_row else None for place in range(len(leaves))]
+        axes = [0 if index in self._by_row else None for index in range(len(leaves))]
         rows = [
-            part if axis is None else part.unflatten(0, (examples, -1))
-            for part, axis in zip(leaves, axes, strict=True)
+            tensor if axis is None else tensor.unflatten(0, (examples, -1))
+            for tensor, axis in zip(leaves, axes, strict=True)
         ]
 
         def loss(values: dict[str, Tensor], leaves: list[Any]) -> Tensor:
@@ -150,9 +152,9 @@ class ByRecord:
         with plain_kernels(recurrent=True), as_it_was(self._model):
             found, losses = form(values, rows)
         gradients: PerExample = {}
-        for name, part in names.items():
+        for name, parameter in names.items():
             wide = found[name].to(torch.float32)
-            gradients[part] = gradients[part] + wide if part in gradients else wide
+            gradients[parameter] = gradients[parameter] + wide if parameter in gradients else wide
         return gradients, losses
 
     def _alone(self, batch: Any, _examples: int) -> tuple[PerExample, Tensor]:
@@ -160,7 +162,7 @@ class ByRecord:
         parameters = list(self._trainable)
         found = gradients_of(losses, parameters)
         kept = {
-            parameter: part.to(torch.float32)[None]
-            for parameter, part in zip(parameters, found, strict=True)
+            parameter: tensor.to(torch.float32)[None]
+            for parameter, tensor in zip(parameters, found, strict=True)
         }
         return kept, losses

@@ -16,7 +16,7 @@ from matrixdp.training.lots.batch import BatchGradients, Sums
 from matrixdp.training.lots.lot import batched
 from matrixdp.training.lots.records import TensorRecords
 from matrixdp.training.model.signature import signature_of
-from matrixdp.training.model.tensors import place_of, tensors_of
+from matrixdp.training.model.tensors import address_of, tensors_of
 from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["CapturedSum", "padded"]
@@ -89,10 +89,12 @@ class CapturedSum:
         self._views = views
         self._expected = expected
         self._debug = debug
-        # What a graph reads and writes stays in one place for all of its runs.
+        # What a graph reads and writes stays at one address for all of its runs.
         first = padded(np.arange(min(batch_size, len(records))), batch_size)
         self._batch = torch.from_numpy(first).to(device)
-        self._sums = {part: torch.zeros_like(part, dtype=torch.float64) for part in trainable}
+        self._sums = {
+            parameter: torch.zeros_like(parameter, dtype=torch.float64) for parameter in trainable
+        }
         self._wrong = torch.zeros((), dtype=torch.bool, device=device)
         self._repeat = repeatable(self._add_batch, device)
         self._state = _state_of(model)
@@ -120,7 +122,7 @@ class CapturedSum:
         torch._foreach_zero_(list(self._sums.values()))
         self._wrong.zero_()
         lot = batched(numbers, len(self._records), self._expected, self._size)
-        batches = [padded(part, self._size) for part in lot]
+        batches = [padded(tensor, self._size) for tensor in lot]
         # One copy to the device for the whole lot; the rest stays on it.
         if batches:
             for batch in torch.from_numpy(np.stack(batches)).to(self._batch.device):
@@ -141,8 +143,8 @@ class CapturedSum:
         batch = self._records.rows(rows)
         clipped = self._gradients(batch, self._size, counts, captured=True)
         with torch.no_grad():
-            totals = [self._sums[part] for part in clipped.sums]
-            terms = [part.to(torch.float64) for part in clipped.sums.values()]
+            totals = [self._sums[parameter] for parameter in clipped.sums]
+            terms = [tensor.to(torch.float64) for tensor in clipped.sums.values()]
             if totals:  # unless all losses are constant
                 torch._foreach_add_(totals, terms)
             if self._debug:
@@ -151,17 +153,17 @@ class CapturedSum:
 
 def _common_device(trainable: Trainable, records: TensorRecords) -> torch.device:
     """Return the one device of model and data."""
-    devices = {part.device for part in trainable}
+    devices = {parameter.device for parameter in trainable}
     if len(devices) != 1:
         raise InvalidParameterError(
             f"the model is on several devices ({', '.join(sorted(map(str, devices)))}), and a "
             "captured step runs on one: use the loop over training.lots(...)"
         )
     (device,) = devices
-    for part in records.tensors:
-        if part.device != device:
+    for tensor in records.tensors:
+        if tensor.device != device:
             raise InvalidParameterError(
-                f"the data is on {part.device} and the model on {device}: a captured step reads "
+                f"the data is on {tensor.device} and the model on {device}: a captured step reads "
                 f"the records where the model is, so move the data with .to({str(device)!r}), or "
                 "use the loop over training.lots(...)"
             )
@@ -170,14 +172,14 @@ def _common_device(trainable: Trainable, records: TensorRecords) -> torch.device
 
 def _state_of(model: nn.Module) -> dict[str, object]:
     """Return where the tensors of a model lie, its modules, and which of them are in training."""
-    state: dict[str, object] = {name: _place(part) for name, part in tensors_of(model)}
-    for name, part in model.named_modules():
-        state[f"layer {name!r}" if name else "the model"] = signature_of(part)
+    state: dict[str, object] = {name: _identity_of(tensor) for name, tensor in tensors_of(model)}
+    for name, inner in model.named_modules():
+        state[f"layer {name!r}" if name else "the model"] = signature_of(inner)
     return state
 
 
-def _place(part: Tensor) -> object:
-    if part.layout is torch.strided:
-        return place_of(part)
-    # A sparse tensor has its parts in new places after every change.
-    return id(part), part._version  # noqa: SLF001
+def _identity_of(tensor: Tensor) -> object:
+    if tensor.layout is torch.strided:
+        return address_of(tensor)
+    # The tensors inside a sparse one are new ones after every change.
+    return id(tensor), tensor._version  # noqa: SLF001

@@ -100,7 +100,7 @@ def _clipped_sum(
 ) -> ClippedSum:
     shared = _shared_gradients(uses)
     found = [measured.norm_bounds for measured in uses if measured.norm_bounds is not None]
-    found.append({parameter: norm_bounds_of(part) for parameter, part in shared.items()})
+    found.append({parameter: norm_bounds_of(tensor) for parameter, tensor in shared.items()})
     norms = _group_norms(found, groups, len(bounds))
     margin = _margin(norms.device, half=half)
     sums: dict[nn.Parameter, Tensor] = {}
@@ -120,14 +120,14 @@ def _clipped_sum(
                 totals = use.weighted_sum(factors[group])
                 # Only what was measured: a hook may have frozen a parameter meanwhile.
                 sums |= {
-                    part: total
-                    for part, total in totals.items()
-                    if part in measured and groups[part] == group
+                    parameter: total
+                    for parameter, total in totals.items()
+                    if parameter in measured and groups[parameter] == group
                 }
             # At once: forming the sum of the next layer takes memory as well.
             use.forget()
-    for parameter, part in shared.items():
-        gradients = without(part, spoilt) if selects else part
+    for parameter, tensor in shared.items():
+        gradients = without(tensor, spoilt) if selects else tensor
         sums[parameter] = weighted_sum_of(gradients, factors[groups[parameter]])
     return ClippedSum(sums, norms)
 
@@ -153,8 +153,8 @@ def _shared_gradients(uses: Sequence[MeasuredUse]) -> PerExample:
     shared = PerExample()
     for _, use, measured in uses:
         if measured is None:
-            for parameter, part in use.gradients().items():
-                shared[parameter] = shared[parameter] + part if parameter in shared else part
+            for parameter, tensor in use.gradients().items():
+                shared[parameter] = shared[parameter] + tensor if parameter in shared else tensor
     return shared
 
 

@@ -59,35 +59,35 @@ class Quantiser:
         Parameters
         ----------
         gradients : sequence of Tensor
-            The parts of one record's gradient.
+            The tensors of one record's gradient.
         """
-        wide = [part.to(torch.float64) for part in gradients]
+        wide = [tensor.to(torch.float64) for tensor in gradients]
         # Relative to the largest number, so that neither steps nor squares overflow.
-        unit = _together([part.abs().amax() for part in wide if part.numel()]).amax()
+        unit = _together([tensor.abs().amax() for tensor in wide if tensor.numel()]).amax()
         unit = unit.clamp(min=self.step)
-        shares = [part / unit.to(part.device) for part in wide]
+        shares = [tensor / unit.to(tensor.device) for tensor in wide]
         norm = torch.linalg.vector_norm(
-            _together([torch.linalg.vector_norm(part) for part in shares])
+            _together([torch.linalg.vector_norm(tensor) for tensor in shares])
         )
         # A norm of zero gives infinity, which is not the smaller one; NaN stays, and fails below.
         factor = torch.minimum(unit / self.step, self._length / norm)
-        whole = [(part * factor.to(part.device)).round() for part in shares]
+        whole = [(tensor * factor.to(tensor.device)).round() for tensor in shares]
         # Below 2**31 each, or not finite: then the largest stands for all of them, and fails too.
-        bounded = [part.nan_to_num(nan=2.0**32).clamp(-(2.0**32), 2.0**32) for part in whole]
-        numbers = [part.to(torch.int64) for part in bounded]
-        largest = _together([part.abs().amax() for part in numbers if part.numel()]).amax()
-        squares = _together([part.square().sum() for part in numbers]).sum()
+        bounded = [tensor.nan_to_num(nan=2.0**32).clamp(-(2.0**32), 2.0**32) for tensor in whole]
+        numbers = [tensor.to(torch.int64) for tensor in bounded]
+        largest = _together([tensor.abs().amax() for tensor in numbers if tensor.numel()]).amax()
+        squares = _together([tensor.square().sum() for tensor in numbers]).sum()
         # Squares of larger numbers would overflow, and so would the sum of many: then it may wrap
         # around to a small number. In float64 it is seen well before that.
-        roughly = _together([part.square().sum() for part in bounded]).sum()
+        roughly = _together([tensor.square().sum() for tensor in bounded]).sum()
         whole_sum = (largest < 2**31) & (roughly < 2.0**62.5)
         sound = whole_sum & (squares <= self._most_squares)
-        return [part * sound.to(part.device) for part in numbers], sound
+        return [tensor * sound.to(tensor.device) for tensor in numbers], sound
 
 
 def _together(numbers: Sequence[Tensor]) -> Tensor:
     """Return scalars as one tensor, on the device of the first: a group may be on two."""
-    return torch.stack([part.to(numbers[0].device) for part in numbers])
+    return torch.stack([tensor.to(numbers[0].device) for tensor in numbers])
 
 
 class ExactSum:
@@ -158,8 +158,8 @@ class ExactSum:
         finite = losses.detach().isfinite().all()
         sound = _together([*(each for _, each in found_by_group), finite]).all()
         for group, (numbers, _) in zip(self._groups, found_by_group, strict=True):
-            for parameter, part in zip(group, numbers, strict=True):
-                totals[parameter] += part * sound.to(part.device)
+            for parameter, tensor in zip(group, numbers, strict=True):
+                totals[parameter] += tensor * sound.to(tensor.device)
         if self._debug:
             self._check_finite(finite, gradients)
 
@@ -168,8 +168,8 @@ class ExactSum:
         wrong = [] if bool(finite) else ["losses"]
         wrong += [
             f"gradients of {self._trainable.names[parameter]!r}"
-            for parameter, part in gradients.items()
-            if not bool(part.isfinite().all())
+            for parameter, tensor in gradients.items()
+            if not bool(tensor.isfinite().all())
         ]
         if wrong:
             raise InvalidParameterError(

@@ -48,18 +48,19 @@ class TensorRecords:
     collate: Collate | None = None
 
     def __init__(self, tensors: tuple[Tensor, ...], *, alone: bool) -> None:
-        for part in tensors:
-            if part.layout is not torch.strided or part.is_nested:
-                kind = "nested" if part.is_nested else str(part.layout)
+        for tensor in tensors:
+            if tensor.layout is not torch.strided or tensor.is_nested:
+                kind = "nested" if tensor.is_nested else str(tensor.layout)
                 raise InvalidParameterError(
                     f"a tensor of the data is {kind}, of which no rows can be taken: pass dense "
                     "tensors, or a data set whose items are dense"
                 )
-        lengths = {len(part) if part.ndim else 0 for part in tensors}
+        lengths = {len(tensor) if tensor.ndim else 0 for tensor in tensors}
         if len(lengths) != 1 or lengths == {0}:
+            shapes = [tuple(tensor.shape) for tensor in tensors]
             raise ShapeError(
-                f"the tensors of the data have shapes {[tuple(part.shape) for part in tensors]}: "
-                "the first axis of each must be the records"
+                f"the tensors of the data have shapes {shapes}: the first axis of each "
+                "must be the records"
             )
         self.tensors = tensors
         self._alone = alone
@@ -77,17 +78,17 @@ class TensorRecords:
 
     def rows(self, indices: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return some rows; nothing waits if the indices are on the device already."""
-        parts = tuple(part[indices.to(part.device)] for part in self.tensors)
-        return parts[0] if self._alone else parts
+        rows = tuple(tensor[indices.to(tensor.device)] for tensor in self.tensors)
+        return rows[0] if self._alone else rows
 
     def first(self) -> tuple[Tensor, ...]:
         """Return empty tensors."""
-        return tuple(part.new_empty(part.shape[1:]) for part in self.tensors)
+        return tuple(tensor.new_empty(tensor.shape[1:]) for tensor in self.tensors)
 
     def collated(self, items: list[tuple[Tensor, ...]]) -> Tensor | tuple[Tensor, ...]:
         """Return the items one below the other."""
-        parts = tuple(torch.stack(each) for each in zip(*items, strict=True))
-        return parts[0] if self._alone else parts
+        rows = tuple(torch.stack(each) for each in zip(*items, strict=True))
+        return rows[0] if self._alone else rows
 
 
 class _DatasetRecords:
@@ -203,7 +204,7 @@ def _tensors_of(data: Any) -> TensorRecords | None:
         case TensorDataset() if type(data) is TensorDataset:
             return TensorRecords(data.tensors, alone=False)
         # A list of tensors is a data set with a tensor for each record, so it is left to the end.
-        case tuple() if data and all(isinstance(part, Tensor) for part in data):
+        case tuple() if data and all(isinstance(tensor, Tensor) for tensor in data):
             return TensorRecords(data, alone=False)
         case DataLoader():
             raise InvalidParameterError(

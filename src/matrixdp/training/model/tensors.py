@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
 
-__all__ = ["TensorState", "place_of", "tensors_of"]
+__all__ = ["TensorState", "address_of", "tensors_of"]
 
 
 class TensorState:
@@ -29,7 +29,7 @@ class TensorState:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        # The tensors themselves, so that nothing else can take their places meanwhile.
+        # The tensors themselves, so that nothing else can be put where they are meanwhile.
         self._state = _state(model)
 
     def check(self) -> None:
@@ -60,24 +60,27 @@ def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     for name, module in model.named_modules():
         prefix = f"{name}." if name else ""
         for kind, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):  # noqa: SLF001
-            for own, part in tensors.items():
-                if part is not None:
-                    yield f"{kind} {prefix + own!r}", part
+            for own, tensor in tensors.items():
+                if tensor is not None:
+                    yield f"{kind} {prefix + own!r}", tensor
 
 
-def place_of(part: Tensor) -> int:
-    """Return where a tensor lies; of sparse ones, whose parts move, the version tells enough."""
-    return part.data_ptr() if part.layout is torch.strided else 0
+def address_of(tensor: Tensor) -> int:
+    """Return where a strided tensor lies; that of a sparse one moves, but its version tells."""
+    return tensor.data_ptr() if tensor.layout is torch.strided else 0
 
 
 def _state(model: nn.Module) -> dict[str, tuple[Tensor, int, int]]:
-    return {name: (part, place_of(part), _version(name, part)) for name, part in tensors_of(model)}
+    return {
+        name: (tensor, address_of(tensor), _version(name, tensor))
+        for name, tensor in tensors_of(model)
+    }
 
 
-def _version(name: str, part: Tensor) -> int:
-    if part.is_inference():
+def _version(name: str, tensor: Tensor) -> int:
+    if tensor.is_inference():
         raise InvalidParameterError(
             f"{name} was made within torch.inference_mode(), and does not tell when it is changed: "
             "make it outside, or put a clone() in its place"
         )
-    return part._version  # noqa: SLF001
+    return tensor._version  # noqa: SLF001

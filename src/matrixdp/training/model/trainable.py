@@ -73,7 +73,7 @@ class Trainable:
                 )
         self._check_optimizers()
         prefixes = [prefix for prefix, _ in plan.bounds]
-        self.groups = {part: _group(name, prefixes) for part, name in self.names.items()}
+        self.groups = {parameter: _group(name, prefixes) for parameter, name in self.names.items()}
         self.bounds = tuple(bound for _, bound in plan.bounds)
         self._check_groups(prefixes)
         # What cannot be compared is found here, before a step is spent.
@@ -87,12 +87,12 @@ class Trainable:
                 f"clip_norm names {prefixes[min(unused)]!r}, to which no trained parameter "
                 "belongs: leave it out, as its bound adds to the noise"
             )
-        filled = {group for part, group in self.groups.items() if part.numel()}
-        for part, group in self.groups.items():
+        filled = {group for parameter, group in self.groups.items() if parameter.numel()}
+        for parameter, group in self.groups.items():
             if group not in filled:
                 raise InvalidParameterError(
-                    f"parameter {self.names[part]!r} is empty, and so are all trained parameters "
-                    "that share its clip norm: freeze it with requires_grad_(False)"
+                    f"parameter {self.names[parameter]!r} is empty, and so are all trained "
+                    "parameters that share its clip norm: freeze it with requires_grad_(False)"
                 )
 
     def __iter__(self) -> Iterator[nn.Parameter]:
@@ -123,13 +123,15 @@ class Trainable:
 
         No record could be trained with it. Parameters are public, so this tells nothing about any.
         """
-        parts = [part.detach() for part in self.names if part.numel()]
+        values = [parameter.detach() for parameter in self.names if parameter.numel()]
         # A norm is finite only if all numbers are; of huge ones it may not be, which is looked at.
-        norms = torch._foreach_norm(parts)  # noqa: SLF001
+        norms = torch._foreach_norm(values)  # noqa: SLF001
         device = norms[0].device
         if bool(torch.stack([one.to(device, torch.float64) for one in norms]).isfinite().all()):
             return
-        wrong = next((name for part, name in self.names.items() if not part.isfinite().all()), None)
+        wrong = next(
+            (name for parameter, name in self.names.items() if not parameter.isfinite().all()), None
+        )
         if wrong is None:
             return
         raise InvalidParameterError(
@@ -154,19 +156,19 @@ class Trainable:
 
     def _check_optimizers(self) -> None:
         held = {
-            part
+            parameter
             for optimizer in self._optimizers
             for group in optimizer.param_groups
-            for part in group["params"]
+            for parameter in group["params"]
         }
         # A foreign parameter would get its gradient from autograd, unclipped and without noise.
-        if any(part.requires_grad and part not in self.names for part in held):
+        if any(parameter.requires_grad and parameter not in self.names for parameter in held):
             raise InvalidParameterError(
                 "the optimiser holds a parameter that is not one of the model's: its gradient "
                 "would not be private; make it a part of the model"
             )
         # The optimiser would follow a gradient of a frozen parameter that was left from elsewhere.
-        if any(part.grad is not None and part not in self.names for part in held):
+        if any(parameter.grad is not None and parameter not in self.names for parameter in held):
             raise InvalidParameterError(
                 "the optimiser holds a frozen parameter that has a gradient, and would follow it "
                 "without clipping or noise: call optimizer.zero_grad() first"
@@ -182,8 +184,8 @@ class Trainable:
 
 def _check_shapes(model: nn.Module) -> None:
     """Raise for a lazy layer that has not seen an input."""
-    for name, part in (*model.named_parameters(), *model.named_buffers()):
-        if is_lazy(part):
+    for name, parameter in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(parameter):
             raise InvalidParameterError(
                 f"{name!r} has no shape before its lazy layer has seen an input: run the model "
                 "once, on made-up rows, before its optimiser and PrivateTraining are made"
@@ -191,7 +193,9 @@ def _check_shapes(model: nn.Module) -> None:
 
 
 def _trained(model: nn.Module) -> Iterable[tuple[nn.Parameter, str]]:
-    return [(part, name) for name, part in model.named_parameters() if part.requires_grad]
+    return [
+        (parameter, name) for name, parameter in model.named_parameters() if parameter.requires_grad
+    ]
 
 
 def _group(name: str, prefixes: list[str]) -> int:

@@ -43,22 +43,22 @@ class SimulatedNoise:
     ----------
     mechanism : IMGM
         Says which covariance.
-    seed, place : int
-        What the noise depends on, besides the step; each block has a place of its own.
+    seed, index : int
+        What the noise depends on, besides the step; each block has an index of its own.
     device : torch.device
         Where it is drawn.
     """
 
-    def __init__(self, mechanism: IMGM, seed: int, place: int, device: torch.device) -> None:
+    def __init__(self, mechanism: IMGM, seed: int, index: int, device: torch.device) -> None:
         self._colour = _colouring(mechanism.covariance, device)
         self._seed = seed
-        self._place = place
+        self._index = index
         self._generator = torch.Generator(device)
 
     def added(self, matrix: Tensor, step: int) -> Tensor:
-        """Add noise to the matrix that depends on seed, step and place alone; return it."""
-        # Places count from 1: 0 are the words that lots are drawn by.
-        words = np.random.SeedSequence([self._seed, step, 1 + self._place])
+        """Add noise to the matrix that depends on seed, step and index alone; return it."""
+        # Indices count from 1: the words with 0 are those that lots are drawn by.
+        words = np.random.SeedSequence([self._seed, step, 1 + self._index])
         self._generator.manual_seed(int(words.generate_state(1, np.uint64)[0] >> np.uint64(1)))
         # In float32, which is enough for experiments.
         standard = torch.empty_like(matrix, dtype=torch.float32).normal_(generator=self._generator)

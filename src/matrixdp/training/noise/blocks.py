@@ -29,7 +29,7 @@ class Block(abc.ABC):
 
     @abc.abstractmethod
     def scattered(self, matrix: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """Return the parts of a matrix, each in the shape of its parameter."""
+        """Return the columns of a matrix that belong to each parameter, in its shape."""
 
 
 class FlatBlock(Block):
@@ -37,7 +37,7 @@ class FlatBlock(Block):
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self._parameters = tuple(parameters)
-        self._orders = [_memory_order(part) for part in self._parameters]
+        self._orders = [_memory_order(parameter) for parameter in self._parameters]
 
     @property
     def device(self) -> torch.device:
@@ -47,19 +47,19 @@ class FlatBlock(Block):
     def gathered(self, sums: Sums) -> Tensor:
         """Return one row, parameters in their order and elements as they lie in memory."""
         # In the order of memory, so that neither this nor the way back has to copy by strides.
-        parts = [
-            _sum_of(part, sums).permute(order).reshape(-1)
-            for part, order in zip(self._parameters, self._orders, strict=True)
+        rows = [
+            _sum_of(parameter, sums).permute(order).reshape(-1)
+            for parameter, order in zip(self._parameters, self._orders, strict=True)
         ]
-        return torch.cat(parts)[None]
+        return torch.cat(rows)[None]
 
     def scattered(self, matrix: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """Return views with the strides of the parameters, as optimisers like them best."""
-        pieces = matrix[0].split_with_sizes([part.numel() for part in self._parameters])
-        for part, order, piece in zip(self._parameters, self._orders, pieces, strict=True):
-            shape = [part.shape[axis] for axis in order]
-            back = sorted(range(part.ndim), key=order.__getitem__)
-            yield part, piece.view(shape).permute(back)
+        pieces = matrix[0].split_with_sizes([parameter.numel() for parameter in self._parameters])
+        for parameter, order, piece in zip(self._parameters, self._orders, pieces, strict=True):
+            shape = [parameter.shape[axis] for axis in order]
+            back = sorted(range(parameter.ndim), key=order.__getitem__)
+            yield parameter, piece.view(shape).permute(back)
 
 
 class LayerBlock(Block):

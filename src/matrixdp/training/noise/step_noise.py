@@ -67,7 +67,7 @@ class StepNoise:
             blocks.append((block, _shaped_mechanism(name, covariance, block.shape, flat)))
             # A set, which compares tensors by identity; a tuple would compare their elements.
             taken = set(block.parameters)
-            rest = {part: None for part in rest if part not in taken}
+            rest = {parameter: None for parameter in rest if parameter not in taken}
         # One row for each device, so that a step takes one draw for nearly all parameters.
         by_device: dict[torch.device, list[nn.Parameter]] = {}
         for parameter in rest:
@@ -77,8 +77,8 @@ class StepNoise:
         self._noises = [
             ExactNoise(mechanism)
             if seed is None
-            else SimulatedNoise(mechanism, seed, place, block.device)
-            for place, (block, mechanism) in enumerate(blocks)
+            else SimulatedNoise(mechanism, seed, index, block.device)
+            for index, (block, mechanism) in enumerate(blocks)
         ]
 
     @property
@@ -120,7 +120,9 @@ def _project(matrices: Sequence[Tensor], bound: float) -> None:
     """
     device = matrices[0].device
     # In float64, where no square overflows. Nothing here waits for the device.
-    norms = [torch.linalg.vector_norm(part, dtype=torch.float64).to(device) for part in matrices]
+    norms = [
+        torch.linalg.vector_norm(tensor, dtype=torch.float64).to(device) for tensor in matrices
+    ]
     whole = torch.linalg.vector_norm(torch.stack(norms))
     # A slightly smaller ball instead of a smaller factor: a factor that jumped at the bound would
     # move neighbours apart. A norm of 0 gives infinity, which is clamped.
@@ -139,7 +141,7 @@ def _layer_block(model: nn.Module, name: str, free: Mapping[nn.Parameter, None])
             "model.named_modules()"
         ) from None
     block = LayerBlock(layer, name)
-    if not all(part in free for part in block.parameters):
+    if not all(parameter in free for parameter in block.parameters):
         raise InvalidParameterError(
             f"layer_covariances[{name!r}] is for a layer that is frozen, or that shares its "
             "parameters with another layer that is named: leave it out"

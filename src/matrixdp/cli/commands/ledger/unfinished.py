@@ -78,8 +78,8 @@ def finish(
     arguments = list(command["arguments"])
     if as_json and "--json" not in arguments:
         options.append("--json")
-    place = arguments.index("--request")
-    arguments[place:place] = options
+    index = arguments.index("--request")
+    arguments[index:index] = options
     _repeat(Path(command["folder"]), arguments)
 
 
