@@ -13,7 +13,12 @@ from torch import Tensor
 
 from matrixdp.errors import MatrixDPError
 from matrixdp.noise.application.add import add_noise
-from matrixdp.noise.kernels.cuda.kernel import ScaleTensor, TensorKernel, UndecidedList
+from matrixdp.noise.kernels.cuda.kernel import (
+    ScaleTensor,
+    TensorKernel,
+    Undecided,
+    UndecidedList,
+)
 from matrixdp.noise.kernels.cuda.launcher import CudaLauncher
 from matrixdp.noise.keys.context import NoiseContext
 from matrixdp.noise.keys.release_key import ReleaseKey
@@ -36,25 +41,32 @@ class NoiseOnTheWay:
         self._scales = scales
         self._stream = stream
         self._undecided = undecided
+        self._closed = False
 
     def finish(self) -> Tensor:
         """Wait for the device, decide what it has left, and return the noisy tensor."""
         try:
             found = self._undecided.entries()
             if found:
-                numbers = torch.tensor([entry.element for entry in found])
-                noisy = torch.tensor([self._decided(*one) for one in found], dtype=torch.float64)
-                # The result of an element that comes to float32 is rounded here, once.
-                noisy = noisy.to(self._out.dtype)
-                self._out.view(-1)[numbers.to(self._out.device)] = noisy.to(self._out.device)
+                self._write(found)
         finally:
             self.close()
         return self._out
 
     def close(self) -> None:
         """Overwrite the secrets; what is not finished has no result."""
-        self._undecided.wipe()
-        self._stream.close()
+        if not self._closed:
+            self._undecided.wipe()
+            self._stream.close()
+            self._closed = True
+
+    def _write(self, found: list[Undecided]) -> None:
+        """Decide elements, and write them by a single copy to the device."""
+        noisy = np.array([self._decided(*one) for one in found])
+        elements = np.array([one.element for one in found], dtype=np.int64)
+        moved = torch.from_numpy(np.stack([elements, noisy.view(np.int64)])).to(self._out.device)
+        # What comes to float32 is rounded here, once.
+        self._out.view(-1)[moved[0]] = moved[1].view(torch.float64).to(self._out.dtype)
 
     def _decided(self, element: int, value: float, word: int) -> float:
         further = self._stream.further_words(element)
@@ -83,7 +95,12 @@ class TensorNoise:
         self._kernel = kernel
 
     def begin(
-        self, value: Tensor, key: ReleaseKey, *, pay: Callable[[], None] | None = None
+        self,
+        value: Tensor,
+        key: ReleaseKey,
+        *,
+        pay: Callable[[], None] | None = None,
+        in_place: bool = False,
     ) -> NoiseOnTheWay:
         """Spend a key, and begin to fill a new tensor with the noisy values.
 
@@ -96,11 +113,13 @@ class TensorNoise:
             Unbound.
         pay : callable, optional
             As in `ReleaseKey.bind`.
+        in_place : bool, optional
+            Whether the value may be overwritten by the result, which saves its memory.
         """
         # What can fail for lack of memory comes before the payment.
         undecided = UndecidedList(value.numel(), self._kernel.device)
         values = value.contiguous()
-        out = torch.empty_like(values)
+        out = values if in_place else torch.empty_like(values)
         stream = key.bind(self._context, pay=pay)
         on_the_way = NoiseOnTheWay(out, self._scales, stream, undecided)
         try:

@@ -23,6 +23,11 @@ class Block(abc.ABC):
     def device(self) -> torch.device:
         """Where they are."""
 
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """The shape of the matrix."""
+
     @abc.abstractmethod
     def gathered(self, sums: Sums) -> Tensor:
         """Return the gradients as a new matrix, in float64 as the sums are."""
@@ -43,6 +48,11 @@ class FlatBlock(Block):
     def device(self) -> torch.device:
         """The device of the first one."""
         return self._parameters[0].device
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """One row."""
+        return (1, sum(part.numel() for part in self._parameters))
 
     def gathered(self, sums: Sums) -> Tensor:
         """Return one row, parameters in their order and elements as they lie in memory."""
@@ -85,12 +95,16 @@ class LayerBlock(Block):
         self._weight = weight
         self._bias = trained
         self.parameters = (weight,) if trained is None else (weight, trained)
-        self.shape = (len(weight), prod(weight.shape[1:]) + len(self.parameters) - 1)
 
     @property
     def device(self) -> torch.device:
         """The device of the weight."""
         return self._weight.device
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The rows of the weight; its columns, and one for the bias if there is one."""
+        return (len(self._weight), prod(self._weight.shape[1:]) + len(self.parameters) - 1)
 
     def gathered(self, sums: Sums) -> Tensor:
         """Return ``[weight, bias]``."""

@@ -1,6 +1,7 @@
 """The noise of a whole step: every trained parameter belongs to one block, each drawn by itself."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 import torch
 from torch import Tensor, nn
@@ -75,7 +76,7 @@ class StepNoise:
         blocks += [(FlatBlock(together), flat) for together in by_device.values()]
         self._blocks = [block for block, _ in blocks]
         self._noises = [
-            ExactNoise(mechanism)
+            ExactNoise(mechanism, block.shape, block.device)
             if seed is None
             else SimulatedNoise(mechanism, seed, index, block.device)
             for index, (block, mechanism) in enumerate(blocks)
@@ -107,8 +108,14 @@ class StepNoise:
         divisor : float
             By which the sums are divided once they have their noise.
         """
-        for block, noise, matrix in zip(self._blocks, self._noises, matrices, strict=True):
-            yield from block.scattered(noise.added(matrix, step).div_(divisor))
+        with ExitStack() as secrets:
+            begun = []
+            # All begin before the first is waited for: a step waits for its noise once.
+            for noise, matrix in zip(self._noises, matrices, strict=True):
+                begun.append(noise.begin(matrix, step))
+                secrets.callback(begun[-1].close)
+            for block, noisy in zip(self._blocks, begun, strict=True):
+                yield from block.scattered(noisy.finish().div_(divisor))
 
 
 def _project(matrices: Sequence[Tensor], bound: float) -> None:
