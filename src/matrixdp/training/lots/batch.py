@@ -20,7 +20,15 @@ Sums = dict[nn.Parameter, Tensor]
 
 
 class BatchGradients(Protocol):
-    """A way to form the clipped gradients of the records in a batch."""
+    """A way to form the clipped gradients of the records in a batch.
+
+    Attributes
+    ----------
+    at_once : bool
+        Whether all of them run at once, and not one after another.
+    """
+
+    at_once: bool
 
     def __call__(
         self, batch: Any, examples: int, counts: Tensor | None = None, *, captured: bool = False

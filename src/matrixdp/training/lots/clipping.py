@@ -111,11 +111,11 @@ def _clipped_sum(
     # Once for all layers; the margin is for this, too.
     factors = [torch.where(silent, 0.0, factor).to(torch.float32) for factor in factors]
     # A CPU can tell at once whether there is anything to select. No other device is waited for.
-    selects = captured or spoilt.device.type != "cpu" or bool(spoilt.any())
+    selects = captured or spoilt.device.type != "cpu" or bool(silent.any())
     for _, use, measured in uses:
         if measured is not None:
             if selects:
-                use.leave_out(spoilt)
+                use.leave_out(silent)
             for group in sorted({groups[parameter] for parameter in use.parameters}):
                 totals = use.weighted_sum(factors[group])
                 # Only what was measured: a hook may have frozen a parameter meanwhile.
@@ -127,7 +127,7 @@ def _clipped_sum(
             # At once: forming the sum of the next layer takes memory as well.
             use.forget()
     for parameter, part in shared.items():
-        gradients = without(part, spoilt) if selects else part
+        gradients = without(part, silent) if selects else part
         sums[parameter] = weighted_sum_of(gradients, factors[groups[parameter]])
     return ClippedSum(sums, norms)
 

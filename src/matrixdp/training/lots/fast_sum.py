@@ -5,9 +5,8 @@ import torch
 from numpy.typing import NDArray
 
 from matrixdp.training.lots.batch import BatchGradients, Sums
-from matrixdp.training.lots.lot import batched
+from matrixdp.training.lots.lot import Division, filled
 from matrixdp.training.lots.records import RecordSource
-from matrixdp.training.plan import TrainingPlan
 
 __all__ = ["sum_of_lot"]
 
@@ -16,8 +15,10 @@ def sum_of_lot(
     gradients: BatchGradients,
     source: RecordSource,
     numbers: NDArray[np.int64],
-    plan: TrainingPlan,
-    size: int,
+    division: Division,
+    views: int,
+    *,
+    filled_on: torch.device | None = None,
 ) -> Sums:
     """Return the sum of a lot's clipped gradients.
 
@@ -33,23 +34,26 @@ def sum_of_lot(
         The data.
     numbers : array
         The records of the lot, ascending.
-    plan : TrainingPlan
-        The plan.
-    size : int
-        How many records a batch may have.
+    division : Division
+        How it is divided into batches.
+    views : int
+        How many rows each record has.
+    filled_on : torch.device, optional
+        A device that prepares itself anew for every size, as a GPU does, which takes longer than
+        the batch itself: batches are filled up to the few sizes of the division. Without it they
+        stay as they are.
     """
     sums: Sums = {}
-    lot = list(batched(numbers, plan.records, plan.lot_size, size))
-    # Lots have many sizes, and cuDNN would try its algorithms out for each, which takes seconds.
-    tried = torch.backends.cudnn.benchmark
-    try:
-        torch.backends.cudnn.benchmark = False
-        for records, batch in zip(lot, source.batches(lot, plan.views), strict=True):
-            for parameter, total in gradients(batch, len(records)).sums.items():
-                if parameter in sums:
-                    sums[parameter] += total
-                else:
-                    sums[parameter] = total.to(torch.float64)
-    finally:
-        torch.backends.cudnn.benchmark = tried
+    lot = list(division.batches(numbers))
+    sizes = [len(batch) if filled_on is None else division.size_for(batch) for batch in lot]
+    records = [filled(batch, size) for batch, size in zip(lot, sizes, strict=True)]
+    for batch, size, rows in zip(lot, sizes, source.batches(records, views), strict=True):
+        counts = None
+        if size > len(batch):
+            counts = torch.arange(size, device=filled_on) < len(batch)
+        for parameter, total in gradients(rows, size, counts).sums.items():
+            if parameter in sums:
+                sums[parameter] += total
+            else:
+                sums[parameter] = total.to(torch.float64)
     return sums

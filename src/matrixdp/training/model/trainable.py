@@ -99,6 +99,11 @@ class Trainable:
         """Go through the parameters."""
         return iter(self.names)
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the first parameter."""
+        return next(iter(self)).device
+
     def check_unchanged(self) -> None:
         """Raise if other parameters are trained than when training began, or a layer mixes records.
 
