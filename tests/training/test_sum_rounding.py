@@ -103,8 +103,9 @@ def test_batches_of_one_do_not_move_neighbours_apart() -> None:
     in_float32: list[float] = []
     for numbers in (everyone, everyone[1:]):
         gradients = GradientsThemselves()
+        division = Division(len(lot), len(lot), 1)
         source = TensorRecords((lot[:, None],), alone=True)
-        sums = sum_of_lot(gradients, source, numbers, Division(len(lot), len(lot), 1), 1)
+        sums = sum_of_lot(gradients, source, numbers, division, views=1, device=lot.device)
         moved.append(float(sums[WEIGHT]))
         in_float32.append(float(np.add.accumulate(lot.numpy()[numbers])[-1]))
     assert in_float32[0] - in_float32[1] == 8.0  # what these records are crafted for

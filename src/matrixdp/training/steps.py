@@ -194,14 +194,9 @@ class Steps:
     def _sum_of(self, opened: _Open, gradients: BatchGradients | None, size: int) -> Sums:
         source, numbers, plan = opened.source, opened.numbers, self._plan
         if gradients is not None:
-            division, device = self._division(size), self._trainable.device
-            # A CPU takes any size. A record that runs alone is a batch of one size.
-            fills = device.type != "cpu" and gradients.at_once
-            return sum_of_lot(
-                *(gradients, source, numbers, division, plan.views),
-                filled_on=device if fills else None,
-            )
-        options: Any = {"views": plan.views, "debug": self._debug}
+            options: Any = {"views": plan.views, "device": self._trainable.device}
+            return sum_of_lot(gradients, source, numbers, self._division(size), **options)
+        options = {"views": plan.views, "debug": self._debug}
         exact = ExactSum(self._model, self.losses, self._trainable, **options)
         return exact(source.batches(list(numbers[:, None]), plan.views))
 

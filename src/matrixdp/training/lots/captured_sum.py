@@ -75,8 +75,11 @@ class CapturedSum:
             size: _with_counts(np.arange(min(size, len(records))), size).to(device)
             for size in division.sizes
         }
-        work = {size: partial(self._add, batch) for size, batch in self._batches.items()}
-        self._repeat = repeatable(work, device)
+        pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        self._repeat = {
+            size: repeatable(partial(self._add, self._batches[size]), device, pool=pool)
+            for size in reversed(division.sizes)
+        }
         self._state = _state_of(model)
 
     def check_unchanged(self) -> None:

@@ -8,7 +8,16 @@ from matrixdp.training.lots.batch import BatchGradients, Sums
 from matrixdp.training.lots.lot import Division, filled
 from matrixdp.training.lots.records import RecordSource
 
-__all__ = ["sum_of_lot"]
+__all__ = ["prepares_for_sizes", "sum_of_lot"]
+
+
+def prepares_for_sizes(device: torch.device) -> bool:
+    """Return whether a device prepares itself anew for every size of a batch.
+
+    On a GPU libraries choose or even try their algorithms for each, and memory is sorted by size,
+    which can take longer than the batch. A CPU takes any size, and its time grows with each row.
+    """
+    return device.type != "cpu"
 
 
 def sum_of_lot(
@@ -16,9 +25,9 @@ def sum_of_lot(
     source: RecordSource,
     numbers: NDArray[np.int64],
     division: Division,
-    views: int,
     *,
-    filled_on: torch.device | None = None,
+    views: int,
+    device: torch.device,
 ) -> Sums:
     """Return the sum of a lot's clipped gradients.
 
@@ -38,19 +47,18 @@ def sum_of_lot(
         How it is divided into batches.
     views : int
         How many rows each record has.
-    filled_on : torch.device, optional
-        A device that prepares itself anew for every size, as a GPU does, which takes longer than
-        the batch itself: batches are filled up to the few sizes of the division. Without it they
-        stay as they are.
+    device : torch.device
+        Where the model is.
     """
     sums: Sums = {}
+    # A record that runs alone is a batch of one size.
+    fills = gradients.at_once and prepares_for_sizes(device)
     lot = list(division.batches(numbers))
-    sizes = [len(batch) if filled_on is None else division.size_for(batch) for batch in lot]
+    sizes = [division.size_for(batch) if fills else len(batch) for batch in lot]
     records = [filled(batch, size) for batch, size in zip(lot, sizes, strict=True)]
     for batch, size, rows in zip(lot, sizes, source.batches(records, views), strict=True):
-        counts = None
-        if size > len(batch):
-            counts = torch.arange(size, device=filled_on) < len(batch)
+        full = size == len(batch)
+        counts = None if full else torch.arange(size, device=device) < len(batch)
         for parameter, total in gradients(rows, size, counts).sums.items():
             if parameter in sums:
                 sums[parameter] += total

@@ -132,7 +132,7 @@ class Trainable:
         # A norm is finite only if all numbers are; of huge ones it may not be, which is looked at.
         norms = torch._foreach_norm(parts)  # noqa: SLF001
         device = norms[0].device
-        if bool(torch.stack([one.to(device, torch.float64) for one in norms]).isfinite().all()):
+        if bool(torch.stack([one.to(device) for one in norms]).isfinite().all()):
             return
         wrong = next((name for part, name in self.names.items() if not part.isfinite().all()), None)
         if wrong is None:
