@@ -80,7 +80,7 @@ def test_a_captured_step() -> None:
 @pytest.mark.parametrize(
     "changes",
     [{}, {"views": 2}, {"sum_norm": 5.0}, {"make": adam}],
-    ids=lambda changes: "".join(changes),
+    ids="".join,
 )
 def test_on_a_gpu(way: str, changes: dict[str, Any]) -> None:
     take = steps("cuda", way, **changes)
