@@ -142,7 +142,7 @@ class Steps:
             self._end.take(sums, lot.step)
 
     def captured(self, source: TensorRecords, size: int) -> CapturedSum:
-        """Return the sum of lots in batches of a fixed size, on a GPU as a CUDA graph."""
+        """Return the sum of lots in batches of a few sizes, on a GPU as CUDA graphs."""
         gradients = self._gradients(source)
         if gradients is None:
             raise InvalidParameterError(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.kernels.cuda_graph import repeatable
-from matrixdp.training.lots.batch import BatchGradients, Sums
+from matrixdp.training.lots.batch import BatchGradients, Sums, widened
 from matrixdp.training.lots.lot import Division, filled
 from matrixdp.training.lots.records import TensorRecords, pinned
 from matrixdp.training.model.signature import signature_of
@@ -124,9 +124,8 @@ class CapturedSum:
         clipped = self._gradients(rows, len(numbers), counts, captured=True)
         with torch.no_grad():
             totals = [self._sums[part] for part in clipped.sums]
-            terms = [part.to(torch.float64) for part in clipped.sums.values()]
             if totals:  # unless all losses are constant
-                torch._foreach_add_(totals, terms)
+                torch._foreach_add_(totals, list(widened(clipped.sums).values()))
             if self._debug:
                 self._wrong |= ~clipped.norms.isfinite().all()
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from matrixdp.training.lots.batch import BatchGradients, Sums
+from matrixdp.training.lots.batch import BatchGradients, Sums, widened
 from matrixdp.training.lots.lot import Division, filled
 from matrixdp.training.lots.records import RecordSource
 
@@ -59,9 +59,9 @@ def sum_of_lot(
     for batch, size, rows in zip(lot, sizes, source.batches(records, views), strict=True):
         full = size == len(batch)
         counts = None if full else torch.arange(size, device=device) < len(batch)
-        for parameter, total in gradients(rows, size, counts).sums.items():
-            if parameter in sums:
-                sums[parameter] += total
-            else:
-                sums[parameter] = total.to(torch.float64)
+        found = gradients(rows, size, counts).sums
+        first = {parameter: total for parameter, total in found.items() if parameter not in sums}
+        for parameter in found.keys() - first.keys():
+            sums[parameter] += found[parameter]
+        sums.update(widened(first))
     return sums
