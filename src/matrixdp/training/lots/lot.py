@@ -93,7 +93,9 @@ def filled(batch: Records, size: int) -> Records:
     size : int
         How many it gets.
     """
-    return np.pad(batch, (0, size - len(batch)), mode="edge")
+    found = np.full(size, batch[-1])
+    found[: len(batch)] = batch
+    return found
 
 
 def _ranges(expected: float, variance: float, size: int) -> int:
