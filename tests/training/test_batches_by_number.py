@@ -1,5 +1,7 @@
 """Batches of a lot, which are fixed by the numbers of its records."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from matrixdp.training.lots.lot import batched
+from matrixdp.training.lots.lot import Division, filled
 
 RECORDS = 60
 # Coins for all of them: sets would rarely be large.
@@ -19,7 +21,7 @@ sizes = st.integers(1, 12) | st.integers(13, RECORDS + 5)
 
 
 def batches_of(numbers: NDArray[np.int64], expected: float, size: int) -> list[tuple[int, ...]]:
-    return [tuple(part.tolist()) for part in batched(numbers, RECORDS, expected, size)]
+    return [tuple(part.tolist()) for part in Division(RECORDS, expected, size).batches(numbers)]
 
 
 @given(lots, expected_sizes, sizes)
@@ -57,11 +59,59 @@ def test_where_a_lot_is_divided_does_not_depend_on_who_is_in_it(
 def test_ranges_are_seldom_halved() -> None:
     generator = np.random.default_rng(1)
     numbers = np.flatnonzero(generator.random(10_000) < 0.1)
-    found = list(batched(numbers, 10_000, 1000.0, 64))
-    # 64 leave room for four standard deviations above the mean of 39 in each range.
-    assert len(found) == 26
+    found = list(Division(10_000, 1000.0, 64).batches(numbers))
+    # 64 leave room for four standard deviations above the mean of 40 in each range.
+    assert len(found) == 25
     assert max(map(len, found)) <= 64
 
 
 def test_a_lot_without_records_has_no_batches() -> None:
     assert batches_of(np.array([], np.int64), 10.0, 4) == []
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=9, unique=True), st.integers(0, 9))
+def test_a_batch_is_filled_up_with_a_record_of_its_own(numbers: list[int], more: int) -> None:
+    records = filled(np.array(numbers, dtype=np.int64), len(numbers) + more).tolist()
+    assert records[: len(numbers)] == numbers
+    assert len(records) == len(numbers) + more
+    assert set(records) == set(numbers)
+
+
+@given(lots, expected_sizes, sizes)
+def test_every_batch_fits_into_one_of_a_few_sizes(
+    numbers: NDArray[np.int64], expected: float, size: int
+) -> None:
+    division = Division(RECORDS, expected, size)
+    assert len(division.sizes) <= 5
+    assert division.sizes[-1] <= size
+    for batch in division.batches(numbers):
+        smaller = [one for one in division.sizes if one < division.size_for(batch)]
+        assert max(smaller, default=0) < len(batch) <= division.size_for(batch)
+
+
+@pytest.mark.parametrize("expected", [64, 256, 1024, 4096])
+def test_filling_up_adds_half_a_standard_deviation(expected: int) -> None:
+    records = 50 * expected
+    generator = np.random.default_rng(2)
+    division = Division(records, expected, 2 * expected)
+    drawn = generator.binomial(records, 0.02, 20_000)
+    deviation = math.sqrt(expected * 0.98)
+    drawn = drawn[drawn <= division.sizes[-1]]
+    assert len(drawn) > 19_990  # nearly all, and the others are halved
+    added = np.array([division.size_for(np.arange(number)) for number in drawn[:2000]])
+    # And half of what sizes are multiples of.
+    assert np.mean(added - drawn[:2000]) < 0.6 * deviation + 4.0
+
+
+def test_a_batch_size_of_the_whole_lot_needs_no_more_rows_than_records() -> None:
+    """Half of all lots are larger than expected: halves of them must not be filled up to a lot."""
+    division = Division(50_000, 1000.0, 1000)
+    lot = np.flatnonzero(np.random.default_rng(3).random(50_000) < 0.02)
+    rows = sum(division.size_for(batch) for batch in division.batches(lot))
+    assert rows < 1.1 * len(lot)
+
+
+def test_whole_data_sets_are_one_batch() -> None:
+    division = Division(60, 60.0, 60)
+    assert division.sizes == (60,)
+    assert [len(batch) for batch in division.batches(np.arange(60))] == [60]

@@ -6,21 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="private training needs the extra `train`")
 
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor, nn, optim
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import Dataset, TensorDataset
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.training import PrivateTraining
-from matrixdp.training.lots.captured_sum import CapturedSum, padded
+from matrixdp.training.lots.captured_sum import CapturedSum
+from matrixdp.training.lots.lot import Division
 from matrixdp.training.lots.records import TensorRecords
 from matrixdp.training.lots.sampling import SecureCoins, SeededCoins, drawn_records
 from matrixdp.training.model.trainable import Trainable
@@ -50,14 +48,6 @@ def mirrored(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     """Return losses of rows whose second view of each record is mirrored."""
     signs = 1.0 - 2.0 * (torch.arange(len(inputs), device=inputs.device) % 2)[:, None]
     return cross_entropy(model, inputs * signs, targets)
-
-
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=9, unique=True), st.integers(0, 9))
-def test_a_batch_is_filled_up_with_a_record_of_its_own(numbers: list[int], more: int) -> None:
-    records, counts = padded(np.array(numbers, dtype=np.int64), len(numbers) + more)
-    assert records[: len(numbers)].tolist() == numbers
-    assert set(records.tolist()) == set(numbers)
-    assert counts.tolist() == [1] * len(numbers) + [0] * more
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -346,7 +336,7 @@ def test_data_that_is_not_where_the_model_is() -> None:
     model = small_model()
     trainable = Trainable(model, (sgd(model),), small_plan(), "fast")
     elsewhere = TensorRecords((torch.empty(RECORDS, 6, device="meta"),), alone=True)
-    options: dict[str, Any] = {"batch_size": 8, "views": 1, "expected": 10, "debug": False}
+    options: dict[str, Any] = {"division": Division(RECORDS, 10, 8), "views": 1, "debug": False}
     with pytest.raises(InvalidParameterError, match="the data is on meta and the model on cpu"):
         CapturedSum(model, nothing, trainable, elsewhere, **options)
 

@@ -1,10 +1,14 @@
 """Lots really are Poisson samples: a test that accepts them and rejects shuffled batches."""
 
+import os
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -54,6 +58,23 @@ def fixed_size() -> NDArray[np.bool_]:
     )
 
 
+def too_often() -> NDArray[np.bool_]:
+    """Return lots at a rate that is three per cent too large."""
+    taken = np.zeros((LOTS, RECORDS), dtype=bool)
+    for step in range(LOTS):
+        taken[step, drawn_records(SeededCoins(2), RECORDS, RATE * Fraction(103, 100), step)] = True
+    return taken
+
+
+def twice() -> NDArray[np.bool_]:
+    """Return lots of which every second one is drawn by the words of the one before."""
+    coins = SeededCoins(4)
+    taken = np.zeros((LOTS, RECORDS), dtype=bool)
+    for step in range(LOTS):
+        taken[step, drawn_records(coins, RECORDS, RATE, step // 2)] = True
+    return taken
+
+
 def p_values(taken: NDArray[np.bool_]) -> dict[str, float]:
     """Test that all entries are independent coins: by lot, by record, and from lot to lot."""
     rate, cells = float(RATE), taken.size
@@ -76,7 +97,13 @@ def test_lots_are_poisson(coins: SecureCoins | SeededCoins) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "fails"), [(shuffled, {"sizes", "repetition"}), (fixed_size, {"sizes"})]
+    ("make", "fails"),
+    [
+        (shuffled, {"sizes", "repetition"}),
+        (fixed_size, {"sizes"}),
+        (too_often, {"rate"}),
+        (twice, {"repetition"}),
+    ],
 )
 def test_other_lots_are_found_out(make: Callable[[], NDArray[np.bool_]], fails: set[str]) -> None:
     values = p_values(make())
@@ -101,6 +128,37 @@ def test_the_coin_is_exact_and_never_above_the_rate() -> None:
     assert drawn_records(coins, 4, Fraction(1), 0).tolist() == [0, 1, 2, 3]  # type: ignore[arg-type]
     smallest = Fraction(1, 2**64)
     assert drawn_records(coins, 4, smallest, 0).tolist() == [0]  # type: ignore[arg-type]
+
+
+@given(st.fractions(Fraction(1, 2**64), 1))
+def test_the_last_word_that_takes_a_record(rate: Fraction) -> None:
+    taking = rate.numerator * 2**64 // rate.denominator  # so many words out of 2**64
+    assert rate - Fraction(1, 2**64) < Fraction(taking, 2**64) <= rate
+    words = [taking - 1, *([taking] if taking < 2**64 else [])]
+    assert drawn_records(GivenWords(*words), len(words), rate, 0).tolist() == [0]  # type: ignore[arg-type]
+
+
+def test_secure_words_are_blocks_of_aes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block is the encryption of its number, by the mode of AES that does just that."""
+    key = bytes(range(32))
+    asked: list[int] = []
+
+    def entropy(size: int) -> bytes:
+        asked.append(size)
+        return key
+
+    monkeypatch.setattr(os, "urandom", entropy)
+    blocks = b"".join(number.to_bytes(16, "big") for number in range(501))
+    encrypted = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(blocks)  # noqa: S305
+    words = SecureCoins().words(1001, 0)
+    assert words.tobytes() == encrypted[: 8 * 1001]
+    assert asked == [32]
+
+
+def test_secure_words_are_never_those_of_another_lot() -> None:
+    coins = SecureCoins()
+    first, same, third = coins.words(100, 0), coins.words(100, 0), coins.words(100, 1)
+    assert len({*first.tolist(), *same.tolist(), *third.tolist()}) == 300
 
 
 @pytest.mark.parametrize("rate", [Fraction(0), Fraction(5, 4)])

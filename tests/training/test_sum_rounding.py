@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from matrixdp.training.lots.batch import Sums
 from matrixdp.training.lots.clipping import ClippedSum
 from matrixdp.training.lots.fast_sum import sum_of_lot
-from matrixdp.training.lots.lot import batched
+from matrixdp.training.lots.lot import Division
 from matrixdp.training.lots.records import TensorRecords
 from matrixdp.training.noise.noisy_step import NoisyStep
 from training.small_training import private, small_plan, train
@@ -32,7 +32,7 @@ def crafted(one: float) -> tuple[Tensor, Tensor]:
         What a record that is clipped counts for, slightly less than 1.
     """
     number = POWER + 350 * SIZE
-    batches = list(batched(np.arange(number), number, number, SIZE))
+    batches = list(Division(number, number, SIZE).batches(np.arange(number)))
     records = torch.zeros(number)
     records[:POWER] = 2.0
     records[POWER] = POWER - POWER * one  # what clipping leaves off to be on the safe side
@@ -86,8 +86,11 @@ def terms() -> Tensor:
     return torch.cat(parts)
 
 
-def gradients_themselves(batch: Tensor, examples: int, *_: object, **_named: object) -> ClippedSum:
-    return ClippedSum({WEIGHT: batch.sum(0)}, torch.ones(1, examples))
+class GradientsThemselves:
+    at_once = True
+
+    def __call__(self, batch: Tensor, examples: int, *_: object, **_named: object) -> ClippedSum:
+        return ClippedSum({WEIGHT: batch.sum(0)}, torch.ones(1, examples))
 
 
 WEIGHT = nn.Parameter(torch.zeros(1))
@@ -99,9 +102,10 @@ def test_batches_of_one_do_not_move_neighbours_apart() -> None:
     moved: list[float] = []
     in_float32: list[float] = []
     for numbers in (everyone, everyone[1:]):
-        plan = small_plan(records=len(lot), lot_size=len(lot))
+        gradients = GradientsThemselves()
+        division = Division(len(lot), len(lot), 1)
         source = TensorRecords((lot[:, None],), alone=True)
-        sums = sum_of_lot(gradients_themselves, source, numbers, plan, 1)
+        sums = sum_of_lot(gradients, source, numbers, division, views=1, device=lot.device)
         moved.append(float(sums[WEIGHT]))
         in_float32.append(float(np.add.accumulate(lot.numpy()[numbers])[-1]))
     assert in_float32[0] - in_float32[1] == 8.0  # what these records are crafted for

@@ -60,7 +60,7 @@ class TrainingGuarantee:
     noise : {"exact", "simulated"}
         Whether the noise is exact and secret, or seeded, for experiments.
     lots : {"secure", "seeded"}
-        Whether lots come from the operating system's randomness, or from a seed.
+        Whether lots come from AES-256 under keys of the operating system, or from a seed.
     shaped_layers : tuple of str
         The layers whose noise has a covariance of its own; the rest is independent noise.
     debug : bool

@@ -20,7 +20,7 @@ from matrixdp.training.lots.batch import BatchGradients, Losses, Sums
 from matrixdp.training.lots.captured_sum import CapturedSum
 from matrixdp.training.lots.exact_sum import ExactSum
 from matrixdp.training.lots.fast_sum import sum_of_lot
-from matrixdp.training.lots.lot import Lot
+from matrixdp.training.lots.lot import Division, Lot
 from matrixdp.training.lots.records import RecordSource, TensorRecords
 from matrixdp.training.lots.sampling import Coins, drawn_records
 from matrixdp.training.model.compiled import uncompiled
@@ -142,7 +142,7 @@ class Steps:
             self._end.take(sums, lot.step)
 
     def captured(self, source: TensorRecords, size: int) -> CapturedSum:
-        """Return the sum of lots in batches of a fixed size, on a GPU as a CUDA graph."""
+        """Return the sum of lots in batches of a few sizes, on a GPU as CUDA graphs."""
         gradients = self._gradients(source)
         if gradients is None:
             raise InvalidParameterError(
@@ -152,9 +152,8 @@ class Steps:
         with uncompiled(), torch.enable_grad():
             return CapturedSum(
                 *(self._model, gradients, self._trainable, source),
-                batch_size=size,
+                division=self._division(size),
                 views=self._plan.views,
-                expected=self._plan.lot_size,
                 debug=self._debug,
             )
 
@@ -195,10 +194,14 @@ class Steps:
     def _sum_of(self, opened: _Open, gradients: BatchGradients | None, size: int) -> Sums:
         source, numbers, plan = opened.source, opened.numbers, self._plan
         if gradients is not None:
-            return sum_of_lot(gradients, source, numbers, plan, size)
-        options: Any = {"views": plan.views, "debug": self._debug}
+            options: Any = {"views": plan.views, "device": self._trainable.device}
+            return sum_of_lot(gradients, source, numbers, self._division(size), **options)
+        options = {"views": plan.views, "debug": self._debug}
         exact = ExactSum(self._model, self.losses, self._trainable, **options)
         return exact(source.batches(list(numbers[:, None]), plan.views))
+
+    def _division(self, size: int) -> Division:
+        return Division(self._plan.records, self._plan.lot_size, size)
 
     def _gradients(self, source: RecordSource) -> BatchGradients | None:
         """Return how gradients are formed, after a check if anything has changed.

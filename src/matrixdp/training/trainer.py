@@ -60,7 +60,7 @@ class PrivateTraining:
         What is done, and how much noise that needs.
     seed : int, optional
         For experiments: lots and noise come from this seed, on the model's device, and protect
-        nothing. Without it lots come from the operating system's randomness and noise is exact.
+        nothing. Without it lots and noise are secret, and noise is exact.
     spending : path or LedgerRun, optional
         A file that counts each step before its lot is drawn, or ``account.run(name)`` of a ledger,
         which also pays for the plan. Needed to resume a release from a checkpoint; see
@@ -276,7 +276,8 @@ class PrivateTraining:
             What `lots` has just returned. It is taken once.
         batch_size : int
             How many records run at once. It limits the memory that is used; in the mode ``exact``
-            every record runs by itself.
+            every record runs by itself. On a GPU batches are filled up to a few sizes, at most this
+            one, with rows that count for nothing.
 
         Raises
         ------
@@ -289,10 +290,10 @@ class PrivateTraining:
     def captured_step(self, data: Any, *, batch_size: int) -> Callable[[], None]:
         """Return a function that takes one step each time it is called, on a GPU as a CUDA graph.
 
-        A step is that of the loop over `lots`. But it runs in batches of a fixed size, which are
-        filled up with rows that count for nothing, so that a GPU can repeat one captured graph for
-        each. This saves the time that Python takes to launch kernels, which is most of the time of
-        a small model. Other devices run the same batches without a graph.
+        A step is that of the loop over `lots`, which fills batches up to a few sizes on a GPU. For
+        each of these a graph is captured, which the GPU can repeat. This saves the time that Python
+        takes to launch kernels, which is most of the time of a small model. Other devices run the
+        same batches without a graph.
 
         Parameters
         ----------

@@ -1,6 +1,7 @@
 """Capturing a piece of work as a CUDA graph, so that it can be repeated in a single launch."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -13,7 +14,9 @@ __all__ = ["repeatable"]
 _WARM_UPS = 3
 
 
-def repeatable(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
+def repeatable(
+    work: Callable[[], None], device: torch.device, *, pool: Any = None
+) -> Callable[[], None]:
     """Run some work once or more, and return a way to repeat it: a CUDA graph on a GPU.
 
     On any other device that is the work itself. What it computes during these first runs is for
@@ -25,6 +28,9 @@ def repeatable(work: Callable[[], None], device: torch.device) -> Callable[[], N
         Reads and writes tensors that stay where they are. On a GPU it may not wait for results.
     device : torch.device
         Where these tensors are.
+    pool : any, optional
+        Memory that several graphs share, by ``torch.cuda.graph_pool_handle``. They run one after
+        another, and no work leaves anything in it for another. The first should be the largest.
 
     Raises
     ------
@@ -42,13 +48,13 @@ def repeatable(work: Callable[[], None], device: torch.device) -> Callable[[], N
             for _ in range(_WARM_UPS):
                 work()
         torch.cuda.current_stream().wait_stream(side)
-        return _captured(work)
+        return _captured(work, pool)
 
 
-def _captured(work: Callable[[], None]) -> Callable[[], None]:
+def _captured(work: Callable[[], None], pool: Any) -> Callable[[], None]:
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=pool):
             work()
     except RuntimeError as error:
         raise InvalidParameterError(

@@ -229,7 +229,9 @@ class ConvolutionUse(LayerUse):
         if self._bias is None or not self._bias.requires_grad:
             return {}
         sums = self._outputs.sum((2, 3), dtype=torch.float32)
-        return {self._bias: sums.reshape(self._examples, -1, sums.shape[1]).sum(1)}
+        if not self._one_view:
+            sums = sums.unflatten(0, (self._examples, -1)).sum(1)
+        return {self._bias: sums}
 
     @property
     def _one_view(self) -> bool:
@@ -366,8 +368,10 @@ class ConvolutionUse(LayerUse):
         """Return the inputs, and the output gradients of every example times its weight."""
         # Not in 16 bits: torch would round the sum to them, by more than what one of many adds.
         wide = torch.promote_types(self._outputs.dtype, torch.float32)
-        views = len(self._inputs) // self._examples
-        scale = weights.to(wide).repeat_interleave(views)[:, None, None, None]
+        scale = weights.to(wide)
+        if not self._one_view:
+            scale = scale.repeat_interleave(len(self._inputs) // self._examples)
+        scale = scale[:, None, None, None]
         # Not in place: other layers may keep the same tensor, where branches meet.
         return self._inputs.to(wide), self._outputs * scale
 

@@ -98,14 +98,13 @@ def bounds_from_rows(
     The sum is formed from rounded factors. That moves every ``g_t x_t^T`` by a share of its norm,
     and these terms cancel as well, so the share of ``sum_t |x_t| |g_t|`` is added to the norm.
     """
+    # Few operations: on small images a GPU waits for their launches.
     total = rows.sum(1, dtype=torch.float64)
     # Next to the largest float32, a product may overflow on its negative side alone.
-    total = total.where(total > -math.inf, math.nan).clamp(min=0.0)
-    padding = units * _LOST_SQUARES
-    first, second = (
-        tensor.to(torch.float64).clamp(min=0.0) + padding for tensor in (inputs, outputs)
-    )
-    sizes = (first * second).sqrt().sum(1)
+    total = total.where(total > -math.inf, math.nan).clamp_(min=0.0)
+    diagonals = torch.stack((inputs, outputs)).to(torch.float64).clamp_(min=0.0)
+    first, second = diagonals.add_(units * _LOST_SQUARES)
+    sizes = first.mul_(second).sqrt_().sum(1)
     error = 2.0 * (units + rows.shape[1] + 4) * _UNIT
-    norms = (total + error * sizes.square()).sqrt()
-    return NormBounds(norms + rounding * sizes, 2.0**-40)
+    norms = total.addcmul_(sizes, sizes, value=error).sqrt_()
+    return NormBounds(norms.add_(sizes, alpha=rounding), 2.0**-40)

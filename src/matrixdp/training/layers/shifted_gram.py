@@ -38,7 +38,9 @@ def norms_of_patches(
         _row_sums(inputs[start : start + together], outputs[start : start + together], geometry)
         for start in range(0, len(inputs), together)
     ]
-    rows, patches, made = (torch.cat(parts) for parts in zip(*found, strict=True))
+    rows, patches, made = (
+        parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*found, strict=True)
+    )
     offsets = geometry.kernel[0] * geometry.kernel[1]
     units = inputs.shape[1] + outputs.shape[1] + offsets
     return bounds_from_rows(rows, patches, made, units, rounding)

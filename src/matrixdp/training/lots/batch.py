@@ -1,6 +1,6 @@
 """A batch of records, and the losses that the user's function has for it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.lots.clipping import ClippedSum
 
-__all__ = ["BatchGradients", "Losses", "Sums", "gradients_of", "losses_of"]
+__all__ = ["BatchGradients", "Losses", "Sums", "gradients_of", "losses_of", "widened"]
 
 Losses = Callable[..., Tensor]
 """One loss for each record or row, given a batch; it has no side effects."""
@@ -20,7 +20,15 @@ Sums = dict[nn.Parameter, Tensor]
 
 
 class BatchGradients(Protocol):
-    """A way to form the clipped gradients of the records in a batch."""
+    """A way to form the clipped gradients of the records in a batch.
+
+    Attributes
+    ----------
+    at_once : bool
+        Whether all of them run at once, and not one after another.
+    """
+
+    at_once: bool
 
     def __call__(
         self, batch: Any, examples: int, counts: Tensor | None = None, *, captured: bool = False
@@ -91,3 +99,14 @@ def gradients_of(losses: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence
     if not losses.requires_grad:
         return [torch.zeros_like(parameter) for parameter in parameters]
     return torch.autograd.grad(losses.sum(), parameters, allow_unused=True, materialize_grads=True)
+
+
+def widened(sums: Mapping[nn.Parameter, Tensor]) -> Sums:
+    """Return sums in float64, by one launch for all of them."""
+    wide = {
+        parameter: torch.empty_like(part, dtype=torch.float64) for parameter, part in sums.items()
+    }
+    if wide:
+        with torch.no_grad():
+            torch._foreach_copy_(list(wide.values()), list(sums.values()))
+    return wide

@@ -41,6 +41,8 @@ class ByLayer:
         Whether to raise if a loss or a gradient is not finite.
     """
 
+    at_once = True
+
     def __init__(
         self,
         model: nn.Module,
@@ -84,7 +86,7 @@ class ByLayer:
             finite = losses.detach().isfinite()
             if self._debug and not captured:
                 _check_finite(finite, uses)
-            counted = finite if counts is None else counts * finite
+            counted = finite if counts is None else counts.to(finite.device) * finite
             groups, bounds = self._trainable.groups, self._trainable.bounds
             found = clipped_sum(
                 uses, groups, bounds, half=tracer.half, counts=counted, captured=captured

@@ -115,7 +115,7 @@ class ByRecord:
             found = clipped_sum(
                 [MeasuredUse("", use, use.norm_bounds())],
                 *(groups, bounds),
-                counts=finite if counts is None else counts * finite,
+                counts=finite if counts is None else counts.to(finite.device) * finite,
                 captured=captured,
             )
         if self._debug and not bool(finite.all() & found.norms.isfinite().all()):

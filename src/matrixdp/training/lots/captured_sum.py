@@ -1,9 +1,10 @@
-"""The sum of one lot in batches of a fixed shape, each of them the same work on the same memory.
+"""The sum of one lot in batches of a few fixed shapes: always the same work on the same memory.
 
-Lots have random sizes, and a CUDA graph repeats fixed work. So every batch of a lot is filled up to
-one size with copies of one of its own records whose weight is zero. Zero times a copy adds exactly
-nothing; a gradient that is not finite is set to zero before.
+Lots have random sizes, and a CUDA graph repeats fixed work. So there is a graph for each size that
+batches are filled up to.
 """
+
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,35 +13,14 @@ from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.kernels.cuda_graph import repeatable
-from matrixdp.training.lots.batch import BatchGradients, Sums
-from matrixdp.training.lots.lot import batched
-from matrixdp.training.lots.records import TensorRecords
+from matrixdp.training.lots.batch import BatchGradients, Sums, widened
+from matrixdp.training.lots.lot import Division, filled
+from matrixdp.training.lots.records import TensorRecords, pinned
 from matrixdp.training.model.signature import signature_of
 from matrixdp.training.model.tensors import address_of, tensors_of
 from matrixdp.training.model.trainable import Trainable
 
-__all__ = ["CapturedSum", "padded"]
-
-
-def padded(numbers: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Fill a batch up to a size.
-
-    Parameters
-    ----------
-    numbers : array
-        The records of the batch, at least one.
-    size : int
-        How many a batch has.
-
-    Returns
-    -------
-    array, shape (2, size)
-        The records, and for each of these 1, or 0 where it only fills up.
-    """
-    # Copies of a record of the batch, never of one outside of the lot: nothing may depend on
-    # records that were not drawn.
-    records = np.pad(numbers, (0, size - len(numbers)), mode="edge")
-    return np.stack([records, (np.arange(size) < len(numbers)).astype(np.int64)])
+__all__ = ["CapturedSum"]
 
 
 class CapturedSum:
@@ -56,10 +36,10 @@ class CapturedSum:
         The parameters; all on one device.
     records : TensorRecords
         The data, on the same device.
-    batch_size, views : int
-        How many records a batch has, and how many rows each of them.
-    expected : float
-        How many records a lot is expected to have.
+    division : Division
+        How lots are divided into batches.
+    views : int
+        How many rows each record has.
     debug : bool
         Whether to raise if a loss or a gradient is not finite.
 
@@ -76,27 +56,30 @@ class CapturedSum:
         trainable: Trainable,
         records: TensorRecords,
         *,
-        batch_size: int,
+        division: Division,
         views: int,
-        expected: float,
         debug: bool,
     ) -> None:
         device = _common_device(trainable, records)
         self._model = model
         self._gradients = gradients
         self._records = records
-        self._size = batch_size
+        self._division = division
         self._views = views
-        self._expected = expected
         self._debug = debug
+        self._device = device
         # What a graph reads and writes stays at one address for all of its runs.
-        first = padded(np.arange(min(batch_size, len(records))), batch_size)
-        self._batch = torch.from_numpy(first).to(device)
-        self._sums = {
-            parameter: torch.zeros_like(parameter, dtype=torch.float64) for parameter in trainable
-        }
+        self._sums = {one: torch.zeros_like(one, dtype=torch.float64) for one in trainable}
         self._wrong = torch.zeros((), dtype=torch.bool, device=device)
-        self._repeat = repeatable(self._add_batch, device)
+        self._batches = {
+            size: _with_counts(np.arange(min(size, len(records))), size).to(device)
+            for size in division.sizes
+        }
+        pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        self._repeat = {
+            size: repeatable(partial(self._add, self._batches[size]), device, pool=pool)
+            for size in reversed(division.sizes)
+        }
         self._state = _state_of(model)
 
     def check_unchanged(self) -> None:
@@ -121,13 +104,11 @@ class CapturedSum:
         """
         torch._foreach_zero_(list(self._sums.values()))
         self._wrong.zero_()
-        lot = batched(numbers, len(self._records), self._expected, self._size)
-        batches = [padded(tensor, self._size) for tensor in lot]
-        # One copy to the device for the whole lot; the rest stays on it.
-        if batches:
-            for batch in torch.from_numpy(np.stack(batches)).to(self._batch.device):
-                self._batch.copy_(batch)
-                self._repeat()
+        for batch in self._division.batches(numbers):
+            size = self._division.size_for(batch)
+            sent = pinned(_with_counts(batch, size), self._device)
+            self._batches[size].copy_(sent, non_blocking=True)
+            self._repeat[size]()
         if self._debug and bool(self._wrong):
             raise InvalidParameterError(
                 "debug=True stopped the step: losses or gradients are not finite. Its budget is "
@@ -136,19 +117,23 @@ class CapturedSum:
             )
         return self._sums
 
-    def _add_batch(self) -> None:
-        """Add the batch whose numbers are in place: what a graph repeats."""
-        numbers, counts = self._batch
-        rows = numbers[:, None].expand(-1, self._views).reshape(-1)
-        batch = self._records.rows(rows)
-        clipped = self._gradients(batch, self._size, counts, captured=True)
+    def _add(self, batch: Tensor) -> None:
+        """Add a batch whose numbers are there: what a graph repeats."""
+        numbers, counts = batch
+        rows = self._records.rows(numbers[:, None].expand(-1, self._views).reshape(-1))
+        clipped = self._gradients(rows, len(numbers), counts, captured=True)
         with torch.no_grad():
             totals = [self._sums[parameter] for parameter in clipped.sums]
-            terms = [tensor.to(torch.float64) for tensor in clipped.sums.values()]
             if totals:  # unless all losses are constant
-                torch._foreach_add_(totals, terms)
+                torch._foreach_add_(totals, list(widened(clipped.sums).values()))
             if self._debug:
                 self._wrong |= ~clipped.norms.isfinite().all()
+
+
+def _with_counts(batch: NDArray[np.int64], size: int) -> Tensor:
+    """Return a batch that is filled up, and 1 for each of its own records, 0 for others."""
+    counts = np.arange(size) < len(batch)
+    return torch.from_numpy(np.stack([filled(batch, size), counts]))
 
 
 def _common_device(trainable: Trainable, records: TensorRecords) -> torch.device:

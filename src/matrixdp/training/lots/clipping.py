@@ -111,11 +111,11 @@ def _clipped_sum(
     # Once for all layers; the margin is for this, too.
     factors = [torch.where(silent, 0.0, factor).to(torch.float32) for factor in factors]
     # A CPU can tell at once whether there is anything to select. No other device is waited for.
-    selects = captured or spoilt.device.type != "cpu" or bool(spoilt.any())
+    selects = captured or spoilt.device.type != "cpu" or bool(silent.any())
     for _, use, measured in uses:
         if measured is not None:
             if selects:
-                use.leave_out(spoilt)
+                use.leave_out(silent)
             for group in sorted({groups[parameter] for parameter in use.parameters}):
                 totals = use.weighted_sum(factors[group])
                 # Only what was measured: a hook may have frozen a parameter meanwhile.
@@ -127,7 +127,7 @@ def _clipped_sum(
             # At once: forming the sum of the next layer takes memory as well.
             use.forget()
     for parameter, tensor in shared.items():
-        gradients = without(tensor, spoilt) if selects else tensor
+        gradients = without(tensor, silent) if selects else tensor
         sums[parameter] = weighted_sum_of(gradients, factors[groups[parameter]])
     return ClippedSum(sums, norms)
 
@@ -169,15 +169,22 @@ def _group_norms(
     for bounds in found:
         for parameter, (values, share) in bounds.items():
             group = groups[parameter]
-            members[group].append(values.to(torch.float64))
+            members[group].append(values)
             # One share for all of a group: the largest.
             shares[group] = max(shares[group], share)
     like = next(values for group in members for values in group)
     norms = [
-        torch.linalg.vector_norm(torch.stack(group), dim=0) * (1.0 + share + 2.0**-40)
+        torch.linalg.vector_norm(_stacked(group), dim=0) * (1.0 + share + 2.0**-40)
         + _LOST_TO_UNDERFLOW
         if group
-        else torch.zeros_like(like)
+        else torch.zeros_like(like, dtype=torch.float64)
         for group, share in zip(members, shares, strict=True)
     ]
     return torch.stack(norms)
+
+
+def _stacked(norms: Sequence[Tensor]) -> Tensor:
+    """Return norms as rows in float64: of each type at once, as every operation is a launch."""
+    kinds = dict.fromkeys(part.dtype for part in norms)
+    rows = [torch.stack([part for part in norms if part.dtype == kind]) for kind in kinds]
+    return torch.cat([part.to(torch.float64) for part in rows])

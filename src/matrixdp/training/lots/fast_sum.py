@@ -4,20 +4,30 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from matrixdp.training.lots.batch import BatchGradients, Sums
-from matrixdp.training.lots.lot import batched
+from matrixdp.training.lots.batch import BatchGradients, Sums, widened
+from matrixdp.training.lots.lot import Division, filled
 from matrixdp.training.lots.records import RecordSource
-from matrixdp.training.plan import TrainingPlan
 
-__all__ = ["sum_of_lot"]
+__all__ = ["prepares_for_sizes", "sum_of_lot"]
+
+
+def prepares_for_sizes(device: torch.device) -> bool:
+    """Return whether a device prepares itself anew for every size of a batch.
+
+    On a GPU libraries choose or even try their algorithms for each, and memory is sorted by size,
+    which can take longer than the batch. A CPU takes any size, and its time grows with each row.
+    """
+    return device.type != "cpu"
 
 
 def sum_of_lot(
     gradients: BatchGradients,
     source: RecordSource,
     numbers: NDArray[np.int64],
-    plan: TrainingPlan,
-    size: int,
+    division: Division,
+    *,
+    views: int,
+    device: torch.device,
 ) -> Sums:
     """Return the sum of a lot's clipped gradients.
 
@@ -33,23 +43,25 @@ def sum_of_lot(
         The data.
     numbers : array
         The records of the lot, ascending.
-    plan : TrainingPlan
-        The plan.
-    size : int
-        How many records a batch may have.
+    division : Division
+        How it is divided into batches.
+    views : int
+        How many rows each record has.
+    device : torch.device
+        Where the model is.
     """
     sums: Sums = {}
-    lot = list(batched(numbers, plan.records, plan.lot_size, size))
-    # Lots have many sizes, and cuDNN would try its algorithms out for each, which takes seconds.
-    tried = torch.backends.cudnn.benchmark
-    try:
-        torch.backends.cudnn.benchmark = False
-        for records, batch in zip(lot, source.batches(lot, plan.views), strict=True):
-            for parameter, total in gradients(batch, len(records)).sums.items():
-                if parameter in sums:
-                    sums[parameter] += total
-                else:
-                    sums[parameter] = total.to(torch.float64)
-    finally:
-        torch.backends.cudnn.benchmark = tried
+    # A record that runs alone is a batch of one size.
+    fills = gradients.at_once and prepares_for_sizes(device)
+    lot = list(division.batches(numbers))
+    sizes = [division.size_for(batch) if fills else len(batch) for batch in lot]
+    records = [filled(batch, size) for batch, size in zip(lot, sizes, strict=True)]
+    for batch, size, rows in zip(lot, sizes, source.batches(records, views), strict=True):
+        full = size == len(batch)
+        counts = None if full else torch.arange(size, device=device) < len(batch)
+        found = gradients(rows, size, counts).sums
+        first = {parameter: total for parameter, total in found.items() if parameter not in sums}
+        for parameter in found.keys() - first.keys():
+            sums[parameter] += found[parameter]
+        sums.update(widened(first))
     return sums

@@ -12,7 +12,14 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import positive_integer
 
-__all__ = ["Collate", "RecordSource", "TensorRecords", "checked_records", "record_source"]
+__all__ = [
+    "Collate",
+    "RecordSource",
+    "TensorRecords",
+    "checked_records",
+    "pinned",
+    "record_source",
+]
 
 Collate = Callable[[list[Any]], Any]
 """Makes a batch of a list of items."""
@@ -40,6 +47,11 @@ class RecordSource(Protocol):
 
     def collated(self, items: list[Any]) -> Any:
         """Return a batch of items like `first`."""
+
+
+def pinned(numbers: Tensor, device: torch.device) -> Tensor:
+    """Return numbers where a GPU can fetch them from, without anybody waiting for that."""
+    return numbers.pin_memory() if device.type == "cuda" else numbers
 
 
 class TensorRecords:
@@ -73,8 +85,10 @@ class TensorRecords:
         self, lot: Sequence[NDArray[np.int64]], views: int
     ) -> Iterator[Tensor | tuple[Tensor, ...]]:
         """Return the rows of each batch; copies of a row are there to be augmented."""
+        device = self.tensors[0].device
         for numbers in lot:
-            yield self.rows(torch.from_numpy(np.repeat(numbers, views)))
+            rows = pinned(torch.from_numpy(np.repeat(numbers, views)), device)
+            yield self.rows(rows.to(device, non_blocking=True))
 
     def rows(self, indices: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return some rows; nothing waits if the indices are on the device already."""

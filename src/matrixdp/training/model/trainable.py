@@ -99,6 +99,11 @@ class Trainable:
         """Go through the parameters."""
         return iter(self.names)
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the first parameter."""
+        return next(iter(self)).device
+
     def check_unchanged(self) -> None:
         """Raise if other parameters are trained than when training began, or a layer mixes records.
 
@@ -127,7 +132,7 @@ class Trainable:
         # A norm is finite only if all numbers are; of huge ones it may not be, which is looked at.
         norms = torch._foreach_norm(values)  # noqa: SLF001
         device = norms[0].device
-        if bool(torch.stack([one.to(device, torch.float64) for one in norms]).isfinite().all()):
+        if bool(torch.stack([one.to(device) for one in norms]).isfinite().all()):
             return
         wrong = next(
             (name for parameter, name in self.names.items() if not parameter.isfinite().all()), None
