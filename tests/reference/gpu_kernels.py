@@ -118,6 +118,7 @@ class GivenWordsKernel:
                 *(words, values, noisy, ctypes.c_uint32(size), all_scales),
                 *(ctypes.c_int64(grid_bits << 52), self._kernel.tables),
                 ctypes.c_void_p(undecided.tensor.data_ptr()),
+                ctypes.c_uint64(undecided.capacity),
             ),
         )
         undecided.fetch()

@@ -1,5 +1,6 @@
 """The kernel that forms a convolution's gradients for every example, against float64."""
 
+import math
 from typing import Any
 
 import pytest
@@ -128,3 +129,43 @@ def test_images_for_16_bits() -> None:
         found = channels_last(images, torch.bfloat16)
         assert found.stride(1) == 1
         assert torch.equal(found, images.to(torch.bfloat16))
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("spoilt", [math.nan, math.inf])
+def test_an_example_that_weighs_nothing_adds_nothing(scaled: bool, spoilt: float) -> None:
+    from matrixdp.training.kernels.fused_products import FusedProducts  # noqa: PLC0415
+
+    inputs, outputs = random(1, 6, 16, 12, 12), random(2, 6, 32, 12, 12)
+    geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1), 1)
+    weights = torch.tensor([0.5, 0.0, 1.0, 0.0, 0.25, 1.0], device="cuda")
+    expected = FusedProducts(inputs, outputs, geometry, 6).weighted_sum(weights, scaled=scaled)
+    inputs[1], outputs[3, 0] = spoilt, spoilt
+    found = FusedProducts(inputs, outputs, geometry, 6).weighted_sum(weights, scaled=scaled)
+    assert torch.equal(found, expected)
+    # The test above can fail: with another weight the numbers count.
+    weights[1] = 0.125
+    assert not torch.equal(
+        FusedProducts(inputs, outputs, geometry, 6).weighted_sum(weights, scaled=scaled), expected
+    )
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(7, 3, 5, 5), (4, 64, 33, 40), (1, 1, 1, 1)])
+def test_rows_are_scaled_and_left_out(
+    shape: tuple[int, ...], kind: torch.dtype, order: torch.memory_format
+) -> None:
+    from matrixdp.training.kernels.fused_scaling import can_scale, scaled_rows  # noqa: PLC0415
+
+    values = random(3, *shape).to(kind).contiguous(memory_format=order)
+    weights = torch.linspace(0.0, 1.0, len(values), device="cuda")
+    values[0] = math.nan
+    assert can_scale(values)
+    found = scaled_rows(values, weights)
+    scale = weights[:, None, None, None]
+    expected = torch.where(scale == 0.0, 0.0, values.float() * scale)
+    assert torch.equal(found, expected)
+    assert found.stride() == values.stride()
+    assert not can_scale(values.double())
+    assert not can_scale(random(4, 3, 4, 6, 6)[:, :, ::2])

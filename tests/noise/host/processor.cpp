@@ -18,10 +18,11 @@ static void launched(u32 blocks, u32 threads, Kernel kernel) {
 #define LAUNCH(name, Value)                                                                          \
     extern "C" void launch_##name(                                                                   \
         u32 blocks, u32 threads, const Schedule* key, const Value* values, Value* out, u32 count,    \
-        u64 first, const Scales* scales, i64 grid_shift, const Tables* tables, UndecidedList* list   \
+        u64 first, const Scales* scales, i64 grid_shift, const Tables* tables, UndecidedList* list,  \
+        u64 capacity                                                                                 \
     ) {                                                                                              \
         launched(blocks, threads, [&] {                                                              \
-            name(*key, values, out, count, first, *scales, grid_shift, *tables, list);               \
+            name(*key, values, out, count, first, *scales, grid_shift, *tables, list, capacity);     \
         });                                                                                          \
     }
 
@@ -33,10 +34,11 @@ LAUNCH(add_noise_double, double)
 #define LAUNCH_GIVEN_WORDS(name, Value)                                                              \
     extern "C" void launch_##name(                                                                   \
         u32 blocks, u32 threads, const i64* words, const Value* values, Value* out, u32 count,       \
-        const double* scales, i64 grid_shift, const Tables* tables, UndecidedList* list              \
+        const double* scales, i64 grid_shift, const Tables* tables, UndecidedList* list,             \
+        u64 capacity                                                                                 \
     ) {                                                                                              \
         launched(blocks, threads, [&] {                                                              \
-            name(words, values, out, count, scales, grid_shift, *tables, list);                      \
+            name(words, values, out, count, scales, grid_shift, *tables, list, capacity);            \
         });                                                                                          \
     }
 

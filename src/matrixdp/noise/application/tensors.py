@@ -64,7 +64,10 @@ class NoiseOnTheWay:
         """Decide elements, and write them by a single copy to the device."""
         noisy = np.array([self._decided(*one) for one in found])
         elements = np.array([one.element for one in found], dtype=np.int64)
-        moved = torch.from_numpy(np.stack([elements, noisy.view(np.int64)])).to(self._out.device)
+        both = torch.from_numpy(np.stack([elements, noisy.view(np.int64)]))
+        # From pinned memory, or the device would be waited for once more.
+        both = both.pin_memory() if self._out.is_cuda else both
+        moved = both.to(self._out.device, non_blocking=True)
         # What comes to float32 is rounded here, once.
         self._out.view(-1)[moved[0]] = moved[1].view(torch.float64).to(self._out.dtype)
 

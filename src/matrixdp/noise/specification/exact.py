@@ -19,7 +19,7 @@ bounds of the right-hand side. numpy and numba only ever do the same thing faste
 """
 
 from collections.abc import Callable
-from math import frexp, ldexp
+from math import exp, floor, frexp, ldexp
 from statistics import NormalDist
 
 from matrixdp.noise.specification.normal_tail import tail_bounds
@@ -35,6 +35,8 @@ _GUESS_BITS = 40
 # Smaller ones have a probability below 2**-1000, but a double must still hold the guess.
 _SMALLEST_UNIFORM = ldexp(1.0, -1000)
 _NORMAL = NormalDist()
+# Below sqrt(2/pi), by far more than floats round.
+_LEAST_SLOPE = 0.797
 
 
 class LazyUniform:
@@ -55,6 +57,7 @@ class LazyUniform:
         self.bits = UNIFORM_BITS
         self._further_word = further_word
         self._drawn = 0
+        self._tail: tuple[int, int] | None = None
 
     def extend(self) -> None:
         """Draw 64 more bits."""
@@ -64,11 +67,12 @@ class LazyUniform:
 
     def exceeds_tail(self, numerator: int, denominator: int) -> bool:
         """Decide ``V > erfc(b / sqrt(2))``, that is ``|z| < b``, b = numerator / denominator."""
+        self._tail = None
         if not numerator > 0:
             return False  # an absolute value is never below 0
         while True:
             precision = self.bits + _EXTRA_PRECISION
-            low, high = tail_bounds(numerator, denominator, precision)
+            low, high = self._tail = tail_bounds(numerator, denominator, precision)
             # V is somewhere in [numerator, numerator + 1] 2**-bits: decided only if all of that
             # interval is on one side of both bounds.
             if self.numerator << _EXTRA_PRECISION >= high:
@@ -76,6 +80,15 @@ class LazyUniform:
             if (self.numerator + 1) << _EXTRA_PRECISION <= low:
                 return False
             self.extend()
+
+    def is_within(self, gap: float) -> bool:
+        """Return whether V is surely closer than a gap to the tail that it was compared with."""
+        if self._tail is None:
+            return False
+        low, high = self._tail
+        reach = int(ldexp(gap, self.bits + _EXTRA_PRECISION))
+        least, most = (n << _EXTRA_PRECISION for n in (self.numerator, self.numerator + 1))
+        return high - reach <= least and most <= low + reach
 
     def guess(self) -> float:
         """Return roughly ``|z|``; a starting point, which no result depends on.
@@ -152,8 +165,15 @@ def grid_index(
 
     uniform = LazyUniform(word, further_word)
     guess = rest / denominator + (scale_numerator / scale_denominator) * uniform.guess()
-    # From the guess to the smallest k that satisfies the bound: usually no step at all.
-    k = max(0, round(guess))
+    # The bound that is nearest to the guess decides between two integers.
+    below = max(0, floor(guess))
+    k = below if uniform.exceeds_tail(*bound(below)) else below + 1
+    # Between two bounds, 1/s apart, the tail falls by this at least: its slope is
+    # -sqrt(2/pi) exp(-b**2 / 2). If V is closer to the one than that, the other need not be met.
+    above, under = bound(below + 1)
+    step = scale_denominator / scale_numerator
+    if uniform.is_within(_LEAST_SLOPE * step * exp(-0.5 * (above / under) ** 2)):
+        return nearest + sign * k
     while not uniform.exceeds_tail(*bound(k)):
         k += 1
     while k > 0 and uniform.exceeds_tail(*bound(k - 1)):

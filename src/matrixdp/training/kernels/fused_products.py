@@ -130,6 +130,9 @@ def _form(  # type: ignore[no-untyped-def]  # noqa: PLR0915, PLR0917
             y, x = position // out_width, position % out_width
             known = index < length
             far = row.to(tl.int64)
+            if is_scaled:
+                weight = tl.load(weights + first_example + row // views, mask=known, other=0.0)
+                known = known & (weight != 0.0)  # what weighs nothing is not read
             gradient = tl.load(
                 (gradients + far * output_row + (y * output_down + x * output_across))[None, :]
                 + (made * output_channel)[:, None],
@@ -137,7 +140,6 @@ def _form(  # type: ignore[no-untyped-def]  # noqa: PLR0915, PLR0917
                 other=0.0,
             )
             if is_scaled:
-                weight = tl.load(weights + first_example + row // views, mask=known, other=0.0)
                 gradient = (gradient * weight[None, :]).to(gradient.dtype)
             v = (y * stride_down)[:, None] + down
             u = (x * stride_across)[:, None] + across
@@ -152,7 +154,9 @@ def _form(  # type: ignore[no-untyped-def]  # noqa: PLR0915, PLR0917
         if is_scaled:
             total = product
         elif is_sum:
-            total += product * tl.load(weights + first_example + number)
+            weight = tl.load(weights + first_example + number)
+            # By selection: zero times infinity is no number.
+            total += tl.where(weight == 0.0, 0.0, product * weight)
         else:
             offset_of_square = (first_example + number) * tiles + tile
             tl.store(squares + offset_of_square, tl.sum(tl.sum(product * product, axis=1), axis=0))
@@ -208,7 +212,7 @@ class FusedProducts:
     inputs : Tensor
         The input as it is multiplied, in the type of the output gradients.
     outputs : Tensor
-        The output gradients. Both may be replaced by others of the same shapes.
+        The output gradients.
     """
 
     def __init__(self, inputs: Tensor, outputs: Tensor, geometry: Geometry, examples: int) -> None:
@@ -238,6 +242,8 @@ class FusedProducts:
 
     def weighted_sum(self, weights: Tensor, *, scaled: bool) -> Tensor:
         """Return the sum of every example's gradient times its weight, without the first axis.
+
+        An example whose weight is zero adds nothing, whatever its gradient is.
 
         Parameters
         ----------

@@ -112,6 +112,17 @@ def _fused_products(
     return FusedProducts(inputs, outputs, geometry, examples)
 
 
+def _selected_rows(outputs: Tensor, weights: Tensor) -> Tensor:
+    """Return rows times their weights; a row of weight zero is zero, whatever it holds."""
+    if outputs.is_cuda:
+        from matrixdp.training.kernels.fused_scaling import can_scale, scaled_rows  # noqa: PLC0415
+
+        if can_scale(outputs):
+            return scaled_rows(outputs, weights)
+    scale = weights[:, None, None, None]
+    return torch.where(scale == 0.0, 0.0, outputs * scale)
+
+
 class ConvolutionUse(LayerUse):
     """A convolution.
 
@@ -144,6 +155,7 @@ class ConvolutionUse(LayerUse):
         self._inputs = image.to(outputs.dtype) if self._fused is None else self._fused.inputs
         self._kept: Tensor | None = None
         self._again = False  # whether gradients are too large to be kept, and are formed twice
+        self._selects = False  # whether what weighs nothing may not be multiplied by that
 
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
@@ -217,12 +229,17 @@ class ConvolutionUse(LayerUse):
             total = torch.zeros_like(self._weight, dtype=torch.float32)
             for part in self._parts():
                 total += self._sum_of_products(self._products(part), weights[part])
-        elif self._fused is not None and self._outputs.element_size() < 4:
-            # torch would round the sum to 16 bits.
+        elif self._fused is not None and self._sums_by_kernel:
             total = self._fused_sum(self._fused, weights, scaled=True)
         else:
             total = self._scaled_weight_gradient(weights)
         return {self._weight: total} | result
+
+    @property
+    def _sums_by_kernel(self) -> bool:
+        """Whether the fused kernel forms the sum, too."""
+        # Of numbers of 16 bits, torch would round the sum to them.
+        return self._fused is not None and (self._again or self._outputs.element_size() < 4)
 
     @cached_property
     def _bias_gradients(self) -> PerExample:
@@ -371,9 +388,13 @@ class ConvolutionUse(LayerUse):
         scale = weights.to(wide)
         if not self._one_view:
             scale = scale.repeat_interleave(len(self._inputs) // self._examples)
-        scale = scale[:, None, None, None]
         # Not in place: other layers may keep the same tensor, where branches meet.
-        return self._inputs.to(wide), self._outputs * scale
+        scaled = (
+            _selected_rows(self._outputs, scale)
+            if self._selects
+            else self._outputs * scale[:, None, None, None]
+        )
+        return self._inputs.to(wide), scaled
 
     def leave_out(self, spoilt: Tensor) -> None:
         """Set inputs, output gradients and what was made of them to zero."""
@@ -383,11 +404,13 @@ class ConvolutionUse(LayerUse):
         if self._kept is not None:
             self._kept = without(self._kept, spoilt)
             return
-        self._inputs, self._outputs = (
-            without(tensor, spoilt) for tensor in (self._inputs, self._outputs)
-        )
-        if self._fused is not None:
-            self._fused.inputs, self._fused.outputs = self._inputs, self._outputs
+        if self._sums_by_kernel:
+            return  # which leaves out whatever weighs nothing
+        self._inputs = without(self._inputs, spoilt)
+        if self._again:
+            self._outputs = without(self._outputs, spoilt)
+        else:
+            self._selects = True  # while they are scaled, which saves a pass over them
 
     def forget(self) -> None:
         """Let go of everything that is as large as the activations."""

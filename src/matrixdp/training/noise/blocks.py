@@ -16,12 +16,17 @@ Sums = Mapping[nn.Parameter, Tensor]
 
 
 class Block(abc.ABC):
-    """Some parameters of one device, whose gradients make up one matrix."""
+    """Some parameters of one device and type, whose gradients make up one matrix."""
 
     @property
     @abc.abstractmethod
     def device(self) -> torch.device:
         """Where they are."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> torch.dtype:
+        """The type of their numbers."""
 
     @property
     @abc.abstractmethod
@@ -48,6 +53,11 @@ class FlatBlock(Block):
     def device(self) -> torch.device:
         """The device of the first one."""
         return self._parameters[0].device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the first one."""
+        return self._parameters[0].dtype
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -100,6 +110,11 @@ class LayerBlock(Block):
     def device(self) -> torch.device:
         """The device of the weight."""
         return self._weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the weight."""
+        return self._weight.dtype
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -51,7 +51,7 @@ class NoisyStep:
         """
         matrices = self._noise.gathered(sums)
         for parameter, mean in self._noise.noisy_means(matrices, number, self._lot_size):
-            parameter.grad = mean.to(parameter.dtype)
+            parameter.grad = mean.to(parameter.dtype)  # a bias may be of another type
         for optimizer in self._optimizers:
             optimizer.step()
         self._trainable.forget_gradients()

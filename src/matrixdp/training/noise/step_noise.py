@@ -69,11 +69,11 @@ class StepNoise:
             # A set, which compares tensors by identity; a tuple would compare their elements.
             taken = set(block.parameters)
             rest = {parameter: None for parameter in rest if parameter not in taken}
-        # One row for each device, so that a step takes one draw for nearly all parameters.
-        by_device: dict[torch.device, list[nn.Parameter]] = {}
+        # One row for each device and type, so that a step takes one draw for nearly all parameters.
+        alike: dict[tuple[torch.device, torch.dtype], list[nn.Parameter]] = {}
         for parameter in rest:
-            by_device.setdefault(parameter.device, []).append(parameter)
-        blocks += [(FlatBlock(together), flat) for together in by_device.values()]
+            alike.setdefault((parameter.device, parameter.dtype), []).append(parameter)
+        blocks += [(FlatBlock(together), flat) for together in alike.values()]
         self._blocks = [block for block, _ in blocks]
         self._noises = [
             ExactNoise(mechanism, block.shape, block.device)
@@ -115,7 +115,9 @@ class StepNoise:
                 begun.append(noise.begin(matrix, step))
                 secrets.callback(begun[-1].close)
             for block, noisy in zip(self._blocks, begun, strict=True):
-                yield from block.scattered(noisy.finish().div_(divisor))
+                # Rounded to the type of the weights here, once and all together.
+                mean = noisy.finish().div_(divisor).to(block.dtype)
+                yield from block.scattered(mean)
 
 
 def _project(matrices: Sequence[Tensor], bound: float) -> None:

@@ -46,7 +46,7 @@ struct Undecided {
 };
 
 struct UndecidedList {
-    u64 count, capacity, unused;
+    u64 count, unused[2];
     Undecided entries[1];
 };
 
@@ -246,7 +246,7 @@ __device__ __forceinline__ bool decided_finely(
 template <typename Value>
 __device__ __forceinline__ void finish(
     const Value* values, Value* out, u32 place, u64 first, i64 word, double scale, i64 grid_shift,
-    const Tables& tables, UndecidedList* list
+    const Tables& tables, UndecidedList* list, u64 capacity
 ) {
     double value = (double)values[place], noisy;
     Element element = element_of(value, scale, word, grid_shift);
@@ -256,13 +256,13 @@ __device__ __forceinline__ void finish(
     }
     // What is not finished is not written: others may see the output.
     u64 number = atomicAdd(&list->count, 1ULL);
-    if (number < list->capacity) list->entries[number] = {first + place, value, word};
+    if (number < capacity) list->entries[number] = {first + place, value, word};
 }
 
 template <typename Value, bool one_scale>
 __device__ __forceinline__ void add_noise(
     const Schedule& key, const Value* values, Value* out, u32 count, u64 first, const Scales& scales,
-    i64 grid_shift, const Tables& tables, UndecidedList* list
+    i64 grid_shift, const Tables& tables, UndecidedList* list, u64 capacity
 ) {
     fill_shared(tables);
     __syncthreads();
@@ -278,18 +278,21 @@ __device__ __forceinline__ void add_noise(
             u32 place = 2 * block + half;
             if (place < count) {
                 double scale = one_scale ? only_scale : scale_of(scales, first + place);
-                finish(values, out, place, first, words[half], scale, grid_shift, tables, list);
+                finish(values, out, place, first, words[half], scale, grid_shift, tables, list, capacity);
             }
         }
     }
 }
 
-#define KERNEL(name, Value, one_scale)                                                                 \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1) name(                                     \
-        const Schedule key, const Value* values, Value* out, u32 count, u64 first, const Scales scales, \
-        i64 grid_shift, const Tables tables, UndecidedList* list                                       \
-    ) {                                                                                                \
-        add_noise<Value, one_scale>(key, values, out, count, first, scales, grid_shift, tables, list); \
+#define KERNEL(name, Value, one_scale)                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) name(                               \
+        const Schedule key, const Value* values, Value* out, u32 count, u64 first,               \
+        const Scales scales, i64 grid_shift, const Tables tables, UndecidedList* list,           \
+        u64 capacity                                                                             \
+    ) {                                                                                          \
+        add_noise<Value, one_scale>(                                                             \
+            key, values, out, count, first, scales, grid_shift, tables, list, capacity           \
+        );                                                                                       \
     }
 
 KERNEL(add_noise_single_one_scale, float, true)

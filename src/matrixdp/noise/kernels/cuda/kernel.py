@@ -19,7 +19,7 @@ from matrixdp.noise.specification.table import load_table
 __all__ = ["ScaleTensor", "TensorKernel", "Undecided", "UndecidedList"]
 
 _KINDS = {torch.float64: "double", torch.float32: "single"}
-# A header and then entries of three words each: element, value and random word.
+# How many entries were wanted, then the entries: element, value and random word.
 _ENTRY_WORDS = 3
 # Less than one element in a million is undecided, by the choice of the noise alone: no release in
 # the world ever has as many as this.
@@ -105,11 +105,9 @@ class UndecidedList:
     """
 
     def __init__(self, elements: int, device: torch.device) -> None:
-        self._capacity = _SPARE_ENTRIES + elements // _ELEMENTS_FOR_AN_ENTRY
-        words = _ENTRY_WORDS * (1 + self._capacity)
+        self.capacity = _SPARE_ENTRIES + elements // _ELEMENTS_FOR_AN_ENTRY
+        words = _ENTRY_WORDS * (1 + self.capacity)
         self.tensor = torch.zeros(words, dtype=torch.int64, device=device)
-        # The header is the number of entries that were wanted, and how many there is room for.
-        self.tensor[1] = self._capacity
         self._on_gpu = device.type == "cuda"
         # Only from pinned memory does a copy run beside what the host does.
         self._here = torch.empty(words, dtype=torch.int64, pin_memory=self._on_gpu)
@@ -127,7 +125,7 @@ class UndecidedList:
             self._copied.synchronize()
         rows = self._here.numpy().view(np.uint64).reshape(-1, _ENTRY_WORDS)
         count = int(rows[0, 0])
-        if count > self._capacity:
+        if count > self.capacity:
             raise MatrixDPError(
                 f"{count} elements are undecided: chance alone never leaves so many, so the values "
                 "were changed while noise was added, or the device computes wrongly. Nothing is "
@@ -193,6 +191,7 @@ class TensorKernel:
                 grid_shift,
                 self.tables,
                 ctypes.c_void_p(undecided.tensor.data_ptr()),
+                ctypes.c_uint64(undecided.capacity),
             )
             try:
                 self._launcher(kernel, blocks, arguments)
