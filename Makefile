@@ -22,7 +22,8 @@ SENSITIVE := tests/baselines tests/covariance tests/estimators tests/files tests
 	tests/sensitivity tests/workloads
 
 .PHONY: demo test test-thorough test-crashes test-processors core-test lint types format figures benchmark \
-	benchmark-accountants benchmark-estimators benchmark-ledger benchmark-marginals benchmark-noise \
+	benchmark-accountants benchmark-estimators benchmark-gpu-noise benchmark-ledger benchmark-marginals \
+	benchmark-noise \
 	benchmark-postprocess benchmark-queries benchmark-sizes benchmark-start-up benchmark-training \
 	benchmark-workloads noise-statistics clean
 .DELETE_ON_ERROR:
@@ -112,6 +113,10 @@ benchmark-marginals: $(DEV)
 # On the CPU, or on a GPU if there is one.
 benchmark-training: $(TRAINING_BENCH)
 	.venv-opacus/bin/python benchmarks/training_speed.py $(SAVE)
+
+# On a GPU.
+benchmark-gpu-noise: $(DEV)
+	.venv/bin/python benchmarks/gpu_noise.py $(SAVE)
 
 # MNIST and Adult must be in MATRIXDP_DATA. Half an hour or so: peers that do not finish are stopped.
 benchmark-estimators: $(DEV) $(ESTIMATOR_BENCH) $(NOISE_BENCH)

@@ -122,6 +122,7 @@ GPU_SETTINGS = (
         half=True,
         channels_last=True,
         opacus=False,
+        training=True,
     ),
     Setting("LeNet, lot 1,024", lenet, (1, 28, 28), 1024, exact=True, training=True),
 )

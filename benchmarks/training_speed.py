@@ -1,13 +1,14 @@
 """How much longer a private training step takes than a plain one, here and in Opacus.
 
-Each row is one model on one device. A step is forward, backward, simulated noise and an SGD update
-on a fixed batch. Both sides run eagerly, or both are captured as CUDA graphs. "matrixdp, captured
-training" is what a user of `PrivateTraining` gets: lots that are drawn, from eight times as many
-records, checked and accounted for, in a loop over lots or by captured steps.
+Each row is one way to train a model on one device. "matrixdp" is what a user of `PrivateTraining`
+gets by default: secret lots, drawn from eight times as many records, and exact noise, in a loop
+over lots or by captured steps. "matrixdp, simulated noise" is the same for an experiment with a
+seed, which protects nothing. "matrixdp, engine" forms and clips the gradients of a given batch.
 
-Memory is that of eager steps in a process of their own: ``first_gib`` is the peak of the first,
-with what cuDNN takes to choose its algorithms, and ``peak_gib`` that of a later one.
-Opacus 1.6 is measured if it is installed.
+A plain step takes a fixed batch, eagerly or captured as a CUDA graph. Times are those of steps that
+follow each other. Memory is that of eager steps in a process of their own: ``first_gib`` is the
+peak of the first, with what cuDNN takes to choose its algorithms, and ``peak_gib`` that of a later
+one. Opacus 1.6 is measured if it is installed.
 """
 
 import argparse
@@ -47,6 +48,7 @@ class Way:
 
 
 _DATA = 8  # of so many times as many records lots are drawn
+_WARM_UP = 12  # until lots have had every size
 
 
 class Workbench:
@@ -121,26 +123,23 @@ class Workbench:
         training = PrivateTraining(model, losses, optimiser, self._plan(1), seed=0, mode="exact")
         return self._loop(training, (self._inputs, self._targets), 1)
 
-    def training(self) -> Step:
-        """Return a step of a loop over lots."""
-        model, optimiser = self._made()
-        training = PrivateTraining(
-            *(model, self._losses(model), optimiser, self._plan(_DATA)), seed=0
-        )
-        return self._loop(training, self._data(), self._batch_size)
+    def loop(self, seed: int | None) -> Step:
+        """Return a step of a loop over lots; with a seed the noise is simulated."""
+        return self._loop(self._training(seed), self._data(), self._batch_size)
 
-    def captured_training(self) -> Step:
-        """Return a captured step."""
-        model, optimiser = self._made()
-        training = PrivateTraining(
-            *(model, self._losses(model), optimiser, self._plan(_DATA)), seed=0
-        )
-        return training.captured_step(self._data(), batch_size=self._batch_size)
+    def captured(self, seed: int | None) -> Step:
+        """Return a captured step; with a seed the noise is simulated."""
+        return self._training(seed).captured_step(self._data(), batch_size=self._batch_size)
 
-    @staticmethod
-    def _losses(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+    def _training(self, seed: int | None) -> PrivateTraining:
+        model, optimiser = self._made()
+        plan = self._plan(_DATA)
+        return PrivateTraining(model, self._losses(model), optimiser, plan, seed=seed)
+
+    def _losses(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
         def losses(inputs: Tensor, targets: Tensor) -> Tensor:
-            return functional.cross_entropy(model(inputs), targets, reduction="none")
+            with self._autocast():
+                return functional.cross_entropy(model(inputs), targets, reduction="none")
 
         return losses
 
@@ -151,7 +150,11 @@ class Workbench:
         return examples + 32 * math.ceil(4 * math.sqrt(examples) / 32)
 
     def _data(self) -> tuple[Tensor, Tensor]:
-        return self._inputs.repeat(_DATA, 1, 1, 1), self._targets.repeat(_DATA)
+        examples = self._setting.examples
+        inputs = self._inputs[:examples].repeat(_DATA, 1, 1, 1)
+        if self._setting.channels_last:
+            inputs = inputs.to(memory_format=torch.channels_last)
+        return inputs, self._targets[:examples].repeat(_DATA)
 
     def _plan(self, times: int) -> TrainingPlan:
         """Return a plan for the lot out of so many times as many records."""
@@ -163,6 +166,7 @@ class Workbench:
             clip_norm=CLIP_NORM,
             noise_multiplier=100.0,
             delta=1e-5,
+            views=self._setting.views,
         )
 
     @staticmethod
@@ -241,22 +245,23 @@ def captured(step: Step) -> Step:
 
 
 def milliseconds(step: Step, repetitions: int) -> float:
-    """Return the median time of a step on a GPU."""
-    for _ in range(3):
+    """Return the time of a step among others on a GPU: the median of three runs of some steps."""
+    for _ in range(_WARM_UP):
         step()
     times = []
-    for _ in range(repetitions):
+    for _ in range(3):
         torch.cuda.synchronize()
         start = time.perf_counter()
-        step()
+        for _ in range(repetitions):
+            step()
         torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
+        times.append((time.perf_counter() - start) / repetitions)
     return 1e3 * statistics.median(times)
 
 
 def peak_gibibytes(step: Step, *, warm: bool) -> float:
     """Return the most memory that a step held at once on the GPU."""
-    if warm:
+    for _ in range(_WARM_UP if warm else 0):
         step()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
@@ -281,12 +286,15 @@ def ways_to_train(setting: Setting, bench: Workbench) -> dict[str, Way]:
     """Return all ways to take a step of a setting, by name."""
     ways = {
         "plain": Way(bench.plain, lambda: captured(bench.plain())),
-        "matrixdp": Way(bench.private, lambda: captured(bench.private())),
+        "matrixdp, engine": Way(bench.private, lambda: captured(bench.private())),
     }
     if setting.training:
-        ways["matrixdp, captured training"] = Way(bench.training, bench.captured_training)
+        ways |= {
+            "matrixdp": Way(lambda: bench.loop(None), lambda: bench.captured(None)),
+            "matrixdp, simulated noise": Way(lambda: bench.loop(0), lambda: bench.captured(0)),
+        }
     if setting.exact:
-        ways["matrixdp, mode exact"] = Way(bench.exact, repetitions=3)
+        ways["matrixdp, mode exact"] = Way(bench.exact, repetitions=1)
     if setting.opacus and _has_opacus():
         ways["Opacus, hooks"] = Way(lambda: bench.opacus(ghost=False))
         ways["Opacus, ghost clipping"] = Way(lambda: bench.opacus(ghost=True))
@@ -324,7 +332,7 @@ def figures(setting: Setting, name: str, way: Way) -> dict[str, object]:
         first, later = own_gibibytes(setting, name)
         row |= {"first_gib": round(first, 3), "peak_gib": round(later, 3)}
         if way.graph is not None:
-            row["graph_ms"] = round(milliseconds(way.graph(), 30), 3)
+            row["graph_ms"] = round(milliseconds(way.graph(), way.repetitions), 3)
     except torch.cuda.OutOfMemoryError:
         row["eager_ms"] = "out of memory"
     return row
