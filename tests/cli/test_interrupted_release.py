@@ -279,7 +279,9 @@ def test_an_interrupt_at_any_time_says_what_happened(name: str) -> None:
             os.kill(process.pid, signal.SIGINT)
             output, error = process.communicate(timeout=60)
         made = {path.name for path in Path().rglob("*") if path.is_file()} - before
-        assert process.returncode in {0, 4, 130, -signal.SIGINT}, error
+        # The interpreter says so itself where it was interrupted before any module was imported.
+        if b"init_import_site" not in error:
+            assert process.returncode in {0, 4, 130, -signal.SIGINT}, error
         if process.returncode in {0, 4}:
             outcomes.add("released")
             assert any(name.endswith(".json") for name in made)

@@ -67,14 +67,14 @@ def make_rows(
     folder.write("crafted", crafted, torch.arange(len(crafted)) % CLASSES)
     facts = {
         "networks": [digest_of(path) for path in networks],
-        "rows_changed_without_the_first": _changed_by_place(feature_map, some[:_MOVED_IMAGES]),
+        "rows_changed_without_the_first": _changed_by_index(feature_map, some[:_MOVED_IMAGES]),
         "rows_compared": min(_MOVED_IMAGES, len(some)) - 1,
     }
     folder.write_facts(blocks, facts)
     return {"columns": columns, "blocks": len(blocks), **facts}
 
 
-def _changed_by_place(feature_map: FeatureMap, images: Tensor) -> int:
+def _changed_by_index(feature_map: FeatureMap, images: Tensor) -> int:
     """Return how many rows change if the first image is taken out, so that all others move up."""
     whole, without = feature_map(images)[1:], feature_map(images[1:])
     return int((whole != without).any(dim=1).sum())

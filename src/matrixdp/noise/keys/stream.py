@@ -208,9 +208,11 @@ class NoiseStream:
         """Return the keystream of a range of elements, at an even offset into it."""
         key = self.range_key(number)
         try:
-            return _keystream(key, offset // 2)
+            keystream = _keystream(key, offset // 2)
         finally:
             key[:] = NO_KEY
+        self._check_open()
+        return keystream
 
     def range_key(self, number: int) -> bytearray:
         """Return the AES key of a range of elements, to be overwritten."""

@@ -45,9 +45,9 @@ class SecureCoins:
         """Return fresh words; the step does not matter."""
         # The keystream is the encryption of zeros, here in place.
         found = np.zeros(number, np.uint64)
-        place = found.view(np.uint8).data
+        memory = found.view(np.uint8).data
         cipher = Cipher(algorithms.AES(os.urandom(_KEY_BYTES)), _FROM_THE_START).encryptor()
-        cipher.update_into(place, place)
+        cipher.update_into(memory, memory)
         return found
 
 

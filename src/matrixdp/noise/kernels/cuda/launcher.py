@@ -81,7 +81,7 @@ class CudaLauncher:
 
     def __call__(self, kernel: str, blocks: int, arguments: Sequence[Argument]) -> None:
         """Launch so many blocks of a kernel on the current stream."""
-        places = [ctypes.cast(ctypes.byref(one), ctypes.c_void_p) for one in arguments]
+        pointers = [ctypes.cast(ctypes.byref(one), ctypes.c_void_p) for one in arguments]
         with torch.cuda.device(self._index):
             self._check(
                 self._driver.cuLaunchKernel(
@@ -90,7 +90,7 @@ class CudaLauncher:
                     *(THREADS, 1, 1),
                     self._shared_bytes,
                     ctypes.c_void_p(torch.cuda.current_stream(self._index).cuda_stream),
-                    (ctypes.c_void_p * len(places))(*places),
+                    (ctypes.c_void_p * len(pointers))(*pointers),
                     None,
                 )
             )
