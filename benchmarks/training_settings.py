@@ -92,6 +92,16 @@ GPU_SETTINGS = (
         *(lambda: vgg(normalised=False), COLOUR, 1024),
         training=True,
     ),
+    Setting("LeNet, lot 1,024", lenet, (1, 28, 28), 1024, exact=True, training=True),
+    Setting(
+        "WRN-16-4, 16 views of 64 images, bf16",
+        wide_resnet,
+        *(COLOUR, 64, 16),
+        half=True,
+        channels_last=True,
+        opacus=False,
+        training=True,
+    ),
     Setting(
         "VGG-16, lot 1,024, TF32, two micro-batches",
         *(lambda: vgg(normalised=False), COLOUR, 1024),
@@ -115,16 +125,6 @@ GPU_SETTINGS = (
         channels_last=True,
         opacus=False,
     ),
-    Setting(
-        "WRN-16-4, 16 views of 64 images, bf16",
-        wide_resnet,
-        *(COLOUR, 64, 16),
-        half=True,
-        channels_last=True,
-        opacus=False,
-        training=True,
-    ),
-    Setting("LeNet, lot 1,024", lenet, (1, 28, 28), 1024, exact=True, training=True),
 )
 CPU_SETTINGS = (
     Setting("LeNet, lot 256, CPU", lenet, (1, 28, 28), 256, exact=True, training=True),
