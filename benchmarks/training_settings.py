@@ -21,7 +21,6 @@ class Setting:
     half: bool = False
     channels_last: bool = False
     opacus: bool = True
-    batches: int = 1  # into how many micro-batches a private step divides the lot
     exact: bool = False  # whether the mode exact is measured, too
     training: bool = False  # whether `PrivateTraining` is, with lots that are drawn
 
@@ -101,12 +100,6 @@ GPU_SETTINGS = (
         channels_last=True,
         opacus=False,
         training=True,
-    ),
-    Setting(
-        "VGG-16, lot 1,024, TF32, two micro-batches",
-        *(lambda: vgg(normalised=False), COLOUR, 1024),
-        opacus=False,
-        batches=2,
     ),
     Setting("VGG-16 with GroupNorm, TF32", lambda: vgg(normalised=True), COLOUR, 1024),
     Setting(

@@ -97,11 +97,7 @@ class Workbench:
 
         def step() -> None:
             optimiser.zero_grad(set_to_none=True)
-            parts = (part.chunk(self._setting.batches) for part in (self._inputs, self._targets))
-            sums: dict[nn.Parameter, Tensor] = {}
-            for inputs, targets in zip(*parts, strict=True):
-                for parameter, total in accumulate(inputs, targets).items():
-                    sums[parameter] = sums[parameter] + total if parameter in sums else total
+            sums = accumulate(self._inputs, self._targets)
             with torch.no_grad():
                 totals = list(sums.values())
                 sizes = [total.numel() for total in totals]
