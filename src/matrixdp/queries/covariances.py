@@ -130,7 +130,7 @@ class SampleCovariance(Query):
         columns, steps = self.bounds.columns, self._grid.steps
         products, total = ExactSum((columns, columns)), ExactSum((1, columns))
         product = np.empty((columns, columns))
-        blocks = record_blocks(data, columns, block_rows(columns, LEAST_PRODUCT_ROWS))
+        blocks = record_blocks(data, self.bounds.read, block_rows(columns, LEAST_PRODUCT_ROWS))
         for whole in whole_blocks(blocks, self._grid):
             products.add(np.matmul(whole.T, whole, out=product), len(whole))
             total.add(whole.sum(axis=0, keepdims=True), len(whole))

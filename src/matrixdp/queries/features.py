@@ -88,7 +88,7 @@ class Features(Query):
         """Return the rows within their bounds, which are private."""
         value = np.empty((self.count, self.bounds.columns))
         filled = 0
-        blocks = record_blocks(data, self.bounds.columns, block_rows(self.bounds.columns))
+        blocks = record_blocks(data, self.bounds.read, block_rows(self.bounds.columns))
         for whole in whole_blocks(blocks, self._grid):
             if not filled + len(whole) <= self.count:
                 raise self._wrong_count()

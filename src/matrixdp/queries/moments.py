@@ -18,6 +18,7 @@ from matrixdp.queries.exact_sums import (
     block_rows,
 )
 from matrixdp.queries.grid import RecordGrid, whole_blocks
+from matrixdp.queries.names import Columns
 from matrixdp.queries.query import Query, check_bounds
 from matrixdp.queries.sources import record_blocks
 from matrixdp.rounding import float_up, inflated, sqrt_up
@@ -41,7 +42,8 @@ _UNIT = Fraction(2**PRODUCT_BITS)
 def _gram_values(data: Any, grids: tuple[RecordGrid, ...]) -> FloatArray:
     steps = _joined_steps(grids)
     total, product = ExactSum((len(steps), len(steps))), np.empty((len(steps), len(steps)))
-    blocks = record_blocks(data, len(steps), block_rows(len(steps), LEAST_PRODUCT_ROWS))
+    read = Columns.together(*(grid.bounds.read for grid in grids))
+    blocks = record_blocks(data, read, block_rows(len(steps), LEAST_PRODUCT_ROWS))
     for whole in whole_blocks(blocks, *grids):
         total.add(np.matmul(whole.T, whole, out=product), len(whole))
     return _product_values(total, steps, steps)
@@ -136,6 +138,7 @@ class _OfTwoParts(Query):
         check_bounds(self.x, "x")
         check_bounds(self.y, "y")
         checked_neighbouring(self.neighbouring)
+        Columns.together(self.x.read, self.y.read)
 
     @cached_property
     def _grids(self) -> tuple[RecordGrid, RecordGrid]:
@@ -221,9 +224,9 @@ class CrossMoment(_OfTwoParts):
     def evaluate(self, data: Any) -> FloatArray:
         """Return the cross-moment of rows ``[x y]``, which is private."""
         left, right = self._grids
-        split, columns = self.x.columns, self.x.columns + self.y.columns
-        total = ExactSum((split, columns - split))
-        blocks = record_blocks(data, columns, block_rows(columns, LEAST_PRODUCT_ROWS))
+        split, read = self.x.columns, Columns.together(self.x.read, self.y.read)
+        total = ExactSum((split, self.y.columns))
+        blocks = record_blocks(data, read, block_rows(read.width, LEAST_PRODUCT_ROWS))
         for whole in whole_blocks(blocks, left, right):
             total.add(whole[:, :split].T @ whole[:, split:], len(whole))
         return _product_values(total, left.steps, right.steps)

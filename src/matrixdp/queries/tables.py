@@ -16,6 +16,7 @@ from matrixdp.parameters import members_of
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.attributes import Attribute
 from matrixdp.queries.grid import MOST_RECORDS
+from matrixdp.queries.names import Columns
 from matrixdp.queries.query import Query
 from matrixdp.rounding import sqrt_up
 from matrixdp.sensitivity.sets import FrobeniusBall
@@ -42,7 +43,9 @@ class ContingencyTable(Query):
     Parameters
     ----------
     attributes : sequence of Categories or Bins
-        One for each column of the data.
+        One for each column of the data. Columns of tables that have names (pandas, polars, Arrow)
+        are found by them, whatever their order and whatever else the table has; rows and arrays go
+        by position.
     neighbouring : {"add-remove", "replace"}
         What a record's change is.
 
@@ -132,7 +135,7 @@ class ContingencyTable(Query):
         Parameters
         ----------
         data : sequence of rows, array, data frame, or iterator of such blocks
-            One value for each attribute in a row.
+            One value for each attribute in a row; columns with names may be in any order.
 
         Examples
         --------
@@ -179,13 +182,14 @@ class ContingencyTable(Query):
         Parameters
         ----------
         data : sequence of rows, array, data frame, or iterator of such blocks
-            One value for each attribute in a row.
+            As in `cells`.
         """
         return self.counts(data).reshape(self.dimensions[0], -1).astype(np.float64)
 
     def _columns_of(self, block: Any) -> list[NDArray[Any]]:
         """Return the columns of a block, or raise if rows are of another width."""
         width = len(self.attributes)
+        block = Columns(width, tuple(each.name for each in self.attributes)).of(block)
         if isinstance(block, np.ma.MaskedArray):
             raise InvalidParameterError("data is a masked array: fill its gaps, then pass its data")
         if not isinstance(block, np.ndarray):
