@@ -141,7 +141,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         features = self._public_features(fitted, records, leaks, rescale=False)
         constant = _CONSTANT_SHARE * features.radius
         query = JointMoments(
-            features.bounds, PublicBounds(1, lower=0.0, upper=constant), self.neighbouring
+            features.bounds,
+            # A norm: features and the constant stay in the units in which their shares are chosen.
+            PublicBounds(1, norm=constant, lower=0.0, upper=constant),
+            self.neighbouring,
         )
         self._before_release(budget, privacy_filter, leaks)
         joined = np.column_stack([features.rows(records), np.full(len(records), constant)])

@@ -151,6 +151,8 @@ class QueryOutput:
     ) -> None:
         """Say what was released, and name the files, of which the last is the statement."""
         paid, guarantee, statement = counts or {}, released.guarantee, files[-1]
+        errors = released.standard_errors()
+        least, most = float(errors.min()), float(errors.max())
         with reporting_release(statement, self.paying.again):
             warn_of_lost_labels(format_of(self.target))
             if self.as_json:
@@ -165,12 +167,13 @@ class QueryOutput:
                         "mu": guarantee.mu,
                         "neighbouring": guarantee.neighbouring,
                         "shape": list(released.shape),
+                        "standard_errors": errors.tolist() if least < most else least,
                         "counts": {what: float(count.value[0, 0]) for what, count in paid.items()},
                         **self.paying.fields(),
                     }
                 )
                 return
-            lines = [str(guarantee), query]
+            lines = [str(guarantee), query, _shown_errors(least, most)]
             lines += [
                 f"{_IN_WORDS[what]}: {float(count.value[0, 0]):.1f}, with a standard error of "
                 f"{shown_up(count.standard_errors().item(), 3)}; paid for by this guarantee, too"
@@ -179,3 +182,9 @@ class QueryOutput:
             lines.append(f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}")
             for line in [*lines, *self.paying.lines()]:
                 typer.echo(line, err=True)
+
+
+def _shown_errors(least: float, most: float) -> str:
+    if least == most:
+        return f"standard error of each entry: {shown_up(most, 3)}"
+    return f"standard errors of the entries: {shown_up(least, 3)} to {shown_up(most, 3)}"
