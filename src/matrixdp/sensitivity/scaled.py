@@ -90,8 +90,9 @@ class ScaledBall(EqualByValue):
 
     def best_covariance(self, budget: Budget) -> Diagonal:
         """Return noise in proportion to the units."""
-        units = np.multiply.outer(self.rows, self.columns)
-        return Diagonal(units).rescaled_for(self, budget)
+        # Rows of one unit have the same scales: one row of them says so.
+        rows = self.rows[:1] if bool(np.all(self.rows == self.rows[0])) else self.rows
+        return Diagonal(np.multiply.outer(rows, self.columns)).rescaled_for(self, budget)
 
 
 @dataclass(frozen=True, eq=False)
