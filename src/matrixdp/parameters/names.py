@@ -13,9 +13,6 @@ def names_of(table: Any) -> list[Hashable] | None:
 
     Examples
     --------
-    >>> import pyarrow
-    >>> names_of(pyarrow.table({"age": [31], "hours": [40]}))
-    ['age', 'hours']
     >>> names_of([[31, 40]]) is None
     True
     """

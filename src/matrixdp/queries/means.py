@@ -52,9 +52,9 @@ class Mean(Query):
     rounded to: two roundings to the nearest multiple differ by at most one unit more than what is
     rounded. A unit is at most ``step / count``, a share of 2**-20 of the change of an entry.
 
-    *Never* ``count=len(group)``. The size of a group is private under either relation: a record that
-    is replaced may move to another group. A statement that names the size gives it away, and the
-    guarantee is false. `GroupMoments` releases the sizes, with noise, beside the sums.
+    *Never* ``count=len(group)``. The size of a group is private under either relation: a record
+    that is replaced may move to another group. A statement that names the size gives it away, and
+    the guarantee is false. `GroupMoments` releases the sizes, with noise, beside the sums.
 
     *Without a count* sum and count are released side by side, with shares of mu² in the ratio
     ``sqrt(columns)`` to 1. That minimises ``columns C² / mu_sum² + C² / mu_count²``, the squared
