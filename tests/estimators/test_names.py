@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
+
 from matrixdp.errors import InvalidParameterError
 from matrixdp.estimators import PrivatePCA, PrivateRidge
 
