@@ -34,6 +34,8 @@ REPEATABLE = {
     ("budget", "--weight"),
     ("query", "histogram", "--categories"),
     ("query", "histogram", "--bins"),
+    ("query", "groups", "--categories"),
+    ("query", "groups", "--bins"),
     ("ledger", "create", "--plan"),
 }
 

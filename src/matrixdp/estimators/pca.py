@@ -39,7 +39,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     data_norm : float, optional
         A public norm that every record is clipped to.
     bounds : (lower, upper), optional
-        A public range, of all features or of each, that records are clamped to. Without
+        A public range, of all features or of each, that records are clamped to;
+        ``{name: (lower, upper), ...}`` for features with names. Without
         ``data_norm`` its middle is subtracted, which makes the noise smaller; features are not
         scaled.
 
@@ -137,10 +138,13 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         width = records.shape[1]
         kept = self._checked_components(width)
         leaks: list[str] = []
-        features = self._public_features(records, leaks, rescale=False)
+        features = self._public_features(fitted, records, leaks, rescale=False)
         constant = _CONSTANT_SHARE * features.radius
         query = JointMoments(
-            features.bounds, PublicBounds(1, lower=0.0, upper=constant), self.neighbouring
+            features.bounds,
+            # A norm: features and the constant stay in the units in which their shares are chosen.
+            PublicBounds(1, norm=constant, lower=0.0, upper=constant),
+            self.neighbouring,
         )
         self._before_release(budget, privacy_filter, leaks)
         joined = np.column_stack([features.rows(records), np.full(len(records), constant)])

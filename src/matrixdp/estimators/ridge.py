@@ -39,7 +39,8 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
     data_norm : float, optional
         A public norm that every record is clipped to.
     bounds : (lower, upper), optional
-        A public range, of all features or of each, that records are clamped to. Without
+        A public range, of all features or of each, that records are clamped to;
+        ``{name: (lower, upper), ...}`` for features with names. Without
         ``data_norm`` features are moved and scaled to [-1, 1] by it; with it they are not.
     target_bounds : (float, float), optional
         A public range that targets are clamped to.
@@ -123,7 +124,7 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
         fitted = self._unfitted()
         records, given = checked_records(fitted, X, y)
         answers, leaks = _numbers(given), list[str]()
-        features = self._public_features(records, leaks)
+        features = self._public_features(fitted, records, leaks)
         centre, half = self._target_range(answers, leaks)
         # Clamped before it is moved: a difference with a huge number could overflow.
         reach = np.clip(answers, centre - half, centre + half)
@@ -249,7 +250,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
         fitted = self._unfitted()
         records, labels = checked_records(fitted, X, y)
         leaks: list[str] = []
-        features = self._public_features(records, leaks)
+        features = self._public_features(fitted, records, leaks)
         classes = self._public_classes(labels, leaks)
         centred, length = _centred_indicators(classes.indicators(labels))
         penalty = raw_penalty(features, alpha)

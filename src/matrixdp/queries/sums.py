@@ -30,7 +30,7 @@ def exact_total(data: Any, grid: RecordGrid) -> ExactSum:
     """Return the sum of the records of a source, in integer multiples of the grid's steps."""
     columns = grid.bounds.columns
     total = ExactSum((1, columns))
-    for whole in whole_blocks(record_blocks(data, columns, block_rows(columns)), grid):
+    for whole in whole_blocks(record_blocks(data, grid.bounds.read, block_rows(columns)), grid):
         total.add(whole.sum(axis=0, keepdims=True), len(whole))
     return total
 
@@ -248,9 +248,8 @@ class ClippedRecords(Query):
 
     def evaluate(self, data: Any) -> NDArray[np.float64]:
         """Return the count, which is private."""
-        columns = self.bounds.columns
         total = ExactSum((1, 1))
-        for block in record_blocks(data, columns, block_rows(columns)):
+        for block in record_blocks(data, self.bounds.read, block_rows(self.bounds.columns)):
             clipped = np.count_nonzero(self._grid.clipped(block))
             total.add(np.array([[float(clipped)]]), len(block))
         return total.rounded(0).astype(np.float64)

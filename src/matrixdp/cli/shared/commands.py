@@ -18,7 +18,8 @@ called_with: ContextVar[tuple[list[str], list[str]]] = ContextVar("called_with",
 
 ORDER = (
     # The data, and what is asked of them.
-    *("--workload", "--strategy", "--records", "--columns", "--categories", "--bins"),
+    *("--workload", "--strategy", "--records", "--columns", "--by", "--categories", "--bins"),
+    "--order",
     *("--header", "--index", "--delimiter", "--input-format"),
     *("--mechanism", "--shape", "--sampling-rate", "--steps"),
     # What one record can change.

@@ -1,7 +1,7 @@
 """The commands of ``matrixdp query``, one for each kind of query."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -18,6 +18,7 @@ from matrixdp.cli.commands.query.options import (
 )
 from matrixdp.cli.commands.query.source import RecordFile
 from matrixdp.cli.shared.commands import command_group
+from matrixdp.cli.shared.options import count_option
 from matrixdp.errors import InvalidParameterError
 from matrixdp.queries import (
     Bins,
@@ -25,6 +26,7 @@ from matrixdp.queries import (
     ClippedRecords,
     ContingencyTable,
     Gram,
+    GroupMoments,
     Mean,
     Query,
     SampleCovariance,
@@ -32,6 +34,23 @@ from matrixdp.queries import (
 )
 
 __all__ = ["app"]
+
+CategoriesOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--categories",
+        metavar="NAME=A,B,..",
+        help="Count by these values; repeat for each column.",
+    ),
+]
+BinsOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bins",
+        metavar="NAME=EDGES",
+        help="Count by these bins: 0,18,65,inf; repeat for each column.",
+    ),
+]
 
 app = command_group("Sums, moments and tables of records, released with exact noise.")
 
@@ -94,30 +113,9 @@ def clipped(given: AskedOfNumbers) -> None:
 
 @app.command()
 @with_options_of(asked)
-def histogram(
-    given: Asked,
-    categories: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--categories",
-            metavar="NAME=A,B,..",
-            help="Count by these values; repeat for each column.",
-        ),
-    ] = None,
-    bins: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bins",
-            metavar="NAME=EDGES",
-            help="Count by these bins: 0,18,65,inf; repeat for each column.",
-        ),
-    ] = None,
-) -> None:
+def histogram(given: Asked, categories: CategoriesOption = None, bins: BinsOption = None) -> None:
     """Release a table of counts by categories and bins; categories come first."""
-    attributes: list[Categories | Bins] = [
-        *(Categories(name, values) for name, values in map(named_list, categories or [])),
-        *(Bins(name, edges(values)) for name, values in map(named_list, bins or [])),
-    ]
+    attributes = _attributes(categories, bins)
     query = ContingencyTable(attributes, given.neighbouring)
     file = RecordFile(
         given.source, tuple(attribute.name for attribute in attributes), given.delimiter
@@ -126,6 +124,50 @@ def histogram(
     given.output.release(
         query, lambda: file.values(numeric), columns=query.columns, index=query.index
     )
+
+
+@app.command()
+@with_options_of(asked_of_numbers)
+def groups(
+    given: AskedOfNumbers,
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by", metavar="NAME,..", help="The columns that groups are made by, with commas."
+        ),
+    ],
+    categories: CategoriesOption = None,
+    bins: BinsOption = None,
+    order: Annotated[
+        int, count_option("--order", "Up to which moments: 1 for sums and means, or 2.")
+    ] = 1,
+) -> None:
+    """Release sizes, sums and means by group: all groups cost what one costs."""
+    found = {attribute.name: attribute for attribute in _attributes(categories, bins)}
+    names = [name.strip() for name in by.split(",")]
+    if sorted(found) != sorted(names):
+        raise InvalidParameterError(
+            f"--by {by} needs public values of each column and of no other: pass --categories "
+            "NAME=A,B,.. or --bins NAME=EDGES once for each"
+        )
+    attributes = [found[name] for name in names]
+    query = GroupMoments(given.bounds, given.neighbouring, by=attributes, order=order)
+    file = RecordFile(given.source, (*names, *given.file.columns), given.delimiter)
+    numeric = [isinstance(each, Bins) for each in attributes] + [True] * given.bounds.columns
+    given.output.release(
+        query,
+        lambda: file.values(numeric),
+        columns=query.columns,
+        index=query.index,
+        means=lambda release: query.summary(release).table(),
+    )
+
+
+def _attributes(categories: list[str] | None, bins: list[str] | None) -> list[Categories | Bins]:
+    return [
+        *(Categories(name, values) for name, values in map(named_list, categories or [])),
+        *(Bins(name, edges(values)) for name, values in map(named_list, bins or [])),
+    ]
 
 
 def _release(

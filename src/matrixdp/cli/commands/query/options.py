@@ -154,7 +154,7 @@ def asked_of_numbers(
     return AskedOfNumbers(
         **vars(common),
         file=RecordFile(source, names, delimiter),
-        bounds=_bounds(len(names), norm, lower, upper),
+        bounds=_bounds(names, norm, lower, upper),
     )
 
 
@@ -184,7 +184,9 @@ def with_options_of(
     return decorated
 
 
-def _bounds(columns: int, norm: float | None, lower: str | None, upper: str | None) -> PublicBounds:
+def _bounds(
+    columns: tuple[str, ...], norm: float | None, lower: str | None, upper: str | None
+) -> PublicBounds:
     if norm is None and lower is None and upper is None:
         raise InvalidParameterError(
             "pass --norm, or --lower and --upper, or all three: without a public bound one record "
