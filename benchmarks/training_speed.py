@@ -389,14 +389,15 @@ def main() -> None:
         print(peak_gibibytes(step, 0), peak_gibibytes(step, way.warm_up))
         return
     print(f"torch {torch.__version__} on {name}, {torch.get_num_threads()} CPU threads")
+    device_name = name if device == "cuda" else processor()
+    facts = {"commit": commit(), "device": device_name, "torch": torch.__version__}
     rows: list[dict[str, object]] = []
     for setting in settings:
         if arguments.only in setting.name:
             rows += measured(setting, device)
-    if arguments.save:
-        device_name = name if device == "cuda" else processor()
-        facts = {"commit": commit(), "device": device_name, "torch": torch.__version__}
-        save(rows, "gpu" if device == "cuda" else "cpu", facts)
+            # After each setting: a run that is cut short keeps what it has measured.
+            if arguments.save:
+                save(rows, "gpu" if device == "cuda" else "cpu", facts)
 
 
 if __name__ == "__main__":
