@@ -25,7 +25,12 @@ from matrixdp.queries import CrossMoment, Gram, JointMoments
 pytestmark = pytest.mark.filterwarnings("ignore::matrixdp.estimators.RepeatedSpendingWarning")
 each_kind = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 each_relation = pytest.mark.parametrize("relation", ["replace", "add-remove"])
-bounds_of_both_kinds = pytest.mark.parametrize("norm", [None, 2.0], ids=["box", "norm"])
+_BOX = (np.array([-3.0, -2.0, -0.1, 1.0]), np.array([3.0, 5.0, 0.3, 7.7]))
+bounds_of_each_kind = pytest.mark.parametrize(
+    "bounds",
+    [{"bounds": _BOX}, {"data_norm": 2.0}, {"bounds": _BOX, "data_norm": 1.1}],
+    ids=["box", "norm", "both"],
+)
 
 
 class Drawn(NamedTuple):
@@ -142,14 +147,14 @@ EXTREME = (
 
 @each_kind
 @each_relation
-@bounds_of_both_kinds
+@bounds_of_each_kind
 @pytest.mark.usefixtures("same_key")
 def test_neighbours_differ_in_one_row_and_by_a_member_of_the_set(
-    kind: Any, relation: str, norm: float | None, asked: list[Asked]
+    kind: Any, relation: str, bounds: dict[str, Any], asked: list[Asked]
 ) -> None:
     X, classes = records(30)
     steps = {"max_iter": 1} if kind is PrivateLogisticRegression else {}
-    model = bounded(kind, neighbouring=relation, data_norm=norm, **steps)
+    model = bounded(kind, neighbouring=relation, **bounds, **steps)
 
     def queries(rows: FloatArray, y: Any) -> list[Asked]:
         asked.clear()
@@ -218,8 +223,18 @@ def test_rows_are_within_the_bounds() -> None:
     np.testing.assert_allclose(
         moved, [[0.5, 0.4], [-0.85, 0.04], [1.0, -1.0], [-1.0, 0.0]], atol=1e-5
     )
-    both = PublicFeatures.of(2, 1.0, ([0.0, -10.0], [4.0, 10.0])).rows(-X)
-    np.testing.assert_allclose(both, [[0.0, -1.0], [0.0, -0.4], [0.0, 1.0], [0.0, 0.0]], atol=1e-5)
+    both = PublicFeatures.of(2, 1.0, ([0.0, -10.0], [4.0, 10.0])).rows(X)
+    np.testing.assert_allclose(both[[0, 1]], moved[[0, 1]], atol=1e-5)
+    np.testing.assert_allclose(both[2:], [[half, -half], [-1.0, 0.0]], atol=1e-5)
+    assert np.all((both**2).sum(axis=1) <= 1.0)
+
+
+def test_a_norm_that_allows_the_whole_box_changes_nothing() -> None:
+    box = ([0.0, -10.0], [4.0, 10.0])
+    alone = PublicFeatures.of(2, None, box).bounds
+    assert PublicFeatures.of(2, 1e50, box).bounds == alone
+    assert PublicFeatures.of(2, 2.0**0.5 + 1e-9, box).bounds == alone
+    assert PublicFeatures.of(2, 1.41, box).bounds != alone
 
 
 @pytest.mark.usefixtures("same_key")

@@ -147,7 +147,7 @@ BAD_PARAMETERS = [
     ({"bounds": ([0.0, 0.0], 1.0)}, "bounds: lower has shape (2,)"),
     ({"bounds": (0.0, [1.0] * 5)}, "bounds: upper has shape (5,)"),
     ({"bounds": (0.0, float("inf"))}, "finite"),
-    ({"bounds": (1.0, 2.0), "data_norm": 1.0}, "exclude 0"),
+    ({"bounds": (1.0, 2.0), "data_norm": -1.0}, "norm=-1.0"),
 ]
 
 
@@ -166,7 +166,6 @@ def test_parameters(kind: Any, wrong: dict[str, Any], named: str) -> None:
         (PrivatePCA, {"n_components": 0.9}, "n_components=0.9"),
         (PrivateRidge, {"alpha": -1.0}, "alpha=-1.0"),
         (PrivateRidge, {"alpha": float("inf")}, "alpha=inf"),
-        (PrivateRidge, {"alpha": 1e200, "bounds": (-1e-60, 1e-60)}, "alpha=1e+200"),
         (ALL[2], {"alpha": 1e308}, "alpha=1e+308"),
         (ALL[4], {"alpha": 1e308}, "alpha=1e+308"),
         (PrivateRidge, {"target_bounds": (1.0, 1.0)}, "target_bounds=(1.0, 1.0)"),

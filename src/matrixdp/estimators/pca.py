@@ -37,11 +37,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     neighbouring : {"replace", "add-remove"}, optional
         What neighbouring data sets are.
     data_norm : float, optional
-        A public norm that every record is clipped to.
+        A public norm that every record is clipped to, about 0; with ``bounds`` about their middle.
     bounds : (lower, upper), optional
-        A public range, of all features or of each, that records are clamped to. Without
-        ``data_norm`` its middle is subtracted, which makes the noise smaller; features are not
-        scaled.
+        A public range, of all features or of each, that records are clamped to. Its middle is
+        subtracted, which makes the noise smaller; features are not scaled.
 
     Attributes
     ----------
