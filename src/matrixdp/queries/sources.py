@@ -18,10 +18,10 @@ from matrixdp.files.formats.opening import check_regular, foreign_errors
 from matrixdp.files.formats.suffixes import format_of
 from matrixdp.parameters import members_of
 from matrixdp.parameters.arrays import plain_array
+from matrixdp.queries.stored import stored_parts
 
 __all__ = ["arrow_batches", "arrow_blocks", "parquet_blocks", "record_blocks"]
 
-_ARROW_ROWS = 65_536
 # What can be iterated over, but not in blocks of records.
 _NO_BLOCKS = (dict, set, frozenset, bytes, bytearray, memoryview)
 
@@ -135,10 +135,10 @@ def arrow_batches(
 def _blocks(data: Any) -> Iterator[Any]:
     if isinstance(data, str | PathLike):
         return iter([_mapped(Path(data))])
+    parts = stored_parts(data)
+    if parts is not None:
+        return parts
     library = type(data).__module__.partition(".")[0]
-    # Only a table or batch has columns; a reader is an iterator of batches already.
-    if library == "pyarrow" and hasattr(data, "to_batches"):
-        return iter(data.to_batches(max_chunksize=_ARROW_ROWS))
     if library in ("pandas", "polars") and hasattr(data, "to_numpy"):
         return iter([data.to_numpy()])
     if hasattr(data, "__array__") or isinstance(data, list | tuple):

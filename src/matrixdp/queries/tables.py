@@ -17,6 +17,7 @@ from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.attributes import Attribute
 from matrixdp.queries.grid import MOST_RECORDS
 from matrixdp.queries.query import Query
+from matrixdp.queries.stored import stored_parts
 from matrixdp.rounding import sqrt_up
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import Workload, count_cells, marginals
@@ -216,7 +217,10 @@ def _values(row: Any) -> list[Any]:
 
 def _table_blocks(data: Any) -> Iterator[Any]:
     """Yield blocks of rows: a sequence, an array or a frame is one, an iterator yields many."""
-    if isinstance(data, list | tuple) or hasattr(data, "__array__"):
+    parts = stored_parts(data)
+    if parts is not None:
+        yield from parts
+    elif isinstance(data, list | tuple) or hasattr(data, "__array__"):
         yield data
     elif isinstance(data, Iterable) and not isinstance(data, _NO_BLOCKS):
         yield from data
