@@ -160,7 +160,7 @@ def test_errors_hold_no_cell(text: str, capsys: pytest.CaptureFixture[str]) -> N
             ", row 3, column 'age': the cell is not a finite number with a point for the",
         ),
         ("inf", ", row 3, column 'age': the cell is not a finite number"),
-        ("", ", row 3 has 0 cells, but row 1 has 1"),
+        ("", ", row 3 is empty: remove it, or fill its cells"),
         ("1,2", ", row 3 has 2 cells, but row 1 has 1"),
         ('"1,5"', ", row 3, column 'age': the cell is not a finite number with a point"),
         ('"1\n', ", row 3, is not .csv text in UTF-8"),

@@ -19,7 +19,8 @@ called_with: ContextVar[tuple[list[str], list[str]]] = ContextVar("called_with",
 ORDER = (
     # The data, and what is asked of them.
     *("--workload", "--strategy", "--records", "--columns", "--categories", "--bins"),
-    *("--header", "--index", "--delimiter", "--input-format"),
+    *("--header", "--index", "--names", "--delimiter", "--decimal", "--thousands"),
+    *("--missing", "--fill", "--input-format"),
     *("--mechanism", "--shape", "--sampling-rate", "--steps"),
     # What one record can change.
     *("--sensitivity", "--symmetric", "--row-bounds", "--box", "--range", "--bounded"),

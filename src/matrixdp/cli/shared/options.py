@@ -32,6 +32,7 @@ __all__ = [
     "ThreadsOption",
     "bound_option",
     "budget_from",
+    "character_option",
     "count_option",
     "names_of",
     "number_option",
@@ -133,6 +134,19 @@ def _delimiter(text: str) -> str:
     if len(character) != 1 or character.isalnum() or character in "\"'.-+\r\n":
         raise typer.BadParameter(f"{text!r} is not one character such as ; or | or the word tab")
     return character
+
+
+def _number_mark(text: str) -> str:
+    character = " " if text == "space" else text
+    # What is part of a number, of a word or of a row could not be told apart.
+    if len(character) != 1 or character.isalnum() or character in '"+-\r\n\t':
+        raise typer.BadParameter(f"{text!r} is not one character such as , or the word space")
+    return character
+
+
+def character_option(name: str, explanation: str) -> Any:
+    """Return an option that takes a character in numbers; its error quotes what was given."""
+    return typer.Option(name, parser=_number_mark, metavar="CHARACTER", help=explanation)
 
 
 # Of options that some commands need and others do not.

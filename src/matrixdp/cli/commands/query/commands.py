@@ -119,9 +119,7 @@ def histogram(
         *(Bins(name, edges(values)) for name, values in map(named_list, bins or [])),
     ]
     query = ContingencyTable(attributes, given.neighbouring)
-    file = RecordFile(
-        given.source, tuple(attribute.name for attribute in attributes), given.delimiter
-    )
+    file = RecordFile(given.source, tuple(attribute.name for attribute in attributes), given.layout)
     numeric = [isinstance(attribute, Bins) for attribute in attributes]
     given.output.release(
         query, lambda: file.values(numeric), columns=query.columns, index=query.index

@@ -9,6 +9,15 @@ from typing import Annotated, Any, Concatenate, TypeAlias
 
 import typer
 
+from matrixdp.cli.commands.query.layout import (
+    DecimalOption,
+    FillOption,
+    Layout,
+    MissingOption,
+    NamesOption,
+    ThousandsOption,
+    layout_from,
+)
 from matrixdp.cli.commands.query.output import QueryOutput
 from matrixdp.cli.commands.query.source import RecordFile
 from matrixdp.cli.shared.ledgers import (
@@ -91,7 +100,7 @@ class Asked:
 
     source: Path
     neighbouring: Neighbouring
-    delimiter: str | None
+    layout: Layout
     output: QueryOutput
 
 
@@ -111,6 +120,11 @@ def asked(
     epsilon: OptionalEpsilonOption = None,
     mu: MuOption = None,
     delimiter: DelimiterOption = None,
+    names: NamesOption = None,
+    decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
+    missing: MissingOption = None,
+    fill: FillOption = None,
     ledger: OptionalLedgerOption = None,
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
@@ -122,8 +136,10 @@ def asked(
     """Return what the options of every command say."""
     paying = paying_from(ledger, account, keys, request, target=target)
     budget = budget_from(epsilon, delta, mu)
-    output = QueryOutput(source, target, budget, paying, threads, force, as_json)
-    return Asked(source, checked_neighbouring(neighbouring), delimiter, output)
+    relation = checked_neighbouring(neighbouring)
+    layout = layout_from(delimiter, names, decimal, thousands, missing, fill, relation)
+    output = QueryOutput(source, target, budget, paying, threads, force, as_json, str(layout))
+    return Asked(source, relation, layout, output)
 
 
 def asked_of_numbers(
@@ -138,6 +154,11 @@ def asked_of_numbers(
     lower: Lower = None,
     upper: Upper = None,
     delimiter: DelimiterOption = None,
+    names: NamesOption = None,
+    decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
+    missing: MissingOption = None,
+    fill: FillOption = None,
     ledger: OptionalLedgerOption = None,
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
@@ -149,12 +170,13 @@ def asked_of_numbers(
     """Return what the options of commands on numbers say."""
     guarantee = (delta, neighbouring, epsilon, mu)
     paid_from = (ledger, account, keys, request)
-    common = asked(source, target, *guarantee, delimiter, *paid_from, threads, force, as_json)
-    names = tuple(name.strip() for name in columns.split(","))
+    written = (delimiter, names, decimal, thousands, missing, fill)
+    common = asked(source, target, *guarantee, *written, *paid_from, threads, force, as_json)
+    wanted = tuple(name.strip() for name in columns.split(","))
     return AskedOfNumbers(
         **vars(common),
-        file=RecordFile(source, names, delimiter),
-        bounds=_bounds(len(names), norm, lower, upper),
+        file=RecordFile(source, wanted, common.layout),
+        bounds=_bounds(len(wanted), norm, lower, upper),
     )
 
 

@@ -49,6 +49,8 @@ class QueryOutput:
     threads: int | None
     force: bool
     as_json: bool
+    reading: str = ""
+    """What becomes of missing cells, in words that follow the query's."""
 
     def __post_init__(self) -> None:
         """Raise if the target's name does not say a format, for instance because it is empty."""
@@ -68,8 +70,8 @@ class QueryOutput:
         mechanism = IMGM(query, self.budget)
         # The labels were typed by the user, so that they are public.
         answer = MatrixFile(query.evaluate(blocks()), columns=list(columns), index=list(index))
-        matrix = PaidMatrix(main=mechanism.prepared(answer), query=str(query))
-        self._release(matrix, str(query))
+        matrix = PaidMatrix(main=mechanism.prepared(answer), query=self._words(query))
+        self._release(matrix)
 
     def release_with_clipped(
         self,
@@ -97,9 +99,9 @@ class QueryOutput:
             # Stated with the guarantee of both, because the statement holds the count, too.
             main=main._replace(promise=main.promise._replace(guarantee=both)),
             counts={"clipped": of_count.prepared(clipped.evaluate(blocks()))},
-            query=str(query),
+            query=self._words(query),
         )
-        self._release(matrix, str(query))
+        self._release(matrix)
 
     def release_private_count_mean(
         self, query: Mean, blocks: Blocks, *, columns: Sequence[str]
@@ -110,7 +112,7 @@ class QueryOutput:
         self._check_targets([self.target, beside, statement])
         with self.paying.reporting_pending():
             released = release_means_to(
-                *(self.target, blocks(), query.bounds, self.budget, str(query)),
+                *(self.target, blocks(), query.bounds, self.budget, self._words(query)),
                 privacy_filter=self.paying.account,
                 request=self.paying.request,
                 force=self.force,
@@ -124,7 +126,10 @@ class QueryOutput:
             {"records": released.count},
         )
 
-    def _release(self, matrix: PaidMatrix, query: str) -> None:
+    def _words(self, query: Query) -> str:
+        return f"{query}{self.reading}"
+
+    def _release(self, matrix: PaidMatrix) -> None:
         with self.paying.reporting_pending():
             done = release_prepared_to(
                 *(matrix, self.target),
@@ -134,7 +139,7 @@ class QueryOutput:
                 threads=self.threads,
             )
         files = [self.target, statement_path(self.target)]
-        self._report(query, done.release, files, done.counts)
+        self._report(matrix.query or "", done.release, files, done.counts)
 
     def _check_targets(self, targets: Sequence[Path]) -> None:
         check_inputs_survive(targets, [self.source])
