@@ -6,6 +6,7 @@ from matrixdp.queries.covariances import SampleCovariance
 from matrixdp.queries.features import Features
 from matrixdp.queries.means import Mean
 from matrixdp.queries.moments import CrossMoment, Gram, JointMoments
+from matrixdp.queries.preview import Preview
 from matrixdp.queries.private_count import MeanRelease
 from matrixdp.queries.query import Query
 from matrixdp.queries.sources import parquet_blocks
@@ -24,6 +25,7 @@ __all__ = [
     "JointMoments",
     "Mean",
     "MeanRelease",
+    "Preview",
     "PublicBounds",
     "Query",
     "SampleCovariance",

@@ -21,6 +21,7 @@ from matrixdp.queries.exact_sums import (
 )
 from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.moments import product_rounding
+from matrixdp.queries.preview import AnswerRanges
 from matrixdp.queries.query import Query, check_bounds, check_public_count
 from matrixdp.queries.sources import record_blocks
 from matrixdp.rounding import float_up
@@ -114,6 +115,14 @@ class SampleCovariance(Query):
             change = self.bounds.squared_diameter * Fraction(self.count - 1, self.count**2)
         rounding = product_rounding(self._grid.steps, self._grid.steps, self._unit)
         return SymmetricBall(float_up(change + rounding), self.neighbouring)
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """From 0 to a quarter of a squared width, or as far from 0 either way."""
+        widths = self.bounds.widths
+        lengths = np.multiply.outer(widths, widths) / 2.0
+        np.fill_diagonal(lengths, widths**2 / 4.0)
+        return AnswerRanges(lengths, of_each_record=False)
 
     @cached_property
     def _grid(self) -> RecordGrid:

@@ -20,7 +20,8 @@ from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import power_of_two_up, rounded_quotients
 from matrixdp.queries.grid import RecordGrid
 from matrixdp.queries.one_row import single_row_set
-from matrixdp.queries.private_count import release_means_to, released_means
+from matrixdp.queries.preview import AnswerRanges, Preview
+from matrixdp.queries.private_count import previewed_means, release_means_to, released_means
 from matrixdp.queries.query import MechanismMaker, Query, check_bounds, check_public_count
 from matrixdp.queries.sums import exact_total
 from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
@@ -99,6 +100,21 @@ class Mean(Query):
     def grid(self) -> RecordGrid:
         """How records become integers."""
         return RecordGrid(self.bounds)
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the columns; of the sum, without a count."""
+        return AnswerRanges(self.bounds.widths[None], of_each_record=self.count is None)
+
+    def preview(self, budget: Budget, *, mechanism: MechanismMaker = IMGM) -> Preview:
+        """Return what a release will be like; without a count the errors of the sum and the count.
+
+        The parameters are those of `Query.preview`.
+        """
+        if self.count is not None:
+            return super().preview(budget, mechanism=mechanism)
+        _check_left_out("mechanism", given=mechanism is not IMGM)
+        return previewed_means(self.bounds, budget, str(self), self.ranges)
 
     @property
     def _unit(self) -> Fraction:

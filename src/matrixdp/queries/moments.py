@@ -18,6 +18,7 @@ from matrixdp.queries.exact_sums import (
     block_rows,
 )
 from matrixdp.queries.grid import RecordGrid, whole_blocks
+from matrixdp.queries.preview import AnswerRanges, product_lengths
 from matrixdp.queries.query import Query, check_bounds
 from matrixdp.queries.sources import record_blocks
 from matrixdp.rounding import float_up, inflated, sqrt_up
@@ -110,6 +111,13 @@ class Gram(Query):
         """A ball of symmetric matrices."""
         return _gram_ball((self._grid,), self.neighbouring)
 
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the products of two numbers of a record."""
+        intervals = self.bounds.intervals
+        lengths = product_lengths(intervals, intervals, same=True)
+        return AnswerRanges(lengths, of_each_record=True)
+
     @cached_property
     def _grid(self) -> RecordGrid:
         return RecordGrid(self.bounds)
@@ -173,6 +181,14 @@ class JointMoments(_OfTwoParts):
         """A ball of symmetric matrices."""
         return _gram_ball(self._grids, self.neighbouring)
 
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the products of two numbers of a row."""
+        parts = self.x.intervals, self.y.intervals
+        joined = np.concatenate(parts, axis=1)
+        lengths = product_lengths((joined[0], joined[1]), (joined[0], joined[1]), same=True)
+        return AnswerRanges(lengths, of_each_record=True)
+
     def evaluate(self, data: Any) -> FloatArray:
         """Return the joint moments of rows ``[x y]``, which are private."""
         return _gram_values(data, self._grids)
@@ -217,6 +233,12 @@ class CrossMoment(_OfTwoParts):
         rounding = product_rounding(self._grids[0].steps, self._grids[1].steps, _UNIT)
         change = cross_change(self.x, self.y, self.neighbouring)
         return FrobeniusBall(float_up(change + rounding), self.neighbouring)
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the products of a number of x and one of y."""
+        lengths = product_lengths(self.x.intervals, self.y.intervals, same=False)
+        return AnswerRanges(lengths, of_each_record=True)
 
     def evaluate(self, data: Any) -> FloatArray:
         """Return the cross-moment of rows ``[x y]``, which is private."""

@@ -34,10 +34,11 @@ from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Payer, Payment, check_payer
 from matrixdp.queries.bounds import PublicBounds
+from matrixdp.queries.preview import AnswerRanges, Preview
 from matrixdp.queries.sums import Sum, exact_total
 from matrixdp.sensitivity.sets import FrobeniusBall
 
-__all__ = ["MeanRelease", "release_means_to", "released_means", "sum_path"]
+__all__ = ["MeanRelease", "previewed_means", "release_means_to", "released_means", "sum_path"]
 
 FloatArray = NDArray[np.float64]
 
@@ -205,6 +206,21 @@ def released_means(
     if privacy_filter is not None:
         privacy_filter.spend(shares.both)
     return shares.means(prepared, secrets.token_bytes(KEY_BYTES), workers)
+
+
+def previewed_means(
+    bounds: PublicBounds, budget: Budget, query: str, ranges: AnswerRanges
+) -> Preview:
+    """Return what means over a private count will be like."""
+    shares = _Shares.of(bounds, budget)
+    return Preview(
+        query,
+        shares.of_sum.sensitivity,
+        shares.both,
+        shares.of_sum.covariance.entry_scales((1, bounds.columns)),
+        ranges,
+        count_error=float(shares.of_count.covariance.entry_scales((1, 1)).item()),
+    )
 
 
 def release_means_to(

@@ -18,10 +18,14 @@ from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
+from matrixdp.parameters import positive_number
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.payment import Payer
+from matrixdp.privacy.planner import ErrorMeasure
 from matrixdp.queries.bounds import PublicBounds
+from matrixdp.queries.preview import AnswerRanges, Preview
+from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["MechanismMaker", "Query", "check_bounds", "check_public_count"]
@@ -49,6 +53,11 @@ class Query(ABC):
     def sensitivity(self) -> SensitivitySet:
         """What one record can change; every mechanism accepts it."""
 
+    @property
+    @abstractmethod
+    def ranges(self) -> AnswerRanges:
+        """The ranges that the entries of the answer can be in."""
+
     @abstractmethod
     def evaluate(self, data: Any) -> FloatArray:
         """Return the exact matrix, which is private: pass it to a mechanism and nowhere else.
@@ -62,6 +71,60 @@ class Query(ABC):
     @abstractmethod
     def __str__(self) -> str:
         """Say what is computed, and under which bounds; all of it is public."""
+
+    def preview(self, budget: Budget, *, mechanism: MechanismMaker = IMGM) -> Preview:
+        """Return what a release will be like, without data.
+
+        Parameters
+        ----------
+        budget : Budget
+            What is to be guaranteed.
+        mechanism : callable, optional
+            As in `release`.
+
+        Examples
+        --------
+        >>> from matrixdp.queries import Mean, PublicBounds
+        >>> print(Mean(PublicBounds(1, lower=0, upper=9), "replace", 20).preview(Budget(1.0, 1e-5)))
+        (1, 1e-05)-differential privacy under replacing one record (mu = 0.2681).
+        sum of records over the public count 20, column ranges 0 to 9
+        the answer is a 1 by 1 matrix
+        standard error of each entry: 1.68
+        """
+        chosen, ranges = self._mechanism(mechanism, budget), self.ranges
+        return Preview(
+            str(self),
+            chosen.sensitivity,
+            chosen.guarantee,
+            chosen.covariance.entry_scales(ranges.lengths.shape),
+            ranges,
+        )
+
+    def budget_for(
+        self, error: float, measure: ErrorMeasure | str = ErrorMeasure.ENTRY, *, delta: float
+    ) -> Budget:
+        """Return the least budget with which a release has no larger an error.
+
+        Parameters
+        ----------
+        error : float
+            The largest error that is wanted.
+        measure : ErrorMeasure or str, optional
+            In which measure; by default the largest standard error of an entry.
+        delta : float
+            What the budget's epsilon is stated at.
+
+        Examples
+        --------
+        >>> from matrixdp.queries import PublicBounds, Sum
+        >>> query = Sum(PublicBounds(1, lower=0, upper=9), "replace")
+        >>> query.budget_for(20.0, delta=1e-5)
+        Budget(epsilon=1.77..., delta=1e-05, mu=0.45...)
+        """
+        wanted = positive_number(error, "error")
+        # All noise here is proportional to 1 / mu. The margin covers its roundings.
+        at_one = self.preview(Budget.from_mu(1.0, delta)).error(measure)
+        return Budget.from_mu(quotient_up(at_one, wanted) * (1.0 + 1e-12), delta)
 
     def release(
         self,

@@ -16,6 +16,7 @@ from matrixdp.parameters import members_of
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.attributes import Attribute
 from matrixdp.queries.grid import MOST_RECORDS
+from matrixdp.queries.preview import AnswerRanges
 from matrixdp.queries.query import Query
 from matrixdp.queries.stored import stored_parts
 from matrixdp.rounding import sqrt_up
@@ -108,6 +109,12 @@ class ContingencyTable(Query):
         """A ball of radius 1 or sqrt(2)."""
         bound = 1.0 if self.neighbouring == "add-remove" else sqrt_up(Fraction(2))
         return FrobeniusBall(bound, self.neighbouring)
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """A record counts once, in one cell."""
+        rows, *rest = self.dimensions
+        return AnswerRanges(np.ones((rows, math.prod(rest))), of_each_record=True)
 
     def counts(self, data: Any) -> NDArray[np.int64]:
         """Return the counts in the shape of the dimensions, which are private."""

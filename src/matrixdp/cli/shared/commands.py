@@ -18,7 +18,7 @@ called_with: ContextVar[tuple[list[str], list[str]]] = ContextVar("called_with",
 
 ORDER = (
     # The data, and what is asked of them.
-    *("--workload", "--strategy", "--records", "--columns", "--categories", "--bins"),
+    *("--query", "--workload", "--strategy", "--records", "--columns", "--categories", "--bins"),
     *("--header", "--index", "--names", "--delimiter", "--decimal", "--thousands"),
     *("--missing", "--fill", "--input-format"),
     *("--mechanism", "--shape", "--sampling-rate", "--steps"),
@@ -36,7 +36,7 @@ ORDER = (
     *("--entry-error", "--frobenius-error", "--largest-error", "--from", "--to", "--points"),
     # What is made.
     *("--non-negative", "--integer", "--output", "--output-format", "--statement", "--folder"),
-    *("--csv", "--figure", "--force", "--json", "--threads"),
+    *("--csv", "--figure", "--preview", "--force", "--json", "--threads"),
 )
 """The options of all commands, in the order of every help."""
 

@@ -24,7 +24,10 @@ __all__ = [
     "OptionalColumnsOption",
     "OptionalDeltaOption",
     "OptionalEpsilonOption",
+    "OptionalNeighbouringOption",
     "OptionalSensitivityOption",
+    "OptionalShapeOption",
+    "PreviewOption",
     "SensitivityOption",
     "Shape",
     "ShapeOption",
@@ -180,6 +183,9 @@ MuOption: TypeAlias = Annotated[
     ),
 ]
 NeighbouringOption: TypeAlias = Annotated[str, typer.Option("--neighbouring", help=_NEIGHBOURING)]
+OptionalNeighbouringOption: TypeAlias = Annotated[
+    str | None, typer.Option("--neighbouring", help=_NEIGHBOURING)
+]
 DelimiterOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -190,15 +196,14 @@ DelimiterOption: TypeAlias = Annotated[
         "name of the file.",
     ),
 ]
-ShapeOption: TypeAlias = Annotated[
-    Shape,
-    typer.Option(
-        "--shape",
-        parser=_shape,
-        metavar="ROWSxCOLUMNS",
-        help="Shape of the released matrix, such as 100x20.",
-    ),
-]
+_SHAPE = typer.Option(
+    "--shape",
+    parser=_shape,
+    metavar="ROWSxCOLUMNS",
+    help="Shape of the released matrix, such as 100x20.",
+)
+ShapeOption: TypeAlias = Annotated[Shape, _SHAPE]
+OptionalShapeOption: TypeAlias = Annotated[Shape | None, _SHAPE]
 StepsOption: TypeAlias = Annotated[
     int,
     typer.Option(
@@ -237,5 +242,13 @@ AsJson: TypeAlias = Annotated[
 ]
 Figure: TypeAlias = Annotated[
     Path | None, typer.Option("--figure", help="Draw the result in this PNG or SVG file.")
+]
+PreviewOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--preview",
+        help="Say what would be released and how large its errors would be, and do nothing: IN is "
+        "not read and nothing is paid or written.",
+    ),
 ]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]

@@ -35,6 +35,7 @@ from matrixdp.cli.shared.options import (
     MuOption,
     NeighbouringOption,
     OptionalEpsilonOption,
+    PreviewOption,
     ThreadsOption,
     budget_from,
     count_option,
@@ -51,11 +52,15 @@ __all__ = [
     "AskedOfNumbers",
     "ClippedShare",
     "Count",
+    "Lower",
+    "Norm",
     "Source",
+    "Upper",
     "asked",
     "asked_of_numbers",
     "edges",
     "named_list",
+    "public_bounds",
     "with_options_of",
 ]
 
@@ -129,6 +134,7 @@ def asked(
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -138,7 +144,9 @@ def asked(
     budget = budget_from(epsilon, delta, mu)
     relation = checked_neighbouring(neighbouring)
     layout = layout_from(delimiter, names, decimal, thousands, missing, fill, relation)
-    output = QueryOutput(source, target, budget, paying, threads, force, as_json, str(layout))
+    output = QueryOutput(
+        source, target, budget, paying, threads, force, as_json, preview, str(layout)
+    )
     return Asked(source, relation, layout, output)
 
 
@@ -163,6 +171,7 @@ def asked_of_numbers(
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -171,12 +180,14 @@ def asked_of_numbers(
     guarantee = (delta, neighbouring, epsilon, mu)
     paid_from = (ledger, account, keys, request)
     written = (delimiter, names, decimal, thousands, missing, fill)
-    common = asked(source, target, *guarantee, *written, *paid_from, threads, force, as_json)
+    common = asked(
+        source, target, *guarantee, *written, *paid_from, preview, threads, force, as_json
+    )
     wanted = tuple(name.strip() for name in columns.split(","))
     return AskedOfNumbers(
         **vars(common),
         file=RecordFile(source, wanted, common.layout),
-        bounds=_bounds(len(wanted), norm, lower, upper),
+        bounds=public_bounds(len(wanted), norm, lower, upper),
     )
 
 
@@ -206,7 +217,10 @@ def with_options_of(
     return decorated
 
 
-def _bounds(columns: int, norm: float | None, lower: str | None, upper: str | None) -> PublicBounds:
+def public_bounds(
+    columns: int, norm: float | None, lower: str | None, upper: str | None
+) -> PublicBounds:
+    """Return the bounds that options say, or raise if there are none."""
     if norm is None and lower is None and upper is None:
         raise InvalidParameterError(
             "pass --norm, or --lower and --upper, or all three: without a public bound one record "

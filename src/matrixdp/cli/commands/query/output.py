@@ -10,6 +10,7 @@ import typer
 from matrixdp.cli.shared.labels import warn_of_lost_labels
 from matrixdp.cli.shared.output import print_json
 from matrixdp.cli.shared.paying import Paying
+from matrixdp.cli.shared.previews import preview_fields
 from matrixdp.cli.shared.streams import reporting_release
 from matrixdp.files.formats.suffixes import check_format, format_of
 from matrixdp.files.publishing.atomic import check_inputs_survive, check_target
@@ -23,7 +24,7 @@ from matrixdp.parameters import proper_fraction
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee
-from matrixdp.queries import ClippedRecords, Mean, MeanRelease, Query
+from matrixdp.queries import ClippedRecords, Mean, MeanRelease, Preview, Query
 from matrixdp.queries.private_count import release_means_to, sum_path
 from matrixdp.rounding import shown_up
 
@@ -49,6 +50,7 @@ class QueryOutput:
     threads: int | None
     force: bool
     as_json: bool
+    preview: bool = False
     reading: str = ""
     """What becomes of missing cells, in words that follow the query's."""
 
@@ -65,6 +67,9 @@ class QueryOutput:
         index: Sequence[str],
     ) -> None:
         """Release the answer to a query, with public labels, and report it."""
+        if self.preview:
+            self._preview(query.preview(self.budget))
+            return
         # Everything that can be refused without reading the records is refused first.
         self._check_targets([self.target, statement_path(self.target)])
         mechanism = IMGM(query, self.budget)
@@ -84,9 +89,12 @@ class QueryOutput:
         index: Sequence[str],
     ) -> None:
         """Release the answer, and for a share of the budget how many records the bounds change."""
-        self._check_targets([self.target, statement_path(self.target)])
         part = proper_fraction(share, "clipped_share")
         rest = self.budget.split([1.0 - part, part])
+        if self.preview:
+            self._preview(query.preview(rest[0]), clipped.preview(rest[1]))
+            return
+        self._check_targets([self.target, statement_path(self.target)])
         of_answer, of_count = IMGM(query, rest[0]), IMGM(clipped, rest[1])
         both = Guarantee.of_budget(
             self.budget,
@@ -107,6 +115,9 @@ class QueryOutput:
         self, query: Mean, blocks: Blocks, *, columns: Sequence[str]
     ) -> None:
         """Release a sum and a count within the budget, and write the means that follow."""
+        if self.preview:
+            self._preview(query.preview(self.budget))
+            return
         beside = sum_path(self.target)
         statement = statement_path(beside)
         self._check_targets([self.target, beside, statement])
@@ -125,6 +136,13 @@ class QueryOutput:
             [self.target, beside, statement],
             {"records": released.count},
         )
+
+    def _preview(self, *previews: Preview) -> None:
+        """Show what would be released: several answers share the budget."""
+        if self.as_json:
+            print_json({"previews": [preview_fields(preview) for preview in previews]})
+            return
+        typer.echo("\n".join(map(str, previews)))
 
     def _words(self, query: Query) -> str:
         return f"{query}{self.reading}"

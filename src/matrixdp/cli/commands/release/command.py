@@ -15,6 +15,7 @@ from matrixdp.cli.commands.release.output import (
     report_release,
     statement_target,
 )
+from matrixdp.cli.commands.release.preview import show_preview
 from matrixdp.cli.shared.labels import CommandWithLabels, Labels, check_labels
 from matrixdp.cli.shared.ledgers import (
     KeysOption,
@@ -32,6 +33,7 @@ from matrixdp.cli.shared.options import (
     OptionalColumnsOption,
     OptionalEpsilonOption,
     OptionalSensitivityOption,
+    PreviewOption,
     ThreadsOption,
     bound_option,
     budget_from,
@@ -144,6 +146,7 @@ def release(
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -160,6 +163,9 @@ def release(
     )
     reading = _Reading(suffixes[0], header, index, delimiter, names_of(columns))
     reading.check(largest)
+    if preview:
+        show_preview(mechanism, suffixes[0], largest, as_json=as_json)
+        return
     paying = paying_from(ledger, account, keys, request, target=target)
     beside = statement_target(target, statement)
     paths = Paths(source, target, suffixes[1], beside, force, paying)

@@ -1,5 +1,6 @@
 """``matrixdp workload answer``: noisy measurements that the answers follow from."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,7 @@ from matrixdp.cli.shared.options import (
     MuOption,
     NeighbouringOption,
     OptionalEpsilonOption,
+    PreviewOption,
     ThreadsOption,
     budget_from,
 )
@@ -43,7 +45,8 @@ from matrixdp.files.publishing.statement import check_archive_name, statement_pa
 from matrixdp.files.publishing.strategies import load_strategy
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.parameters import LARGEST_EXACT_INTEGER, real_array
-from matrixdp.privacy.guarantee import checked_neighbouring
+from matrixdp.privacy.budget import Budget
+from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.rounding import shown_up
 from matrixdp.workloads import Workload, optimal_strategy
 from matrixdp.workloads.counting import check_records, checked_counts
@@ -81,6 +84,7 @@ def answer(
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -97,6 +101,11 @@ def answer(
     check_delimiter(delimiter, [source, *workload_files(workload)])
     queries = read_workload(workload, delimiter)
     queries.check_answerable()
+    if not records:
+        queries.check_histogram()
+    if preview:
+        _show_preview(_mechanism(queries, budget, relation, strategy), as_json=as_json)
+        return
     paying = paying_from(ledger, account, keys, request, target=target)
     check_archive_name(target)
     # An earlier attempt at what was paid may have made them.
@@ -104,18 +113,10 @@ def answer(
         check_target(path, force=force)
     saved = [] if strategy is None else [strategy]
     check_distinct(target, [source, *saved, *workload_files(workload)])
-    if not records:
-        queries.check_histogram()
     counted = _read(source, delimiter)
     given = _checked_records(counted, queries) if records else _checked_histogram(counted, queries)
-    if strategy is None:
-        with search_status() as progress:
-            chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
-    else:
-        chosen = load_strategy(strategy).strategy
-    with interrupted_at_once():
-        mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
-        expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
+    mechanism = _mechanism(queries, budget, relation, strategy)
+    expected = mechanism.expected_error  # if it could not be computed, nothing would be drawn
     release = mechanism.release_records_to if records else mechanism.release_to
     with paying.reporting_pending():
         release(
@@ -126,6 +127,45 @@ def answer(
             threads=threads,
         )
     _report_release(mechanism, expected, target, paying, as_json=as_json)
+
+
+def _mechanism(
+    queries: Workload, budget: Budget, relation: Neighbouring, strategy: Path | None
+) -> MatrixMechanism:
+    """Return the mechanism of a saved strategy, or of the best one, and compute its error."""
+    if strategy is None:
+        with search_status() as progress:
+            chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
+    else:
+        chosen = load_strategy(strategy).strategy
+    with interrupted_at_once():
+        mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
+        _ = mechanism.expected_error
+    return mechanism
+
+
+def _show_preview(mechanism: MatrixMechanism, *, as_json: bool) -> None:
+    """Show what would be measured, and the error of the answers; IN is not read."""
+    queries, expected = mechanism.workload, mechanism.expected_error
+    least = math.ceil(expected)
+    if as_json:
+        print_json(
+            {
+                "workload": repr(queries),
+                "queries": queries.rows,
+                "noise_scale": mechanism.covariance.scale,
+                "expected_rmse": expected,
+                "least_records": least,
+                **asdict(mechanism.guarantee),
+            }
+        )
+        return
+    typer.echo(
+        f"{mechanism.guarantee}\n{queries!r}: {queries.rows} queries on {queries.cells} cells\n"
+        f"noise scale of each measurement: {shown_up(mechanism.covariance.scale, 3)}\n"
+        f"r.m.s. error per query {shown_up(expected)}\n"
+        f"with fewer than {least} records the noise is larger than the range of a count"
+    )
 
 
 def _report_release(
