@@ -34,6 +34,8 @@ REPEATABLE = {
     ("budget", "--weight"),
     ("query", "histogram", "--categories"),
     ("query", "histogram", "--bins"),
+    ("query", "marginals", "--categories"),
+    ("query", "marginals", "--bins"),
     ("ledger", "create", "--plan"),
 }
 

@@ -77,8 +77,8 @@ def test_histograms() -> None:
     assert main([*arguments, "--bins", "age=0,40,inf", *CLEAR]) == 0
     np.testing.assert_allclose(Release.load("out.csv").value, [[1, 1], [0, 1]], atol=0.1)
     lines = Path("out.csv").read_text().splitlines()
-    assert lines[0] == ",age [0; 40),age [40; inf]"
-    assert lines[1].startswith("sex F,")
+    assert lines[0] == ",age=[0; 40),age=[40; inf]"
+    assert lines[1].startswith("sex=F,")
     assert main(["query", "histogram", "in.npy", "n.npy", "--bins", "0=0,40,300", *CLEAR]) == 0
     np.testing.assert_allclose(Release.load("n.npy").value, [[1], [2]], atol=0.1)
 

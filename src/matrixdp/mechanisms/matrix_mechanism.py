@@ -1,7 +1,7 @@
 """The Matrix Mechanism: a workload answered through measurements that suit it."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -18,7 +18,14 @@ from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.privacy.payment import Payer
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import ResidualStrategy, Strategy, Workload, optimal_strategy
+from matrixdp.workloads import (
+    CellNames,
+    ResidualStrategy,
+    Strategy,
+    Workload,
+    optimal_strategy,
+)
+from matrixdp.workloads.cell_names import checked_cell_names
 from matrixdp.workloads.counting import checked_counts, counted_tables
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
@@ -49,6 +56,9 @@ class MatrixMechanism:
         "replace" the number of records is public.
     strategy : Strategy, optional
         The measurements A; by default those of `optimal_strategy`.
+    attributes : iterable of CellNames, optional
+        Public names of the cells along each attribute, such as `ContingencyTable.cell_names`:
+        statements hold them, and exported answers are called by them.
 
     Raises
     ------
@@ -97,6 +107,7 @@ class MatrixMechanism:
     budget: Budget
     neighbouring: Neighbouring
     strategy: Strategy
+    attributes: tuple[CellNames, ...] | None
 
     def __init__(
         self,
@@ -105,6 +116,7 @@ class MatrixMechanism:
         *,
         neighbouring: Neighbouring,
         strategy: Strategy | None = None,
+        attributes: Iterable[CellNames] | None = None,
     ) -> None:
         if not isinstance(workload, Workload):
             raise InvalidParameterError(
@@ -114,6 +126,7 @@ class MatrixMechanism:
         relation = checked_neighbouring(neighbouring)
         # Before the search, which may take minutes.
         workload.check_answerable()
+        names = checked_cell_names(attributes, workload.dimensions)
         if strategy is None:
             strategy = optimal_strategy(workload, neighbouring=relation).strategy
         elif isinstance(strategy, Strategy):
@@ -128,6 +141,7 @@ class MatrixMechanism:
         object.__setattr__(self, "budget", budget)
         object.__setattr__(self, "neighbouring", relation)
         object.__setattr__(self, "strategy", strategy)
+        object.__setattr__(self, "attributes", names)
         if not isinstance(strategy, ResidualStrategy):
             workload.check_histogram()
         _ = self.sensitivity  # raises here rather than at the first release
@@ -326,6 +340,7 @@ class MatrixMechanism:
             ),
             workload=self.workload,
             strategy=self.strategy,
+            attributes=self.attributes,
         )
 
     def _released_to(
@@ -347,6 +362,7 @@ class MatrixMechanism:
             lambda: self._noise.prepared(measure()),
             self.workload,
             self.strategy,
+            self.attributes,
             privacy_filter=paying,
             request=request,
             force=force,

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.mechanisms.labelled import MatrixLabels
+from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
 from matrixdp.mechanisms.other_arrays import host_array, is_other_array
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise import SimulatedValue
@@ -52,8 +52,10 @@ class Release:
         The scale of the exact i.i.d. noise within directional noise that the guarantee rests on;
         None for independent entries.
     labels : MatrixLabels or None
-        Names of rows and columns that were read from a file; `save` writes them again. None where
+        Names of rows and columns, of a query or read from a file; `save` writes them. None where
         there were none; a data frame has its own.
+    query : str or None
+        What was asked, in words, where a query made it; `save` states it.
     """
 
     value: Any
@@ -61,6 +63,7 @@ class Release:
     guarantee: Guarantee
     mechanism: str
     labels: MatrixLabels | None
+    query: str | None
 
     def __init__(
         self,
@@ -107,8 +110,20 @@ class Release:
         # Every release comes through here. Two numbers are compared; the proof is not repeated.
         proof.check_claim(guarantee)
         self.__dict__.update(
-            value=value, proof=proof, guarantee=guarantee, mechanism=mechanism, labels=labels
+            value=value,
+            proof=proof,
+            guarantee=guarantee,
+            mechanism=mechanism,
+            labels=labels,
+            query=None,
         )
+
+    def described(self, query: str | None, labels: MatrixLabels | None) -> "Release":
+        """Return this release with a query in words, and with labels beside an array."""
+        value = self.value.array if isinstance(self.value, MatrixFile) else self.value
+        described = self.from_proof(value, self.proof, self.guarantee, self.mechanism, labels)
+        described.__dict__["query"] = query
+        return described
 
     @property
     def sensitivity(self) -> SensitivitySet:

@@ -15,7 +15,8 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.release import ConfidenceBounds, Release, joint_quantile
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import Strategy, Workload, marginals
+from matrixdp.workloads import CellNames, Strategy, Workload, marginals
+from matrixdp.workloads.cell_names import checked_cell_names
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
 __all__ = ["WorkloadRelease", "measured_sensitivity"]
@@ -40,6 +41,8 @@ class WorkloadRelease:
         The queries.
     strategy : Strategy
         Which measurements were made.
+    attributes : tuple of CellNames, optional
+        The names of the cells along each attribute; statements hold them.
 
     Raises
     ------
@@ -53,6 +56,7 @@ class WorkloadRelease:
     measurements: Release
     workload: Workload
     strategy: Strategy
+    attributes: tuple[CellNames, ...] | None = None
 
     def __post_init__(self) -> None:
         """Raise if the measurements do not prove a guarantee for this strategy."""
@@ -65,6 +69,7 @@ class WorkloadRelease:
                 raise InvalidParameterError(
                     f"{name} is a {type(part).__name__}: take it from MatrixMechanism.release"
                 )
+        checked_cell_names(self.attributes, self.workload.dimensions)
         stated = self.sensitivity
         # Least squares weighs all measurements alike, which is right for equal noise only.
         if not isinstance(self.measurements.covariance, Isotropic):

@@ -15,6 +15,7 @@ from matrixdp.files.publishing.paid_release import release_to
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.mechanisms.gaussian import GaussianMechanism
 from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
@@ -57,6 +58,11 @@ class Query(ABC):
     @abstractmethod
     def ranges(self) -> AnswerRanges:
         """The ranges that the entries of the answer can be in."""
+
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The public names of the rows and columns of the answer, where there are any."""
+        return None
 
     @abstractmethod
     def evaluate(self, data: Any) -> FloatArray:
@@ -158,9 +164,10 @@ class Query(ABC):
         """
         # First, so that a bad budget is refused before a long pass over the data.
         chosen = self._mechanism(mechanism, budget)
-        return chosen.release(
+        released = chosen.release(
             self.evaluate(data), key=key, privacy_filter=privacy_filter, threads=threads
         )
+        return released.described(str(self), self.labels)
 
     def release_to(
         self,
@@ -215,16 +222,19 @@ class Query(ABC):
         name = checked_request(
             privacy_filter, request, [target, statement_path(target)], force=force
         )
-        return release_to(
+        answer = self.evaluate(data)
+        labels = self.labels
+        released = release_to(
             chosen,
             target,
-            self.evaluate(data),
+            answer if labels is None else MatrixFile(answer, labels.columns, labels.index),
             privacy_filter=privacy_filter,
             request=name,
             force=force,
             threads=threads,
             query=str(self),
         )
+        return released.described(str(self), labels)
 
     def _mechanism(self, make: MechanismMaker, budget: Budget) -> Mechanism[Release]:
         """Return a mechanism for this query; one for another set would make a false guarantee."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.parameters import members_of
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.attributes import Attribute
@@ -21,7 +22,7 @@ from matrixdp.queries.query import Query
 from matrixdp.queries.stored import stored_parts
 from matrixdp.rounding import sqrt_up
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import Workload, count_cells, marginals
+from matrixdp.workloads import CellNames, Workload, count_cells, marginals
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = ["ContingencyTable"]
@@ -65,7 +66,7 @@ class ContingencyTable(Query):
     >>> table.evaluate([("F", 31), ("M", 62), ("F", 40)]).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     >>> table.columns
-    ['age [0; 40)', 'age [40; 120]']
+    ['age=[0; 40)', 'age=[40; 120]']
     """
 
     attributes: tuple[Attribute, ...]
@@ -91,7 +92,7 @@ class ContingencyTable(Query):
     @property
     def index(self) -> list[str]:
         """The names of the rows."""
-        return [f"{self.attributes[0].name} {label}" for label in self.attributes[0].labels]
+        return [f"{self.attributes[0].name}={label}" for label in self.attributes[0].labels]
 
     @property
     def columns(self) -> list[str]:
@@ -100,9 +101,19 @@ class ContingencyTable(Query):
         if not rest:
             return ["count"]
         return [
-            ", ".join(f"{a.name} {label}" for a, label in zip(rest, labels, strict=True))
+            ", ".join(f"{a.name}={label}" for a, label in zip(rest, labels, strict=True))
             for labels in product(*(attribute.labels for attribute in rest))
         ]
+
+    @property
+    def cell_names(self) -> tuple[CellNames, ...]:
+        """The names of the cells along each attribute, which `MatrixMechanism` takes."""
+        return tuple(CellNames(each.name, tuple(each.labels)) for each in self.attributes)
+
+    @property
+    def labels(self) -> MatrixLabels:
+        """The names of rows and columns, which releases have."""
+        return MatrixLabels(self.columns, self.index)
 
     @cached_property
     def sensitivity(self) -> FrobeniusBall:

@@ -18,7 +18,7 @@ from matrixdp.noise import ReleaseKey
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.keys.value_tag import ValueTag
 from matrixdp.privacy.payment import Payer, Payment
-from matrixdp.workloads import Strategy, Workload
+from matrixdp.workloads import CellNames, Strategy, Workload
 
 __all__ = ["release_measured_to"]
 
@@ -28,6 +28,7 @@ def release_measured_to(
     measure: Callable[[], PreparedRelease],
     workload: Workload,
     strategy: Strategy,
+    attributes: tuple[CellNames, ...] | None,
     *,
     privacy_filter: Payer | None,
     request: str | None,
@@ -44,12 +45,16 @@ def release_measured_to(
     workers = None if threads is None else checked_threads(threads)
     prepared = measure()
     checked, promise = prepared
-    draft = encoded(stated_measurements(promise, workload, DigestSchema(target.name, "")))
+    draft = encoded(
+        stated_measurements(promise, workload, DigestSchema(target.name, ""), attributes)
+    )
     done: list[WorkloadRelease] = []
 
     def write(payment: Payment) -> str:
         measurements = prepared.drawn(ReleaseKey.from_bytes(payment.secret), threads=workers)
-        release = WorkloadRelease(measurements=measurements, workload=workload, strategy=strategy)
+        release = WorkloadRelease(
+            measurements=measurements, workload=workload, strategy=strategy, attributes=attributes
+        )
         done.append(release)
         return save_workload_release(release, target, force=force, payment=payment)
 

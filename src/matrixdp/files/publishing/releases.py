@@ -139,7 +139,8 @@ def save_release(
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         facts = facts_of(target.name, matrix, digest)
         evidence = None if payment is None else payment.evidence
-        statement = _stated(release, facts, query, paid, applied, evidence=evidence)
+        said = release.query if query is None else query
+        statement = _stated(release, facts, said, paid, applied, evidence=evidence)
         # The statement first: there is never a matrix without a statement of what it guarantees.
         write_paid([(beside, statement), (target, hidden)], payment, force=force)
     return digest
@@ -253,7 +254,8 @@ def load_stated_release(path: str | PathLike[str]) -> StatedRelease:
         matrix = replace(matrix, array=matrix.array.astype(facts.dtype))
     check_nothing_undeclared(source, matrix)
     release, counts = _proven(matrix, statement, source)
-    return StatedRelease(release, statement.query, counts, statement.applied)
+    described = release.described(statement.query, release.labels)
+    return StatedRelease(described, statement.query, counts, statement.applied)
 
 
 def verify_release(path: str | PathLike[str]) -> Guarantee:

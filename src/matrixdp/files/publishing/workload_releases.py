@@ -43,7 +43,12 @@ from matrixdp.files.schemas.values import (
     stated_evidence,
     stated_guarantee,
 )
-from matrixdp.files.schemas.workloads import FactorSchema, stated_workload, workload_of
+from matrixdp.files.schemas.workloads import (
+    CellNamesSchema,
+    FactorSchema,
+    stated_workload,
+    workload_of,
+)
 from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
@@ -51,6 +56,7 @@ from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.payment import Evidence, Payment
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import (
+    CellNames,
     ProductStrategy,
     ResidualStrategy,
     StackedStrategy,
@@ -84,6 +90,8 @@ class WorkloadStatement(Schema, frozen=True, omit_defaults=True):
     workload: list[list[FactorSchema]]
     workload_in_words: str
     file: DigestSchema
+    # The names of the cells along each attribute, where they have any.
+    attributes: tuple[CellNamesSchema, ...] = ()
     # The entry of the ledger that paid, if one did.
     payment: EvidenceSchema | None = None
 
@@ -116,6 +124,7 @@ def save_workload_release(
         Promise(measured.proof, measured.guarantee, measured.mechanism),
         release.workload,
         DigestSchema(target.name, hashlib.sha256(data).hexdigest()),
+        release.attributes,
         None if payment is None else payment.evidence,
     )
     # The statement first: there are never measurements without a statement of their guarantee.
@@ -125,7 +134,11 @@ def save_workload_release(
 
 
 def stated_measurements(
-    promise: Promise, workload: Workload, file: DigestSchema, evidence: Evidence | None = None
+    promise: Promise,
+    workload: Workload,
+    file: DigestSchema,
+    attributes: tuple[CellNames, ...] | None = None,
+    evidence: Evidence | None = None,
 ) -> WorkloadStatement:
     """Return the statement of measurements that answer a workload."""
     sensitivity, covariance = promise.sensitivity, promise.covariance
@@ -142,6 +155,7 @@ def stated_measurements(
         workload=stated_workload(workload)[0],
         workload_in_words=repr(workload),
         file=file,
+        attributes=tuple(CellNamesSchema(*each) for each in attributes or ()),
         payment=stated_evidence(evidence),
     )
 
@@ -188,6 +202,8 @@ def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> Wo
         ),
         workload=workload,
         strategy=strategy,
+        attributes=tuple(CellNames(each.name, each.labels) for each in statement.attributes)
+        or None,
     )
     # Not a matter of privacy: without this, answers would be silently wrong.
     strategy.check_supports(workload)

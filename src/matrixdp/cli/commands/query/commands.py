@@ -1,7 +1,8 @@
 """The commands of ``matrixdp query``, one for each kind of query."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -18,6 +19,7 @@ from matrixdp.cli.commands.query.options import (
 )
 from matrixdp.cli.commands.query.source import RecordFile
 from matrixdp.cli.shared.commands import command_group
+from matrixdp.cli.shared.options import count_option, names_of
 from matrixdp.errors import InvalidParameterError
 from matrixdp.queries import (
     Bins,
@@ -92,38 +94,113 @@ def clipped(given: AskedOfNumbers) -> None:
     given.output.release(query, given.file.numbers, columns=["clipped"], index=["records"])
 
 
+CategoriesOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--categories",
+        metavar="NAME=A,B,..",
+        help="Count by these values; repeat for each column.",
+    ),
+]
+BinsOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bins",
+        metavar="NAME=EDGES",
+        help="Count by these bins: 0,18,65,inf; repeat for each column.",
+    ),
+]
+OtherOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--other",
+        metavar="NAMES",
+        help="Columns of --categories, with commas between them, that count values which are not "
+        "listed as one more category, other; those of all other columns are refused.",
+    ),
+]
+
+
 @app.command()
 @with_options_of(asked)
 def histogram(
     given: Asked,
-    categories: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--categories",
-            metavar="NAME=A,B,..",
-            help="Count by these values; repeat for each column.",
-        ),
-    ] = None,
-    bins: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bins",
-            metavar="NAME=EDGES",
-            help="Count by these bins: 0,18,65,inf; repeat for each column.",
-        ),
-    ] = None,
+    categories: CategoriesOption = None,
+    bins: BinsOption = None,
+    other: OtherOption = None,
 ) -> None:
     """Release a table of counts by categories and bins; categories come first."""
-    attributes: list[Categories | Bins] = [
-        *(Categories(name, values) for name, values in map(named_list, categories or [])),
+    attributes = _attributes(categories, bins, other)
+    query = ContingencyTable(attributes, given.neighbouring)
+    given.output.release(
+        query, _values(given, attributes), columns=query.columns, index=query.index
+    )
+
+
+@app.command()
+@with_options_of(asked)
+def marginals(
+    given: Asked,
+    categories: CategoriesOption = None,
+    bins: BinsOption = None,
+    other: OtherOption = None,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            metavar="NAMES",
+            help="The columns to count by, with commas between them; default: all of --categories "
+            "and --bins.",
+        ),
+    ] = None,
+    ways: Annotated[
+        int, count_option("--ways", "Tables by so many columns at once; default: 2.")
+    ] = 2,
+) -> None:
+    """Release all tables of counts by some columns at a time, with the least error in all.
+
+    OUT.npz holds noisy measurements: see workload export for the tables.
+    """
+    known = {each.name: each for each in _attributes(categories, bins, other)}
+    names = list(known) if of is None else names_of(of) or []
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidParameterError(
+            f"--of names {unknown[0]!r}: say its values by --categories or --bins"
+        )
+    if not 1 <= ways <= len(names):
+        raise InvalidParameterError(
+            f"--ways {ways} must be from 1 to the number of columns, {len(names)}"
+        )
+    chosen = [known[name] for name in names]
+    table = ContingencyTable(chosen, given.neighbouring)
+    read = _values(given, chosen)
+    given.output.release_marginals(
+        table, table.marginals(combinations(names, ways)), lambda: table.cells(read())
+    )
+
+
+def _attributes(
+    categories: Sequence[str] | None, bins: Sequence[str] | None, other: str | None
+) -> list[Categories | Bins]:
+    listed = [named_list(text) for text in categories or []]
+    open_ended = names_of(other) or []
+    for name in open_ended:
+        if name not in [known for known, _ in listed]:
+            raise InvalidParameterError(f"--other names {name!r}: list its values by --categories")
+    return [
+        *(
+            Categories(name, values, other="other" if name in open_ended else None)
+            for name, values in listed
+        ),
         *(Bins(name, edges(values)) for name, values in map(named_list, bins or [])),
     ]
-    query = ContingencyTable(attributes, given.neighbouring)
-    file = RecordFile(given.source, tuple(attribute.name for attribute in attributes), given.layout)
-    numeric = [isinstance(attribute, Bins) for attribute in attributes]
-    given.output.release(
-        query, lambda: file.values(numeric), columns=query.columns, index=query.index
-    )
+
+
+def _values(given: Asked, attributes: Sequence[Categories | Bins]) -> Callable[[], Iterator[Any]]:
+    """Return what starts to read the values of columns."""
+    file = RecordFile(given.source, tuple(each.name for each in attributes), given.layout)
+    return lambda: file.values([isinstance(each, Bins) for each in attributes])
 
 
 def _release(

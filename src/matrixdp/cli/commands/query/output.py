@@ -7,6 +7,11 @@ from typing import Any
 
 import typer
 
+from matrixdp.cli.commands.workload.measuring import (
+    computed_mechanism,
+    report_measurements,
+    show_preview,
+)
 from matrixdp.cli.shared.labels import warn_of_lost_labels
 from matrixdp.cli.shared.output import print_json
 from matrixdp.cli.shared.paying import Paying
@@ -16,7 +21,7 @@ from matrixdp.files.formats.suffixes import check_format, format_of
 from matrixdp.files.publishing.atomic import check_inputs_survive, check_target
 from matrixdp.files.publishing.paid_counts import PaidCount
 from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_to
-from matrixdp.files.publishing.statement import statement_path
+from matrixdp.files.publishing.statement import check_archive_name, statement_path
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.release import Release
@@ -24,9 +29,17 @@ from matrixdp.parameters import proper_fraction
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee
-from matrixdp.queries import ClippedRecords, Mean, MeanRelease, Preview, Query
+from matrixdp.queries import (
+    ClippedRecords,
+    ContingencyTable,
+    Mean,
+    MeanRelease,
+    Preview,
+    Query,
+)
 from matrixdp.queries.private_count import release_means_to, sum_path
 from matrixdp.rounding import shown_up
+from matrixdp.workloads import Workload
 
 __all__ = ["QueryOutput"]
 
@@ -146,6 +159,27 @@ class QueryOutput:
 
     def _words(self, query: Query) -> str:
         return f"{query}{self.reading}"
+
+    def release_marginals(self, table: ContingencyTable, workload: Workload, cells: Blocks) -> None:
+        """Release the tables of a workload, whose names the statement holds."""
+        check_archive_name(self.target)
+        if not self.preview:
+            self._check_targets([self.target, statement_path(self.target)])
+        mechanism = computed_mechanism(
+            workload, self.budget, table.neighbouring, attributes=table.cell_names
+        )
+        if self.preview:
+            show_preview(mechanism, as_json=self.as_json)
+            return
+        with self.paying.reporting_pending():
+            mechanism.release_records_to(
+                *(self.target, cells()),
+                privacy_filter=self.paying.account,
+                request=self.paying.request,
+                force=self.force,
+                threads=self.threads,
+            )
+        report_measurements(mechanism, self.target, self.paying, as_json=self.as_json)
 
     def _release(self, matrix: PaidMatrix) -> None:
         with self.paying.reporting_pending():

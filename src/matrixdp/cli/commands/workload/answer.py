@@ -1,22 +1,23 @@
 """``matrixdp workload answer``: noisy measurements that the answers follow from."""
 
-import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
+from matrixdp.cli.commands.workload.measuring import (
+    computed_mechanism,
+    report_measurements,
+    show_preview,
+)
 from matrixdp.cli.commands.workload.options import (
     SavedStrategyOption,
     WorkloadOption,
     check_delimiter,
     check_distinct,
-    search_status,
 )
 from matrixdp.cli.commands.workload.text import read_workload, workload_files
-from matrixdp.cli.shared.interrupts import interrupted_at_once
 from matrixdp.cli.shared.ledgers import (
     KeysOption,
     OptionalAccountOption,
@@ -35,20 +36,15 @@ from matrixdp.cli.shared.options import (
     ThreadsOption,
     budget_from,
 )
-from matrixdp.cli.shared.output import print_json
-from matrixdp.cli.shared.paying import Paying, paying_from
-from matrixdp.cli.shared.streams import read_source, reporting_release
+from matrixdp.cli.shared.paying import paying_from
+from matrixdp.cli.shared.streams import read_source
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.suffixes import FORMATS, TEXT, check_format, format_of
 from matrixdp.files.publishing.atomic import check_target
 from matrixdp.files.publishing.statement import check_archive_name, statement_path
-from matrixdp.files.publishing.strategies import load_strategy
-from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.parameters import LARGEST_EXACT_INTEGER, real_array
-from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
-from matrixdp.rounding import shown_up
-from matrixdp.workloads import Workload, optimal_strategy
+from matrixdp.privacy.guarantee import checked_neighbouring
+from matrixdp.workloads import Workload
 from matrixdp.workloads.counting import check_records, checked_counts
 
 if TYPE_CHECKING:
@@ -104,7 +100,7 @@ def answer(
     if not records:
         queries.check_histogram()
     if preview:
-        _show_preview(_mechanism(queries, budget, relation, strategy), as_json=as_json)
+        show_preview(computed_mechanism(queries, budget, relation, strategy), as_json=as_json)
         return
     paying = paying_from(ledger, account, keys, request, target=target)
     check_archive_name(target)
@@ -115,8 +111,7 @@ def answer(
     check_distinct(target, [source, *saved, *workload_files(workload)])
     counted = _read(source, delimiter)
     given = _checked_records(counted, queries) if records else _checked_histogram(counted, queries)
-    mechanism = _mechanism(queries, budget, relation, strategy)
-    expected = mechanism.expected_error  # if it could not be computed, nothing would be drawn
+    mechanism = computed_mechanism(queries, budget, relation, strategy)
     release = mechanism.release_records_to if records else mechanism.release_to
     with paying.reporting_pending():
         release(
@@ -126,73 +121,7 @@ def answer(
             force=force,
             threads=threads,
         )
-    _report_release(mechanism, expected, target, paying, as_json=as_json)
-
-
-def _mechanism(
-    queries: Workload, budget: Budget, relation: Neighbouring, strategy: Path | None
-) -> MatrixMechanism:
-    """Return the mechanism of a saved strategy, or of the best one, and compute its error."""
-    if strategy is None:
-        with search_status() as progress:
-            chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
-    else:
-        chosen = load_strategy(strategy).strategy
-    with interrupted_at_once():
-        mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
-        _ = mechanism.expected_error
-    return mechanism
-
-
-def _show_preview(mechanism: MatrixMechanism, *, as_json: bool) -> None:
-    """Show what would be measured, and the error of the answers; IN is not read."""
-    queries, expected = mechanism.workload, mechanism.expected_error
-    least = math.ceil(expected)
-    if as_json:
-        print_json(
-            {
-                "workload": repr(queries),
-                "queries": queries.rows,
-                "noise_scale": mechanism.covariance.scale,
-                "expected_rmse": expected,
-                "least_records": least,
-                **asdict(mechanism.guarantee),
-            }
-        )
-        return
-    typer.echo(
-        f"{mechanism.guarantee}\n{queries!r}: {queries.rows} queries on {queries.cells} cells\n"
-        f"noise scale of each measurement: {shown_up(mechanism.covariance.scale, 3)}\n"
-        f"r.m.s. error per query {shown_up(expected)}\n"
-        f"with fewer than {least} records the noise is larger than the range of a count"
-    )
-
-
-def _report_release(
-    mechanism: MatrixMechanism, expected: float, target: Path, paying: Paying, *, as_json: bool
-) -> None:
-    beside = statement_path(target)
-    with reporting_release(beside, paying.again):
-        if as_json:
-            print_json(
-                {
-                    "output": str(target),
-                    "statement": str(beside),
-                    "queries": mechanism.workload.rows,
-                    "expected_rmse": expected,
-                    **asdict(mechanism.guarantee),
-                    **paying.fields(),
-                }
-            )
-            return
-        typer.echo(f"{mechanism.guarantee}", err=True)
-        typer.echo(
-            f"r.m.s. error per query {shown_up(expected)}; wrote {target} and {beside}; write the "
-            f"answers with: matrixdp workload export {target} answers.csv",
-            err=True,
-        )
-        for line in paying.lines():
-            typer.echo(line, err=True)
+    report_measurements(mechanism, target, paying, as_json=as_json)
 
 
 def _read(source: Path, delimiter: str | None) -> "NDArray[Any]":
