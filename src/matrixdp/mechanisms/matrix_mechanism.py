@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.workload_release import WorkloadRelease, measured_sensitivity
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
@@ -223,6 +224,7 @@ class MatrixMechanism:
         request: str | None = None,
         force: bool = False,
         threads: int | None = None,
+        about: About | None = None,
     ) -> WorkloadRelease:
         """Release into an ``.npz`` file and its statement; paid once, never lost.
 
@@ -232,7 +234,7 @@ class MatrixMechanism:
             As in `WorkloadRelease.save`.
         histogram : array_like
             As in `release`.
-        privacy_filter, request, force, threads : optional
+        privacy_filter, request, force, threads, about : optional
             As in `IMGM.release_to`.
 
         Examples
@@ -253,6 +255,7 @@ class MatrixMechanism:
             *(path, lambda: self._measured(histogram), privacy_filter, request),
             force=force,
             threads=threads,
+            about=about,
         )
 
     def release_records(
@@ -304,12 +307,14 @@ class MatrixMechanism:
         request: str | None = None,
         force: bool = False,
         threads: int | None = None,
+        about: About | None = None,
     ) -> WorkloadRelease:
         """Count records as `release_records` does, and release into files as `release_to` does."""
         return self._released_to(
             *(path, lambda: self._measured_records(records), privacy_filter, request),
             force=force,
             threads=threads,
+            about=about,
         )
 
     def _measured(self, histogram: ArrayLike) -> FloatArray:
@@ -352,6 +357,7 @@ class MatrixMechanism:
         *,
         force: bool,
         threads: int | None,
+        about: About | None,
     ) -> WorkloadRelease:
         """Write measurements with exact noise."""
         # Late, because files are above mechanisms.
@@ -367,6 +373,7 @@ class MatrixMechanism:
             request=request,
             force=force,
             threads=threads,
+            about=about,
         )
 
     def simulate(self, histogram: ArrayLike, generator: np.random.Generator) -> SimulatedValue:

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
 from matrixdp.mechanisms.other_arrays import host_array, is_other_array
 from matrixdp.mechanisms.proof import NoiseProof
@@ -56,6 +57,8 @@ class Release:
         there were none; a data frame has its own.
     query : str or None
         What was asked, in words, where a query made it; `save` states it.
+    about : About or None
+        What a loaded release states that it is about.
     """
 
     value: Any
@@ -64,6 +67,7 @@ class Release:
     mechanism: str
     labels: MatrixLabels | None
     query: str | None
+    about: About | None
 
     def __init__(
         self,
@@ -116,13 +120,16 @@ class Release:
             mechanism=mechanism,
             labels=labels,
             query=None,
+            about=None,
         )
 
-    def described(self, query: str | None, labels: MatrixLabels | None) -> "Release":
+    def described(
+        self, query: str | None, labels: MatrixLabels | None, about: About | None = None
+    ) -> "Release":
         """Return this release with a query in words, and with labels beside an array."""
         value = self.value.array if isinstance(self.value, MatrixFile) else self.value
         described = self.from_proof(value, self.proof, self.guarantee, self.mechanism, labels)
-        described.__dict__["query"] = query
+        described.__dict__.update(query=query, about=about)
         return described
 
     @property
@@ -191,7 +198,9 @@ class Release:
         value = host_array(self.value) if is_other_array(self.value) else self.value
         return np.array(value, dtype=dtype, copy=copy)
 
-    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+    def save(
+        self, path: str | PathLike[str], *, force: bool = False, about: About | None = None
+    ) -> None:
         """Write the matrix, and beside it the statement ``<path>.json`` of what it guarantees.
 
         Parameters
@@ -202,6 +211,8 @@ class Release:
             warning says so if there are any.
         force : bool, optional
             Whether to replace existing files; by default they are refused.
+        about : About, optional
+            What the statement says for people; published as it is.
 
         Raises
         ------
@@ -214,7 +225,7 @@ class Release:
         from matrixdp.files.publishing.release_file import warn_of_lost_labels  # noqa: PLC0415
         from matrixdp.files.publishing.releases import save_release  # noqa: PLC0415
 
-        save_release(self, path, force=force)
+        save_release(self, path, force=force, about=about)
         warn_of_lost_labels(self, path)
 
     @classmethod

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.release import ConfidenceBounds, Release, joint_quantile
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
@@ -228,7 +229,9 @@ class WorkloadRelease:
         table = numbers(wanted).reshape([sizes[index] for index in ascending])
         return table.transpose([ascending.index(index) for index in kept])
 
-    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+    def save(
+        self, path: str | PathLike[str], *, force: bool = False, about: About | None = None
+    ) -> None:
         """Write measurements, strategy and workload, and the statement ``<path>.json``.
 
         Answers are not written: they follow from the measurements, and only these can be checked.
@@ -239,6 +242,8 @@ class WorkloadRelease:
             Ending in ``.npz``.
         force : bool, optional
             Whether to replace existing files; by default they are refused.
+        about : About, optional
+            What the statement says for people; published as it is.
 
         Raises
         ------
@@ -265,7 +270,7 @@ class WorkloadRelease:
         # Late: files/ is above mechanisms/, and imports this class.
         from matrixdp.files.publishing.workload_releases import save_workload_release  # noqa: PLC0415
 
-        save_workload_release(self, path, force=force)
+        save_workload_release(self, path, force=force, about=about)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "WorkloadRelease":

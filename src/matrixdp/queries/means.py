@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.noise import ReleaseKey
 from matrixdp.parameters import positive_integer
@@ -182,6 +183,7 @@ class Mean(Query):
         request: str | None = None,
         force: bool = False,
         threads: int | None = None,
+        about: About | None = None,
     ) -> Any:
         """Release the mean into files; without a public count those of `MeanRelease.save`.
 
@@ -197,6 +199,7 @@ class Mean(Query):
                 request=request,
                 force=force,
                 threads=threads,
+                about=about,
             )
         _check_left_out("mechanism", given=mechanism is not IMGM)
         return release_means_to(
@@ -209,6 +212,7 @@ class Mean(Query):
             request=request,
             force=force,
             threads=threads,
+            about=about,
         )
 
     def __str__(self) -> str:

@@ -23,6 +23,7 @@ from matrixdp.files.publishing.paid_release import PaidMatrix
 from matrixdp.files.publishing.release_file import warn_of_lost_labels
 from matrixdp.files.publishing.releases import encode_release, load_stated_release
 from matrixdp.files.publishing.statement import statement_path
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
@@ -134,6 +135,7 @@ class MeanRelease:
         *,
         force: bool,
         columns: Sequence[str] | None = None,
+        about: About | None = None,
         payment: Payment | None = None,
     ) -> str:
         """Write the files, and return the digest of the sum's."""
@@ -147,6 +149,7 @@ class MeanRelease:
             Release.from_proof(_row("sum", self.total.value, names), *promise),
             beside.name,
             query=self.query,
+            about=about,
             counts={"records": self.count},
             payment=payment,
         )
@@ -235,6 +238,7 @@ def release_means_to(
     force: bool = False,
     threads: int | None = None,
     columns: Sequence[str] | None = None,
+    about: About | None = None,
 ) -> MeanRelease:
     """Release means with sum and count to files; see `MeanRelease.save` and `Query.release_to`."""
     shares, target = _Shares.of(bounds, budget), Path(path).absolute()
@@ -243,13 +247,13 @@ def release_means_to(
     files = [target, beside, statement_path(beside)]
     name = checked_request(privacy_filter, request, files, force=force)
     workers = None if threads is None else checked_threads(threads)
-    prepared = shares.prepared(data, query, columns)
+    prepared = shares.prepared(data, query, columns, about)
     done: list[MeanRelease] = []
 
     def write(payment: Payment) -> str:
         released = shares.means(prepared, payment.secret, workers)
         done.append(released)
-        return released._write(target, force=force, columns=columns, payment=payment)  # noqa: SLF001 - of this module
+        return released._write(target, force=force, columns=columns, about=about, payment=payment)  # noqa: SLF001 - of this module
 
     publish_paid(privacy_filter, name, prepared.publication(beside, write, others=[target]))
     return done[0] if done else MeanRelease.load(target)
@@ -275,7 +279,13 @@ class _Shares:
         both = Guarantee.of_budget(budget, mu=mu, neighbouring="add-remove")
         return cls(total, of_sum, of_count, both)
 
-    def prepared(self, data: Any, query: str, columns: Sequence[str] | None = None) -> PaidMatrix:
+    def prepared(
+        self,
+        data: Any,
+        query: str,
+        columns: Sequence[str] | None = None,
+        about: About | None = None,
+    ) -> PaidMatrix:
         """Read the records, and return all but the noise."""
         exact = exact_total(data, self.total.grid)
         summed = _row("sum", exact.rounded(0) * self.total.grid.steps, columns)
@@ -284,6 +294,7 @@ class _Shares:
             main=main._replace(promise=main.promise._replace(guarantee=self.both)),
             counts={"records": self.of_count.prepared(np.array([[float(exact.records)]]))},
             query=query,
+            about=about,
         )
 
     def means(self, prepared: PaidMatrix, secret: bytes, threads: int | None) -> MeanRelease:

@@ -13,6 +13,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.files.publishing.paid import checked_request
 from matrixdp.files.publishing.paid_release import release_to
 from matrixdp.files.publishing.statement import statement_path
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.gaussian import GaussianMechanism
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
@@ -180,6 +181,7 @@ class Query(ABC):
         request: str | None = None,
         force: bool = False,
         threads: int | None = None,
+        about: About | None = None,
     ) -> Release:
         """Release the answer into a file and its statement, which names the query.
 
@@ -193,7 +195,7 @@ class Query(ABC):
             As in `release`. A request that is not finished needs the same data again.
         mechanism : callable, optional
             One that makes a `GaussianMechanism`; by default `IMGM`.
-        privacy_filter, request, force, threads : optional
+        privacy_filter, request, force, threads, about : optional
             As in `IMGM.release_to`.
 
         Examples
@@ -233,8 +235,9 @@ class Query(ABC):
             force=force,
             threads=threads,
             query=str(self),
+            about=about,
         )
-        return released.described(str(self), labels)
+        return released.described(str(self), labels, about)
 
     def _mechanism(self, make: MechanismMaker, budget: Budget) -> Mechanism[Release]:
         """Return a mechanism for this query; one for another set would make a false guarantee."""

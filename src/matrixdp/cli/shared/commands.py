@@ -36,6 +36,7 @@ ORDER = (
     *("--noise-scale", "--noise-multiplier", "--exact", "--samples", "--confidence", "--seed"),
     *("--entry-error", "--frobenius-error", "--largest-error", "--from", "--to", "--points"),
     # What is made.
+    *("--dataset", "--purpose"),
     *("--non-negative", "--integer", "--output", "--output-format", "--statement", "--folder"),
     *("--csv", "--figure", "--preview", "--force", "--json", "--threads"),
 )

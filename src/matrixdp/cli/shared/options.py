@@ -7,12 +7,15 @@ import typer
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.decimals import upper_float
+from matrixdp.mechanisms.about import About
 from matrixdp.privacy.budget import Budget
 
 __all__ = [
+    "UNIT",
     "AsJson",
     "BoundedOption",
     "ColumnsOption",
+    "DatasetOption",
     "DelimiterOption",
     "DeltaOption",
     "EpsilonOption",
@@ -27,12 +30,15 @@ __all__ = [
     "OptionalNeighbouringOption",
     "OptionalSensitivityOption",
     "OptionalShapeOption",
+    "OptionalUnitOption",
     "PreviewOption",
+    "PurposeOption",
     "SensitivityOption",
     "Shape",
     "ShapeOption",
     "StepsOption",
     "ThreadsOption",
+    "about_from",
     "bound_option",
     "budget_from",
     "character_option",
@@ -119,6 +125,13 @@ def budget_from(epsilon: float | None, delta: float, mu: float | None) -> Budget
     raise InvalidParameterError(
         "pass exactly one of --epsilon and --mu: --mu spends a part that `budget` printed"
     )
+
+
+def about_from(dataset: str | None, purpose: str | None, unit: str | None) -> About | None:
+    """Return what a statement is to say for people, if options say anything."""
+    if dataset is None and purpose is None and unit is None:
+        return None
+    return About(dataset=dataset, purpose=purpose, unit=unit)
 
 
 def names_of(columns: str | None) -> list[str] | None:
@@ -242,6 +255,17 @@ AsJson: TypeAlias = Annotated[
 ]
 Figure: TypeAlias = Annotated[
     Path | None, typer.Option("--figure", help="Draw the result in this PNG or SVG file.")
+]
+# Whom a promise or a record is about.
+UNIT = typer.Option("--unit", help="Whom the promise is about: record, patient, and so on.")
+OptionalUnitOption: TypeAlias = Annotated[str | None, UNIT]
+DatasetOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--dataset", help="A name of the data set, for the statement; it is published."),
+]
+PurposeOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--purpose", help="What the release is for, for the statement; it is published."),
 ]
 PreviewOption: TypeAlias = Annotated[
     bool,

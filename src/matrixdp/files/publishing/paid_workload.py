@@ -12,6 +12,7 @@ from matrixdp.files.publishing.workload_releases import (
     stated_measurements,
 )
 from matrixdp.files.schemas.values import DigestSchema
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import PreparedRelease
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import ReleaseKey
@@ -34,6 +35,7 @@ def release_measured_to(
     request: str | None,
     force: bool,
     threads: int | None,
+    about: About | None,
 ) -> WorkloadRelease:
     """Release what a strategy measures to a file; see `MatrixMechanism.release_to`.
 
@@ -46,7 +48,9 @@ def release_measured_to(
     prepared = measure()
     checked, promise = prepared
     draft = encoded(
-        stated_measurements(promise, workload, DigestSchema(target.name, ""), attributes)
+        stated_measurements(
+            promise, workload, DigestSchema(target.name, ""), attributes=attributes, about=about
+        )
     )
     done: list[WorkloadRelease] = []
 
@@ -56,7 +60,7 @@ def release_measured_to(
             measurements=measurements, workload=workload, strategy=strategy, attributes=attributes
         )
         done.append(release)
-        return save_workload_release(release, target, force=force, payment=payment)
+        return save_workload_release(release, target, force=force, about=about, payment=payment)
 
     publication = Publication(
         cost=promise,

@@ -29,14 +29,18 @@ from matrixdp.cli.shared.ledgers import (
 from matrixdp.cli.shared.options import (
     AsJson,
     ColumnsOption,
+    DatasetOption,
     DelimiterOption,
     DeltaOption,
     Force,
     MuOption,
     NeighbouringOption,
     OptionalEpsilonOption,
+    OptionalUnitOption,
     PreviewOption,
+    PurposeOption,
     ThreadsOption,
+    about_from,
     budget_from,
     count_option,
     number_option,
@@ -134,6 +138,9 @@ def asked(
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    unit: OptionalUnitOption = None,
+    dataset: DatasetOption = None,
+    purpose: PurposeOption = None,
     preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
@@ -144,8 +151,9 @@ def asked(
     budget = budget_from(epsilon, delta, mu)
     relation = checked_neighbouring(neighbouring)
     layout = layout_from(delimiter, names, decimal, thousands, missing, fill, relation)
+    about = about_from(dataset, purpose, unit)
     output = QueryOutput(
-        source, target, budget, paying, threads, force, as_json, preview, str(layout)
+        source, target, budget, paying, threads, force, as_json, preview, about, str(layout)
     )
     return Asked(source, relation, layout, output)
 
@@ -171,6 +179,9 @@ def asked_of_numbers(
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    unit: OptionalUnitOption = None,
+    dataset: DatasetOption = None,
+    purpose: PurposeOption = None,
     preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
@@ -179,9 +190,10 @@ def asked_of_numbers(
     """Return what the options of commands on numbers say."""
     guarantee = (delta, neighbouring, epsilon, mu)
     paid_from = (ledger, account, keys, request)
+    said = (unit, dataset, purpose)
     written = (delimiter, names, decimal, thousands, missing, fill)
     common = asked(
-        source, target, *guarantee, *written, *paid_from, preview, threads, force, as_json
+        source, target, *guarantee, *written, *paid_from, *said, preview, threads, force, as_json
     )
     wanted = tuple(name.strip() for name in columns.split(","))
     return AskedOfNumbers(

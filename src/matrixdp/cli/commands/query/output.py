@@ -22,6 +22,7 @@ from matrixdp.files.publishing.atomic import check_inputs_survive, check_target
 from matrixdp.files.publishing.paid_counts import PaidCount
 from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_to
 from matrixdp.files.publishing.statement import check_archive_name, statement_path
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.release import Release
@@ -64,6 +65,7 @@ class QueryOutput:
     force: bool
     as_json: bool
     preview: bool = False
+    about: About | None = None
     reading: str = ""
     """What becomes of missing cells, in words that follow the query's."""
 
@@ -88,7 +90,9 @@ class QueryOutput:
         mechanism = IMGM(query, self.budget)
         # The labels were typed by the user, so that they are public.
         answer = MatrixFile(query.evaluate(blocks()), columns=list(columns), index=list(index))
-        matrix = PaidMatrix(main=mechanism.prepared(answer), query=self._words(query))
+        matrix = PaidMatrix(
+            main=mechanism.prepared(answer), query=self._words(query), about=self.about
+        )
         self._release(matrix)
 
     def release_with_clipped(
@@ -121,6 +125,7 @@ class QueryOutput:
             main=main._replace(promise=main.promise._replace(guarantee=both)),
             counts={"clipped": of_count.prepared(clipped.evaluate(blocks()))},
             query=self._words(query),
+            about=self.about,
         )
         self._release(matrix)
 
@@ -142,6 +147,7 @@ class QueryOutput:
                 force=self.force,
                 threads=self.threads,
                 columns=columns,
+                about=self.about,
             )
         self._report(
             released.query,
@@ -178,6 +184,7 @@ class QueryOutput:
                 request=self.paying.request,
                 force=self.force,
                 threads=self.threads,
+                about=self.about,
             )
         report_measurements(mechanism, self.target, self.paying, as_json=self.as_json)
 

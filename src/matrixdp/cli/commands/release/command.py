@@ -25,6 +25,7 @@ from matrixdp.cli.shared.ledgers import (
 )
 from matrixdp.cli.shared.options import (
     AsJson,
+    DatasetOption,
     DelimiterOption,
     DeltaOption,
     Force,
@@ -33,8 +34,11 @@ from matrixdp.cli.shared.options import (
     OptionalColumnsOption,
     OptionalEpsilonOption,
     OptionalSensitivityOption,
+    OptionalUnitOption,
     PreviewOption,
+    PurposeOption,
     ThreadsOption,
+    about_from,
     bound_option,
     budget_from,
     names_of,
@@ -146,6 +150,9 @@ def release(
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    unit: OptionalUnitOption = None,
+    dataset: DatasetOption = None,
+    purpose: PurposeOption = None,
     preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
@@ -168,7 +175,8 @@ def release(
         return
     paying = paying_from(ledger, account, keys, request, target=target)
     beside = statement_target(target, statement)
-    paths = Paths(source, target, suffixes[1], beside, force, paying)
+    about = about_from(dataset, purpose, unit)
+    paths = Paths(source, target, suffixes[1], beside, force, paying, about)
     paths.check([_bounds_file(row_bounds), _bounds_file(box)], as_json=as_json)
     layout = _streamable_layout(source, suffixes, target, mechanism)
     with paying.reporting_pending():
@@ -264,6 +272,7 @@ def _released_in_parts(
             request=paths.paying.request,
             force=paths.force,
             threads=threads,
+            about=paths.about,
             advance=advance,
         )
     # Anything but two axes was refused just now.
@@ -289,6 +298,7 @@ def _released_in_memory(
                 request=paths.paying.request,
                 force=paths.force,
                 threads=threads,
+                about=paths.about,
                 advance=advance,
             )
     kept = matrix if paths.suffix in LABELLED else MatrixFile(matrix.array)
@@ -304,7 +314,9 @@ def _released_in_memory(
 
 def _release_to_stdout(released: Release, paths: Paths, advance: Share) -> None:
     # A statement names its file, and a stream has no name; readers do not compare it.
-    data, statement = encode_release(released, f"stdout{paths.suffix}", advance=advance)
+    data, statement = encode_release(
+        released, f"stdout{paths.suffix}", about=paths.about, advance=advance
+    )
     former = paths.statement.read_bytes() if paths.statement.is_file() else None
     interruptible = isinstance(signal.getsignal(signal.SIGINT), ProgramInterrupts)
     # The statement first: if it cannot be written, nothing is released.

@@ -26,14 +26,18 @@ from matrixdp.cli.shared.ledgers import (
 )
 from matrixdp.cli.shared.options import (
     AsJson,
+    DatasetOption,
     DelimiterOption,
     DeltaOption,
     Force,
     MuOption,
     NeighbouringOption,
     OptionalEpsilonOption,
+    OptionalUnitOption,
     PreviewOption,
+    PurposeOption,
     ThreadsOption,
+    about_from,
     budget_from,
 )
 from matrixdp.cli.shared.paying import paying_from
@@ -80,6 +84,9 @@ def answer(
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    unit: OptionalUnitOption = None,
+    dataset: DatasetOption = None,
+    purpose: PurposeOption = None,
     preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
@@ -102,6 +109,7 @@ def answer(
     if preview:
         show_preview(computed_mechanism(queries, budget, relation, strategy), as_json=as_json)
         return
+    about = about_from(dataset, purpose, unit)
     paying = paying_from(ledger, account, keys, request, target=target)
     check_archive_name(target)
     # An earlier attempt at what was paid may have made them.
@@ -120,6 +128,7 @@ def answer(
             request=paying.request,
             force=force,
             threads=threads,
+            about=about,
         )
     report_measurements(mechanism, target, paying, as_json=as_json)
 
