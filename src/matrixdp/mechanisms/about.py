@@ -1,4 +1,4 @@
-"""What a release is about, in the words of whoever makes it."""
+"""The data set, the purpose and the unit of a release, in the words of whoever makes it."""
 
 from dataclasses import dataclass, fields
 

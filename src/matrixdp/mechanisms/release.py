@@ -20,7 +20,7 @@ from matrixdp.parameters import proper_fraction
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
 
-__all__ = ["ConfidenceBounds", "Release", "joint_quantile"]
+__all__ = ["ConfidenceBounds", "Release", "described", "joint_quantile"]
 
 
 class ConfidenceBounds(NamedTuple):
@@ -122,15 +122,6 @@ class Release:
             query=None,
             about=None,
         )
-
-    def described(
-        self, query: str | None, labels: MatrixLabels | None, about: About | None = None
-    ) -> "Release":
-        """Return this release with a query in words, and with labels beside an array."""
-        value = self.value.array if isinstance(self.value, MatrixFile) else self.value
-        described = self.from_proof(value, self.proof, self.guarantee, self.mechanism, labels)
-        described.__dict__.update(query=query, about=about)
-        return described
 
     @property
     def sensitivity(self) -> SensitivitySet:
@@ -255,6 +246,16 @@ class Release:
     def __repr__(self) -> str:
         """Say what it is and what it promises."""
         return f"Release(shape={self.shape}, mechanism={self.mechanism!r}: {self.guarantee})"
+
+
+def described(
+    release: Release, query: str | None, labels: MatrixLabels | None, about: About | None = None
+) -> Release:
+    """Return a release with a query in words, what it is about, and labels beside an array."""
+    value = release.value.array if isinstance(release.value, MatrixFile) else release.value
+    same = Release.from_proof(value, release.proof, release.guarantee, release.mechanism, labels)
+    same.__dict__.update(query=query, about=about)
+    return same
 
 
 def joint_quantile(confidence: float, count: int) -> float:

@@ -18,7 +18,7 @@ from matrixdp.mechanisms.gaussian import GaussianMechanism
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
 from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.mechanisms.release import Release
+from matrixdp.mechanisms.release import Release, described
 from matrixdp.noise import ReleaseKey
 from matrixdp.parameters import positive_number
 from matrixdp.privacy.budget import Budget
@@ -168,7 +168,7 @@ class Query(ABC):
         released = chosen.release(
             self.evaluate(data), key=key, privacy_filter=privacy_filter, threads=threads
         )
-        return released.described(str(self), self.labels)
+        return described(released, str(self), self.labels)
 
     def release_to(
         self,
@@ -237,7 +237,7 @@ class Query(ABC):
             query=str(self),
             about=about,
         )
-        return released.described(str(self), labels, about)
+        return described(released, str(self), labels, about)
 
     def _mechanism(self, make: MechanismMaker, budget: Budget) -> Mechanism[Release]:
         """Return a mechanism for this query; one for another set would make a false guarantee."""

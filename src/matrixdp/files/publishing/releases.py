@@ -60,7 +60,7 @@ from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.proof import NoiseProof
-from matrixdp.mechanisms.release import Release
+from matrixdp.mechanisms.release import Release, described
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Evidence, Payment
@@ -286,8 +286,8 @@ def load_stated_release(path: str | PathLike[str]) -> StatedRelease:
         matrix = replace(matrix, array=matrix.array.astype(facts.dtype))
     check_nothing_undeclared(source, matrix)
     release, counts = _proven(matrix, statement, source)
-    described = release.described(statement.query, release.labels, about_of(statement.about))
-    return StatedRelease(described, statement.query, counts, statement.applied)
+    known = described(release, statement.query, release.labels, about_of(statement.about))
+    return StatedRelease(known, statement.query, counts, statement.applied)
 
 
 def verify_release(path: str | PathLike[str]) -> Guarantee:
