@@ -84,7 +84,9 @@ def test_no_entry_leaves_its_range_and_none_is_twice_as_long_as_needed(query: Qu
     # With add-remove the divisor need not be the number of records.
     factor = 50 / 77 if isinstance(query, Mean) and query.count == 77 else 1.0
     assert np.all(spread <= factor * lengths * (1 + 1e-5))
-    assert np.all(spread >= 0.49 * factor * lengths)
+    # Ranges of products do not use a norm, which halves them.
+    least = 0.95 if isinstance(query, SampleCovariance) else 0.49
+    assert np.all(spread >= least * factor * lengths)
 
 
 def test_what_is_said_of_noise_that_hides_the_answer() -> None:
