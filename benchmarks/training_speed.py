@@ -45,10 +45,10 @@ class Way:
     eager: Callable[[], Step]
     graph: Callable[[], Step] | None = None
     repetitions: int = 15
+    warm_up: int = 12  # until lots have had every size
 
 
 _DATA = 8  # of so many times as many records lots are drawn
-_WARM_UP = 12  # until lots have had every size
 
 
 class Workbench:
@@ -97,11 +97,7 @@ class Workbench:
 
         def step() -> None:
             optimiser.zero_grad(set_to_none=True)
-            parts = (part.chunk(self._setting.batches) for part in (self._inputs, self._targets))
-            sums: dict[nn.Parameter, Tensor] = {}
-            for inputs, targets in zip(*parts, strict=True):
-                for parameter, total in accumulate(inputs, targets).items():
-                    sums[parameter] = sums[parameter] + total if parameter in sums else total
+            sums = accumulate(self._inputs, self._targets)
             with torch.no_grad():
                 totals = list(sums.values())
                 sizes = [total.numel() for total in totals]
@@ -244,9 +240,9 @@ def captured(step: Step) -> Step:
     return graph.replay
 
 
-def milliseconds(step: Step, repetitions: int) -> float:
+def milliseconds(step: Step, repetitions: int, warm_up: int) -> float:
     """Return the time of a step among others on a GPU: the median of three runs of some steps."""
-    for _ in range(_WARM_UP):
+    for _ in range(warm_up):
         step()
     times = []
     for _ in range(3):
@@ -259,9 +255,9 @@ def milliseconds(step: Step, repetitions: int) -> float:
     return 1e3 * statistics.median(times)
 
 
-def peak_gibibytes(step: Step, *, warm: bool) -> float:
+def peak_gibibytes(step: Step, warm_up: int) -> float:
     """Return the most memory that a step held at once on the GPU."""
-    for _ in range(_WARM_UP if warm else 0):
+    for _ in range(warm_up):
         step()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
@@ -294,7 +290,7 @@ def ways_to_train(setting: Setting, bench: Workbench) -> dict[str, Way]:
             "matrixdp, simulated noise": Way(lambda: bench.loop(0), lambda: bench.captured(0)),
         }
     if setting.exact:
-        ways["matrixdp, mode exact"] = Way(bench.exact, repetitions=1)
+        ways["matrixdp, mode exact"] = Way(bench.exact, repetitions=1, warm_up=1)
     if setting.opacus and _has_opacus():
         ways["Opacus, hooks"] = Way(lambda: bench.opacus(ghost=False))
         ways["Opacus, ghost clipping"] = Way(lambda: bench.opacus(ghost=True))
@@ -328,11 +324,11 @@ def figures(setting: Setting, name: str, way: Way) -> dict[str, object]:
     """Return time and memory of one way on a GPU."""
     row: dict[str, object] = {"setting": setting.name, "way": name}
     try:
-        row["eager_ms"] = round(milliseconds(way.eager(), way.repetitions), 3)
+        row["eager_ms"] = round(milliseconds(way.eager(), way.repetitions, way.warm_up), 3)
         first, later = own_gibibytes(setting, name)
         row |= {"first_gib": round(first, 3), "peak_gib": round(later, 3)}
         if way.graph is not None:
-            row["graph_ms"] = round(milliseconds(way.graph(), way.repetitions), 3)
+            row["graph_ms"] = round(milliseconds(way.graph(), way.repetitions, way.warm_up), 3)
     except torch.cuda.OutOfMemoryError:
         row["eager_ms"] = "out of memory"
     return row
@@ -388,8 +384,9 @@ def main() -> None:
     settings = GPU_SETTINGS if device == "cuda" else CPU_SETTINGS
     if arguments.memory:
         (setting,) = (one for one in settings if one.name == arguments.only)
-        step = ways_to_train(setting, Workbench(setting, device))[arguments.memory].eager()
-        print(peak_gibibytes(step, warm=False), peak_gibibytes(step, warm=True))
+        way = ways_to_train(setting, Workbench(setting, device))[arguments.memory]
+        step = way.eager()
+        print(peak_gibibytes(step, 0), peak_gibibytes(step, way.warm_up))
         return
     print(f"torch {torch.__version__} on {name}, {torch.get_num_threads()} CPU threads")
     rows: list[dict[str, object]] = []

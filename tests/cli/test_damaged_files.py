@@ -25,6 +25,7 @@ from matrixdp.files.publishing.npy_stream import add_noise_to_npy
 from matrixdp.files.publishing.statement import read_schema, statement_path
 from matrixdp.files.publishing.strategies import load_strategy
 from matrixdp.queries import MeanRelease
+from matrixdp.queries.names import Columns
 from matrixdp.queries.sources import arrow_blocks, record_blocks
 
 # The whole test draws this many cases, in parts that processes share.
@@ -73,7 +74,7 @@ def _read_records(random: Random) -> None:
         case _ if suffix in (".parquet", ".arrow"):
             list(arrow_blocks(path, list(columns)))
         case _:
-            list(record_blocks(path, random.choice((1, 2)), 3))
+            list(record_blocks(path, Columns(random.choice((1, 2))), 3))
 
 
 def _read_saved(random: Random) -> None:

@@ -36,6 +36,8 @@ REPEATABLE = {
     ("query", "histogram", "--bins"),
     ("query", "marginals", "--categories"),
     ("query", "marginals", "--bins"),
+    ("query", "groups", "--categories"),
+    ("query", "groups", "--bins"),
     ("ledger", "create", "--plan"),
 }
 

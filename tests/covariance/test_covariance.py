@@ -16,7 +16,7 @@ from matrixdp import (
     Kronecker,
     SymmetricIsotropic,
 )
-from matrixdp.covariance import Covariance
+from matrixdp.covariance import Covariance, SymmetricDiagonal
 from matrixdp.errors import NotPositiveDefiniteError, ShapeError
 from reference import dense
 
@@ -113,6 +113,24 @@ def test_symmetric_noise_is_isotropic_in_its_embedding() -> None:
     assert noise.scaled(2.0).scale == 3.0
 
 
+def test_symmetric_noise_of_many_scales_is_isotropic_in_its_units() -> None:
+    scales = np.array([0.5, 3.0, 1.0, 40.0])
+    noise, units = SymmetricDiagonal(scales), np.multiply.outer(scales, scales)
+    coloured = noise.colour(RNG.standard_normal((4, 4)))
+    np.testing.assert_array_equal(coloured, coloured.T)
+    plain = SymmetricIsotropic(1.0).entry_scales((4, 4))
+    np.testing.assert_allclose(noise.entry_scales((4, 4)), units * plain)
+    for member in dense.symmetric_basis(4):
+        assert np.linalg.norm(noise.whiten(member * units)) == pytest.approx(1.0)
+    upper = np.triu(RNG.standard_normal((4, 4)))
+    np.testing.assert_allclose(noise.whiten(noise.colour(upper)), upper, atol=1e-12)
+    np.testing.assert_allclose(
+        noise.scaled(2.0).entry_scales((4, 4)), 2 * noise.entry_scales((4, 4))
+    )
+    assert noise.smallest_singular_value == pytest.approx(0.25)
+    assert noise.largest_singular_value == 1600.0
+
+
 def test_nothing_of_size_mn_squared_is_made() -> None:
     # 400 x 500 entries: a dense covariance would take 320 GB.
     wide = Kronecker(np.eye(400), np.eye(500))
@@ -127,6 +145,9 @@ def test_nothing_of_size_mn_squared_is_made() -> None:
         (lambda: Isotropic(0.0), InvalidParameterError, "scale=0.0"),
         (lambda: Isotropic(math.nan), InvalidParameterError, "scale=nan"),
         (lambda: SymmetricIsotropic(-1.0), InvalidParameterError, "scale=-1.0"),
+        (lambda: SymmetricDiagonal([1.0, -1.0]), InvalidParameterError, r"scales\[1\]=-1.0"),
+        (lambda: SymmetricDiagonal([1e-151]), InvalidParameterError, "from 1e-150"),
+        (lambda: SymmetricDiagonal([1.0]).entry_scales((2, 2)), ShapeError, "do not fit"),
         (lambda: Diagonal([1.0, 2.0]), ShapeError, "scales has shape"),
         (lambda: Diagonal([[1.0, 0.0]]), InvalidParameterError, "smallest is 0.0"),
         (lambda: Diagonal([[1.0, math.inf]]), InvalidParameterError, "NaN or infinity"),

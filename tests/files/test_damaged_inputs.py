@@ -18,6 +18,7 @@ from matrixdp.files.formats.matrices import read_matrix
 from matrixdp.files.formats.numpy_format import read_layout
 from matrixdp.files.formats.opening import opened
 from matrixdp.files.formats.pandas_index import pandas_index
+from matrixdp.queries.names import Columns
 from matrixdp.queries.sources import arrow_blocks, record_blocks
 
 PROMISE = ["--epsilon", "1", "--delta", "1e-5", "--neighbouring", "replace"]
@@ -147,7 +148,7 @@ def test_arrow_columns_that_are_no_arrays() -> None:
     with pytest.raises(FileFormatError, match=r"in\.arrow is not .* columns of numbers"):
         list(arrow_blocks("in.arrow", ["a"]))
     with pytest.raises(FileFormatError, match=r"data is not .* columns of numbers"):
-        list(record_blocks(table, 1, 10))
+        list(record_blocks(table, Columns(1), 10))
 
 
 def test_torn_npy_headers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 
 from matrixdp import IMGM, Budget, FrobeniusBall, Kronecker, MatrixMechanism, Release
-from matrixdp.covariance import Diagonal, Isotropic, SymmetricIsotropic
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Isotropic,
+    SymmetricDiagonal,
+    SymmetricIsotropic,
+)
 from matrixdp.errors import FileFormatError
 from matrixdp.files.publishing.noise_grid import _rounded_lengths, can_be_released
 from matrixdp.files.publishing.streamed_release import release_npy
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import ReleaseKey
 from matrixdp.noise.application.add import add_noise
+from matrixdp.sensitivity import ScaledSymmetricBall
 from matrixdp.workloads import Prefix
 
 BUDGET = Budget(1.0, 1e-5)
@@ -74,11 +81,29 @@ def test_measurements_without_noise_are_refused(tmp_path: Path) -> None:
 
 def test_only_independent_entries_count() -> None:
     # 46 bits are enough: six entries have 39, all nine would have 60.
-    covariance = SymmetricIsotropic(1.0)
+    scaled = SymmetricDiagonal([1.0, 1.0, 1.0])
+    for covariance in (SymmetricIsotropic(1.0), scaled):
+        check_that_only_independent_entries_count(covariance)
+
+
+def check_that_only_independent_entries_count(covariance: Covariance) -> None:
     value = np.full((3, 3), 2.0**-14 * 3)
     assert can_be_released(value, covariance)
     assert not can_be_released(value, Diagonal(covariance.entry_scales((3, 3))))
-    assert not can_be_released(np.full((4, 4), 2.0**-14 * 3), covariance)
+    if isinstance(covariance, SymmetricIsotropic):
+        assert not can_be_released(np.full((4, 4), 2.0**-14 * 3), covariance)
+
+
+def test_symmetric_noise_of_many_scales_has_many_grids() -> None:
+    noise = IMGM(ScaledSymmetricBall(1.0, [1.0, 1e9], "replace"), BUDGET).release(np.eye(2))
+    assert can_be_released(noise.value, noise.covariance)
+    for place in [(0, 0), (1, 1), (0, 1)]:
+        moved = noise.value.copy()
+        moved[place] += 2.0**-60 if place == (0, 0) else 2.0**-30
+        assert moved[place] == noise.value[place] or not can_be_released(moved, noise.covariance)
+    crooked = noise.value.copy()
+    crooked[0, 1] += 2.0**20
+    assert not can_be_released(crooked, noise.covariance)
 
 
 def test_scales_of_their_own_have_grids_of_their_own() -> None:

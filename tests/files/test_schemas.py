@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matrixdp import FrobeniusBall, Guarantee, Isotropic, Kronecker, RowBox
-from matrixdp.covariance import Covariance, Diagonal, SymmetricIsotropic
+from matrixdp.covariance import Covariance, Diagonal, SymmetricDiagonal, SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.publishing.releases import ReleaseStatement
 from matrixdp.files.publishing.statement import decoded, encoded
@@ -27,6 +27,7 @@ from matrixdp.files.schemas.values import (
     stated_guarantee,
     stated_sensitivity,
 )
+from matrixdp.sensitivity import ScaledBall, ScaledSymmetricBall
 from matrixdp.sensitivity.sets import RowBounds, SymmetricBall
 
 POSITIVE = st.floats(min_value=math.ulp(0.0), allow_infinity=False)
@@ -52,6 +53,8 @@ def test_numbers_read_back_to_the_same_floats(numbers: list[float]) -> None:
         SymmetricBall(1e-300, "add-remove"),
         RowBounds([0.1, 1 / 3], "replace"),
         RowBox([0.1, 1 / 3], "add-remove", weights=[1.0, 7.0]),
+        ScaledBall(0.1, [1 / 3], [0.1, 7.0], "replace"),
+        ScaledSymmetricBall(0.1, [1 / 3, 7.0], "add-remove"),
     ],
 )
 def test_sets_read_back(sensitivity: Any) -> None:
@@ -67,6 +70,7 @@ def test_sets_read_back(sensitivity: Any) -> None:
     [
         Isotropic(1 / 3),
         SymmetricIsotropic(1 / 3),
+        SymmetricDiagonal([1 / 3, 7.0]),
         Diagonal([[0.1], [0.2]]),
         Kronecker([[2.0, 0.1], [0.1, 1.0]], [[1 / 3]]),
         Kronecker(rows=[[2.0, 0.1], [0.1, 1.0]]),

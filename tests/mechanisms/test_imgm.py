@@ -30,6 +30,7 @@ from matrixdp.covariance import Covariance
 from matrixdp.errors import ShapeError
 from matrixdp.noise import add_noise, simulation_generator
 from matrixdp.noise.application.add import PreparedNoise
+from matrixdp.sensitivity import ScaledBall, ScaledSymmetricBall
 from matrixdp.sensitivity.sets import SensitivitySet
 from reference import ball as truth
 from reference import dense
@@ -85,6 +86,8 @@ CASES: dict[str, tuple[SensitivitySet, Covariance | None]] = {
     "symmetric": (SymmetricBall(0.5, neighbouring="add-remove"), None),
     "rows": (RowBounds([1.0, 0.2, 3.0], neighbouring="replace"), None),
     "box": (RowBox([0.1, 5.0, 1.0], neighbouring="replace"), None),
+    "scaled": (ScaledBall(0.5, [1.0, 7.0, 0.1], [1.0, 0.2, 5.0], "replace"), None),
+    "scaled symmetric": (ScaledSymmetricBall(0.5, [1.0, 100.0, 0.1], "replace"), None),
 }
 
 
@@ -97,9 +100,8 @@ def whitened_samples(sensitivity: SensitivitySet, covariance: Covariance | None)
     for _ in range(3000):
         noise = mechanism.release(matrix, key=new_key()).value - matrix
         white = mechanism.covariance.whiten(noise)
-        kept = (
-            np.triu_indices(3) if isinstance(sensitivity, SymmetricBall) else np.ones((3, 3), bool)
-        )
+        mirrored = mechanism.covariance.mirrored
+        kept = np.triu_indices(3) if mirrored else np.ones((3, 3), bool)
         rows.append(white[kept])
     return np.array(rows)
 
@@ -124,9 +126,15 @@ def test_releases_have_the_covariance_they_claim(case: str) -> None:
 
 
 def test_symmetric_releases_are_symmetric() -> None:
-    mechanism = IMGM(SymmetricBall(1.0, neighbouring="replace"), BUDGET)
-    value = mechanism.release(np.eye(20)).value
-    np.testing.assert_array_equal(value, value.T)
+    for ball in (
+        SymmetricBall(1.0, neighbouring="replace"),
+        ScaledSymmetricBall(1.0, np.arange(1.0, 21.0), neighbouring="replace"),
+    ):
+        mechanism = IMGM(ball, BUDGET)
+        value = mechanism.release(np.eye(20)).value
+        np.testing.assert_array_equal(value, value.T)
+        with pytest.raises(InvalidParameterError, match="not symmetric"):
+            mechanism.release(np.triu(np.ones((20, 20))))
 
 
 def spied_scales(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:

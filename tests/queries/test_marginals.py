@@ -196,6 +196,20 @@ def test_releases_of_queries_have_labels_and_the_query_in_words() -> None:
         assert loaded.labels == release.labels
         assert Path(name).read_text().splitlines()[0] == ",age=[0; 40),age=[40; 90]"
         assert mdp.Release.verify(name) == release.guarantee
+    queries = importlib.import_module("matrixdp.queries")
+    named = queries.PublicBounds(["age", "hours"], lower=0, upper=9)
+    for query, index in (
+        (queries.Sum(named, "replace"), ["sum"]),
+        (queries.Mean(named, "replace", 2), ["mean"]),
+        (queries.Gram(named, "replace"), ["age", "hours"]),
+        (queries.SampleCovariance(named, "replace", 2), ["age", "hours"]),
+    ):
+        answer_of = query.release([[1.0, 2.0], [3.0, 4.0]], budget)
+        assert answer_of.labels.columns == ["age", "hours"]
+        assert answer_of.labels.index == index
+        answer_of.save("named.csv", force=True)
+        assert Path("named.csv").read_text().startswith(",age,hours")
+        assert mdp.Release.verify("named.csv") == answer_of.guarantee
     total = importlib.import_module("matrixdp.queries").ClippedRecords
     bounds = importlib.import_module("matrixdp.queries").PublicBounds(1, norm=1.0)
     plain = total(bounds, "replace").release([[3.0]], budget)

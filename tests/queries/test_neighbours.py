@@ -3,6 +3,7 @@
 Random neighbours by hypothesis; adversarial ones by a local search that maximises the difference.
 """
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
@@ -28,6 +29,7 @@ from matrixdp.queries import (
     SampleCovariance,
     Sum,
 )
+from matrixdp.sensitivity import ScaledBall, ScaledSymmetricBall
 from matrixdp.sensitivity.sets import SensitivitySet
 
 RECORDS = 6
@@ -79,6 +81,11 @@ def contains(members: SensitivitySet, first: np.ndarray, second: np.ndarray) -> 
             return mirrored and square <= Fraction(members.bound) ** 2
         case FrobeniusBall():
             return square <= Fraction(members.bound) ** 2
+        case ScaledBall():
+            return squared_share(members, change) <= 1
+        case ScaledSymmetricBall():
+            mirrored = change == [list(column) for column in zip(*change, strict=True)]
+            return mirrored and squared_share(members, change) <= 1
         case RowBounds():
             return len(changed) <= 1 and all(
                 square <= Fraction(float(members.bounds[row])) ** 2 for row in changed
@@ -91,9 +98,31 @@ def contains(members: SensitivitySet, first: np.ndarray, second: np.ndarray) -> 
             )
 
 
+def squared_share(
+    members: ScaledBall | ScaledSymmetricBall, change: list[list[Fraction]]
+) -> Fraction:
+    """Return the squared norm of a change in the units of a set, over the square of its bound."""
+    rows, columns = (
+        (members.rows, members.columns)
+        if isinstance(members, ScaledBall)
+        else (members.units, members.units)
+    )
+    square = sum(
+        (
+            (entry / (Fraction(row) * Fraction(column))) ** 2
+            for entries, row in zip(change, rows.tolist(), strict=True)
+            for entry, column in zip(entries, columns.tolist(), strict=True)
+        ),
+        start=Fraction(0),
+    )
+    return square / Fraction(members.bound) ** 2
+
+
 def share(members: SensitivitySet, first: np.ndarray, second: np.ndarray) -> float:
     """Return how far out in its set a difference is: 1 at the edge."""
     change = np.abs(first - second)
+    if isinstance(members, ScaledBall | ScaledSymmetricBall):
+        return math.sqrt(squared_share(members, exact(change)))
     if isinstance(members, RowBox):
         return float((change / members.bounds).max(axis=1).max())
     bound = members.bounds.max() if isinstance(members, RowBounds) else members.bound

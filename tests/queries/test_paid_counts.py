@@ -51,6 +51,16 @@ def test_means_over_a_private_count_are_saved_with_their_proof(name: str, tmp_pa
         assert beside.read_text().startswith(",a,b\nsum,")
 
 
+def test_the_standard_errors_of_means_are_those_of_many_releases() -> None:
+    rows = np.tile([[0.5, 300.0]], (2000, 1))
+    query = Mean(PublicBounds(2, lower=0, upper=[1.0, 1000.0]), "add-remove")
+    released = [query.release(rows, Budget(1.0, 1e-6)) for _ in range(400)]
+    found = np.array([means.value[0] for means in released]).std(axis=0)
+    stated = np.mean([means.standard_errors()[0] for means in released], axis=0)
+    np.testing.assert_allclose(found, stated, rtol=0.25)
+    assert stated[1] == pytest.approx(1000 * stated[0], rel=0.15)
+
+
 @pytest.mark.parametrize(("noisy", "divisor"), [(-3.0, 1.0), (0.25, 1.0), (4.0, 4.0)])
 def test_a_noisy_count_below_one_counts_as_one(noisy: float, divisor: float) -> None:
     released = means()

@@ -17,6 +17,7 @@ from matrixdp.queries import (
     Features,
     GradientSum,
     Gram,
+    GroupMoments,
     JointMoments,
     Mean,
     PublicBounds,
@@ -62,9 +63,9 @@ def test_previews_of_tables_gradients_and_other_mechanisms() -> None:
     table = ContingencyTable([Categories("a", ["x", "y", "z"]), Bins("b", [0, 1, 2])], "replace")
     assert table.preview(BUDGET).shape == table.evaluate([("x", 1.0)]).shape == (3, 2)
     assert GradientSum([(2, 2), (3,)], 1.0, "replace").preview(BUDGET).shape == (1, 7)
-    ours = NUMBERS[0].preview(BUDGET).error("entry")
+    ours = NUMBERS[0].preview(BUDGET).error("frobenius")
     theirs = NUMBERS[0].preview(BUDGET, mechanism=ClassicGaussian)
-    assert theirs.error("entry") > ours
+    assert theirs.error("frobenius") > ours
 
 
 @each_query
@@ -116,10 +117,12 @@ def test_means_over_a_private_count_have_two_errors() -> None:
 @each_query
 @pytest.mark.parametrize("measure", list(ErrorMeasure))
 def test_a_budget_for_an_error_is_enough_and_not_more(query: Query, measure: ErrorMeasure) -> None:
-    budget = query.budget_for(0.37, measure, delta=1e-6)
+    wanted = 0.37 * query.preview(mdp.Budget.from_mu(1.0, 1e-6)).error(measure)
+    budget = query.budget_for(wanted, measure, delta=1e-6)
     error = query.preview(budget).error(measure)
-    assert 0.37 * (1 - 1e-9) <= error <= 0.37
-    assert query.preview(mdp.Budget.from_mu(budget.mu * 0.999, 1e-6)).error(measure) > 0.37
+    assert wanted * (1 - 1e-9) <= error <= wanted
+    less = mdp.Budget.from_mu(budget.mu * 0.999, 1e-6)
+    assert query.preview(less).error(measure) > wanted
 
 
 @pytest.mark.parametrize("error", [0.0, -1.0, np.nan, "1"])
@@ -132,3 +135,17 @@ def test_no_data_are_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     for query in NUMBERS:
         monkeypatch.setattr(type(query), "evaluate", lambda *_: pytest.fail("data were read"))
         query.preview(BUDGET)
+
+
+def test_groups_have_a_preview() -> None:
+    bounds = PublicBounds(["a", "b"], lower=LOWER[:2], upper=UPPER[:2])
+    for order in (1, 2):
+        query = GroupMoments(bounds, "replace", by=[Categories("g", ["x", "y"])], order=order)
+        rows = [("x", a, b) for a in (-9.0, 0.0, 9.0) for b in (-9.0, 0.0, 9.0)]
+        preview, release = query.preview(BUDGET), query.release(rows, BUDGET)
+        assert preview.shape == release.shape
+        np.testing.assert_array_equal(preview.standard_errors, release.standard_errors())
+        values = [query.evaluate([row])[0] for row in rows]
+        spread = np.ptp(values, axis=0)[1:]
+        assert np.all(spread <= query.ranges.lengths[0, 1:] * (1 + 1e-5))
+        assert np.all(spread >= query.ranges.lengths[0, 1:] * 0.99)

@@ -10,6 +10,7 @@ import pytest
 
 import matrixdp as mdp
 from matrixdp.queries import Categories, ContingencyTable, Gram, PublicBounds
+from matrixdp.queries.names import Columns
 from matrixdp.queries.sources import record_blocks
 from matrixdp.workloads import Prefix
 
@@ -88,7 +89,7 @@ def test_whatever_needs_it_whole_refuses(kind: Callable[[Any], Any]) -> None:
 def test_each_chunk_is_read_once_and_memory_is_bounded(chunks: Any, most: int) -> None:
     data = np.broadcast_to(np.ones((1, 4)), (1_000_000, 4))
     stored = Stored(data, chunks)
-    assert sum(map(len, record_blocks(stored, 4, rows=2048))) == 1_000_000
+    assert sum(map(len, record_blocks(stored, Columns(4), rows=2048))) == 1_000_000
     assert max(stored.read) <= most
     rows = 1 if chunks is None else chunks[0]
     assert all(read % rows == 0 for read in stored.read[:-1])

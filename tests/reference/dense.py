@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp import FrobeniusBall, RowBounds, RowBox, SymmetricBall, SymmetricIsotropic
+from matrixdp import RowBounds, RowBox, SymmetricBall
 from matrixdp.covariance import Covariance
+from matrixdp.sensitivity import ScaledBall, ScaledSymmetricBall
 from matrixdp.sensitivity.sets import SensitivitySet
 
 FloatArray = NDArray[np.float64]
@@ -48,18 +49,28 @@ def largest_norm(whitening: FloatArray, directions: FloatArray) -> tuple[float, 
     return float(values[0]), right[0]
 
 
+def units_of(sensitivity: SensitivitySet) -> FloatArray:
+    """Return the unit of every entry of a ball."""
+    match sensitivity:
+        case ScaledBall():
+            return np.asarray(np.multiply.outer(sensitivity.rows, sensitivity.columns))
+        case ScaledSymmetricBall():
+            return np.asarray(np.multiply.outer(sensitivity.units, sensitivity.units))
+    return np.ones((1, 1))
+
+
 def worst_member(
     sensitivity: SensitivitySet, covariance: Covariance, shape: tuple[int, int]
 ) -> FloatArray:
     """Return the member of a set with the largest whitened norm, found by brute force."""
-    if isinstance(covariance, SymmetricIsotropic):
+    if covariance.mirrored:
         # Whitening is defined on the symmetric matrices only.
-        assert isinstance(sensitivity, SymmetricBall)
+        assert isinstance(sensitivity, SymmetricBall | ScaledSymmetricBall)
     candidates = []
-    if isinstance(sensitivity, FrobeniusBall | SymmetricBall):
-        members = (
-            basis(shape) if isinstance(sensitivity, FrobeniusBall) else symmetric_basis(shape[0])
-        )
+    if not isinstance(sensitivity, RowBounds | RowBox):
+        symmetric = isinstance(sensitivity, SymmetricBall | ScaledSymmetricBall)
+        members = symmetric_basis(shape[0]) if symmetric else basis(shape)
+        members = [member * units_of(sensitivity) for member in members]
         whitened = np.column_stack([covariance.whiten(member).ravel() for member in members])
         _, weights = largest_norm(whitened, np.eye(len(members)))
         mixed = sum(w * member for w, member in zip(weights, members, strict=True))
@@ -94,9 +105,9 @@ def random_member(
         member[row] = sensitivity.bounds * rng.uniform(-1, 1, shape[1])
     else:
         member = rng.standard_normal(shape)
-        if isinstance(sensitivity, SymmetricBall):
+        if isinstance(sensitivity, SymmetricBall | ScaledSymmetricBall):
             member = member + member.T
-        member *= sensitivity.bound / np.linalg.norm(member)
+        member *= sensitivity.bound / np.linalg.norm(member) * units_of(sensitivity)
     return member
 
 

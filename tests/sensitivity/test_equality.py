@@ -19,7 +19,9 @@ from matrixdp import (
     RowBox,
     SymmetricBall,
 )
+from matrixdp.covariance import SymmetricDiagonal
 from matrixdp.queries import Bins, PublicBounds, Sum
+from matrixdp.sensitivity import ScaledBall, ScaledSymmetricBall
 
 SQUARE = np.array([[2.0, 0.0], [0.0, 3.0]])
 # Each with a value that differs in one number alone.
@@ -29,6 +31,15 @@ MAKERS: dict[str, tuple[Callable[[], Any], Any]] = {
     "length": (lambda: RowBounds([1.0], "replace"), RowBounds([1.0, 1.0], "replace")),
     "RowBox": (lambda: RowBox([1.0, 2.0], "replace"), RowBox([1.0, 2.0], "replace", [1.0, 2.0])),
     "kind": (lambda: RowBox([1.0, 2.0], "replace"), RowBounds([1.0, 2.0], "replace")),
+    "ScaledBall": (
+        lambda: ScaledBall(1.0, [1.0], [2.0, 3.0], "replace"),
+        ScaledBall(1.0, [2.0], [2.0, 3.0], "replace"),
+    ),
+    "ScaledSymmetricBall": (
+        lambda: ScaledSymmetricBall(1.0, [2.0, 3.0], "replace"),
+        ScaledSymmetricBall(1.0, [2.0, 4.0], "replace"),
+    ),
+    "SymmetricDiagonal": (lambda: SymmetricDiagonal([1.0]), SymmetricDiagonal([1.0, 1.0])),
     "Diagonal": (lambda: Diagonal([[1.0, 2.0]]), Diagonal([[1.0], [2.0]])),
     "Kronecker": (lambda: Kronecker(SQUARE, SQUARE), Kronecker(SQUARE, 2 * SQUARE)),
     "one side": (lambda: Kronecker(rows=SQUARE), Kronecker(columns=SQUARE)),
@@ -73,7 +84,8 @@ def test_a_mechanism_may_make_the_set_of_a_query_again() -> None:
     def rebuilt(_: object, budget: Budget, factor: float = 1.0) -> IMGM:
         members = query.sensitivity
         assert isinstance(members, RowBox)
-        return IMGM(RowBox(factor * members.bounds, members.neighbouring), budget)
+        box = RowBox(factor * members.bounds, members.neighbouring, members.weights)
+        return IMGM(box, budget)
 
     assert query.release([[0.5, 2.0]], Budget(1.0, 1e-5), mechanism=rebuilt).shape == (1, 2)
     with pytest.raises(InvalidParameterError, match="another sensitivity"):

@@ -23,7 +23,8 @@ from matrixdp import (
     RowBox,
     SymmetricBall,
 )
-from matrixdp.sensitivity import protects_repeated
+from matrixdp.covariance import SymmetricDiagonal
+from matrixdp.sensitivity import Radius, ScaledBall, ScaledSymmetricBall, protects_repeated
 
 Matrix = NDArray[np.float64]
 
@@ -70,6 +71,46 @@ def largest_corner(bounds: Matrix, precision: list[list[Fraction]]) -> Fraction:
     )
 
 
+def scaled_radii(bound: float, units: Matrix, scales: Matrix) -> list[tuple[Radius, Fraction]]:
+    """Return radii of scaled sets, and their squares exactly."""
+    size = range(len(units))
+    exact = [Fraction(unit) for unit in units.tolist()]
+    rows = [Fraction(scale) for scale in scales[0].tolist()]
+    weights = [
+        [(exact[i] * rows[j] / Fraction(scale)) ** 2 for j, scale in enumerate(row)]
+        for i, row in enumerate(scales.tolist())
+    ]
+    pairs = [
+        [(exact[i] * exact[j] / Fraction(scale)) ** 2 for j, scale in enumerate(row)]
+        for i, row in enumerate(scales.tolist())
+    ]
+    square = Fraction(bound) ** 2
+    ball = ScaledBall(bound, units, scales[0], "replace")
+    symmetric = ScaledSymmetricBall(bound, units, "replace")
+    own = max((exact[i] / rows[i]) ** 4 for i in size)
+    heaviest = max((pairs[i][j] + pairs[j][i]) / 2 for i in size for j in size)
+    return [
+        (ball.radius(Diagonal(scales)), max(map(max, weights)) * square),
+        (symmetric.radius(Diagonal(scales)), heaviest * square),
+        (symmetric.radius(SymmetricDiagonal(scales[0])), own * square),
+        (
+            SymmetricBall(bound, "replace").radius(SymmetricDiagonal(scales[0])),
+            square / min(rows) ** 4,
+        ),
+    ]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_entries_of_symmetric_noise_have_at_least_the_scale_that_is_claimed(case: int) -> None:
+    # Whatever is proven about the scales of the sides holds for the noise that is drawn.
+    sides = 10.0 ** np.random.default_rng(case).uniform(-60, 60, 5)
+    drawn = SymmetricDiagonal(sides).entry_scales((5, 5))
+    for i, j in product(range(5), repeat=2):
+        share = Fraction(1) if i == j else Fraction(1, 2)
+        claimed = share * (Fraction(sides[i].item()) * Fraction(sides[j].item())) ** 2
+        assert claimed <= Fraction(drawn[i, j].item()) ** 2 <= claimed * (1 + Fraction(1, 10**14))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_independent_noise(case: int) -> None:
     rng = np.random.default_rng(case)
@@ -95,6 +136,7 @@ def test_independent_noise(case: int) -> None:
         (RowBox(bounds, "replace").radius(Diagonal(scales)), corner),
         (RowBounds(bounds, "replace").radius(Diagonal(scales)), max(row_ratios[0])),
         (SymmetricBall(first, "replace").radius(Diagonal(scales)), heaviest * Fraction(first) ** 2),
+        *scaled_radii(first, bounds, scales),
     ]:
         assert truth <= Fraction(found.value) ** 2 <= truth * (1 + Fraction(1, 10**13))
 

@@ -19,8 +19,9 @@ from matrixdp import (
     SymmetricBall,
     SymmetricIsotropic,
 )
-from matrixdp.covariance import Covariance
+from matrixdp.covariance import Covariance, SymmetricDiagonal
 from matrixdp.errors import ShapeError
+from matrixdp.sensitivity import ScaledBall, ScaledSymmetricBall
 from matrixdp.sensitivity.sets import SensitivitySet
 from reference import dense
 
@@ -33,6 +34,8 @@ SETS: dict[str, SensitivitySet] = {
     "symmetric": SymmetricBall(0.7, neighbouring="add-remove"),
     "rows": RowBounds([1.0, 0.2, 3.0, 0.9], neighbouring="replace"),
     "box": RowBox([0.1, 5.0, 1.0, 0.6], neighbouring="add-remove"),
+    "scaled": ScaledBall(0.8, [1.0, 3.0, 0.4, 1.0], [0.2, 1.0, 2.0, 0.5], neighbouring="replace"),
+    "scaled symmetric": ScaledSymmetricBall(0.9, [1.0, 2.0, 0.3, 1.5], neighbouring="replace"),
 }
 SIDES = ("rows", "columns")
 SAME = dense.random_definite(SIZE, RNG)
@@ -48,12 +51,13 @@ COVARIANCES: dict[str, Covariance] = {
     "one side, rows": Kronecker(rows=dense.random_definite(SIZE, RNG)),
     "one side, columns": Kronecker(columns=dense.random_definite(SIZE, RNG)),
     "mirrored": SymmetricIsotropic(1.1),
+    "mirrored, of many scales": SymmetricDiagonal([0.5, 2.0, 1.0, 0.7]),
 }
 PAIRS = [
     pytest.param(sensitivity, covariance, id=f"{set_name}-{name}")
     for set_name, sensitivity in SETS.items()
     for name, covariance in COVARIANCES.items()
-    if name != "mirrored" or set_name == "symmetric"
+    if not covariance.mirrored or "symmetric" in set_name
 ]
 all_sets = pytest.mark.parametrize("sensitivity", SETS.values(), ids=SETS)
 
@@ -78,7 +82,7 @@ def test_which_radii_are_exact() -> None:
         (set_name, name)
         for set_name, sensitivity in SETS.items()
         for name, covariance in COVARIANCES.items()
-        if (name != "mirrored" or set_name == "symmetric")
+        if (not covariance.mirrored or "symmetric" in set_name)
         and not sensitivity.radius(covariance).exact
     }
     assert inexact == {
@@ -89,6 +93,12 @@ def test_which_radii_are_exact() -> None:
         ("box", "equal"),
         *((kind, f"one side, {side}") for kind in ("symmetric",) for side in SIDES),
         ("box", "one side, columns"),
+        *(
+            (kind, name)
+            for kind in ("scaled", "scaled symmetric")
+            for name, covariance in COVARIANCES.items()
+            if isinstance(covariance, Kronecker)
+        ),
     }
 
 
@@ -260,6 +270,16 @@ def test_radii_of_ill_conditioned_noise_are_safe_and_labelled(power: int) -> Non
             lambda: RowBounds([1.0], "replace").radius(Kronecker(np.eye(2), np.eye(2))),
             ShapeError,
             "2 rows",
+        ),
+        (
+            lambda: ScaledBall(1.0, [1.0], [1.0], "replace").radius(SymmetricDiagonal([1.0])),
+            InvalidParameterError,
+            "SymmetricDiagonal protects symmetric",
+        ),
+        (
+            lambda: ScaledSymmetricBall(1.0, [1.0, 2.0], "replace").check_shape((2, 3)),
+            ShapeError,
+            "one unit for each",
         ),
         (
             lambda: FrobeniusBall(1.0, "replace").radius(SymmetricIsotropic(1.0)),

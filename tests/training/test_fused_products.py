@@ -133,7 +133,7 @@ def test_images_for_16_bits() -> None:
 
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("spoilt", [math.nan, math.inf])
-def test_an_example_that_weighs_nothing_adds_nothing(scaled: bool, spoilt: float) -> None:
+def test_an_example_that_weighs_nothing_adds_nothing(*, scaled: bool, spoilt: float) -> None:
     from matrixdp.training.kernels.fused_products import FusedProducts  # noqa: PLC0415
 
     inputs, outputs = random(1, 6, 16, 12, 12), random(2, 6, 32, 12, 12)

@@ -1,7 +1,7 @@
 """Steps that were spent stay spent: after a kill, a resume, a fork, another checkpoint."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def test_a_kill_between_the_count_and_the_draw(path: Path, monkeypatch: pytest.M
 
     def killed(
         noise: StepNoise, matrices: Sequence[Tensor], step: int, divisor: float
-    ) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    ) -> list[tuple[nn.Parameter, Tensor]]:
         if step == 1:
             raise Killed
         return drawn(noise, matrices, step, divisor)

@@ -1,7 +1,7 @@
 """Threads that share a training or a model: no lot comes to two steps, no record counts twice."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_two_threads_take_one_step(monkeypatch: pytest.MonkeyPatch, mode: Any) -
     releases: list[int] = []
     drawn = StepNoise.noisy_means
 
-    def counted(noise: StepNoise, matrices: Any, step: int, divisor: float) -> Iterator[Any]:
+    def counted(noise: StepNoise, matrices: Any, step: int, divisor: float) -> list[Any]:
         releases.append(step)
         return drawn(noise, matrices, step, divisor)
 

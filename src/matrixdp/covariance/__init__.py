@@ -5,7 +5,12 @@ nothing about privacy. A sensitivity set computes its radius under a covariance,
 `Covariance.rescaled_for` scales a covariance until that radius is what a budget allows.
 """
 
-from matrixdp.covariance.independent import Diagonal, Isotropic, SymmetricIsotropic
+from matrixdp.covariance.independent import (
+    Diagonal,
+    Isotropic,
+    SymmetricDiagonal,
+    SymmetricIsotropic,
+)
 from matrixdp.covariance.kronecker import Directional, Kronecker
 from matrixdp.covariance.linear_map import Covariance
 
@@ -15,6 +20,7 @@ __all__ = [
     "Directional",
     "Isotropic",
     "Kronecker",
+    "SymmetricDiagonal",
     "SymmetricIsotropic",
 ]
 

@@ -2,20 +2,22 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from fractions import Fraction
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from matrixdp.covariance.linear_map import Covariance, FloatArray, Shape
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import EqualByValue, checked_matrix, positive_number
-from matrixdp.rounding import product_up
+from matrixdp.parameters import EqualByValue, checked_matrix, positive_number, positive_vector
+from matrixdp.rounding import product_up, sqrt_up
 
-__all__ = ["Diagonal", "Isotropic", "SymmetricIsotropic"]
+__all__ = ["Diagonal", "Isotropic", "SymmetricDiagonal", "SymmetricIsotropic"]
 
 # Rounded up, as every factor of a noise scale.
 _SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)
+_LEAST_SIDE = 1e-150
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class SymmetricIsotropic(_OneScale):
     off-diagonal entry by sqrt(2); each pair is drawn once, so the noisy matrix stays symmetric.
     """
 
+    mirrored: ClassVar[bool] = True
+
     def check_shape(self, shape: Shape) -> None:
         """Raise unless the shape is square."""
         if shape[0] != shape[1]:
@@ -87,10 +91,8 @@ class SymmetricIsotropic(_OneScale):
 
     def colour(self, standard: FloatArray) -> FloatArray:
         """Return symmetric noise; the entries below the diagonal of the input are not used."""
-        # Mirrored, so that each pair has one draw and the noisy matrix stays symmetric.
         self.check_shape((standard.shape[0], standard.shape[1]))
-        upper = np.triu(standard, 1) * (self.scale * _SQRT_HALF)
-        return upper + upper.T + np.diag(np.diagonal(standard) * self.scale)
+        return _mirrored(standard * self.entry_scales((len(standard), len(standard))))
 
     def whiten(self, difference: FloatArray) -> FloatArray:
         """Return the difference with diagonal and upper triangle in noise units, zeros below."""
@@ -166,3 +168,87 @@ class Diagonal(EqualByValue, Covariance):
         """Return the covariance whose scales are a factor larger."""
         # One step up covers the rounding of the product: noise is never smaller than asked for.
         return type(self)(np.nextafter(self.scales * positive_number(factor, "factor"), math.inf))
+
+
+@dataclass(frozen=True, eq=False)
+class SymmetricDiagonal(EqualByValue, Covariance):
+    """Symmetric noise on a matrix whose rows and columns are in units of their own.
+
+    It is ``diag(scales) Z diag(scales)`` for symmetric noise Z of scale 1: entry (i, j) has the
+    standard deviation ``scales[i] scales[j]`` on the diagonal and that over ``sqrt(2)`` on each
+    mirrored pair, which is drawn once.
+
+    Parameters
+    ----------
+    scales : array_like, shape (n,)
+        Positive.
+
+    Examples
+    --------
+    >>> SymmetricDiagonal([1.0, 10.0]).entry_scales((2, 2)).round(2).tolist()
+    [[1.0, 7.07], [7.07, 100.0]]
+    """
+
+    mirrored: ClassVar[bool] = True
+
+    scales: FloatArray
+
+    def __init__(self, scales: ArrayLike) -> None:
+        array = positive_vector(scales, "scales")
+        least, most = float(array.min()), float(array.max())
+        # Products of two are normal floats then.
+        if not (least >= _LEAST_SIDE and most <= 1.0 / _LEAST_SIDE):
+            raise InvalidParameterError(
+                f"scales={least!r} to {most!r} must be from {_LEAST_SIDE} to {1.0 / _LEAST_SIDE}: "
+                "rescale the matrix"
+            )
+        object.__setattr__(self, "scales", array)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
+        return type(self), (self.scales,)
+
+    @property
+    def smallest_singular_value(self) -> float:
+        """The square of the smallest scale: the weakest direction is a diagonal entry."""
+        return math.nextafter(float(self.scales.min()) ** 2, 0.0)
+
+    @property
+    def largest_singular_value(self) -> float:
+        """The square of the largest scale."""
+        return float(self.scales.max()) ** 2
+
+    def check_shape(self, shape: Shape) -> None:
+        """Raise unless the shape is square, with a scale for each row."""
+        if shape != (len(self.scales), len(self.scales)):
+            raise ShapeError(
+                f"{len(self.scales)} scales of symmetric noise do not fit a matrix of shape {shape}"
+            )
+
+    def colour(self, standard: FloatArray) -> FloatArray:
+        """Return symmetric noise; the entries below the diagonal of the input are not used."""
+        return _mirrored(standard * self.entry_scales((standard.shape[0], standard.shape[1])))
+
+    def whiten(self, difference: FloatArray) -> FloatArray:
+        """Return the difference with diagonal and upper triangle in noise units, zeros below."""
+        scales = self.entry_scales((difference.shape[0], difference.shape[1]))
+        return np.triu(difference / scales)
+
+    def entry_scales(self, shape: Shape) -> FloatArray:
+        """Return the standard deviations of the entries, rounded up."""
+        self.check_shape(shape)
+        # Each product is below its true value by three roundings at most: 3 units, of the 8 here.
+        scales = np.multiply.outer(self.scales, self.scales) * (1.0 + 2.0**-50)
+        upper = np.triu(scales * _SQRT_HALF, 1)
+        return np.asarray(upper + upper.T + np.diag(np.diagonal(scales)))
+
+    def scaled(self, factor: float) -> Self:
+        """Return the covariance whose noise is a factor larger."""
+        root = sqrt_up(Fraction(positive_number(factor, "factor")))
+        return type(self)(np.nextafter(self.scales * root, math.inf))
+
+
+def _mirrored(noise: FloatArray) -> FloatArray:
+    """Return the upper triangle and its mirror image, so that each pair has one draw."""
+    upper = np.triu(noise, 1)
+    return np.asarray(upper + upper.T + np.diag(np.diagonal(noise)))

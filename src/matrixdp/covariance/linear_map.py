@@ -1,7 +1,7 @@
 """The base of every covariance: a linear map of independent standard normal entries."""
 
 import abc
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ class _Budget(Protocol):
 
 class Covariance(abc.ABC):
     """The covariance of matrix noise, as a linear map of independent standard normal entries."""
+
+    mirrored: ClassVar[bool] = False
+    """Whether the noise is symmetric: the same on both entries of a mirrored pair."""
 
     @property
     @abc.abstractmethod

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from matrixdp.errors import InvalidParameterError
 from matrixdp.estimators.counted_fits import CountedFits
 from matrixdp.estimators.inputs import checked_features
-from matrixdp.estimators.public_features import PublicFeatures, largest_row_norm
+from matrixdp.estimators.public_features import PublicFeatures, box_by_name, largest_row_norm
 from matrixdp.mechanisms.release import Release
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
@@ -100,12 +100,13 @@ class PrivateEstimator(CountedFits, BaseEstimator):
         return Budget(self.epsilon, self.delta)
 
     def _public_features(
-        self, records: FloatArray, leaks: list[str], *, rescale: bool = True
+        self, fitted: Self, records: FloatArray, leaks: list[str], *, rescale: bool = True
     ) -> PublicFeatures:
         """Return the public map of features; a norm that is not given is taken from the data."""
         columns = records.shape[1]
         if self.data_norm is not None or self.bounds is not None:
-            return PublicFeatures.of(columns, self.data_norm, self.bounds, rescale=rescale)
+            box = box_by_name(self.bounds, getattr(fitted, "feature_names_in_", None))
+            return PublicFeatures.of(columns, self.data_norm, box, rescale=rescale)
         leaks.append("the largest row norm of X")
         warn_of_leak(leaks[-1], "data_norm=... or bounds=(lower, upper)")
         norm = largest_row_norm(records)

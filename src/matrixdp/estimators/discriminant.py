@@ -109,7 +109,7 @@ class PrivateLinearDiscriminantAnalysis(PrivateProbabilities):
         fitted = self._unfitted()
         records, labels = checked_records(fitted, X, y)
         leaks: list[str] = []
-        features = self._public_features(records, leaks)
+        features = self._public_features(fitted, records, leaks)
         classes = self._public_classes(labels, leaks)
         indicators, unit = classes.indicators(labels), features.radius
         width, number = records.shape[1], len(classes.labels)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import check_cells
+from matrixdp.parameters import by_name, check_cells, names_of
 
 __all__ = ["checked_features", "checked_records", "checked_table"]
 
@@ -52,7 +52,7 @@ def checked_features(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     estimator : estimator
         Its ``n_features_in_`` and ``feature_names_in_`` are set, or compared.
     X : array_like or data frame
-        Records in rows.
+        Records in rows. Columns with names may be in another order than those of the fit.
     reset : bool
         Whether these are the records of a fit.
 
@@ -61,8 +61,9 @@ def checked_features(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     InvalidParameterError
         If it is not such a table; the message shows no record.
     """
-    table = checked_table(X)
-    _check_columns(estimator, X, reset=reset)
+    ordered = _in_order_of_fit(estimator, X, reset=reset)
+    table = checked_table(ordered)
+    _check_columns(estimator, ordered, reset=reset)
     return table
 
 
@@ -86,6 +87,18 @@ def checked_records(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, NDArray
             "X and y have different numbers of records: pass one target for each row of X"
         )
     return table, targets
+
+
+def _in_order_of_fit(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Return a table with the columns in the order of the fit, if it has exactly these names."""
+    names = names_of(X)
+    if names is None:
+        return X
+    if len(set(names)) != len(names):
+        raise InvalidParameterError("X has two columns of one name: give every column its own")
+    fitted = [] if reset else list(getattr(estimator, "feature_names_in_", []))
+    # Names that are not those of the fit are refused by scikit-learn.
+    return by_name(X, fitted) if set(fitted) == set(names) else X
 
 
 def _plain(value: Any, name: str) -> NDArray[Any]:

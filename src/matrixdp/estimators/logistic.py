@@ -141,7 +141,7 @@ class PrivateLogisticRegression(PrivateProbabilities):
         fitted = self._unfitted()
         records, labels = checked_records(fitted, X, y)
         leaks: list[str] = []
-        features = self._public_features(records, leaks)
+        features = self._public_features(fitted, records, leaks)
         classes = self._public_classes(labels, leaks)
         indicators = classes.indicators(labels)
         query = CrossMoment(

@@ -41,8 +41,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateTrans
     data_norm : float, optional
         A public norm that every record is clipped to, about 0; with ``bounds`` about their middle.
     bounds : (lower, upper), optional
-        A public range, of all features or of each, that records are clamped to. Its middle is
-        subtracted, which makes the noise smaller; features are not scaled.
+        A public range, of all features or of each, that records are clamped to;
+        ``{name: (lower, upper), ...}`` for features with names. Its middle is subtracted, which
+        makes the noise smaller; features are not scaled.
 
     Attributes
     ----------
@@ -138,10 +139,13 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateTrans
         width = records.shape[1]
         kept = self._checked_components(width)
         leaks: list[str] = []
-        features = self._public_features(records, leaks, rescale=False)
+        features = self._public_features(fitted, records, leaks, rescale=False)
         constant = _CONSTANT_SHARE * features.radius
         query = JointMoments(
-            features.bounds, PublicBounds(1, lower=0.0, upper=constant), self.neighbouring
+            features.bounds,
+            # A norm: features and the constant stay in the units in which their shares are chosen.
+            PublicBounds(1, norm=constant, lower=0.0, upper=constant),
+            self.neighbouring,
         )
         self._before_release(budget, privacy_filter, leaks)
         joined = np.column_stack([features.rows(records), np.full(len(records), constant)])
@@ -194,7 +198,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateTrans
     def rows_passed_on(self, X: Any) -> FloatArray:
         """Return the coordinates of records within the bounds; see `PrivateTransformer`."""
         records = self._new_records(X)
-        features = self._public_features(records, [], rescale=False)
+        features = self._public_features(self, records, [], rescale=False)
         grid = RecordGrid(features.bounds)
         whole = grid(features.rows(records))
         # Not the product of floats, whose roundings depend on how many rows there are.

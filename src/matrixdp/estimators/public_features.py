@@ -1,6 +1,7 @@
 """The public map of records to rows within bounds: one record at a time, by public numbers."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,7 +14,7 @@ from matrixdp.parameters import real_array
 from matrixdp.queries import PublicBounds
 from matrixdp.queries.grid import RecordGrid
 
-__all__ = ["PublicFeatures", "largest_row_norm", "public_range"]
+__all__ = ["PublicFeatures", "box_by_name", "largest_row_norm", "public_range"]
 
 FloatArray = NDArray[np.float64]
 
@@ -140,6 +141,32 @@ def largest_row_norm(records: FloatArray) -> float:
     with np.errstate(over="ignore"):  # beyond the largest float: refused as a bound
         norm = float((largest * np.linalg.norm(units, axis=1)).max())
     return norm if norm > 0.0 else 1.0
+
+
+def box_by_name(box: Any, names: Sequence[str] | None) -> Any:
+    """Return ranges of features in the order of the names; those of unnamed features as they are.
+
+    Raises
+    ------
+    InvalidParameterError
+        If features have names and ranges of their own, but these are not given by name.
+    """
+    if isinstance(box, Mapping):
+        if names is None or set(box) != set(names):
+            raise InvalidParameterError(
+                f"bounds name the features {sorted(map(str, box))}: X must have columns with "
+                "exactly these names"
+            )
+        ends = [public_range(box[name], f"bounds[{name!r}]", 1) for name in names]
+        return tuple(np.concatenate(side) for side in zip(*ends, strict=True))
+    if names is not None and isinstance(box, list | tuple | np.ndarray):
+        sides = [np.asarray(side) for side in box]
+        if not all(side.ndim == 0 or bool(np.all(side == side.flat[0])) for side in sides):
+            raise InvalidParameterError(
+                "X has names of columns, and the ranges in bounds have none: pass "
+                "bounds={'age': (17, 90), ...}, or X as an array"
+            )
+    return box
 
 
 def public_range(value: Any, name: str, columns: int) -> tuple[FloatArray, FloatArray]:

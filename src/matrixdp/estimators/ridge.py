@@ -41,8 +41,9 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
         A public norm that every record is clipped to, about 0; with ``bounds`` after its features
         were moved and scaled.
     bounds : (lower, upper), optional
-        A public range, of all features or of each, that records are clamped to. Features are moved
-        and scaled by it to [-1, 1].
+        A public range, of all features or of each, that records are clamped to;
+        ``{name: (lower, upper), ...}`` for features with names. Features are moved and scaled by it
+        to [-1, 1].
     target_bounds : (float, float), optional
         A public range that targets are clamped to.
 
@@ -125,7 +126,7 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
         fitted = self._unfitted()
         records, given = checked_records(fitted, X, y)
         answers, leaks = _numbers(given), list[str]()
-        features = self._public_features(records, leaks)
+        features = self._public_features(fitted, records, leaks)
         centre, half = self._target_range(answers, leaks)
         # Clamped before it is moved: a difference with a huge number could overflow.
         reach = np.clip(answers, centre - half, centre + half)
@@ -251,7 +252,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
         fitted = self._unfitted()
         records, labels = checked_records(fitted, X, y)
         leaks: list[str] = []
-        features = self._public_features(records, leaks)
+        features = self._public_features(fitted, records, leaks)
         classes = self._public_classes(labels, leaks)
         centred, length = _centred_indicators(classes.indicators(labels))
         penalty = penalties(features, alpha)

@@ -113,7 +113,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateTrans
         fitted = self._unfitted()
         records = checked_features(fitted, X, reset=True)
         leaks: list[str] = []
-        features = self._public_features(records, leaks)
+        features = self._public_features(fitted, records, leaks)
         count, width = self._known_count(records), records.shape[1]
         query = Sum(_bounds_of_terms(features, counted=count is None), self.neighbouring)
         self._before_release(budget, privacy_filter, leaks)
@@ -149,7 +149,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateTrans
     def rows_passed_on(self, X: Any) -> FloatArray:
         """Return the scaled records within the bounds; see `PrivateTransformer`."""
         records = self._new_records(X)
-        features = self._public_features(records, [])
+        features = self._public_features(self, records, [])
         # Entry by entry, so that a row depends on its record alone.
         inside = features.rows(records) * features.scale + features.centre
         return np.asarray((inside - self.mean_) / self.scale_)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.covariance import Covariance, Diagonal, Directional, Isotropic, SymmetricIsotropic
+from matrixdp.covariance import Covariance, Diagonal, Directional, Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.labelled import Relabel, without_labels
 from matrixdp.mechanisms.proof import NoiseProof
@@ -24,6 +24,7 @@ from matrixdp.noise.application.add import PreparedNoise
 from matrixdp.noise.specification.scales import value_limit
 from matrixdp.parameters import Limit, check_within, shaped_array
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.sensitivity.scaled import ScaledSymmetricBall
 from matrixdp.sensitivity.sets import FrobeniusBall, SensitivitySet, SymmetricBall
 
 __all__ = [
@@ -98,7 +99,7 @@ class Drawing:
             )
         scales = self._exact_scales
         match covariance:
-            case SymmetricIsotropic():
+            case _ if covariance.mirrored:
                 # The upper triangle in a row: two draws for a mirrored pair would give a second
                 # look at the same number.
                 upper = scales[np.triu_indices(shape[0])]
@@ -120,7 +121,7 @@ class Drawing:
     @cached_property
     def is_symmetric(self) -> bool:
         """Whether mirrored entries of a matrix must be the same."""
-        return isinstance(self.proof.sensitivity, SymmetricBall)
+        return isinstance(self.proof.sensitivity, SymmetricBall | ScaledSymmetricBall)
 
     @cached_property
     def _exact_scales(self) -> NDArray[np.float64]:
@@ -128,8 +129,8 @@ class Drawing:
         match self.proof.covariance:
             case Diagonal(scales=scales):
                 return scales
-            case SymmetricIsotropic() as symmetric:
-                return symmetric.entry_scales(self.shape)
+            case covariance if covariance.mirrored:
+                return covariance.entry_scales(self.shape)
             case covariance:
                 return np.array(self.proof.floor or covariance.smallest_singular_value)
 
@@ -253,8 +254,8 @@ def checked_matrix(matrix: Any, proof: NoiseProof) -> CheckedMatrix:
     # whatever the noise.
     if drawing.is_symmetric and not np.array_equal(array, array.T):
         raise InvalidParameterError(
-            "matrix is not symmetric, but a SymmetricBall is about symmetric matrices: pass "
-            "(A + A.T) / 2, or use a FrobeniusBall"
+            f"matrix is not symmetric, but a {type(proof.sensitivity).__name__} is about symmetric "
+            "matrices: pass (A + A.T) / 2, or use a FrobeniusBall"
         )
     return CheckedMatrix(array, relabel, drawing)
 

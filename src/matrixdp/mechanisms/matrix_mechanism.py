@@ -274,7 +274,8 @@ class MatrixMechanism:
         Parameters
         ----------
         records : array_like of int, shape (records, attributes), or iterator of such blocks
-            The index of the cell along each attribute; at most 2**30 records.
+            The index of the cell along each attribute, by position: of a table with names pass
+            ``ContingencyTable.cells``. At most 2**30 records.
         key, privacy_filter, threads
             As for `release`.
 

@@ -3,6 +3,7 @@
 All of them speak DLPack. The libraries are imported only where their user has done so.
 """
 
+import sys
 from functools import partial
 from typing import Any
 
@@ -63,16 +64,23 @@ def other_from_host(like: Any) -> Any:
     """
     if _is_tensor(like):
         return partial(_tensor_from_host, device=like.device)
-    return like.__array_namespace__().asarray
+    return _namespace(like).asarray
 
 
 def other_from_tensor(like: Any) -> Any:
     """Return a function that takes tensors to the library of an array on the same device."""
-    return _itself if _is_tensor(like) else like.__array_namespace__().from_dlpack
+    return _itself if _is_tensor(like) else _namespace(like).from_dlpack
 
 
 def _is_tensor(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "torch"
+
+
+def _namespace(array: Any) -> Any:
+    """Return the module of an array's functions; the arrays of CuPy do not name theirs."""
+    if hasattr(array, "__array_namespace__"):
+        return array.__array_namespace__()
+    return sys.modules[type(array).__module__.partition(".")[0]]
 
 
 def _itself(tensor: Any) -> Any:

@@ -22,6 +22,7 @@ from matrixdp.parameters.arrays import (
     shaped_array,
 )
 from matrixdp.parameters.by_value import EqualByValue
+from matrixdp.parameters.names import by_name, names_of
 from matrixdp.parameters.numbers import (
     DELTA,
     EPSILON,
@@ -48,6 +49,7 @@ __all__ = [
     "Limit",
     "all_within",
     "broadcast_together",
+    "by_name",
     "check_cells",
     "check_within",
     "checked_choice",
@@ -59,6 +61,7 @@ __all__ = [
     "integer_array",
     "is_sparse",
     "members_of",
+    "names_of",
     "outside_limit",
     "positive_integer",
     "positive_number",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from matrixdp.covariance import Covariance, SymmetricIsotropic
+from matrixdp.covariance import Covariance
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import checked_matrix
 from matrixdp.postprocess.noise_law import noise_law
@@ -133,7 +133,7 @@ class EfronMorris(Step):
     def check(self, shape: Shape, covariance: Covariance) -> None:
         """Raise unless the noise has one scale and one side is longer by 2 or more."""
         noise_law(covariance, "EfronMorris")
-        if isinstance(covariance, SymmetricIsotropic) or abs(shape[0] - shape[1]) < 2:
+        if covariance.mirrored or abs(shape[0] - shape[1]) < 2:
             raise ShapeError(
                 f"EfronMorris does not improve on a release of shape {shape}: one side must be "
                 "longer than the other by at least 2; use JamesStein or SingularValueShrinkage"

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from matrixdp.covariance import SymmetricIsotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError
 from matrixdp.files.publishing.release_file import warn_of_lost_labels
 from matrixdp.files.publishing.releases import load_stated_release, save_release
@@ -68,7 +67,7 @@ class ProcessedRelease:
         numbers, relabel = without_labels(self.release.value)
         value = np.array(real_array(numbers, "release", axes=2, booleans=True))
         # A release that was built by hand may not be what its noise says.
-        if isinstance(self.release.covariance, SymmetricIsotropic) and not is_symmetric(value):
+        if self.release.covariance.mirrored and not is_symmetric(value):
             raise InvalidParameterError(
                 "release has symmetric noise, but its value is not symmetric: take it from a "
                 "mechanism's release()"

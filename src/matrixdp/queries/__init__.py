@@ -4,6 +4,8 @@ from matrixdp.queries.attributes import Bins, Categories
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.covariances import SampleCovariance
 from matrixdp.queries.features import Features
+from matrixdp.queries.group_summary import GroupSummary
+from matrixdp.queries.groups import GroupMoments
 from matrixdp.queries.means import Mean
 from matrixdp.queries.moments import CrossMoment, Gram, JointMoments
 from matrixdp.queries.preview import Preview
@@ -22,6 +24,8 @@ __all__ = [
     "Features",
     "GradientSum",
     "Gram",
+    "GroupMoments",
+    "GroupSummary",
     "JointMoments",
     "Mean",
     "MeanRelease",

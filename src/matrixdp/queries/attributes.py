@@ -1,8 +1,9 @@
 """Attributes of a contingency table: named categories, or bins of numbers."""
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,19 @@ from matrixdp.parameters import EqualByValue, members_of
 from matrixdp.parameters.arrays import plain_array
 from matrixdp.rounding import shown_exactly
 
-__all__ = ["Attribute", "Bins", "Categories"]
+__all__ = [
+    "Attribute",
+    "Bins",
+    "Categories",
+    "cell_labels",
+    "checked_attributes",
+    "described",
+    "numbers",
+]
 
 IntArray = NDArray[np.int64]
+# More cells than this are counted rather than listed, where attributes are described.
+_MOST_LABELS = 20
 
 
 @dataclass(frozen=True)
@@ -128,22 +139,58 @@ class Bins(EqualByValue):
 
     def cells(self, column: Any) -> IntArray:
         """Return the number of the bin of each number, or raise if one is in no bin."""
-        array = np.asarray(column)
-        if array.dtype == object:  # a column of a table of several types
-            array = np.array([_number(value) for value in array.tolist()], dtype=np.float64)
-        numbers = plain_array(array, "data").reshape(-1)
+        values = numbers(column)
         # Negated, so that NaN counts as outside.
-        if not bool(np.all((numbers >= self.edges[0]) & (numbers <= self.edges[-1]))):
+        if not bool(np.all((values >= self.edges[0]) & (values <= self.edges[-1]))):
             raise InvalidParameterError(
                 f"column {self.name!r} of data has a value outside its bins: widen them, or clamp "
                 "the values, by a rule that does not depend on the data"
             )
-        cells = np.searchsorted(self.edges, numbers, side="right") - 1
+        cells = np.searchsorted(self.edges, values, side="right") - 1
         return np.minimum(cells, len(self.edges) - 2).astype(np.int64)
 
 
 Attribute = Categories | Bins
 """Either kind."""
+
+
+def checked_attributes(attributes: Iterable[Attribute], name: str) -> tuple[Attribute, ...]:
+    """Return attributes, at least one, or raise on behalf of a parameter."""
+    members = members_of(attributes, name, "a sequence of Categories and Bins")
+    for number, member in enumerate(members):
+        if not isinstance(member, Attribute):
+            raise InvalidParameterError(
+                f"{name}[{number}] is a {type(member).__name__}: pass Categories or Bins"
+            )
+    if not members:
+        raise InvalidParameterError(f"{name}=() is empty: pass at least one")
+    return members
+
+
+def cell_labels(attributes: Sequence[Attribute]) -> list[str]:
+    """Return the names of all combinations of cells, the last attribute's changing fastest."""
+    return [
+        ", ".join(f"{a.name}={label}" for a, label in zip(attributes, labels, strict=True))
+        for labels in product(*(attribute.labels for attribute in attributes))
+    ]
+
+
+def described(attributes: Sequence[Attribute]) -> str:
+    """Return what attributes are called, and their cells if there are few."""
+    shown = []
+    for attribute in attributes:
+        labels = attribute.labels
+        cells = ", ".join(labels) if len(labels) <= _MOST_LABELS else f"{len(labels)} cells"
+        shown.append(f"{attribute.name} ({cells})")
+    return ", ".join(shown)
+
+
+def numbers(column: Any) -> NDArray[np.float64]:
+    """Return the numbers of a column, NaN for what is none, even if it looks like one."""
+    array = np.asarray(column)
+    if array.dtype == object:  # a column of a table of several types
+        array = np.array([_number(value) for value in array.tolist()], dtype=np.float64)
+    return plain_array(array, "data").reshape(-1)
 
 
 def _plain(value: Any) -> Any:

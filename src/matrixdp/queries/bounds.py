@@ -1,5 +1,6 @@
 """Public bounds, known or enforced, on every record: its norm, the range of its numbers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -8,7 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import EqualByValue, positive_integer, positive_number, real_array
+from matrixdp.parameters import (
+    EqualByValue,
+    members_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
+from matrixdp.queries.names import Columns
 from matrixdp.rounding import float_up, shown_exactly
 
 __all__ = ["PublicBounds", "exact_squared_norm"]
@@ -31,8 +39,11 @@ class PublicBounds(EqualByValue):
 
     Parameters
     ----------
-    columns : int
-        How many numbers a record has.
+    columns : int or sequence of str
+        How many numbers a record has, or their names. With names, columns of tables that have names
+        too (pandas, polars, Arrow) are found by name, whatever their order and whatever else the
+        table has. Without them columns go by position; a table with names is then refused if the
+        ranges differ from column to column.
     norm : float, optional
         The largest Euclidean norm of a record.
     lower, upper : float or array_like of shape (columns,), optional
@@ -49,24 +60,26 @@ class PublicBounds(EqualByValue):
     --------
     >>> PublicBounds(3, norm=1.0)
     PublicBounds(3 columns, norm at most 1)
-    >>> PublicBounds(2, lower=0, upper=[120, 1e6])
-    PublicBounds(2 columns, column ranges 0 to 120, 0 to 1000000)
+    >>> PublicBounds(["age", "income"], lower=0, upper=[120, 1e6])
+    PublicBounds('age', 'income', column ranges 0 to 120, 0 to 1000000)
     """
 
     columns: int
+    names: tuple[str, ...] | None
     norm: float | None
     lower: FloatArray | None
     upper: FloatArray | None
 
     def __init__(
         self,
-        columns: int,
+        columns: int | Iterable[str],
         *,
         norm: float | None = None,
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
     ) -> None:
-        width = positive_integer(columns, "columns")
+        names = _checked_names(columns)
+        width = positive_integer(columns if names is None else len(names), "columns")
         if not width <= _MOST_COLUMNS:
             raise InvalidParameterError(f"columns={width} is more than {_MOST_COLUMNS}: pass fewer")
         if (lower is None) != (upper is None):
@@ -77,6 +90,7 @@ class PublicBounds(EqualByValue):
                 "could change the answer by any amount"
             )
         object.__setattr__(self, "columns", width)
+        object.__setattr__(self, "names", names)
         object.__setattr__(self, "norm", None if norm is None else _checked_norm(norm))
         object.__setattr__(self, "lower", _side(lower, "lower", width))
         object.__setattr__(self, "upper", _side(upper, "upper", width))
@@ -109,7 +123,14 @@ class PublicBounds(EqualByValue):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and unpickle through the constructor: numpy forgets that arrays are read-only."""
-        return _rebuilt, (self.columns, self.norm, self.lower, self.upper)
+        return _rebuilt, (self.names or self.columns, self.norm, self.lower, self.upper)
+
+    @property
+    def read(self) -> Columns:
+        """The columns that are read of a table."""
+        sides = (side for side in (self.lower, self.upper) if side is not None)
+        alike = all(bool(np.all(side == side[0])) for side in sides)
+        return Columns(self.columns, self.names, alike)
 
     @property
     def intervals(self) -> tuple[FloatArray, FloatArray]:
@@ -193,7 +214,8 @@ class PublicBounds(EqualByValue):
 
     def __repr__(self) -> str:
         """Show the columns and the bounds."""
-        return f"PublicBounds({self.columns} columns, {self})"
+        named = self.names and ", ".join(map(repr, self.names))
+        return f"PublicBounds({named or f'{self.columns} columns'}, {self})"
 
 
 def exact_squared_norm(vector: FloatArray) -> Fraction:
@@ -208,6 +230,16 @@ def exact_squared_norm(vector: FloatArray) -> Fraction:
     numbers, times = np.unique(vector, return_counts=True)
     pairs = zip(numbers.tolist(), times.tolist(), strict=True)
     return sum((count * Fraction(number) ** 2 for number, count in pairs), start=Fraction(0))
+
+
+def _checked_names(columns: int | Iterable[str]) -> tuple[str, ...] | None:
+    """Return names of columns, or None for a number of them."""
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        return None  # text is refused where the number is checked
+    names = members_of(columns, "columns", "names of columns, such as ['age', 'hours']")
+    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise InvalidParameterError(f"columns={names!r} must be names, each once")
+    return names
 
 
 def _checked_norm(norm: float) -> float:
@@ -241,6 +273,9 @@ def _ranges(lower: FloatArray, upper: FloatArray) -> list[str]:
 
 
 def _rebuilt(
-    columns: int, norm: float | None, lower: FloatArray | None, upper: FloatArray | None
+    columns: int | tuple[str, ...],
+    norm: float | None,
+    lower: FloatArray | None,
+    upper: FloatArray | None,
 ) -> PublicBounds:
     return PublicBounds(columns, norm=norm, lower=lower, upper=upper)

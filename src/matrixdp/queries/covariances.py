@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
@@ -19,12 +20,14 @@ from matrixdp.queries.exact_sums import (
     power_of_two_up,
     rounded_quotients,
 )
-from matrixdp.queries.grid import RecordGrid, whole_blocks
+from matrixdp.queries.grid import GRID_BITS, RecordGrid, whole_blocks
 from matrixdp.queries.moments import product_rounding
 from matrixdp.queries.preview import AnswerRanges
-from matrixdp.queries.query import Query, check_bounds, check_public_count
+from matrixdp.queries.query import Query, check_bounds, check_public_count, labels_of
 from matrixdp.queries.sources import record_blocks
+from matrixdp.queries.units import symmetric_set, units_of
 from matrixdp.rounding import float_up
+from matrixdp.sensitivity.scaled import ScaledSymmetricBall
 from matrixdp.sensitivity.sets import SymmetricBall
 
 __all__ = ["SampleCovariance"]
@@ -82,9 +85,14 @@ class SampleCovariance(Query):
     If the records are known to be near 0, `Gram` of the same bounds has a quarter of this
     sensitivity.
 
+    *Units.* For ranges alone the set is a ball in the lengths w of the ranges, in which D is
+    ``sqrt(d)`` for d columns: columns divided by w have a box of that diagonal, and their
+    covariance is that of the records over ``w_i w_j``.
+
     *Rounding.* The quotient is an exact rational, rounded to a multiple of ``u step_i step_j``,
-    where u is a power of two and at most ``2**20 / count``. ``u |steps|^2`` is added to the bound:
-    a share of at most ``d 2**-22`` for a norm and d columns.
+    where u is a power of two and at most ``2**20 / count``, and the steps are those of the grid or
+    finer. ``u |steps|^2`` is added to the bound: a share of at most ``d 2**-22`` for a norm and d
+    columns, and of 2**-20 for ranges.
 
     Examples
     --------
@@ -106,15 +114,30 @@ class SampleCovariance(Query):
         object.__setattr__(self, "count", positive_integer(self.count, "count"))
 
     @cached_property
-    def sensitivity(self) -> SymmetricBall:
-        """A ball of symmetric matrices."""
-        if self.neighbouring == "add-remove":
-            change = self.bounds.squared_distance / self.count
-        else:
-            # One record is its own mean, whatever it is: then only the rounding is left.
-            change = self.bounds.squared_diameter * Fraction(self.count - 1, self.count**2)
-        rounding = product_rounding(self._grid.steps, self._grid.steps, self._unit)
-        return SymmetricBall(float_up(change + rounding), self.neighbouring)
+    def sensitivity(self) -> SymmetricBall | ScaledSymmetricBall:
+        """A ball of symmetric matrices, in the units of the columns."""
+        units, columns = units_of(self.bounds, differences=True), self.bounds.columns
+        if units is not None:
+            # A column over the length of its range changes by at most 1, in steps up to 2**-20.
+            rounding = self._unit * columns * Fraction(1, 2**40)
+            bound = float_up(self._share * columns + rounding)
+            return symmetric_set(bound, units, self.neighbouring)
+        adding = self.neighbouring == "add-remove"
+        square = self.bounds.squared_distance if adding else self.bounds.squared_diameter
+        rounding = product_rounding(self._steps, self._steps, self._unit)
+        return SymmetricBall(float_up(self._share * square + rounding), self.neighbouring)
+
+    @property
+    def _share(self) -> Fraction:
+        """The most that the matrix changes by, over the squared distance of two records."""
+        # One record is its own mean, whatever it is: replacing it changes nothing.
+        adding = self.neighbouring == "add-remove"
+        return Fraction(1, self.count) if adding else Fraction(self.count - 1, self.count**2)
+
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns, twice."""
+        return labels_of(self.bounds)
 
     @property
     def ranges(self) -> AnswerRanges:
@@ -128,6 +151,20 @@ class SampleCovariance(Query):
     def _grid(self) -> RecordGrid:
         return RecordGrid(self.bounds)
 
+    @cached_property
+    def _finer(self) -> FloatArray:
+        """How many of the steps that entries are rounded in make one of the grid: powers of two.
+
+        The range of a column has from 2**20 to 2**21 of these, or up to 2**22 if one is enough: a
+        range far from 0 has fewer steps of the grid.
+        """
+        exponents = np.frexp(self.bounds.widths / self._grid.steps)[1]
+        return np.asarray(np.ldexp(1.0, np.maximum(GRID_BITS - exponents, 0)))
+
+    @property
+    def _steps(self) -> FloatArray:
+        return np.asarray(self._grid.steps / self._finer)
+
     @property
     def _unit(self) -> Fraction:
         """What entries are rounded to multiples of, in products of steps."""
@@ -136,10 +173,10 @@ class SampleCovariance(Query):
 
     def evaluate(self, data: Any) -> FloatArray:
         """Return the covariance matrix, which is private."""
-        columns, steps = self.bounds.columns, self._grid.steps
+        columns, steps = self.bounds.columns, self._steps
         products, total = ExactSum((columns, columns)), ExactSum((1, columns))
         product = np.empty((columns, columns))
-        blocks = record_blocks(data, columns, block_rows(columns, LEAST_PRODUCT_ROWS))
+        blocks = record_blocks(data, self.bounds.read, block_rows(columns, LEAST_PRODUCT_ROWS))
         for whole in whole_blocks(blocks, self._grid):
             products.add(np.matmul(whole.T, whole, out=product), len(whole))
             total.add(whole.sum(axis=0, keepdims=True), len(whole))
@@ -147,6 +184,8 @@ class SampleCovariance(Query):
         # In Python integers: n sum x x^T and s s^T nearly cancel, and exceed 64 bits.
         sums = total.integers()
         scatter = total.records * products.integers() - sums.T * sums
+        finer = np.array(list(map(int, self._finer)), dtype=object)
+        scatter *= np.multiply.outer(finer, finer)
         quotients = rounded_quotients(scatter, total.records * self.count * self._unit)
         units = steps[:, None] * steps * float(self._unit)
         return np.asarray(quotients * units)

@@ -14,7 +14,7 @@ from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import block_rows
 from matrixdp.queries.grid import RecordGrid, whole_blocks
-from matrixdp.queries.one_row import change_in_box, change_in_norm
+from matrixdp.queries.one_row import box_of, change_in_box, change_in_norm
 from matrixdp.queries.preview import AnswerRanges
 from matrixdp.queries.query import Query, check_bounds
 from matrixdp.queries.sources import record_blocks
@@ -79,7 +79,7 @@ class Features(Query):
         # Total variances of a row at mu = 1.
         if self.bounds.columns * ball**2 <= sum(map(Fraction, sides)) ** 2:
             return RowBounds(np.full(self.count, float_up(ball)), "replace")
-        return RowBox(sides, "replace")
+        return box_of(sides, self.bounds, "replace")
 
     @property
     def ranges(self) -> AnswerRanges:
@@ -95,7 +95,7 @@ class Features(Query):
         """Return the rows within their bounds, which are private."""
         value = np.empty((self.count, self.bounds.columns))
         filled = 0
-        blocks = record_blocks(data, self.bounds.columns, block_rows(self.bounds.columns))
+        blocks = record_blocks(data, self.bounds.read, block_rows(self.bounds.columns))
         for whole in whole_blocks(blocks, self._grid):
             if not filled + len(whole) <= self.count:
                 raise self._wrong_count()

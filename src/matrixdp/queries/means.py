@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.noise import ReleaseKey
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.budget import Budget
@@ -19,11 +20,17 @@ from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.privacy.payment import Payer
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import power_of_two_up, rounded_quotients
-from matrixdp.queries.grid import RecordGrid
+from matrixdp.queries.grid import GRID_BITS, RecordGrid
 from matrixdp.queries.one_row import single_row_set
 from matrixdp.queries.preview import AnswerRanges, Preview
 from matrixdp.queries.private_count import previewed_means, release_means_to, released_means
-from matrixdp.queries.query import MechanismMaker, Query, check_bounds, check_public_count
+from matrixdp.queries.query import (
+    MechanismMaker,
+    Query,
+    check_bounds,
+    check_public_count,
+    labels_of,
+)
 from matrixdp.queries.sums import exact_total
 from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
 
@@ -53,6 +60,10 @@ class Mean(Query):
     *Sensitivity.* That of `Sum` divided by the count, plus one unit of the grid that quotients are
     rounded to: two roundings to the nearest multiple differ by at most one unit more than what is
     rounded. A unit is at most ``step / count``, a share of 2**-20 of the change of an entry.
+
+    *Never* ``count=len(group)``. The size of a group is private under either relation: a record
+    that is replaced may move to another group. A statement that names the size gives it away, and
+    the guarantee is false. `GroupMoments` releases the sizes, with noise, beside the sums.
 
     *Without a count* sum and count are released side by side, with shares of mu² in the ratio
     ``sqrt(columns)`` to 1. That minimises ``columns C² / mu_sum² + C² / mu_count²``, the squared
@@ -94,13 +105,18 @@ class Mean(Query):
             self.bounds,
             self.neighbouring,
             divisor=self._divisor,
-            rounding=self.grid.steps * float(self._unit),
+            rounding=self._largest_steps * float(self._unit),
         )
 
     @cached_property
     def grid(self) -> RecordGrid:
         """How records become integers."""
         return RecordGrid(self.bounds)
+
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns."""
+        return labels_of(self.bounds, "mean")
 
     @property
     def ranges(self) -> AnswerRanges:
@@ -116,6 +132,13 @@ class Mean(Query):
             return super().preview(budget, mechanism=mechanism)
         _check_left_out("mechanism", given=mechanism is not IMGM)
         return previewed_means(self.bounds, budget, str(self), self.ranges)
+
+    @property
+    def _largest_steps(self) -> FloatArray:
+        """Steps as long as they can be for these bounds: in the same proportion in all units."""
+        if self.bounds.norm is not None:
+            return self.grid.steps
+        return np.ldexp(self.bounds.largest_entries, 1 - GRID_BITS)
 
     @property
     def _unit(self) -> Fraction:

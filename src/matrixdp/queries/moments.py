@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds, exact_squared_norm
 from matrixdp.queries.exact_sums import (
@@ -18,10 +19,13 @@ from matrixdp.queries.exact_sums import (
     block_rows,
 )
 from matrixdp.queries.grid import RecordGrid, whole_blocks
+from matrixdp.queries.names import Columns
 from matrixdp.queries.preview import AnswerRanges, product_lengths
-from matrixdp.queries.query import Query, check_bounds
+from matrixdp.queries.query import Query, check_bounds, labels_of
 from matrixdp.queries.sources import record_blocks
+from matrixdp.queries.units import ball, in_units, symmetric_set, units_of
 from matrixdp.rounding import float_up, inflated, sqrt_up
+from matrixdp.sensitivity.scaled import ScaledBall, ScaledSymmetricBall
 from matrixdp.sensitivity.sets import FrobeniusBall, SymmetricBall
 
 __all__ = [
@@ -42,16 +46,28 @@ _UNIT = Fraction(2**PRODUCT_BITS)
 def _gram_values(data: Any, grids: tuple[RecordGrid, ...]) -> FloatArray:
     steps = _joined_steps(grids)
     total, product = ExactSum((len(steps), len(steps))), np.empty((len(steps), len(steps)))
-    blocks = record_blocks(data, len(steps), block_rows(len(steps), LEAST_PRODUCT_ROWS))
+    read = Columns.together(*(grid.bounds.read for grid in grids))
+    blocks = record_blocks(data, read, block_rows(len(steps), LEAST_PRODUCT_ROWS))
     for whole in whole_blocks(blocks, *grids):
         total.add(np.matmul(whole.T, whole, out=product), len(whole))
     return _product_values(total, steps, steps)
 
 
-def _gram_ball(grids: tuple[RecordGrid, ...], neighbouring: Neighbouring) -> SymmetricBall:
-    steps = _joined_steps(grids)
-    change = gram_change(tuple(grid.bounds for grid in grids), neighbouring)
-    return SymmetricBall(float_up(change + product_rounding(steps, steps, _UNIT)), neighbouring)
+def _gram_set(
+    parts: tuple[PublicBounds, ...], neighbouring: Neighbouring
+) -> SymmetricBall | ScaledSymmetricBall:
+    units = units_of(*parts)
+    if units is None:
+        return SymmetricBall(_gram_bound(parts, neighbouring), neighbouring)
+    ends = np.cumsum([part.columns for part in parts])[:-1]
+    scaled = map(in_units, parts, np.split(units, ends))
+    return symmetric_set(_gram_bound(tuple(scaled), neighbouring), units, neighbouring)
+
+
+def _gram_bound(parts: tuple[PublicBounds, ...], neighbouring: Neighbouring) -> float:
+    steps = _joined_steps(tuple(map(RecordGrid, parts)))
+    rounding = product_rounding(steps, steps, _UNIT)
+    return float_up(gram_change(parts, neighbouring) + rounding)
 
 
 def _joined_steps(grids: tuple[RecordGrid, ...]) -> FloatArray:
@@ -83,6 +99,11 @@ class Gram(Query):
       most 2 otherwise, because the corner farthest from 0 and the point nearest to 0 attain half of
       every ``L_ij``.
 
+    *Units.* For ranges alone all of that holds for records whose columns are divided by the largest
+    absolute values of their ranges; R is ``sqrt(d)`` then, for d columns. The set is that ball in
+    these units, so a column in other units changes only the unit of the answer. A norm says that
+    columns are comparable as they are.
+
     *Rounding.* Records are rounded to a public grid, products are added up in integers, and sums
     are rounded to a multiple of ``2**19 step_i step_j``. Two rounded matrices differ by at most
     ``2**19 |steps|^2`` more than before, which is added: for a norm C and d columns at most
@@ -107,9 +128,14 @@ class Gram(Query):
         checked_neighbouring(self.neighbouring)
 
     @cached_property
-    def sensitivity(self) -> SymmetricBall:
-        """A ball of symmetric matrices."""
-        return _gram_ball((self._grid,), self.neighbouring)
+    def sensitivity(self) -> SymmetricBall | ScaledSymmetricBall:
+        """A ball of symmetric matrices, in the units of the columns."""
+        return _gram_set((self.bounds,), self.neighbouring)
+
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns, twice."""
+        return labels_of(self.bounds)
 
     @property
     def ranges(self) -> AnswerRanges:
@@ -144,6 +170,7 @@ class _OfTwoParts(Query):
         check_bounds(self.x, "x")
         check_bounds(self.y, "y")
         checked_neighbouring(self.neighbouring)
+        Columns.together(self.x.read, self.y.read)
 
     @cached_property
     def _grids(self) -> tuple[RecordGrid, RecordGrid]:
@@ -165,7 +192,9 @@ class JointMoments(_OfTwoParts):
     Notes
     -----
     *Sensitivity.* That of `Gram` for rows z = [x y], with ``R^2 = Rx^2 + Ry^2``: x and y attain
-    their largest norms together, and two rows of that norm can be orthogonal. Data are the joined
+    their largest norms together, and two rows of that norm can be orthogonal. Columns are in units
+    of their own if both parts have ranges alone; a norm of one part says that all columns are
+    comparable as they are. Data are the joined
     rows; two iterators are joined by ``map(numpy.hstack, zip(x_blocks, y_blocks))``.
 
     Examples
@@ -177,9 +206,9 @@ class JointMoments(_OfTwoParts):
     """
 
     @cached_property
-    def sensitivity(self) -> SymmetricBall:
-        """A ball of symmetric matrices."""
-        return _gram_ball(self._grids, self.neighbouring)
+    def sensitivity(self) -> SymmetricBall | ScaledSymmetricBall:
+        """A ball of symmetric matrices, in the units of the columns."""
+        return _gram_set((self.x, self.y), self.neighbouring)
 
     @property
     def ranges(self) -> AnswerRanges:
@@ -214,7 +243,8 @@ class CrossMoment(_OfTwoParts):
     ``Rx Ry``, attained. Replacing one changes it by at most ``2 Rx Ry``, attained by (x, y) and
     (-x, y). If boxes keep entry (i, j) in a range of length ``L_ij``, the change is at most ``|L|``
     too, and the smaller of the two is taken; for boxes without negative numbers it is attained by
-    ``upper`` and ``lower``. No bound is too large by more than a factor of 2: the corner farthest
+    ``upper`` and ``lower``. A part with ranges alone is in units of its own, as in `Gram`. No bound
+    is too large by more than a factor of 2: the corner farthest
     from 0 and the point nearest to 0 attain half of every ``L_ij``, and ``Rx Ry`` if that is 0.
     Rounding is that of `Gram`: ``2**19 |steps of x| |steps of y|`` is added.
 
@@ -228,11 +258,16 @@ class CrossMoment(_OfTwoParts):
     """
 
     @cached_property
-    def sensitivity(self) -> FrobeniusBall:
-        """A ball."""
-        rounding = product_rounding(self._grids[0].steps, self._grids[1].steps, _UNIT)
-        change = cross_change(self.x, self.y, self.neighbouring)
-        return FrobeniusBall(float_up(change + rounding), self.neighbouring)
+    def sensitivity(self) -> FrobeniusBall | ScaledBall:
+        """A ball, in the units of the columns."""
+        rows, columns = units_of(self.x), units_of(self.y)
+        x = self.x if rows is None else in_units(self.x, rows)
+        y = self.y if columns is None else in_units(self.y, columns)
+        rounding = product_rounding(RecordGrid(x).steps, RecordGrid(y).steps, _UNIT)
+        bound = float_up(cross_change(x, y, self.neighbouring) + rounding)
+        rows = np.ones(x.columns) if rows is None else rows
+        columns = np.ones(y.columns) if columns is None else columns
+        return ball(bound, rows, columns, self.neighbouring)
 
     @property
     def ranges(self) -> AnswerRanges:
@@ -243,9 +278,9 @@ class CrossMoment(_OfTwoParts):
     def evaluate(self, data: Any) -> FloatArray:
         """Return the cross-moment of rows ``[x y]``, which is private."""
         left, right = self._grids
-        split, columns = self.x.columns, self.x.columns + self.y.columns
-        total = ExactSum((split, columns - split))
-        blocks = record_blocks(data, columns, block_rows(columns, LEAST_PRODUCT_ROWS))
+        split, read = self.x.columns, Columns.together(self.x.read, self.y.read)
+        total = ExactSum((split, self.y.columns))
+        blocks = record_blocks(data, read, block_rows(read.width, LEAST_PRODUCT_ROWS))
         for whole in whole_blocks(blocks, left, right):
             total.add(whole[:, :split].T @ whole[:, split:], len(whole))
         return _product_values(total, left.steps, right.steps)

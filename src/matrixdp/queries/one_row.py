@@ -10,7 +10,7 @@ from matrixdp.queries.bounds import PublicBounds, exact_squared_norm
 from matrixdp.rounding import float_up, sqrt_up
 from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
 
-__all__ = ["change_in_box", "change_in_norm", "single_row_set"]
+__all__ = ["box_of", "change_in_box", "change_in_norm", "single_row_set"]
 
 FloatArray = NDArray[np.float64]
 
@@ -51,7 +51,18 @@ def single_row_set(
     # Total variances at mu = 1.
     if bounds.columns * ball**2 <= sum(sides) ** 2:
         return FrobeniusBall(float_up(ball), neighbouring)
-    return RowBox([float_up(side) for side in sides], neighbouring)
+    return box_of([float_up(side) for side in sides], bounds, neighbouring)
+
+
+def box_of(sides: list[float], bounds: PublicBounds, neighbouring: Neighbouring) -> RowBox:
+    """Return the box of a change, with the weights that make the units of columns not matter.
+
+    Ranges alone do not say how columns compare, so that a variance counts in squared sides. The
+    least total variance in the units as they are would starve small columns: its noise grows with
+    the root of a side. A norm says that columns are comparable as they are.
+    """
+    weights = None if bounds.norm is not None else 1.0 / np.square(sides)
+    return RowBox(sides, neighbouring, weights)
 
 
 def change_in_norm(bounds: PublicBounds, neighbouring: Neighbouring) -> Fraction:

@@ -90,6 +90,15 @@ class MeanRelease:
         """The shape of the means: one row."""
         return self.total.shape
 
+    def standard_errors(self) -> FloatArray:
+        """Return about the standard deviation of every mean: from the sum's noise and the count's.
+
+        To first order: that of the sum, and the mean times that of the count, over the count.
+        """
+        count = max(float(self.count.value[0, 0]), 1.0)
+        of_count = self.value * self.count.standard_errors()
+        return np.asarray(np.hypot(self.total.standard_errors(), of_count) / count)
+
     def __array__(
         self,
         dtype: DTypeLike | None = None,

@@ -30,7 +30,7 @@ from matrixdp.queries.preview import AnswerRanges, Preview
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import SensitivitySet
 
-__all__ = ["MechanismMaker", "Query", "check_bounds", "check_public_count"]
+__all__ = ["MechanismMaker", "Query", "check_bounds", "check_public_count", "labels_of"]
 
 FloatArray = NDArray[np.float64]
 MechanismMaker: TypeAlias = Callable[[SensitivitySet, Budget], Mechanism[Release]]
@@ -249,6 +249,13 @@ class Query(ABC):
                 "is called with"
             )
         return chosen
+
+
+def labels_of(bounds: PublicBounds, row: str | None = None) -> MatrixLabels | None:
+    """Return the names of columns as those of a row, or of the rows as well, if there are any."""
+    if bounds.names is None:
+        return None
+    return MatrixLabels(list(bounds.names), list(bounds.names) if row is None else [row])
 
 
 def check_bounds(bounds: object, name: str = "bounds") -> None:

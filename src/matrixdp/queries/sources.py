@@ -18,6 +18,7 @@ from matrixdp.files.formats.opening import check_regular, foreign_errors
 from matrixdp.files.formats.suffixes import format_of
 from matrixdp.parameters import members_of
 from matrixdp.parameters.arrays import plain_array
+from matrixdp.queries.names import Columns
 from matrixdp.queries.stored import stored_parts
 
 __all__ = ["arrow_batches", "arrow_blocks", "parquet_blocks", "record_blocks"]
@@ -26,7 +27,7 @@ __all__ = ["arrow_batches", "arrow_blocks", "parquet_blocks", "record_blocks"]
 _NO_BLOCKS = (dict, set, frozenset, bytes, bytearray, memoryview)
 
 
-def record_blocks(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
+def record_blocks(data: Any, columns: Columns, rows: int) -> Iterator[NDArray[Any]]:
     """Yield the records of a source in blocks of at most so many rows, as float64 or float32.
 
     Small blocks are joined, since the work on a block does not shrink with its rows.
@@ -36,8 +37,8 @@ def record_blocks(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
     data : array_like, path, Arrow table, or iterable of blocks
         Records in rows. An array may be memory-mapped; a path ends in ``.npy``; blocks are arrays
         of any number of rows, such as a generator yields. One column may have one axis.
-    columns : int
-        The width that every block must have.
+    columns : Columns
+        Those that every block must have, by name where it has names.
     rows : int
         The most rows in a block that is yielded.
 
@@ -65,24 +66,25 @@ def record_blocks(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
         raise ShapeError("data has no records: a query needs at least one")
 
 
-def _pieces(data: Any, columns: int, rows: int) -> Iterator[NDArray[Any]]:
+def _pieces(data: Any, columns: Columns, rows: int) -> Iterator[NDArray[Any]]:
     """Yield the records of a source in pieces of from 1 to so many rows."""
-    for block in _blocks(data):
+    width = columns.width
+    for block in map(columns.of, _blocks(data)):
         # An array is cut before it is converted, so that a mapped file is never read whole.
-        whole = block if isinstance(block, np.ndarray) and block.ndim else _checked(block, columns)
+        whole = block if isinstance(block, np.ndarray) and block.ndim else _checked(block, width)
         for start in range(0, len(whole), rows):
-            yield _checked(whole[start : start + rows], columns)
+            yield _checked(whole[start : start + rows], width)
 
 
-def parquet_blocks(path: str | PathLike[str], columns: list[str]) -> Iterator[NDArray[Any]]:
-    """Yield the numbers of some columns of a Parquet file, in blocks.
+def parquet_blocks(path: str | PathLike[str], columns: list[str]) -> Iterator[Any]:
+    """Yield some columns of a Parquet file in blocks: Arrow batches, which have their names.
 
     Parameters
     ----------
     path : path
         The file, which may be larger than memory.
     columns : list of str
-        The names of its columns, in the order that the query expects.
+        The names of its columns. Queries whose bounds have names find them in any order.
 
     Raises
     ------
@@ -91,14 +93,12 @@ def parquet_blocks(path: str | PathLike[str], columns: list[str]) -> Iterator[ND
     FileFormatError
         If it is not a Parquet file, or has no such column.
     """
-    return arrow_blocks(path, columns, ".parquet")
+    return arrow_batches(path, columns, ".parquet")
 
 
-def arrow_blocks(
-    path: str | PathLike[str], columns: list[str], suffix: str | None = None
-) -> Iterator[NDArray[Any]]:
+def arrow_blocks(path: str | PathLike[str], columns: list[str]) -> Iterator[NDArray[Any]]:
     """Yield the numbers of some columns of a Parquet or Arrow file, in blocks."""
-    for batch in arrow_batches(path, columns, suffix):
+    for batch in arrow_batches(path, columns):
         yield _from_arrow(batch, path)
 
 
@@ -138,9 +138,6 @@ def _blocks(data: Any) -> Iterator[Any]:
     parts = stored_parts(data)
     if parts is not None:
         return parts
-    library = type(data).__module__.partition(".")[0]
-    if library in ("pandas", "polars") and hasattr(data, "to_numpy"):
-        return iter([data.to_numpy()])
     if hasattr(data, "__array__") or isinstance(data, list | tuple):
         return iter([data])
     if isinstance(data, Iterable) and not isinstance(data, _NO_BLOCKS):

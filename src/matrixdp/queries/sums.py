@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.parameters import checked_integers, members_of
 from matrixdp.parameters.arrays import plain_array
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
@@ -18,7 +19,7 @@ from matrixdp.queries.exact_sums import ExactSum, block_rows
 from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.one_row import single_row_set
 from matrixdp.queries.preview import AnswerRanges
-from matrixdp.queries.query import Query, check_bounds
+from matrixdp.queries.query import Query, check_bounds, labels_of
 from matrixdp.queries.sources import record_blocks
 from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
 
@@ -31,7 +32,7 @@ def exact_total(data: Any, grid: RecordGrid) -> ExactSum:
     """Return the sum of the records of a source, in integer multiples of the grid's steps."""
     columns = grid.bounds.columns
     total = ExactSum((1, columns))
-    for whole in whole_blocks(record_blocks(data, columns, block_rows(columns)), grid):
+    for whole in whole_blocks(record_blocks(data, grid.bounds.read, block_rows(columns)), grid):
         total.add(whole.sum(axis=0, keepdims=True), len(whole))
     return total
 
@@ -91,6 +92,11 @@ class Sum(Query):
     def grid(self) -> RecordGrid:
         """The grid on which records become integers."""
         return RecordGrid(self.bounds)
+
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns."""
+        return labels_of(self.bounds, "sum")
 
     @property
     def ranges(self) -> AnswerRanges:
@@ -264,9 +270,8 @@ class ClippedRecords(Query):
 
     def evaluate(self, data: Any) -> NDArray[np.float64]:
         """Return the count, which is private."""
-        columns = self.bounds.columns
         total = ExactSum((1, 1))
-        for block in record_blocks(data, columns, block_rows(columns)):
+        for block in record_blocks(data, self.bounds.read, block_rows(self.bounds.columns)):
             clipped = np.count_nonzero(self._grid.clipped(block))
             total.add(np.array([[float(clipped)]]), len(block))
         return total.rounded(0).astype(np.float64)

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.parameters import members_of
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
-from matrixdp.queries.attributes import Attribute
+from matrixdp.queries.attributes import Attribute, cell_labels, checked_attributes, described
 from matrixdp.queries.grid import MOST_RECORDS
+from matrixdp.queries.mixed_rows import column_blocks
 from matrixdp.queries.preview import AnswerRanges
 from matrixdp.queries.query import Query
-from matrixdp.queries.stored import stored_parts
 from matrixdp.rounding import sqrt_up
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import CellNames, Workload, count_cells, marginals
@@ -28,11 +27,6 @@ from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 __all__ = ["ContingencyTable"]
 
 FloatArray = NDArray[np.float64]
-
-# More cells than this are counted rather than listed, where a table is described.
-_MOST_LABELS = 20
-# What can be iterated over, but not in rows or blocks of them.
-_NO_BLOCKS = (str, bytes, bytearray, memoryview, dict, set, frozenset)
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,9 @@ class ContingencyTable(Query):
     Parameters
     ----------
     attributes : sequence of Categories or Bins
-        One for each column of the data.
+        One for each column of the data. Columns of tables that have names (pandas, polars, Arrow)
+        are found by them, whatever their order and whatever else the table has; rows and arrays go
+        by position.
     neighbouring : {"add-remove", "replace"}
         What a record's change is.
 
@@ -73,16 +69,8 @@ class ContingencyTable(Query):
     neighbouring: Neighbouring
 
     def __init__(self, attributes: Iterable[Attribute], neighbouring: Neighbouring) -> None:
-        members = members_of(attributes, "attributes", "a sequence of Categories and Bins")
-        for number, member in enumerate(members):
-            if not isinstance(member, Attribute):
-                raise InvalidParameterError(
-                    f"attributes[{number}] is a {type(member).__name__}: pass Categories or Bins"
-                )
-        object.__setattr__(self, "attributes", members)
+        object.__setattr__(self, "attributes", checked_attributes(attributes, "attributes"))
         object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
-        if not members:
-            raise InvalidParameterError("attributes=() is empty: pass at least one")
 
     @property
     def dimensions(self) -> tuple[int, ...]:
@@ -100,10 +88,7 @@ class ContingencyTable(Query):
         rest = self.attributes[1:]
         if not rest:
             return ["count"]
-        return [
-            ", ".join(f"{a.name}={label}" for a, label in zip(rest, labels, strict=True))
-            for labels in product(*(attribute.labels for attribute in rest))
-        ]
+        return cell_labels(rest)
 
     @property
     def cell_names(self) -> tuple[CellNames, ...]:
@@ -151,7 +136,7 @@ class ContingencyTable(Query):
         Parameters
         ----------
         data : sequence of rows, array, data frame, or iterator of such blocks
-            One value for each attribute in a row.
+            One value for each attribute in a row; columns with names may be in any order.
 
         Examples
         --------
@@ -166,8 +151,8 @@ class ContingencyTable(Query):
         >>> release.table(table.numbers(("code 3", "age"))).shape
         (1000, 2)
         """
-        for block in _table_blocks(data):
-            columns = zip(self.attributes, self._columns_of(block), strict=True)
+        for block in column_blocks(data, [each.name for each in self.attributes]):
+            columns = zip(self.attributes, block, strict=True)
             yield np.stack([attribute.cells(column) for attribute, column in columns], axis=1)
 
     def marginals(self, kept: Iterable[Sequence[str]]) -> Workload:
@@ -198,68 +183,10 @@ class ContingencyTable(Query):
         Parameters
         ----------
         data : sequence of rows, array, data frame, or iterator of such blocks
-            One value for each attribute in a row.
+            As in `cells`.
         """
         return self.counts(data).reshape(self.dimensions[0], -1).astype(np.float64)
 
-    def _columns_of(self, block: Any) -> list[NDArray[Any]]:
-        """Return the columns of a block, or raise if rows are of another width."""
-        width = len(self.attributes)
-        if isinstance(block, np.ma.MaskedArray):
-            raise InvalidParameterError("data is a masked array: fill its gaps, then pass its data")
-        if not isinstance(block, np.ndarray):
-            # Frames, their columns and Arrow tables; anything else is taken row by row.
-            framed = hasattr(block, "__array__")
-            block = np.asarray(block, dtype=object) if framed else _table_of(block, width)
-        if block.ndim == 1 and width == 1:
-            block = block[:, None]
-        if block.ndim != 2 or block.shape[1] != width:
-            raise ShapeError(f"data must have rows of {width} values, one for each attribute")
-        return [block[:, number] for number in range(width)]
-
     def __str__(self) -> str:
         """Say what is counted."""
-        return f"counts of records by {', '.join(map(_described, self.attributes))}"
-
-
-def _described(attribute: Attribute) -> str:
-    labels = attribute.labels
-    cells = ", ".join(labels) if len(labels) <= _MOST_LABELS else f"{len(labels)} cells"
-    return f"{attribute.name} ({cells})"
-
-
-def _values(row: Any) -> list[Any]:
-    """Return the values of a row that is neither a list nor a tuple."""
-    return list(row) if isinstance(row, np.ndarray) and row.ndim == 1 else [row]
-
-
-def _table_blocks(data: Any) -> Iterator[Any]:
-    """Yield blocks of rows: a sequence, an array or a frame is one, an iterator yields many."""
-    parts = stored_parts(data)
-    if parts is not None:
-        yield from parts
-    elif isinstance(data, list | tuple) or hasattr(data, "__array__"):
-        yield data
-    elif isinstance(data, Iterable) and not isinstance(data, _NO_BLOCKS):
-        yield from data
-    else:
-        raise InvalidParameterError(
-            f"data is a {type(data).__name__}: pass rows with one value for each attribute, or an "
-            "iterator of blocks of rows"
-        )
-
-
-def _table_of(rows: Any, width: int) -> NDArray[Any]:
-    """Return rows of any objects as a table; what does not fit gives a table of no columns."""
-    # Text is no block of records: its letters would be counted, so many for one record.
-    if not isinstance(rows, Iterable) or isinstance(rows, _NO_BLOCKS):
-        return np.empty((0, 0), dtype=object)
-    # For one attribute a row may be the value itself.
-    listed = [row if isinstance(row, list | tuple) else _values(row) for row in rows]
-    if not all(len(row) == width for row in listed):
-        return np.empty((0, 0), dtype=object)
-    # Not np.array(listed), which would make text of numbers that are beside text.
-    table = np.empty((len(listed), width), dtype=object)
-    for number, row in enumerate(listed):
-        table[number] = list(row)
-    return table
+        return f"counts of records by {described(self.attributes)}"

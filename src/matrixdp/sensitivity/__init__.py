@@ -1,6 +1,7 @@
 """Sensitivity sets: all that one record can change, and how noise measures it."""
 
 from matrixdp.sensitivity.radius import Radius
+from matrixdp.sensitivity.scaled import ScaledBall, ScaledSymmetricBall
 from matrixdp.sensitivity.sets import (
     FrobeniusBall,
     RowBounds,
@@ -20,6 +21,8 @@ __all__ = [
     "Radius",
     "RowBounds",
     "RowBox",
+    "ScaledBall",
+    "ScaledSymmetricBall",
     "SensitivitySet",
     "SymmetricBall",
     "Verdict",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.covariance import Covariance, Directional, SymmetricIsotropic
+from matrixdp.covariance import Covariance, Directional
 from matrixdp.covariance.side import SideCovariance
 from matrixdp.errors import InvalidParameterError, ShapeError
 
@@ -97,10 +97,10 @@ def check_known(covariance: object) -> None:
 def refuse_mirrored(covariance: Covariance) -> None:
     """Raise if noise is the same on mirrored entries, which hides nothing in their difference."""
     check_known(covariance)
-    if isinstance(covariance, SymmetricIsotropic):
+    if covariance.mirrored:
         raise InvalidParameterError(
-            "covariance=SymmetricIsotropic protects symmetric differences only: use it with a "
-            "SymmetricBall"
+            f"covariance={type(covariance).__name__} protects symmetric differences only: use it "
+            "with a SymmetricBall"
         )
 
 

@@ -19,6 +19,7 @@ from matrixdp.covariance import (
     Directional,
     Isotropic,
     Kronecker,
+    SymmetricDiagonal,
     SymmetricIsotropic,
 )
 from matrixdp.covariance.linear_map import noise_factor
@@ -38,6 +39,7 @@ from matrixdp.sensitivity.radius import (
     resolved,
     unknown_covariance,
 )
+from matrixdp.sensitivity.scaled import ScaledBall, ScaledSymmetricBall
 
 __all__ = [
     "FrobeniusBall",
@@ -136,6 +138,9 @@ class SymmetricBall:
             case SymmetricIsotropic() | Isotropic():
                 # On symmetric matrices both kinds of noise weigh every direction alike.
                 return Radius(quotient_up(self.bound, covariance.scale), exact=True)
+            case SymmetricDiagonal():
+                weakest = covariance.smallest_singular_value
+                return Radius(quotient_up(self.bound, weakest), exact=True)
             case Diagonal():
                 # A member with entries x and x at (i, j) and (j, i) has the squared norm 2 x^2, and
                 # whitened (1/s_ij^2 + 1/s_ji^2) x^2: its weight is the mean of the precisions.
@@ -366,7 +371,9 @@ class RowBox(EqualByValue):
         return Diagonal(scales[None, :]).rescaled_for(self, budget)
 
 
-SensitivitySet = FrobeniusBall | SymmetricBall | RowBounds | RowBox
+SensitivitySet = (
+    FrobeniusBall | SymmetricBall | RowBounds | RowBox | ScaledBall | ScaledSymmetricBall
+)
 """Any of the sets."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import integer_array, members_of, positive_integer
+from matrixdp.parameters import integer_array, members_of, names_of, positive_integer
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
@@ -100,7 +100,7 @@ def counted_tables(
     Parameters
     ----------
     records : array_like of int, shape (records, attributes), or iterator of such blocks
-        The index of the cell along each attribute. For one attribute the shape
+        The index of the cell along each attribute, by position. For one attribute the shape
         may be (records,).
     dimensions : sequence of int
         The number of cells along each attribute.
@@ -145,6 +145,11 @@ def counted_tables(
 def _checked_blocks(records: Any, dimensions: Sequence[int]) -> Iterator[list[IntArray]]:
     """Yield the columns of blocks of records, or raise if a number has no cell."""
     for block in _blocks(records):
+        if len(dimensions) > 1 and names_of(block) is not None:
+            raise InvalidParameterError(
+                "records has names of columns, and a workload has none to match: pass "
+                "ContingencyTable(...).cells(table), which goes by name, or an array"
+            )
         array = integer_array(block, "records")
         # An empty list is no record, with any number of attributes: raising for it would tell it
         # apart from a list of one record.

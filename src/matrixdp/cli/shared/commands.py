@@ -18,8 +18,8 @@ called_with: ContextVar[tuple[list[str], list[str]]] = ContextVar("called_with",
 
 ORDER = (
     # The data, and what is asked of them.
-    *("--query", "--workload", "--strategy", "--records", "--columns", "--categories", "--bins"),
-    *("--other", "--of", "--ways", "--table", "--wide"),
+    *("--query", "--workload", "--strategy", "--records", "--columns", "--by"),
+    *("--categories", "--bins", "--other", "--of", "--ways", "--order", "--table", "--wide"),
     *("--header", "--index", "--names", "--delimiter", "--decimal", "--thousands"),
     *("--missing", "--fill", "--input-format"),
     *("--mechanism", "--shape", "--sampling-rate", "--steps"),

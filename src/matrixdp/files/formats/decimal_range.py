@@ -34,6 +34,7 @@ import math
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.parameters import positive_number
 from matrixdp.rounding import UNIT_ROUNDOFF, float_down, float_up, sqrt_up
+from matrixdp.sensitivity.scaled import ScaledBall, ScaledSymmetricBall
 from matrixdp.sensitivity.sets import (
     FrobeniusBall,
     RowBounds,
@@ -51,6 +53,9 @@ from matrixdp.sensitivity.sets import (
 )
 
 __all__ = ["DecimalCover", "cover_decimals"]
+
+Covered: TypeAlias = FrobeniusBall | SymmetricBall | RowBounds | RowBox
+"""Sets whose bounds are in the units of the decimals."""
 
 # The derivation needs a normal float; a smaller range would save nothing worth having.
 _SMALLEST_RANGE = sys.float_info.min
@@ -140,6 +145,11 @@ def cover_decimals(
     [1.25, 100.25]
     """
     sensitivity.check_shape(shape)
+    if isinstance(sensitivity, ScaledBall | ScaledSymmetricBall):
+        raise InvalidParameterError(
+            f"sensitivity is a {type(sensitivity).__name__}, whose entries have units of their "
+            "own, so that no range fits all decimals: release the query, which reads its records"
+        )
     if given is not None:
         given = max(positive_number(given, "range"), _SMALLEST_RANGE)
     bounds, cells = _bounds_and_cells(sensitivity, shape)
@@ -153,9 +163,7 @@ def cover_decimals(
     return _assembled(sensitivity, covered, limits)
 
 
-def _bounds_and_cells(
-    sensitivity: SensitivitySet, shape: tuple[int, int]
-) -> tuple[list[float], int]:
+def _bounds_and_cells(sensitivity: Covered, shape: tuple[int, int]) -> tuple[list[float], int]:
     """Return the bounds of a set, and how many cells each of them is about."""
     match sensitivity:
         case FrobeniusBall() | SymmetricBall():
@@ -171,9 +179,7 @@ def _default_limit(bound: float, root: Fraction) -> float:
     return max(limit, _SMALLEST_RANGE)
 
 
-def _assembled(
-    sensitivity: SensitivitySet, covered: list[float], limits: list[float]
-) -> DecimalCover:
+def _assembled(sensitivity: Covered, covered: list[float], limits: list[float]) -> DecimalCover:
     """Return the set of the same kind with other bounds, and limits laid along its axis."""
     relation, sizes = sensitivity.neighbouring, np.array(limits)
     match sensitivity:

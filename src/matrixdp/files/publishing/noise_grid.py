@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.covariance import Covariance, Diagonal, Directional, Isotropic, SymmetricIsotropic
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Directional,
+    Isotropic,
+    SymmetricDiagonal,
+    SymmetricIsotropic,
+)
 from matrixdp.noise.specification.scales import largest_values
 from matrixdp.noise.specification.table import GRID_BITS
 
@@ -60,9 +67,7 @@ def can_be_released(
         scales = _scales_of_rows(covariance, value.shape, first, len(part))
         if not _is_finite_within(part, _limits(scales, value.dtype)) or not _on_grid(part, scales):
             return False
-        if isinstance(covariance, SymmetricIsotropic) and not np.array_equal(
-            part, value[:, first : first + len(part)].T
-        ):
+        if covariance.mirrored and not np.array_equal(part, value[:, first : first + len(part)].T):
             return False
     return not _is_too_coarse(value, covariance)
 
@@ -87,6 +92,8 @@ def _scales_of_rows(
             indices = np.arange(number)
             scales[indices, first + indices] = covariance.scale
             return scales
+        case SymmetricDiagonal():
+            return covariance.entry_scales((shape[0], shape[1]))[first : first + number]
         case Isotropic():
             return np.array([[covariance.scale]])
     raise TypeError(type(covariance).__name__)
@@ -164,7 +171,7 @@ def _is_too_coarse(value: NDArray[Any], covariance: Covariance, floor: float | N
         steps = _step_exponents(covariance, value.shape, first, part, floor)
         lengths = _rounded_lengths(part, value, covariance, np.ldexp(1.0, steps))
         gained = np.minimum(coarsest, steps + GRID_BITS) - np.log2(lengths) - _BITS_PAID
-        if isinstance(covariance, SymmetricIsotropic):
+        if covariance.mirrored:
             gained = np.triu(gained, first)
         bits += float(np.maximum(gained, 0.0).sum())
         if bits >= refused:

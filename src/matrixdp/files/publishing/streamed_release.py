@@ -32,7 +32,7 @@ from matrixdp.noise.application.threads import checked_threads, usable_cores
 from matrixdp.noise.keys.value_tag import ValueTag
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Evidence, Payer, Payment
-from matrixdp.sensitivity.sets import SymmetricBall
+from matrixdp.sensitivity import ScaledSymmetricBall, SymmetricBall
 
 __all__ = ["release_npy", "release_npy_to", "release_promised_npy"]
 
@@ -265,10 +265,10 @@ def _independent(name: str, covariance: object) -> Isotropic | Diagonal:
 
 def _checked_layout(promise: Promise, source: Path, target: Path) -> NpyLayout:
     """Return the layout of a file that can be released in parts, or raise if it is not one."""
-    if isinstance(promise.sensitivity, SymmetricBall):
+    if isinstance(promise.sensitivity, SymmetricBall | ScaledSymmetricBall):
         raise InvalidParameterError(
-            "a SymmetricBall is about symmetric matrices, and parts do not show whether one is "
-            "symmetric: load it and use mechanism.release"
+            f"a {type(promise.sensitivity).__name__} is about symmetric matrices, and parts do not "
+            "show whether one is symmetric: load it and use mechanism.release"
         )
     if target.suffix.lower() != ".npy":
         raise InvalidParameterError(f"{target} does not end in .npy: name such a file")

@@ -14,11 +14,13 @@ from matrixdp.covariance import (
     Diagonal,
     Isotropic,
     Kronecker,
+    SymmetricDiagonal,
     SymmetricIsotropic,
 )
 from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
 from matrixdp.privacy.payment import Evidence
+from matrixdp.sensitivity.scaled import ScaledBall, ScaledSymmetricBall
 from matrixdp.sensitivity.sets import (
     FrobeniusBall,
     RowBounds,
@@ -114,6 +116,23 @@ class _RowBoxSchema(_Kind, frozen=True, tag="RowBox"):
     weights: list[float]
 
 
+class _ScaledBallSchema(_Kind, frozen=True, tag="ScaledBall"):
+    """A `ScaledBall`."""
+
+    neighbouring: Neighbouring
+    bound: float
+    rows: list[float]
+    columns: list[float]
+
+
+class _ScaledSymmetricBallSchema(_Kind, frozen=True, tag="ScaledSymmetricBall"):
+    """A `ScaledSymmetricBall`."""
+
+    neighbouring: Neighbouring
+    bound: float
+    units: list[float]
+
+
 class IsotropicSchema(_Kind, frozen=True, tag="Isotropic"):
     """An `Isotropic` covariance."""
 
@@ -124,6 +143,12 @@ class _SymmetricIsotropicSchema(_Kind, frozen=True, tag="SymmetricIsotropic"):
     """A `SymmetricIsotropic` covariance."""
 
     scale: float
+
+
+class _SymmetricDiagonalSchema(_Kind, frozen=True, tag="SymmetricDiagonal"):
+    """A `SymmetricDiagonal` covariance."""
+
+    scales: list[float]
 
 
 class _DiagonalSchema(_Kind, frozen=True, tag="Diagonal"):
@@ -141,10 +166,19 @@ class _KroneckerSchema(_Kind, frozen=True, tag="Kronecker"):
 
 
 SensitivitySchema: TypeAlias = (
-    FrobeniusBallSchema | _SymmetricBallSchema | _RowBoundsSchema | _RowBoxSchema
+    FrobeniusBallSchema
+    | _SymmetricBallSchema
+    | _RowBoundsSchema
+    | _RowBoxSchema
+    | _ScaledBallSchema
+    | _ScaledSymmetricBallSchema
 )
 CovarianceSchema: TypeAlias = (
-    IsotropicSchema | _SymmetricIsotropicSchema | _DiagonalSchema | _KroneckerSchema
+    IsotropicSchema
+    | _SymmetricIsotropicSchema
+    | _SymmetricDiagonalSchema
+    | _DiagonalSchema
+    | _KroneckerSchema
 )
 
 
@@ -191,6 +225,11 @@ def stated_sensitivity(sensitivity: SensitivitySet) -> SensitivitySchema:
             # Weights are written even if all are 1, so that the schema does not rest on a default.
             bounds, weights = _numbers(sensitivity.bounds), _numbers(sensitivity.weights)
             return _RowBoxSchema(relation, bounds, weights)
+        case ScaledBall(bound=bound):
+            rows, columns = _numbers(sensitivity.rows), _numbers(sensitivity.columns)
+            return _ScaledBallSchema(relation, bound, rows, columns)
+        case ScaledSymmetricBall(bound=bound):
+            return _ScaledSymmetricBallSchema(relation, bound, _numbers(sensitivity.units))
     raise InvalidParameterError(f"a {type(sensitivity).__name__} cannot be saved")
 
 
@@ -206,6 +245,10 @@ def sensitivity_of(schema: SensitivitySchema) -> SensitivitySet:
             return RowBounds(schema.bounds, schema.neighbouring)
         case _RowBoxSchema():
             return RowBox(schema.bounds, schema.neighbouring, schema.weights)
+        case _ScaledBallSchema():
+            return ScaledBall(schema.bound, schema.rows, schema.columns, schema.neighbouring)
+        case _ScaledSymmetricBallSchema():
+            return ScaledSymmetricBall(schema.bound, schema.units, schema.neighbouring)
 
 
 def stated_covariance(covariance: Covariance) -> CovarianceSchema:
@@ -215,6 +258,8 @@ def stated_covariance(covariance: Covariance) -> CovarianceSchema:
             return IsotropicSchema(covariance.scale)
         case SymmetricIsotropic():
             return _SymmetricIsotropicSchema(covariance.scale)
+        case SymmetricDiagonal():
+            return _SymmetricDiagonalSchema(_numbers(covariance.scales))
         case Diagonal():
             return _DiagonalSchema(_numbers(covariance.scales))
         case Kronecker():
@@ -233,6 +278,8 @@ def covariance_of(schema: CovarianceSchema) -> Covariance:
             return Isotropic(schema.scale)
         case _SymmetricIsotropicSchema():
             return SymmetricIsotropic(schema.scale)
+        case _SymmetricDiagonalSchema():
+            return SymmetricDiagonal(schema.scales)
         case _DiagonalSchema():
             return Diagonal(schema.scales)
         case _KroneckerSchema():

@@ -32,12 +32,8 @@ def can_scale(values: Tensor) -> bool:
 
     In which order the numbers of a row lie there does not matter.
     """
-    size = values[0].numel()
-    return (
-        values.itemsize <= 4
-        and values.stride(0) == size
-        and values[0].is_non_overlapping_and_dense()
-    )
+    orders = torch.contiguous_format, torch.channels_last
+    return values.itemsize <= 4 and any(values.is_contiguous(memory_format=one) for one in orders)
 
 
 def scaled_rows(values: Tensor, weights: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ one for each offset in the kernel, and an example's weight gradient is ``sum_t g
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -18,6 +17,7 @@ from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.kernels.geometry import Geometry, geometry_and_sides
 from matrixdp.training.layers.precision import factor_rounding
 from matrixdp.training.layers.shifted_gram import norms_of_patches
+from matrixdp.training.layers.tall_images import TallImages, aligned
 from matrixdp.training.layers.use import (
     LayerUse,
     PerExample,
@@ -42,50 +42,6 @@ _LEAST_FUSED_WORK = 1 << 15
 _MOST_KEPT_BYTES = 1 << 29
 # What is copied at a time while gradients are formed.
 _MOST_COPIED_BYTES = 1 << 27
-# Fast matrix products want rows that start at multiples of 16 bytes.
-_ALIGNMENT_BYTES = 16
-
-
-def _aligned(width: int, like: Tensor, *, channels_last: bool) -> int:
-    """Return a length of rows, at least the width, that starts every row at a multiple of 16 bytes.
-
-    With channels last a pixel is a multiple of its channels, and nothing has to be added.
-    """
-    step = 1 if channels_last else _ALIGNMENT_BYTES // like.element_size()
-    return -(-width // step) * step
-
-
-@dataclass(frozen=True)
-class _TallImages:
-    """Images of an example's views, one below the other, with rows of one length."""
-
-    examples: int
-    views: int
-    rows: int
-    length: int
-    channels_last: bool
-
-    def zeros(self, like: Tensor, channels: int) -> Tensor:
-        """Return empty images, of shape (examples, views, channels, rows, length)."""
-        if self.channels_last:
-            shape = (self.examples, self.views, self.rows, self.length, channels)
-            return like.new_zeros(shape).permute(0, 1, 4, 2, 3)
-        shape = (self.examples, channels, self.views, self.rows, self.length)
-        return like.new_zeros(shape).permute(0, 2, 1, 3, 4)
-
-    def embedded(self, outputs: Tensor) -> Tensor:
-        """Return (views of) output gradients in images, flattened."""
-        channels, height, width = outputs.shape[1:]
-        source = outputs.unflatten(0, (self.examples, self.views))
-        if self.views == 1 and width == self.length:
-            return source[:, 0].flatten(2)  # its rows are as long as they have to be
-        image = self.zeros(outputs, channels)
-        image[..., :height, :width] = source
-        return self.flattened(image)
-
-    def flattened(self, images: Tensor) -> Tensor:
-        """Return images as (examples, channels, positions), without a copy."""
-        return images.permute(0, 2, 1, 3, 4).flatten(2)
 
 
 def _multiply(left: Tensor, right: Tensor, result: Tensor) -> None:
@@ -320,11 +276,11 @@ class ConvolutionUse(LayerUse):
         inputs, outputs, shape = self._inputs[part], self._outputs[part], self._geometry
         views = len(self._inputs) // self._examples
         channels_last = inputs.stride(1) == 1 and inputs.shape[1] > 1
-        tall = _TallImages(
+        tall = TallImages(
             examples=len(inputs) // views,
             views=views,
             rows=inputs.shape[2] + self._sides[2] + self._sides[3],
-            length=_aligned(outputs.shape[3], inputs, channels_last=channels_last),
+            length=aligned(outputs.shape[3], inputs, channels_last=channels_last),
             channels_last=channels_last,
         )
         image = tall.zeros(inputs, shape.kernel[1] * inputs.shape[1])

@@ -84,11 +84,12 @@ class CapturedSum:
 
     def check_unchanged(self) -> None:
         """Raise if the model is not what the work was captured with."""
-        # Sorted, so that the message does not depend on how sets are ordered.
-        changed = sorted({name for name, _ in self._state.items() ^ _state_of(self._model).items()})
-        if changed:
+        state = _state_of(self._model)
+        if state != self._state:
+            # The first in the order of names, since sets have none.
+            changed = min(name for name, _ in self._state.items() ^ state.items())
             raise InvalidParameterError(
-                f"{changed[0]} was added, removed, moved in memory, given other hooks, flags or "
+                f"{changed} was added, removed, moved in memory, given other hooks, flags or "
                 "functions, or switched between train() and eval() after the step was captured, "
                 "which repeats what the model did then: undo the change, or call "
                 "training.captured_step(...) again"

@@ -1,6 +1,6 @@
 """The trained parameters: their names, their clipping groups, and that they stay the same."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import nn, optim
@@ -60,6 +60,7 @@ class Trainable:
         _check_shapes(model)
         # By identity: replacing a parameter by an equal one is a change.
         self.names = dict(_trained(model))
+        self._identities = set(map(id, self.names))
         if not self.names:
             raise InvalidParameterError(
                 "the model has no parameter that requires a gradient: there is nothing to train"
@@ -110,7 +111,14 @@ class Trainable:
         A layer without parameters can mix records too.
         """
         self._check_layers()
-        present = dict(_trained(self._model))
+        trained = _trained(self._model)
+        # As it nearly always is; by identity, since tensors are slow to look up.
+        if {id(parameter) for parameter, _ in trained} != self._identities:
+            self._refuse_others(dict(trained))
+        self._check_optimizers()
+
+    def _refuse_others(self, present: Mapping[nn.Parameter, str]) -> None:
+        """Raise about parameters that are not those that training began with."""
         for change, before, after in (
             ("added or unfrozen", self.names, present),
             ("removed or frozen", present, self.names),
@@ -121,7 +129,6 @@ class Trainable:
                         f"parameter {name!r} was {change} after PrivateTraining was made: change "
                         "the model first, then make its optimiser and PrivateTraining"
                     )
-        self._check_optimizers()
 
     def check_finite(self) -> None:
         """Raise if a trained parameter holds NaN or infinity; waits for the device.
@@ -160,12 +167,15 @@ class Trainable:
                 self._checked.add((module, module.training))
 
     def _check_optimizers(self) -> None:
-        held = {
+        parameters = [
             parameter
             for optimizer in self._optimizers
             for group in optimizer.param_groups
             for parameter in group["params"]
-        }
+        ]
+        if set(map(id, parameters)) == self._identities:  # as it nearly always is
+            return
+        held = set(parameters)
         # A foreign parameter would get its gradient from autograd, unclipped and without noise.
         if any(parameter.requires_grad and parameter not in self.names for parameter in held):
             raise InvalidParameterError(
@@ -197,7 +207,7 @@ def _check_shapes(model: nn.Module) -> None:
             )
 
 
-def _trained(model: nn.Module) -> Iterable[tuple[nn.Parameter, str]]:
+def _trained(model: nn.Module) -> list[tuple[nn.Parameter, str]]:
     return [
         (parameter, name) for name, parameter in model.named_parameters() if parameter.requires_grad
     ]

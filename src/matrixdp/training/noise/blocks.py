@@ -131,7 +131,7 @@ class LayerBlock(Block):
     def scattered(self, matrix: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """Return the weight's columns, and the bias's."""
         columns = prod(self._weight.shape[1:])
-        yield self._weight, matrix[:, :columns].reshape(self._weight.shape)
+        yield self._weight, matrix[:, :columns].unflatten(1, self._weight.shape[1:])
         if self._bias is not None:
             yield self._bias, matrix[:, columns]
 

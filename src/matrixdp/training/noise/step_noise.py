@@ -1,6 +1,6 @@
 """The noise of a whole step: every trained parameter belongs to one block, each drawn by itself."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 import torch
@@ -96,7 +96,7 @@ class StepNoise:
 
     def noisy_means(
         self, matrices: Sequence[Tensor], step: int, divisor: float
-    ) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    ) -> list[tuple[nn.Parameter, Tensor]]:
         """Draw the noise of a step; return every parameter with its noisy sum over a divisor.
 
         Parameters
@@ -114,10 +114,20 @@ class StepNoise:
             for noise, matrix in zip(self._noises, matrices, strict=True):
                 begun.append(noise.begin(matrix, step))
                 secrets.callback(begun[-1].close)
-            for block, noisy in zip(self._blocks, begun, strict=True):
-                # Rounded to the type of the weights here, once and all together.
-                mean = noisy.finish().div_(divisor).to(block.dtype)
-                yield from block.scattered(mean)
+            # While a GPU is still busy.
+            means = [
+                torch.empty(block.shape, dtype=block.dtype, device=block.device)
+                for block in self._blocks
+            ]
+            found = [
+                pair
+                for block, mean in zip(self._blocks, means, strict=True)
+                for pair in block.scattered(mean)
+            ]
+            # The result is rounded to the type of the weights here, once and all together.
+            for noisy, mean in zip(begun, means, strict=True):
+                torch.div(noisy.finish(), divisor, out=mean)
+        return found
 
 
 def _project(matrices: Sequence[Tensor], bound: float) -> None:

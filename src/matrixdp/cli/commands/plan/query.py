@@ -47,7 +47,7 @@ def asked_query(
     names = names_of(columns)
     if names is None or neighbouring is None:
         raise InvalidParameterError("--query needs --columns and --neighbouring")
-    bounds = public_bounds(len(names), norm, lower, upper)
+    bounds = public_bounds(tuple(names), norm, lower, upper)
     relation = checked_neighbouring(neighbouring)
     match kind:
         case Kind.SUM:

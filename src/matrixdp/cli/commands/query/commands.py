@@ -27,6 +27,7 @@ from matrixdp.queries import (
     ClippedRecords,
     ContingencyTable,
     Gram,
+    GroupMoments,
     Mean,
     Query,
     SampleCovariance,
@@ -34,6 +35,32 @@ from matrixdp.queries import (
 )
 
 __all__ = ["app"]
+
+CategoriesOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--categories",
+        metavar="NAME=A,B,..",
+        help="Count by these values; repeat for each column.",
+    ),
+]
+BinsOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bins",
+        metavar="NAME=EDGES",
+        help="Count by these bins: 0,18,65,inf; repeat for each column.",
+    ),
+]
+OtherOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--other",
+        metavar="NAMES",
+        help="Columns of --categories, with commas between them, that count values which are not "
+        "listed as one more category, other; those of all other columns are refused.",
+    ),
+]
 
 app = command_group("Sums, moments and tables of records, released with exact noise.")
 
@@ -92,33 +119,6 @@ def clipped(given: AskedOfNumbers) -> None:
     """Release how many records the bounds change: paid for like any other question."""
     query = ClippedRecords(given.bounds, given.neighbouring)
     given.output.release(query, given.file.numbers, columns=["clipped"], index=["records"])
-
-
-CategoriesOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--categories",
-        metavar="NAME=A,B,..",
-        help="Count by these values; repeat for each column.",
-    ),
-]
-BinsOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--bins",
-        metavar="NAME=EDGES",
-        help="Count by these bins: 0,18,65,inf; repeat for each column.",
-    ),
-]
-OtherOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--other",
-        metavar="NAMES",
-        help="Columns of --categories, with commas between them, that count values which are not "
-        "listed as one more category, other; those of all other columns are refused.",
-    ),
-]
 
 
 @app.command()
@@ -201,6 +201,44 @@ def _values(given: Asked, attributes: Sequence[Categories | Bins]) -> Callable[[
     """Return what starts to read the values of columns."""
     file = RecordFile(given.source, tuple(each.name for each in attributes), given.layout)
     return lambda: file.values([isinstance(each, Bins) for each in attributes])
+
+
+@app.command()
+@with_options_of(asked_of_numbers)
+def groups(
+    given: AskedOfNumbers,
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by", metavar="NAME,..", help="The columns that groups are made by, with commas."
+        ),
+    ],
+    categories: CategoriesOption = None,
+    bins: BinsOption = None,
+    other: OtherOption = None,
+    order: Annotated[
+        int, count_option("--order", "Up to which moments: 1 for sums and means, or 2.")
+    ] = 1,
+) -> None:
+    """Release sizes, sums and means by group: all groups cost what one costs."""
+    found = {attribute.name: attribute for attribute in _attributes(categories, bins, other)}
+    names = [name.strip() for name in by.split(",")]
+    if sorted(found) != sorted(names):
+        raise InvalidParameterError(
+            f"--by {by} needs public values of each column and of no other: pass --categories "
+            "NAME=A,B,.. or --bins NAME=EDGES once for each"
+        )
+    attributes = [found[name] for name in names]
+    query = GroupMoments(given.bounds, given.neighbouring, by=attributes, order=order)
+    file = RecordFile(given.source, (*names, *given.file.columns), given.layout)
+    numeric = [isinstance(each, Bins) for each in attributes] + [True] * given.bounds.columns
+    given.output.release(
+        query,
+        lambda: file.values(numeric),
+        columns=query.columns,
+        index=query.index,
+        means=lambda release: query.summary(release).table(),
+    )
 
 
 def _release(

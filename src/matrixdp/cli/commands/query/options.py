@@ -199,7 +199,7 @@ def asked_of_numbers(
     return AskedOfNumbers(
         **vars(common),
         file=RecordFile(source, wanted, common.layout),
-        bounds=public_bounds(len(wanted), norm, lower, upper),
+        bounds=public_bounds(wanted, norm, lower, upper),
     )
 
 
@@ -230,7 +230,7 @@ def with_options_of(
 
 
 def public_bounds(
-    columns: int, norm: float | None, lower: str | None, upper: str | None
+    columns: tuple[str, ...], norm: float | None, lower: str | None, upper: str | None
 ) -> PublicBounds:
     """Return the bounds that options say, or raise if there are none."""
     if norm is None and lower is None and upper is None:

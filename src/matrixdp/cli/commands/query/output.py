@@ -1,5 +1,6 @@
 """The output of ``matrixdp query``: files that prove themselves, and a report."""
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,16 @@ from matrixdp.cli.commands.workload.measuring import (
     report_measurements,
     show_preview,
 )
+from matrixdp.cli.shared.exit_codes import ReleasedButCutShortError
 from matrixdp.cli.shared.labels import warn_of_lost_labels
 from matrixdp.cli.shared.output import print_json
 from matrixdp.cli.shared.paying import Paying
 from matrixdp.cli.shared.previews import preview_fields
 from matrixdp.cli.shared.streams import reporting_release
-from matrixdp.files.formats.suffixes import check_format, format_of
-from matrixdp.files.publishing.atomic import check_inputs_survive, check_target
+from matrixdp.errors import MatrixDPError
+from matrixdp.files.formats.matrices import write_matrix
+from matrixdp.files.formats.suffixes import check_format, format_of, with_word
+from matrixdp.files.publishing.atomic import check_inputs_survive, check_target, write_all
 from matrixdp.files.publishing.paid_counts import PaidCount
 from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_to
 from matrixdp.files.publishing.statement import check_archive_name, statement_path
@@ -38,6 +42,7 @@ from matrixdp.queries import (
     Preview,
     Query,
 )
+from matrixdp.queries.preview import shown_errors
 from matrixdp.queries.private_count import release_means_to, sum_path
 from matrixdp.rounding import shown_up
 from matrixdp.workloads import Workload
@@ -80,20 +85,25 @@ class QueryOutput:
         *,
         columns: Sequence[str],
         index: Sequence[str],
+        means: Callable[[Release], MatrixFile] | None = None,
     ) -> None:
-        """Release the answer to a query, with public labels, and report it."""
+        """Release the answer to a query, with public labels, and report it.
+
+        ``means`` makes a second table of the release, which is written as ``OUT.means``.
+        """
         if self.preview:
             self._preview(query.preview(self.budget))
             return
         # Everything that can be refused without reading the records is refused first.
-        self._check_targets([self.target, statement_path(self.target)])
+        beside = [] if means is None else [with_word(self.target, "means")]
+        self._check_targets([self.target, *beside, statement_path(self.target)])
         mechanism = IMGM(query, self.budget)
         # The labels were typed by the user, so that they are public.
         answer = MatrixFile(query.evaluate(blocks()), columns=list(columns), index=list(index))
         matrix = PaidMatrix(
             main=mechanism.prepared(answer), query=self._words(query), about=self.about
         )
-        self._release(matrix)
+        self._release(matrix, means)
 
     def release_with_clipped(
         self,
@@ -188,7 +198,9 @@ class QueryOutput:
             )
         report_measurements(mechanism, self.target, self.paying, as_json=self.as_json)
 
-    def _release(self, matrix: PaidMatrix) -> None:
+    def _release(
+        self, matrix: PaidMatrix, means: Callable[[Release], MatrixFile] | None = None
+    ) -> None:
         with self.paying.reporting_pending():
             done = release_prepared_to(
                 *(matrix, self.target),
@@ -198,7 +210,22 @@ class QueryOutput:
                 threads=self.threads,
             )
         files = [self.target, statement_path(self.target)]
+        if means is not None:
+            files.insert(1, self._write_means(means(done.release)))
         self._report(matrix.query or "", done.release, files, done.counts)
+
+    def _write_means(self, table: MatrixFile) -> Path:
+        """Write what follows from the release, which is out already; return its path."""
+        path, content = with_word(self.target, "means"), io.BytesIO()
+        write_matrix(content, table, format_of(path))
+        try:
+            write_all([(path, content.getvalue())], force=self.force or self.paying.resumed)
+        except MatrixDPError as error:
+            raise ReleasedButCutShortError(
+                f"the release is out and {self.target} has it, but {path} could not be written: "
+                f"{error}"
+            ) from error
+        return path
 
     def _check_targets(self, targets: Sequence[Path]) -> None:
         check_inputs_survive(targets, [self.source])
@@ -215,6 +242,8 @@ class QueryOutput:
     ) -> None:
         """Say what was released, and name the files, of which the last is the statement."""
         paid, guarantee, statement = counts or {}, released.guarantee, files[-1]
+        errors = released.standard_errors()
+        least, most = float(errors.min()), float(errors.max())
         with reporting_release(statement, self.paying.again):
             warn_of_lost_labels(format_of(self.target))
             if self.as_json:
@@ -229,12 +258,13 @@ class QueryOutput:
                         "mu": guarantee.mu,
                         "neighbouring": guarantee.neighbouring,
                         "shape": list(released.shape),
+                        "standard_errors": errors.tolist() if least < most else least,
                         "counts": {what: float(count.value[0, 0]) for what, count in paid.items()},
                         **self.paying.fields(),
                     }
                 )
                 return
-            lines = [str(guarantee), query]
+            lines = [str(guarantee), query, shown_errors(errors)]
             lines += [
                 f"{_IN_WORDS[what]}: {float(count.value[0, 0]):.1f}, with a standard error of "
                 f"{shown_up(count.standard_errors().item(), 3)}; paid for by this guarantee, too"

@@ -1,0 +1,41 @@
+"""Features with names: their ranges are given by name, and their order does not matter."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
+
+from matrixdp.errors import InvalidParameterError
+from matrixdp.estimators import PrivatePCA, PrivateRidge
+
+pd = pytest.importorskip("pandas", reason="frames are tested with pandas")
+
+RNG = np.random.default_rng(3)
+VALUES = {
+    "age": RNG.uniform(17, 90, 50),
+    "hours": RNG.uniform(1, 99, 50),
+    "gain": RNG.uniform(0, 1e5, 50),
+}
+ORDER = ["gain", "age", "hours"]
+ROWS = np.column_stack([VALUES[name] for name in ORDER])
+
+
+def test_estimators_go_by_name() -> None:
+    frame = pd.DataFrame(VALUES)
+    ranges = {"hours": (1, 99), "age": (17, 90), "gain": (0, 1e5)}
+    target = VALUES["age"] / 90
+    model = PrivateRidge(epsilon=100.0, bounds=ranges, target_bounds=(0, 1)).fit(frame, target)
+    np.testing.assert_array_equal(model.predict(frame), model.predict(frame[ORDER]))
+    assert model.guarantee_ is not None
+    # The ranges are those of the columns that they name: age is not clamped to that of gain.
+    found = PrivatePCA(epsilon=1e4, bounds=ranges).fit(pd.concat([frame[ORDER]] * 200)).mean_
+    np.testing.assert_allclose(found, frame[ORDER].mean(), rtol=0.05)
+    with pytest.raises(InvalidParameterError, match="bounds=\\{"):
+        PrivatePCA(bounds=([17, 1, 0], [90, 99, 1e5])).fit(frame)
+    for wrong in ({"age": (17, 90)}, {**ranges, "more": (0, 1)}):
+        with pytest.raises(InvalidParameterError, match="exactly these names"):
+            PrivatePCA(bounds=wrong).fit(frame)
+    with pytest.raises(InvalidParameterError, match="exactly these names"):
+        PrivatePCA(bounds=ranges).fit(ROWS)
+    with pytest.raises(InvalidParameterError, match="two columns of one name"):
+        PrivatePCA(bounds=(0, 1)).fit(pd.DataFrame(np.zeros((3, 2)), columns=["a", "a"]))
