@@ -16,7 +16,7 @@ from torch.nn import functional
 from matrixdp.covariance import Diagonal, Kronecker
 from matrixdp.errors import KeyStateError, MatrixDPError
 from matrixdp.noise import ReleaseKey
-from matrixdp.noise.application.tensors import NoiseOnTheWay, TensorNoise
+from matrixdp.noise.application.tensors import NoiseOnTheWay, TensorNoise, cuda_kernel
 from matrixdp.training import PrivateTraining, TrainingPlan
 from matrixdp.training.noise import block_noise
 from reference.gpu_kernels import has_gpu, host_kernel
@@ -32,6 +32,7 @@ LAYER = np.random.default_rng(1).uniform(1.2, 2.0, (6, 9)) * PLAN.noise_scale
 def played(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the processor play the GPU if there is none."""
     if has_gpu():
+        cuda_kernel(0)  # which is tried when it is made, and that draws noise as well
         return
     noise_on = block_noise._noise_on
 
