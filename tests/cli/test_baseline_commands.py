@@ -229,7 +229,20 @@ def test_compare(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["compare", *SHAPE, "--steps", "30", "--norm-bound", "5", "--figure",
                  str(figures[1]), "--force"]) == 0  # fmt: skip
     assert figures[1].read_bytes() == first  # the same figure, the same bytes
-    assert "they differ in the rule" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "IMGM = analytic, exact" in shown
+    assert b"IMGM = analytic, exact" in first
+
+
+@pytest.mark.parametrize("steps", ["1", "7"])
+def test_compare_shows_no_two_rows_of_the_same_numbers(
+    capsys: pytest.CaptureFixture[str], steps: str
+) -> None:
+    assert main(["compare", *SHAPE, "--steps", steps]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    numbers = [row.split("│")[2:] for row in rows]
+    assert len(numbers) >= 5
+    assert all(numbers.count(one) == 1 for one in numbers)
 
 
 def test_compare_fits_a_terminal(
@@ -237,7 +250,9 @@ def test_compare_fits_a_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["compare", *SHAPE, "--steps", "100000", "--sensitivity", "1e-7"]) == 0
-    assert "…" not in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
     assert main(["compare", "--shape", "3x3", "--epsilon", "9", "--delta", "1e-5"]
                 ) == 0  # fmt: skip
     message = capsys.readouterr().out

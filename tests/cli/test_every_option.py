@@ -34,6 +34,8 @@ REPEATABLE = {
     ("budget", "--weight"),
     ("query", "histogram", "--categories"),
     ("query", "histogram", "--bins"),
+    ("query", "marginals", "--categories"),
+    ("query", "marginals", "--bins"),
     ("query", "groups", "--categories"),
     ("query", "groups", "--bins"),
     ("ledger", "create", "--plan"),
@@ -88,6 +90,8 @@ def test_options_are_in_one_order(names: tuple[str, ...]) -> None:
 
 def test_the_relation_is_required_where_the_result_depends_on_it() -> None:
     taking = {names: each for names, each in OPTIONS if each.opts[0] == "--neighbouring"}
+    # A plan of a query needs it, one of a shape has none.
+    assert not taking.pop(("plan",)).required
     assert all(option.required for option in taking.values())
     kinds = {names[0] if names[0] == "query" else " ".join(names) for names in taking}
     workloads = {f"workload {name}" for name in ("optimise", "evaluate", "answer")}

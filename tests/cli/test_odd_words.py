@@ -12,6 +12,7 @@ from matrixdp.cli.shared.exit_codes import DEFECT
 BUDGET = "--epsilon 1 --delta 1e-5"
 RELATION = "--neighbouring add-remove"
 PROMISE = f"{BUDGET} {RELATION} --force"
+WRITTEN = "--names a,b --delimiter ; --decimal , --thousands . --missing NA,? --fill 0"
 COMMANDS = [
     f"release in.csv out.csv {PROMISE} --sensitivity 1 --range 10 --threads 1 --delimiter ,",
     f"release in.csv out.csv {PROMISE} --box 1,1",
@@ -19,6 +20,7 @@ COMMANDS = [
     f"release h.csv out.csv {PROMISE} --sensitivity 1 --header --index --columns a",
     f"query sum r.csv out.csv {PROMISE} --columns a --norm 1 --clipped-share 0.1",
     f"query sum r.npy out.csv {PROMISE} --columns 0,1 --lower 0 --upper 1,2",
+    f"query sum n.csv out.csv {PROMISE} --columns a --norm 9 {WRITTEN}",
     f"query mean r.csv out.csv {PROMISE} --columns a --norm 1",
     f"query covariance r.csv out.csv {PROMISE} --columns a --norm 1 --count 2",
     f"query clipped r.npy out.npy {PROMISE} --columns 0,1 --norm 1",
@@ -45,6 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("in.csv").write_text("1,1\n1,1\n1,1\n")
     Path("h.csv").write_text("id,a,b\nx,1,2\ny,3,4\n")
+    Path("n.csv").write_text("1.000,5;x\n?;y\n\n")
     Path("r.csv").write_text("a,b\n0.5,x\n0.25,y\n")
     np.save("r.npy", np.ones((4, 2)))
     assert (

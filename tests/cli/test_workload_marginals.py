@@ -165,7 +165,7 @@ def test_what_cannot_be_counted_is_refused_before_the_search(
         np.save(name, values)
     else:
         np.savetxt(name, values, delimiter=",", fmt="%g")
-    monkeypatch.delattr("matrixdp.cli.commands.workload.answer.optimal_strategy")
+    monkeypatch.delattr("matrixdp.cli.commands.workload.measuring.optimal_strategy")
     asked = ["--workload", "prefix:2*prefix:3", "--neighbouring", "replace", *BUDGET]
     assert main(["workload", "answer", name, "out.npz", *asked, *options]) == 2
     error = capsys.readouterr().err

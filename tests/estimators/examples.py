@@ -14,18 +14,18 @@ from matrixdp.estimators import (
     PrivatePCA,
     PrivateRidge,
     PrivateRidgeClassifier,
+    PrivateStandardScaler,
 )
 
 FloatArray = NDArray[np.float64]
 
-ALL = (
-    PrivatePCA,
-    PrivateRidge,
+TRANSFORMERS = (PrivatePCA, PrivateStandardScaler)
+CLASSIFIERS = (
     PrivateRidgeClassifier,
     PrivateLinearDiscriminantAnalysis,
     PrivateLogisticRegression,
 )
-CLASSIFIERS = ALL[2:]
+ALL = (*TRANSFORMERS, PrivateRidge, *CLASSIFIERS)
 
 
 def bounded(kind: Any, **parameters: Any) -> Any:
@@ -33,7 +33,7 @@ def bounded(kind: Any, **parameters: Any) -> Any:
     known: dict[str, Any] = {"bounds": (-3.0, 3.0)} | parameters
     if kind is PrivateRidge:
         known.setdefault("target_bounds", (-4.0, 4.0))
-    elif kind is not PrivatePCA:
+    elif kind in CLASSIFIERS:
         known.setdefault("classes", [0, 1, 2])
     if known.get("data_norm") is not None and "bounds" not in parameters:
         del known["bounds"]

@@ -13,19 +13,24 @@ from scipy import stats
 
 import matrixdp as mdp
 from estimators.examples import ALL, FloatArray, bounded, records, targets
-from matrixdp.estimators import PrivateLogisticRegression, PrivatePCA
+from matrixdp.estimators import PrivateLogisticRegression, PrivatePCA, PrivateStandardScaler
 from matrixdp.estimators.exact_scores import exact_residuals, exact_scores
 from matrixdp.estimators.linear_moments import release_moments
 from matrixdp.estimators.public_features import PublicFeatures
 from matrixdp.mechanisms.gaussian import GaussianMechanism
 from matrixdp.privacy import composed_mu
-from matrixdp.queries import CrossMoment, Gram, JointMoments
+from matrixdp.queries import CrossMoment, Gram, JointMoments, Sum
 
 # The same estimator is fitted to neighbours on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::matrixdp.estimators.RepeatedSpendingWarning")
 each_kind = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 each_relation = pytest.mark.parametrize("relation", ["replace", "add-remove"])
-bounds_of_both_kinds = pytest.mark.parametrize("norm", [None, 2.0], ids=["box", "norm"])
+_BOX = (np.array([-3.0, -2.0, -0.1, 1.0]), np.array([3.0, 5.0, 0.3, 7.7]))
+bounds_of_each_kind = pytest.mark.parametrize(
+    "bounds",
+    [{"bounds": _BOX}, {"data_norm": 2.0}, {"bounds": _BOX, "data_norm": 1.1}],
+    ids=["box", "norm", "both"],
+)
 
 
 class Drawn(NamedTuple):
@@ -72,7 +77,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
 
         monkeypatch.setattr(query, "evaluate", evaluate)
 
-    for query in (Gram, JointMoments, CrossMoment):
+    for query in (Gram, JointMoments, CrossMoment, Sum):
         spy_on(query)
     return found
 
@@ -105,16 +110,21 @@ def test_the_guarantee_is_that_of_all_releases(
 def test_noise_has_the_scale_that_is_claimed(kind: Any, drawn: list[Drawn]) -> None:
     """A chi-square test: false alarms 1e-6; a scale that is wrong by a quarter is noticed."""
     generator = np.random.default_rng(3)
-    X = generator.uniform(-3.0, 3.0, size=(100, 45))
+    width = 500 if kind is PrivateStandardScaler else 45
+    X = generator.uniform(-3.0, 3.0, size=(100, width))
     classes = generator.integers(3, size=100)
     bounded(kind).fit(X, targets(kind, X / 200.0, classes))
     units = []
     for made in drawn:
         noise = np.asarray(made.release.value) - made.exact
         scales = made.release.covariance.entry_scales(made.release.shape)
-        # The scale is the radius of what a record changes over the mu that is charged.
-        radius = made.mechanism.sensitivity.bound
-        assert float(scales.max()) >= radius / made.release.guarantee.mu * (1 - 1e-12)
+        # What a record changes, in units of the noise, is the mu that is charged.
+        allowed = made.mechanism.sensitivity
+        if isinstance(allowed, mdp.sensitivity.RowBox):
+            radius = float(np.linalg.norm(allowed.bounds / scales))
+        else:
+            radius = allowed.bound / float(scales.max())
+        assert radius <= made.release.guarantee.mu * (1 + 1e-12)
         symmetric = noise.shape[0] == noise.shape[1] and np.array_equal(noise, noise.T)
         upper = np.triu_indices(len(noise)) if symmetric else ...
         units.append((noise / scales)[upper].reshape(-1))
@@ -140,16 +150,24 @@ EXTREME = (
 )
 
 
+def is_member(change: list[Fraction], allowed: Any) -> bool:
+    """Return whether an exact difference is in a ball or a box."""
+    if isinstance(allowed, mdp.sensitivity.RowBox):
+        sides = map(Fraction, allowed.bounds.tolist())
+        return all(abs(entry) <= side for entry, side in zip(change, sides, strict=True))
+    return sum(entry**2 for entry in change) <= Fraction(allowed.bound) ** 2
+
+
 @each_kind
 @each_relation
-@bounds_of_both_kinds
+@bounds_of_each_kind
 @pytest.mark.usefixtures("same_key")
 def test_neighbours_differ_in_one_row_and_by_a_member_of_the_set(
-    kind: Any, relation: str, norm: float | None, asked: list[Asked]
+    kind: Any, relation: str, bounds: dict[str, Any], asked: list[Asked]
 ) -> None:
     X, classes = records(30)
     steps = {"max_iter": 1} if kind is PrivateLogisticRegression else {}
-    model = bounded(kind, neighbouring=relation, data_norm=norm, **steps)
+    model = bounded(kind, neighbouring=relation, **bounds, **steps)
 
     def queries(rows: FloatArray, y: Any) -> list[Asked]:
         asked.clear()
@@ -164,18 +182,14 @@ def test_neighbours_differ_in_one_row_and_by_a_member_of_the_set(
         other = np.insert(X[:-1], 5 * place, record, axis=0) if replacing else X[:-1]
         changed = np.insert(y[:-1], 5 * place, place % 3) if replacing else y[:-1]
         for one, two in zip(queries(X, y), queries(other, changed), strict=True):
-            bound = one.query.sensitivity.bound
-            assert bound == two.query.sensitivity.bound
+            assert one.query.sensitivity == two.query.sensitivity
             # Every row but one is there in both, to the last bit.
             kept = {row.tobytes() for row in one.rows[:-1]}
             assert len({row.tobytes() for row in two.rows} - kept) <= 1
             before, after = (ask.query.evaluate(ask.rows).ravel() for ask in (one, two))
             # One gradient is released, at the weights 0 of both.
-            change = sum(
-                (Fraction(a) - Fraction(b)) ** 2
-                for a, b in zip(before.tolist(), after.tolist(), strict=True)
-            )
-            assert change <= Fraction(bound) ** 2
+            change = [Fraction(a) - Fraction(b) for a, b in zip(before, after, strict=True)]
+            assert is_member(change, one.query.sensitivity)
 
 
 @pytest.mark.usefixtures("same_key")
@@ -218,8 +232,18 @@ def test_rows_are_within_the_bounds() -> None:
     np.testing.assert_allclose(
         moved, [[0.5, 0.4], [-0.85, 0.04], [1.0, -1.0], [-1.0, 0.0]], atol=1e-5
     )
-    both = PublicFeatures.of(2, 1.0, ([0.0, -10.0], [4.0, 10.0])).rows(-X)
-    np.testing.assert_allclose(both, [[0.0, -1.0], [0.0, -0.4], [0.0, 1.0], [0.0, 0.0]], atol=1e-5)
+    both = PublicFeatures.of(2, 1.0, ([0.0, -10.0], [4.0, 10.0])).rows(X)
+    np.testing.assert_allclose(both[[0, 1]], moved[[0, 1]], atol=1e-5)
+    np.testing.assert_allclose(both[2:], [[half, -half], [-1.0, 0.0]], atol=1e-5)
+    assert np.all((both**2).sum(axis=1) <= 1.0)
+
+
+def test_a_norm_that_allows_the_whole_box_changes_nothing() -> None:
+    box = ([0.0, -10.0], [4.0, 10.0])
+    alone = PublicFeatures.of(2, None, box).bounds
+    assert PublicFeatures.of(2, 1e50, box).bounds == alone
+    assert PublicFeatures.of(2, 2.0**0.5 + 1e-9, box).bounds == alone
+    assert PublicFeatures.of(2, 1.41, box).bounds != alone
 
 
 @pytest.mark.usefixtures("same_key")

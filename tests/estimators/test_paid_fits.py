@@ -63,7 +63,7 @@ def test_what_leaks_cannot_be_paid_for(kind: Any) -> None:
     paying = new_filter()
     leaking = bounded(kind)
     leaking.bounds = None
-    with pytest.warns(match="leaks"), pytest.raises(InvalidParameterError, match="cannot pay"):
+    with pytest.warns(match="leaks"), pytest.raises(InvalidParameterError, match="cannot be paid"):
         leaking.fit(X, targets(kind, X, classes), privacy_filter=paying)
     assert paying.spent == 0.0
 

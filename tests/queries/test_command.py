@@ -77,8 +77,8 @@ def test_histograms() -> None:
     assert main([*arguments, "--bins", "age=0,40,inf", *CLEAR]) == 0
     np.testing.assert_allclose(Release.load("out.csv").value, [[1, 1], [0, 1]], atol=0.1)
     lines = Path("out.csv").read_text().splitlines()
-    assert lines[0] == ",age [0; 40),age [40; inf]"
-    assert lines[1].startswith("sex F,")
+    assert lines[0] == ",age=[0; 40),age=[40; inf]"
+    assert lines[1].startswith("sex=F,")
     assert main(["query", "histogram", "in.npy", "n.npy", "--bins", "0=0,40,300", *CLEAR]) == 0
     np.testing.assert_allclose(Release.load("n.npy").value, [[1], [2]], atol=0.1)
 
@@ -160,7 +160,7 @@ def test_errors_hold_no_cell(text: str, capsys: pytest.CaptureFixture[str]) -> N
             ", row 3, column 'age': the cell is not a finite number with a point for the",
         ),
         ("inf", ", row 3, column 'age': the cell is not a finite number"),
-        ("", ", row 3 has 0 cells, but row 1 has 1"),
+        ("", ", row 3 is empty: remove it, or fill its cells"),
         ("1,2", ", row 3 has 2 cells, but row 1 has 1"),
         ('"1,5"', ", row 3, column 'age': the cell is not a finite number with a point"),
         ('"1\n', ", row 3, is not .csv text in UTF-8"),

@@ -204,7 +204,7 @@ def test_standard_errors_of_means_are_those_of_many_releases() -> None:
 
 def test_labels() -> None:
     query = GroupMoments(BOUNDS["norm"], "replace", by=[SEX, SITE], order=2)
-    assert query.index[:2] == ["sex F, site [0; 1)", "sex F, site [1; 2)"]
+    assert query.index[:2] == ["sex=F, site=[0; 1)", "sex=F, site=[1; 2)"]
     assert query.columns == [
         *("count", "sum of age", "sum of gain"),
         *("sum of age * age", "sum of age * gain", "sum of gain * gain"),
@@ -272,7 +272,7 @@ def test_the_command(
     assert bool(np.all(np.abs(release.value - expected) <= 8 * release.standard_errors()))
     first = Path("out.means.csv").read_text().splitlines()
     assert first[0].startswith(",count,count error,mean of age,error of age,mean of gain")
-    assert first[1].startswith('"sex F, site [0; 1)",')
+    assert first[1].startswith('"sex=F, site=[0; 1)",')
     assert [line.rpartition(",")[2] for line in first[1:]] == ["0.0", "1.0", "1.0", "0.0"]
     assert main(arguments) == 2
     assert main([*arguments, "--force", "--order", "2"]) == 0

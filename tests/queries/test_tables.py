@@ -15,11 +15,11 @@ ROWS = [("F", 17), ("M", 18), ("F", 80), ("F", 64.9), ("M", 0)]
 def test_counts_and_labels() -> None:
     table = ContingencyTable([SEX, AGE], "add-remove")
     assert table.evaluate(ROWS).tolist() == [[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]]
-    assert table.index == ["sex F", "sex M"]
-    assert table.columns == ["age [0; 18)", "age [18; 65)", "age [65; inf]"]
+    assert table.index == ["sex=F", "sex=M"]
+    assert table.columns == ["age=[0; 18)", "age=[18; 65)", "age=[65; inf]"]
     assert str(table) == "counts of records by sex (F, M), age ([0; 18), [18; 65), [65; inf])"
     three = ContingencyTable([AGE, SEX, Categories("k", [1, 2])], "replace")
-    assert three.columns[1] == "sex F, k 2"
+    assert three.columns[1] == "sex=F, k=2"
     assert three.evaluate([(5, "F", 2)]).shape == (3, 4)
 
 

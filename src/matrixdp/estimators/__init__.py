@@ -1,7 +1,8 @@
 """Private estimators with the interface of scikit-learn (extra ``sklearn``).
 
-`PrivatePCA`, `PrivateRidge`, `PrivateRidgeClassifier`, `PrivateLinearDiscriminantAnalysis` and
-`PrivateLogisticRegression`. See ``docs/estimators.md``.
+`PrivatePCA`, `PrivateStandardScaler`, `PrivateRidge`, `PrivateRidgeClassifier`,
+`PrivateLinearDiscriminantAnalysis` and `PrivateLogisticRegression`, and `PrivatePipeline`, which
+joins them. See ``docs/estimators.md``.
 """
 
 from matrixdp.errors import MissingExtraError
@@ -14,15 +15,14 @@ except ImportError:
     ) from None
 
 # Below the check, since all of these import scikit-learn.
-from matrixdp.estimators.base import (
-    CHECKS_FAILED_BY_NOISE,
-    PrivacyLeakWarning,
-    RepeatedSpendingWarning,
-)
+from matrixdp.estimators.base import CHECKS_FAILED_BY_NOISE, PrivacyLeakWarning
+from matrixdp.estimators.counted_fits import RepeatedSpendingWarning
 from matrixdp.estimators.discriminant import PrivateLinearDiscriminantAnalysis
 from matrixdp.estimators.logistic import PrivateLogisticRegression
 from matrixdp.estimators.pca import PrivatePCA
+from matrixdp.estimators.pipeline import PrivatePipeline
 from matrixdp.estimators.ridge import PrivateRidge, PrivateRidgeClassifier
+from matrixdp.estimators.scaler import PrivateStandardScaler
 
 __all__ = [
     "CHECKS_FAILED_BY_NOISE",
@@ -30,8 +30,10 @@ __all__ = [
     "PrivateLinearDiscriminantAnalysis",
     "PrivateLogisticRegression",
     "PrivatePCA",
+    "PrivatePipeline",
     "PrivateRidge",
     "PrivateRidgeClassifier",
+    "PrivateStandardScaler",
     "RepeatedSpendingWarning",
 ]
 

@@ -1,28 +1,28 @@
 """The base of every private estimator: its parameters, its bounds, and the warnings of its fits."""
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.estimators.counted_fits import CountedFits
 from matrixdp.estimators.inputs import checked_features
 from matrixdp.estimators.public_features import PublicFeatures, box_by_name, largest_row_norm
 from matrixdp.mechanisms.release import Release
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee, HasGuarantee, Neighbouring, checked_neighbouring
-from matrixdp.privacy.payment import Payer, check_payer
-from matrixdp.rounding import shown_up
 
 __all__ = [
     "CHECKS_FAILED_BY_NOISE",
     "PrivacyLeakWarning",
     "PrivateEstimator",
-    "RepeatedSpendingWarning",
+    "PrivateTransformer",
     "warn_of_leak",
 ]
 
@@ -73,11 +73,7 @@ def warn_of_leak(leak: str, parameter: str) -> None:
     )
 
 
-class RepeatedSpendingWarning(UserWarning):
-    """A fit is one of several of an estimator and its clones; each spends its own budget."""
-
-
-class PrivateEstimator(BaseEstimator):
+class PrivateEstimator(CountedFits, BaseEstimator):
     """The parameters that all estimators have, and what becomes of them in a fit.
 
     Attributes
@@ -136,43 +132,6 @@ class PrivateEstimator(BaseEstimator):
         }
         return blank
 
-    def _before_release(self, budget: Budget, payer: Payer | None, leaks: Sequence[str]) -> None:
-        """Refuse what cannot be paid for, and warn of what cannot be undone; before any draw."""
-        check_payer(payer)
-        if payer is not None:
-            # It counts every fit that it pays for, and promises something about all of them.
-            if leaks:
-                raise InvalidParameterError(
-                    f"privacy_filter cannot pay for a fit that leaks {' and '.join(leaks)}: pass "
-                    "public bounds, and public classes to a classifier"
-                )
-            return
-        fits = self._earlier_fits()
-        fits.append(budget.mu)
-        if len(fits) == 1:
-            return
-        warnings.warn(
-            f"this is fit number {len(fits)} of this estimator and its clones: for records "
-            f"that are in all of them they spend mu={shown_up(composed_mu(fits))} together, "
-            "guarantee_ is that of one fit alone, and scores on held-out records are not private "
-            "at all. Choose parameters on public data, or give each of k fits a part of the "
-            "budget, Budget(epsilon, delta).split(k)[0].epsilon",
-            RepeatedSpendingWarning,
-            stacklevel=3,
-        )
-
-    def _earlier_fits(self) -> list[float]:
-        """Return the mu of every fit in this process, of this estimator and of its clones."""
-        fits: list[float] = self.__dict__.setdefault("_fits", [])
-        return fits
-
-    def __sklearn_clone__(self) -> Self:
-        """Return a clone for scikit-learn, whose searches and ensembles fit clones."""
-        # Shared, so that one of many fits is known from the others without a look at the data.
-        fits, clone = self._earlier_fits(), super().__sklearn_clone__()
-        clone.__dict__["_fits"] = fits
-        return cast("Self", clone)
-
     def _publish(
         self, fitted: Self, budget: Budget, releases: Sequence[Release], leaks: list[str]
     ) -> Self:
@@ -194,3 +153,18 @@ class PrivateEstimator(BaseEstimator):
     def _new_records(self, X: Any) -> FloatArray:
         """Return records to apply the fitted model to."""
         return checked_features(self, X, reset=False)
+
+
+class PrivateTransformer(PrivateEstimator):
+    """An estimator that others may follow in a `PrivatePipeline`."""
+
+    @abstractmethod
+    def width_passed_on(self, width: int) -> int:
+        """Return how many columns ``transform`` gives for records of so many."""
+
+    @abstractmethod
+    def rows_passed_on(self, X: Any) -> FloatArray:
+        """Return what the next step is fitted to: transformed records, first moved within bounds.
+
+        A row for each record, finite, and a function of it alone, to the last bit.
+        """

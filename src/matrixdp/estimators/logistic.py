@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from matrixdp.estimators.exact_scores import exact_residuals
 from matrixdp.estimators.inputs import checked_records
 from matrixdp.estimators.linear_classifier import PrivateProbabilities
-from matrixdp.estimators.ridge import checked_penalty, raw_penalty
+from matrixdp.estimators.ridge import checked_penalty, penalties
 from matrixdp.estimators.spectrum import noise_norm, raised_spectrum
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.release import Release
@@ -35,7 +35,8 @@ class PrivateLogisticRegression(PrivateProbabilities):
     ----------
     alpha : float, optional
         The penalty ``alpha / 2 |w|^2`` beside the sum of all losses, as scikit-learn's
-        ``LogisticRegression`` has it for ``C = 1 / alpha``; the intercept has none.
+        ``LogisticRegression`` has it for ``C = 1 / alpha``; the intercept has none. With ``bounds``
+        it is on the weights of the scaled features.
     max_iter : int, optional
         How many gradients are released. All of them are, since stopping early by the data would
         leak.
@@ -150,7 +151,7 @@ class PrivateLogisticRegression(PrivateProbabilities):
         )
         # scikit-learn has one vector of weights for two classes: the difference of ours, whose
         # squared norm is twice the sum of theirs.
-        penalty = raw_penalty(features, alpha) * (2.0 if indicators.shape[1] == 2 else 1.0)
+        penalty = penalties(features, alpha) * (2.0 if indicators.shape[1] == 2 else 1.0)
         for_gram, for_gradients = budget.split(_SHARES)
         self._before_release(budget, privacy_filter, leaks)
         grid = RecordGrid(features.bounds_with_constant)

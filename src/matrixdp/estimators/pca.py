@@ -8,12 +8,14 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.estimators.base import PrivateEstimator
+from matrixdp.estimators.base import PrivateTransformer
+from matrixdp.estimators.exact_scores import exact_scores
 from matrixdp.estimators.inputs import checked_features, checked_table
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.payment import Payer
 from matrixdp.queries import JointMoments, PublicBounds
+from matrixdp.queries.grid import RecordGrid
 
 __all__ = ["PrivatePCA"]
 
@@ -25,7 +27,7 @@ FloatArray = NDArray[np.float64]
 _CONSTANT_SHARE = 1.0 / 3.0
 
 
-class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateTransformer):
     """Principal components of a privately released covariance matrix.
 
     Parameters
@@ -37,12 +39,11 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     neighbouring : {"replace", "add-remove"}, optional
         What neighbouring data sets are.
     data_norm : float, optional
-        A public norm that every record is clipped to.
+        A public norm that every record is clipped to, about 0; with ``bounds`` about their middle.
     bounds : (lower, upper), optional
         A public range, of all features or of each, that records are clamped to;
-        ``{name: (lower, upper), ...}`` for features with names. Without
-        ``data_norm`` its middle is subtracted, which makes the noise smaller; features are not
-        scaled.
+        ``{name: (lower, upper), ...}`` for features with names. Its middle is subtracted, which
+        makes the noise smaller; features are not scaled.
 
     Attributes
     ----------
@@ -189,6 +190,20 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
                 "for each component"
             )
         return np.asarray(coordinates @ self.components_ + self.mean_)
+
+    def width_passed_on(self, width: int) -> int:
+        """Return the number of components."""
+        return self._checked_components(width)
+
+    def rows_passed_on(self, X: Any) -> FloatArray:
+        """Return the coordinates of records within the bounds; see `PrivateTransformer`."""
+        records = self._new_records(X)
+        features = self._public_features(self, records, [], rescale=False)
+        grid = RecordGrid(features.bounds)
+        whole = grid(features.rows(records))
+        # Not the product of floats, whose roundings depend on how many rows there are.
+        scores = exact_scores(whole, grid.steps[:, None] * self.components_.T)
+        return np.asarray(scores + (features.centre - self.mean_) @ self.components_.T)
 
     @property
     def _n_features_out(self) -> int:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -50,24 +51,24 @@ class PublicFeatures:
         columns : int
             The number of features.
         data_norm : float or None
-            Rows are clipped to this norm, about 0.
+            Rows are clipped to this norm: about 0, or after they were moved.
         box : (lower, upper) or None
-            Without a norm, ranges are moved to be symmetric about 0, and each column is divided by
-            half the length of its range if ``rescale`` says so. With one, records are clamped to
-            the box first, and not moved.
+            Records are clamped to it, and moved so that its middle is 0. Each column is divided by
+            half the length of its range if ``rescale`` says so.
         """
         zero, one = np.zeros(columns), np.ones(columns)
         if box is None:
             return cls(PublicBounds(columns, norm=data_norm), zero, one)
         lower, upper = public_range(box, "bounds", columns)
         # Checks length, sign and order, whatever becomes of the ends.
-        given = PublicBounds(columns, norm=data_norm, lower=lower, upper=upper)
-        if data_norm is not None:
-            return cls(given, zero, one)
+        PublicBounds(columns, lower=lower, upper=upper)
         centre, half = (upper + lower) / 2.0, (upper - lower) / 2.0
-        if rescale:
-            return cls(PublicBounds(columns, lower=-1.0, upper=1.0), centre, half)
-        return cls(PublicBounds(columns, lower=-half, upper=half), centre, one)
+        scale, end = (half, one) if rescale else (one, half)
+        inside = PublicBounds(columns, lower=-end, upper=end)
+        # A norm that allows the whole box would only make the grid of rows coarser.
+        if data_norm is not None and inside.squared_radius > _square(data_norm, columns):
+            inside = PublicBounds(columns, norm=data_norm, lower=-end, upper=end)
+        return cls(inside, centre, scale)
 
     @property
     def radius(self) -> float:
@@ -99,22 +100,17 @@ class PublicFeatures:
 
     def rows(self, records: FloatArray) -> FloatArray:
         """Return the rows of records."""
-        moved = records
-        if self.bounds.norm is None:
+        moved, lower, upper = records, self.bounds.lower, self.bounds.upper
+        if lower is not None and upper is not None:
             # Clamped before it is moved: a difference with a huge number could overflow.
-            moved = (np.clip(records, *self.intervals) - self.centre) / self.scale
+            ends = self.centre + self.scale * lower, self.centre + self.scale * upper
+            moved = (np.clip(records, *ends) - self.centre) / self.scale
         grid = RecordGrid(self.bounds)
         return np.asarray(grid(moved) * grid.steps)
 
     def rows_with_constant(self, records: FloatArray) -> FloatArray:
         """Return the rows of records with the constant behind them."""
         return np.column_stack([self.rows(records), np.full(len(records), self.constant)])
-
-    @property
-    def intervals(self) -> tuple[FloatArray, FloatArray]:
-        """The range of each feature, in the records' own units."""
-        lower, upper = self.bounds.intervals
-        return self.centre + self.scale * lower, self.centre + self.scale * upper
 
     def raw(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return weights and intercepts for records, from weights for rows with the constant.
@@ -131,6 +127,11 @@ class PublicFeatures:
         """
         slopes = weights[:-1].T / self.scale
         return slopes, self.constant * weights[-1] - slopes @ self.centre
+
+
+def _square(norm: Any, columns: int) -> Fraction:
+    """Return the square of a norm, or raise if it is none that can be enforced."""
+    return PublicBounds(columns, norm=norm).squared_radius
 
 
 def largest_row_norm(records: FloatArray) -> float:

@@ -17,7 +17,7 @@ from matrixdp.parameters import real_number
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.payment import Payer
 
-__all__ = ["PrivateRidge", "PrivateRidgeClassifier", "checked_penalty", "raw_penalty"]
+__all__ = ["PrivateRidge", "PrivateRidgeClassifier", "checked_penalty", "penalties"]
 
 FloatArray = NDArray[np.float64]
 
@@ -30,18 +30,20 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
     Parameters
     ----------
     alpha : float, optional
-        The penalty ``alpha |w|^2``, as in scikit-learn's ``Ridge``; the intercept has none.
+        The penalty ``alpha |w|^2``, as in scikit-learn's ``Ridge``; the intercept has none. With
+        ``bounds`` it is on the weights of the scaled features, so that no unit matters.
     epsilon, delta : float, optional
         What one fit spends.
     neighbouring : {"replace", "add-remove"}, optional
         What neighbouring data sets are. Under ``replace`` the number of records is public; under
         ``add-remove`` it is private, and only its released value is used.
     data_norm : float, optional
-        A public norm that every record is clipped to.
+        A public norm that every record is clipped to, about 0; with ``bounds`` after its features
+        were moved and scaled.
     bounds : (lower, upper), optional
         A public range, of all features or of each, that records are clamped to;
-        ``{name: (lower, upper), ...}`` for features with names. Without
-        ``data_norm`` features are moved and scaled to [-1, 1] by it; with it they are not.
+        ``{name: (lower, upper), ...}`` for features with names. Features are moved and scaled by it
+        to [-1, 1].
     target_bounds : (float, float), optional
         A public range that targets are clamped to.
 
@@ -129,7 +131,7 @@ class PrivateRidge(RegressorMixin, PrivateEstimator):
         # Clamped before it is moved: a difference with a huge number could overflow.
         reach = np.clip(answers, centre - half, centre + half)
         targets = np.clip((reach - centre) / half, -1.0, 1.0)
-        penalty = raw_penalty(features, alpha)
+        penalty = penalties(features, alpha)
         self._before_release(budget, privacy_filter, leaks)
         moments = release_moments(
             features,
@@ -175,7 +177,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
     Parameters
     ----------
     alpha : float, optional
-        The penalty ``alpha |w|^2`` of each class, as in scikit-learn's ``RidgeClassifier``.
+        The penalty ``alpha |w|^2`` of each class, as in `PrivateRidge`.
     epsilon, delta, neighbouring, data_norm, bounds : optional
         As in `PrivateRidge`.
     classes : list, optional
@@ -253,7 +255,7 @@ class PrivateRidgeClassifier(PrivateLinearClassifier):
         features = self._public_features(fitted, records, leaks)
         classes = self._public_classes(labels, leaks)
         centred, length = _centred_indicators(classes.indicators(labels))
-        penalty = raw_penalty(features, alpha)
+        penalty = penalties(features, alpha)
         self._before_release(budget, privacy_filter, leaks)
         moments = release_moments(
             features,
@@ -284,32 +286,20 @@ def _centred_indicators(indicators: FloatArray) -> tuple[FloatArray, float]:
     return indicators - share, float(np.sqrt(1.0 - share))
 
 
-def raw_penalty(features: PublicFeatures, alpha: float) -> FloatArray:
-    """Return what a penalty on the weights of records is on those of rows with the constant.
-
-    A weight w of a row is the weight ``w / scale`` of a record; the constant has no penalty.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is too large for its products with other numbers to be finite.
-    """
-    with np.errstate(over="ignore"):
-        penalty = np.append(alpha / features.scale**2, 0.0)
-    if not bool(np.all(penalty <= _LARGEST_PENALTY)):
-        raise InvalidParameterError(
-            f"alpha={alpha!r} is too large for features within these bounds: all weights would be "
-            "0; pass a smaller one"
-        )
-    return penalty
-
-
 def checked_penalty(alpha: Any) -> float:
-    """Return a penalty, or raise if it is negative or not a number."""
+    """Return a penalty, or raise if it is negative, not a number or too large for arithmetic."""
     number = real_number(alpha, "alpha")
-    if not 0.0 <= number < np.inf:
-        raise InvalidParameterError(f"alpha={number!r} must be at least 0 and finite")
+    if not 0.0 <= number <= _LARGEST_PENALTY:
+        raise InvalidParameterError(
+            f"alpha={number!r} must be from 0 to {_LARGEST_PENALTY}: with so large a one all "
+            "weights would be 0"
+        )
     return number
+
+
+def penalties(features: PublicFeatures, alpha: float) -> FloatArray:
+    """Return the penalty of each weight of rows with the constant, which has none."""
+    return np.append(np.full(features.bounds.columns, alpha), 0.0)
 
 
 def _numbers(answers: NDArray[Any]) -> FloatArray:

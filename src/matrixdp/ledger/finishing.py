@@ -12,6 +12,7 @@ from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_
 from matrixdp.files.publishing.releases import ReleaseStatement, promise_of
 from matrixdp.files.publishing.statement import decoded, statement_path
 from matrixdp.files.publishing.streamed_release import release_promised_npy
+from matrixdp.files.schemas.about import about_of
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.chain import Entry, entries_of
 from matrixdp.ledger.command import PayingCommand
@@ -82,12 +83,14 @@ def _repeat(account: LedgerAccount, kept: Pending, value: Any, *, force: bool) -
             request=kept.release,
             force=force,
             threads=None,
+            about=about_of(statement.about),
         )
         return
     release_prepared_to(
         PaidMatrix(
             main=PreparedRelease(checked_matrix(value, promise.proof), promise),
             query=statement.query,
+            about=about_of(statement.about),
         ),
         kept.target,
         privacy_filter=account,

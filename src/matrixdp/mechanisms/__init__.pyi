@@ -1,6 +1,7 @@
+from .about import About
 from .imgm import IMGM
 from .matrix_mechanism import MatrixMechanism, WorkloadRelease
 from .mechanism import Mechanism
 from .release import Release
 
-__all__ = ["IMGM", "MatrixMechanism", "Mechanism", "Release", "WorkloadRelease"]
+__all__ = ["IMGM", "About", "MatrixMechanism", "Mechanism", "Release", "WorkloadRelease"]

@@ -12,6 +12,7 @@ import numpy as np
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import CheckedMatrix, PreparedRelease, Promise, checked_matrix
 from matrixdp.mechanisms.other_arrays import is_on_gpu
 from matrixdp.mechanisms.proof import NoiseProof
@@ -171,6 +172,7 @@ class GaussianMechanism:
         request: str | None = None,
         force: bool = False,
         threads: int | None = None,
+        about: About | None = None,
     ) -> Release:
         """Release a matrix into a file and its statement, ``<path>.json``; paid once, never lost.
 
@@ -194,6 +196,8 @@ class GaussianMechanism:
             Whether to replace existing files; by default they are refused.
         threads : int, optional
             As in `release`.
+        about : About, optional
+            What the statement says for people; published as it is.
 
         Raises
         ------
@@ -228,6 +232,7 @@ class GaussianMechanism:
                 request=request,
                 force=force,
                 threads=threads,
+                about=about,
             )
         from matrixdp.files.publishing.paid_release import release_to  # noqa: PLC0415
         from matrixdp.files.publishing.release_file import warn_of_lost_labels  # noqa: PLC0415
@@ -240,6 +245,7 @@ class GaussianMechanism:
             request=request,
             force=force,
             threads=threads,
+            about=about,
         )
         warn_of_lost_labels(release, path)
         return release

@@ -1,7 +1,7 @@
 """The Matrix Mechanism: a workload answered through measurements that suit it."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.workload_release import WorkloadRelease, measured_sensitivity
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
@@ -18,7 +19,14 @@ from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
 from matrixdp.privacy.payment import Payer
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import ResidualStrategy, Strategy, Workload, optimal_strategy
+from matrixdp.workloads import (
+    CellNames,
+    ResidualStrategy,
+    Strategy,
+    Workload,
+    optimal_strategy,
+)
+from matrixdp.workloads.cell_names import checked_cell_names
 from matrixdp.workloads.counting import checked_counts, counted_tables
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
@@ -49,6 +57,9 @@ class MatrixMechanism:
         "replace" the number of records is public.
     strategy : Strategy, optional
         The measurements A; by default those of `optimal_strategy`.
+    attributes : iterable of CellNames, optional
+        Public names of the cells along each attribute, such as `ContingencyTable.cell_names`:
+        statements hold them, and exported answers are called by them.
 
     Raises
     ------
@@ -97,6 +108,7 @@ class MatrixMechanism:
     budget: Budget
     neighbouring: Neighbouring
     strategy: Strategy
+    attributes: tuple[CellNames, ...] | None
 
     def __init__(
         self,
@@ -105,6 +117,7 @@ class MatrixMechanism:
         *,
         neighbouring: Neighbouring,
         strategy: Strategy | None = None,
+        attributes: Iterable[CellNames] | None = None,
     ) -> None:
         if not isinstance(workload, Workload):
             raise InvalidParameterError(
@@ -114,6 +127,7 @@ class MatrixMechanism:
         relation = checked_neighbouring(neighbouring)
         # Before the search, which may take minutes.
         workload.check_answerable()
+        names = checked_cell_names(attributes, workload.dimensions)
         if strategy is None:
             strategy = optimal_strategy(workload, neighbouring=relation).strategy
         elif isinstance(strategy, Strategy):
@@ -128,6 +142,7 @@ class MatrixMechanism:
         object.__setattr__(self, "budget", budget)
         object.__setattr__(self, "neighbouring", relation)
         object.__setattr__(self, "strategy", strategy)
+        object.__setattr__(self, "attributes", names)
         if not isinstance(strategy, ResidualStrategy):
             workload.check_histogram()
         _ = self.sensitivity  # raises here rather than at the first release
@@ -209,6 +224,7 @@ class MatrixMechanism:
         request: str | None = None,
         force: bool = False,
         threads: int | None = None,
+        about: About | None = None,
     ) -> WorkloadRelease:
         """Release into an ``.npz`` file and its statement; paid once, never lost.
 
@@ -218,7 +234,7 @@ class MatrixMechanism:
             As in `WorkloadRelease.save`.
         histogram : array_like
             As in `release`.
-        privacy_filter, request, force, threads : optional
+        privacy_filter, request, force, threads, about : optional
             As in `IMGM.release_to`.
 
         Examples
@@ -239,6 +255,7 @@ class MatrixMechanism:
             *(path, lambda: self._measured(histogram), privacy_filter, request),
             force=force,
             threads=threads,
+            about=about,
         )
 
     def release_records(
@@ -291,12 +308,14 @@ class MatrixMechanism:
         request: str | None = None,
         force: bool = False,
         threads: int | None = None,
+        about: About | None = None,
     ) -> WorkloadRelease:
         """Count records as `release_records` does, and release into files as `release_to` does."""
         return self._released_to(
             *(path, lambda: self._measured_records(records), privacy_filter, request),
             force=force,
             threads=threads,
+            about=about,
         )
 
     def _measured(self, histogram: ArrayLike) -> FloatArray:
@@ -327,6 +346,7 @@ class MatrixMechanism:
             ),
             workload=self.workload,
             strategy=self.strategy,
+            attributes=self.attributes,
         )
 
     def _released_to(
@@ -338,6 +358,7 @@ class MatrixMechanism:
         *,
         force: bool,
         threads: int | None,
+        about: About | None,
     ) -> WorkloadRelease:
         """Write measurements with exact noise."""
         # Late, because files are above mechanisms.
@@ -348,10 +369,12 @@ class MatrixMechanism:
             lambda: self._noise.prepared(measure()),
             self.workload,
             self.strategy,
+            self.attributes,
             privacy_filter=paying,
             request=request,
             force=force,
             threads=threads,
+            about=about,
         )
 
     def simulate(self, histogram: ArrayLike, generator: np.random.Generator) -> SimulatedValue:

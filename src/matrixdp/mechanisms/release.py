@@ -11,7 +11,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.mechanisms.labelled import MatrixLabels
+from matrixdp.mechanisms.about import About
+from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
 from matrixdp.mechanisms.other_arrays import host_array, is_other_array
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.noise import SimulatedValue
@@ -19,7 +20,7 @@ from matrixdp.parameters import proper_fraction
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
 
-__all__ = ["ConfidenceBounds", "Release", "joint_quantile"]
+__all__ = ["ConfidenceBounds", "Release", "described", "joint_quantile"]
 
 
 class ConfidenceBounds(NamedTuple):
@@ -52,8 +53,12 @@ class Release:
         The scale of the exact i.i.d. noise within directional noise that the guarantee rests on;
         None for independent entries.
     labels : MatrixLabels or None
-        Names of rows and columns that were read from a file; `save` writes them again. None where
+        Names of rows and columns, of a query or read from a file; `save` writes them. None where
         there were none; a data frame has its own.
+    query : str or None
+        What was asked, in words, where a query made it; `save` states it.
+    about : About or None
+        What a loaded release states that it is about.
     """
 
     value: Any
@@ -61,6 +66,8 @@ class Release:
     guarantee: Guarantee
     mechanism: str
     labels: MatrixLabels | None
+    query: str | None
+    about: About | None
 
     def __init__(
         self,
@@ -107,7 +114,13 @@ class Release:
         # Every release comes through here. Two numbers are compared; the proof is not repeated.
         proof.check_claim(guarantee)
         self.__dict__.update(
-            value=value, proof=proof, guarantee=guarantee, mechanism=mechanism, labels=labels
+            value=value,
+            proof=proof,
+            guarantee=guarantee,
+            mechanism=mechanism,
+            labels=labels,
+            query=None,
+            about=None,
         )
 
     @property
@@ -176,7 +189,9 @@ class Release:
         value = host_array(self.value) if is_other_array(self.value) else self.value
         return np.array(value, dtype=dtype, copy=copy)
 
-    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+    def save(
+        self, path: str | PathLike[str], *, force: bool = False, about: About | None = None
+    ) -> None:
         """Write the matrix, and beside it the statement ``<path>.json`` of what it guarantees.
 
         Parameters
@@ -187,6 +202,8 @@ class Release:
             warning says so if there are any.
         force : bool, optional
             Whether to replace existing files; by default they are refused.
+        about : About, optional
+            What the statement says for people; published as it is.
 
         Raises
         ------
@@ -199,7 +216,7 @@ class Release:
         from matrixdp.files.publishing.release_file import warn_of_lost_labels  # noqa: PLC0415
         from matrixdp.files.publishing.releases import save_release  # noqa: PLC0415
 
-        save_release(self, path, force=force)
+        save_release(self, path, force=force, about=about)
         warn_of_lost_labels(self, path)
 
     @classmethod
@@ -229,6 +246,16 @@ class Release:
     def __repr__(self) -> str:
         """Say what it is and what it promises."""
         return f"Release(shape={self.shape}, mechanism={self.mechanism!r}: {self.guarantee})"
+
+
+def described(
+    release: Release, query: str | None, labels: MatrixLabels | None, about: About | None = None
+) -> Release:
+    """Return a release with a query in words, what it is about, and labels beside an array."""
+    value = release.value.array if isinstance(release.value, MatrixFile) else release.value
+    same = Release.from_proof(value, release.proof, release.guarantee, release.mechanism, labels)
+    same.__dict__.update(query=query, about=about)
+    return same
 
 
 def joint_quantile(confidence: float, count: int) -> float:

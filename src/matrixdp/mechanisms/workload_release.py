@@ -12,10 +12,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.release import ConfidenceBounds, Release, joint_quantile
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import Strategy, Workload, marginals
+from matrixdp.workloads import CellNames, Strategy, Workload, marginals
+from matrixdp.workloads.cell_names import checked_cell_names
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
 __all__ = ["WorkloadRelease", "measured_sensitivity"]
@@ -40,6 +42,8 @@ class WorkloadRelease:
         The queries.
     strategy : Strategy
         Which measurements were made.
+    attributes : tuple of CellNames, optional
+        The names of the cells along each attribute; statements hold them.
 
     Raises
     ------
@@ -53,6 +57,7 @@ class WorkloadRelease:
     measurements: Release
     workload: Workload
     strategy: Strategy
+    attributes: tuple[CellNames, ...] | None = None
 
     def __post_init__(self) -> None:
         """Raise if the measurements do not prove a guarantee for this strategy."""
@@ -65,6 +70,7 @@ class WorkloadRelease:
                 raise InvalidParameterError(
                     f"{name} is a {type(part).__name__}: take it from MatrixMechanism.release"
                 )
+        checked_cell_names(self.attributes, self.workload.dimensions)
         stated = self.sensitivity
         # Least squares weighs all measurements alike, which is right for equal noise only.
         if not isinstance(self.measurements.covariance, Isotropic):
@@ -223,7 +229,9 @@ class WorkloadRelease:
         table = numbers(wanted).reshape([sizes[index] for index in ascending])
         return table.transpose([ascending.index(index) for index in kept])
 
-    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+    def save(
+        self, path: str | PathLike[str], *, force: bool = False, about: About | None = None
+    ) -> None:
         """Write measurements, strategy and workload, and the statement ``<path>.json``.
 
         Answers are not written: they follow from the measurements, and only these can be checked.
@@ -234,6 +242,8 @@ class WorkloadRelease:
             Ending in ``.npz``.
         force : bool, optional
             Whether to replace existing files; by default they are refused.
+        about : About, optional
+            What the statement says for people; published as it is.
 
         Raises
         ------
@@ -260,7 +270,7 @@ class WorkloadRelease:
         # Late: files/ is above mechanisms/, and imports this class.
         from matrixdp.files.publishing.workload_releases import save_workload_release  # noqa: PLC0415
 
-        save_workload_release(self, path, force=force)
+        save_workload_release(self, path, force=force, about=about)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "WorkloadRelease":

@@ -40,6 +40,8 @@ _DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 _READ_TOGETHER = 1 << 16
 # For longer products OpenBLAS wakes its threads, which then stay in the way of those that draw.
 _MULTIPLIED_BY_ONE_THREAD = 1 << 12
+# Libraries of arrays that are stored or computed in parts.
+_IN_PARTS = ("dask", "h5py", "zarr")
 _AXES = {1: "one axis", 2: "two axes"}
 
 
@@ -239,7 +241,18 @@ def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
     elif is_sparse(value):
         raise InvalidParameterError(f"{name} is sparse: pass its .toarray()")
     elif hasattr(value, "__array__"):
+        _check_in_memory(value, name)
         _check_array_cells(np.asarray(value), name, bools=bools)
+
+
+def _check_in_memory(value: Any, name: str) -> None:
+    """Raise for an array that is stored or computed in parts: it would be loaded whole."""
+    library = type(value).__module__.partition(".")[0]
+    if library in _IN_PARTS:
+        raise InvalidParameterError(
+            f"{name} is an array of {library}, which would be loaded whole: queries read it in "
+            f"parts; here pass numpy.asarray({name}) if there is memory for it"
+        )
 
 
 def is_sparse(value: object) -> bool:
@@ -300,6 +313,7 @@ def _as_array(value: Any, name: str, *, booleans: bool) -> NDArray[Any]:
     """Return a value as a plain array in which nothing was rounded, unmasked or converted."""
     # An object with __array__ is asked once: it might answer something else the second time.
     if hasattr(value, "__array__") and not isinstance(value, np.ma.MaskedArray):
+        _check_in_memory(value, name)
         value = np.asarray(value)
     check_cells(value, name, bools=booleans)
     try:

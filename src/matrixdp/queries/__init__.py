@@ -8,6 +8,7 @@ from matrixdp.queries.group_summary import GroupSummary
 from matrixdp.queries.groups import GroupMoments
 from matrixdp.queries.means import Mean
 from matrixdp.queries.moments import CrossMoment, Gram, JointMoments
+from matrixdp.queries.preview import Preview
 from matrixdp.queries.private_count import MeanRelease
 from matrixdp.queries.query import Query
 from matrixdp.queries.sources import parquet_blocks
@@ -28,6 +29,7 @@ __all__ = [
     "JointMoments",
     "Mean",
     "MeanRelease",
+    "Preview",
     "PublicBounds",
     "Query",
     "SampleCovariance",

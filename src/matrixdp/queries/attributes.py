@@ -38,19 +38,23 @@ class Categories:
     name : str
         What the attribute is called.
     values : sequence
-        All categories, each once: text or integers. Add one for values that are none of the
-        others, if there may be such, and map them to it before counting.
+        All categories, each once: text or integers.
+    other : str, optional
+        The name of one more category, for values that are not listed; without it they are refused.
 
     Examples
     --------
     >>> Categories("sex", ["F", "M"]).cells(["M", "F", "M"]).tolist()
     [1, 0, 1]
+    >>> Categories("sex", ["F", "M"], other="X").cells(["M", "unknown"]).tolist()
+    [1, 2]
     """
 
     name: str
     values: tuple[Hashable, ...]
+    other: str | None
 
-    def __init__(self, name: str, values: Iterable[Hashable]) -> None:
+    def __init__(self, name: str, values: Iterable[Hashable], other: Any = None) -> None:
         members = members_of(values, "values", "the categories, such as ['F', 'M']")
         labels = tuple(_plain(value) for value in members)
         kinds = (str, int)
@@ -64,22 +68,29 @@ class Categories:
         ) != len(labels):
             raise InvalidParameterError(f"values of {name!r} hold a category twice: list it once")
         object.__setattr__(self, "name", name)
+        if other is not None and (not isinstance(other, str) or other in map(str, labels)):
+            raise InvalidParameterError(
+                f"other={other!r} of {name!r} must be a text that is none of its values"
+            )
         object.__setattr__(self, "values", labels)
+        object.__setattr__(self, "other", other)
 
     @property
     def labels(self) -> list[str]:
         """The names of the cells."""
-        return [str(value) for value in self.values]
+        return [*map(str, self.values), *([] if self.other is None else [self.other])]
 
     def cells(self, column: Any) -> IntArray:
         """Return the index of the cell of each value, or raise if a value is not listed."""
         indices = {value: index for index, value in enumerate(self.values)}
         found = [_index(indices, _plain(value)) for value in _members(column)]
         cells = np.array(found, dtype=np.int64)
+        if self.other is not None:
+            return np.where(cells < 0, len(self.values), cells)
         if cells.size and not bool(cells.min() >= 0):
             raise InvalidParameterError(
                 f"column {self.name!r} of data has a value that is not among its categories: add a "
-                "category for it, or map it to one, by a rule that does not depend on the data"
+                "category for it, or one for all others (other=..., --other)"
             )
         return cells
 
@@ -159,7 +170,7 @@ def checked_attributes(attributes: Iterable[Attribute], name: str) -> tuple[Attr
 def cell_labels(attributes: Sequence[Attribute]) -> list[str]:
     """Return the names of all combinations of cells, the last attribute's changing fastest."""
     return [
-        ", ".join(f"{a.name} {label}" for a, label in zip(attributes, labels, strict=True))
+        ", ".join(f"{a.name}={label}" for a, label in zip(attributes, labels, strict=True))
         for labels in product(*(attribute.labels for attribute in attributes))
     ]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
@@ -21,7 +22,8 @@ from matrixdp.queries.exact_sums import (
 )
 from matrixdp.queries.grid import GRID_BITS, RecordGrid, whole_blocks
 from matrixdp.queries.moments import product_rounding
-from matrixdp.queries.query import Query, check_bounds, check_public_count
+from matrixdp.queries.preview import AnswerRanges
+from matrixdp.queries.query import Query, check_bounds, check_public_count, labels_of
 from matrixdp.queries.sources import record_blocks
 from matrixdp.queries.units import symmetric_set, units_of
 from matrixdp.rounding import float_up
@@ -131,6 +133,19 @@ class SampleCovariance(Query):
         # One record is its own mean, whatever it is: replacing it changes nothing.
         adding = self.neighbouring == "add-remove"
         return Fraction(1, self.count) if adding else Fraction(self.count - 1, self.count**2)
+
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns, twice."""
+        return labels_of(self.bounds)
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """From 0 to a quarter of a squared width, or as far from 0 either way."""
+        widths = self.bounds.widths
+        lengths = np.multiply.outer(widths, widths) / 2.0
+        np.fill_diagonal(lengths, widths**2 / 4.0)
+        return AnswerRanges(lengths, of_each_record=False)
 
     @cached_property
     def _grid(self) -> RecordGrid:

@@ -15,6 +15,7 @@ from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import block_rows
 from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.one_row import box_of, change_in_box, change_in_norm
+from matrixdp.queries.preview import AnswerRanges
 from matrixdp.queries.query import Query, check_bounds
 from matrixdp.queries.sources import record_blocks
 from matrixdp.rounding import float_up
@@ -79,6 +80,12 @@ class Features(Query):
         if self.bounds.columns * ball**2 <= sum(map(Fraction, sides)) ** 2:
             return RowBounds(np.full(self.count, float_up(ball)), "replace")
         return box_of(sides, self.bounds, "replace")
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the columns."""
+        shape = (self.count, self.bounds.columns)
+        return AnswerRanges(np.broadcast_to(self.bounds.widths, shape), of_each_record=False)
 
     @cached_property
     def _grid(self) -> RecordGrid:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.attributes import (
     Attribute,
@@ -25,6 +26,7 @@ from matrixdp.queries.grid import RecordGrid
 from matrixdp.queries.group_summary import GroupSummary, summary_of
 from matrixdp.queries.mixed_rows import column_blocks
 from matrixdp.queries.moments import gram_change, product_rounding
+from matrixdp.queries.preview import AnswerRanges, product_lengths
 from matrixdp.queries.query import Query, check_bounds
 from matrixdp.queries.units import in_units, units_of
 from matrixdp.rounding import float_up, sqrt_up
@@ -125,6 +127,23 @@ class GroupMoments(Query):
     @property
     def _cells(self) -> list[int]:
         return [len(attribute.labels) for attribute in self.by]
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Of the count, the numbers and their products: what a record adds to its group."""
+        intervals, width = self.bounds.intervals, self.bounds.columns
+        parts = [np.ones(1), self.bounds.widths]
+        if self.order == 2:
+            lengths = product_lengths(intervals, intervals, same=True)
+            parts.append(lengths[np.triu_indices(width)])
+        row = np.concatenate(parts)
+        shape = (math.prod(self._cells), len(row))
+        return AnswerRanges(np.broadcast_to(row, shape), of_each_record=True)
+
+    @property
+    def labels(self) -> MatrixLabels:
+        """The names of rows and columns, which releases have."""
+        return MatrixLabels(self.columns, self.index)
 
     @cached_property
     def index(self) -> list[str]:

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.noise import ReleaseKey
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.budget import Budget
@@ -20,8 +22,15 @@ from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import power_of_two_up, rounded_quotients
 from matrixdp.queries.grid import GRID_BITS, RecordGrid
 from matrixdp.queries.one_row import single_row_set
-from matrixdp.queries.private_count import release_means_to, released_means
-from matrixdp.queries.query import MechanismMaker, Query, check_bounds, check_public_count
+from matrixdp.queries.preview import AnswerRanges, Preview
+from matrixdp.queries.private_count import previewed_means, release_means_to, released_means
+from matrixdp.queries.query import (
+    MechanismMaker,
+    Query,
+    check_bounds,
+    check_public_count,
+    labels_of,
+)
 from matrixdp.queries.sums import exact_total
 from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
 
@@ -105,6 +114,26 @@ class Mean(Query):
         return RecordGrid(self.bounds)
 
     @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns."""
+        return labels_of(self.bounds, "mean")
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the columns; of the sum, without a count."""
+        return AnswerRanges(self.bounds.widths[None], of_each_record=self.count is None)
+
+    def preview(self, budget: Budget, *, mechanism: MechanismMaker = IMGM) -> Preview:
+        """Return what a release will be like; without a count the errors of the sum and the count.
+
+        The parameters are those of `Query.preview`.
+        """
+        if self.count is not None:
+            return super().preview(budget, mechanism=mechanism)
+        _check_left_out("mechanism", given=mechanism is not IMGM)
+        return previewed_means(self.bounds, budget, str(self), self.ranges)
+
+    @property
     def _largest_steps(self) -> FloatArray:
         """Steps as long as they can be for these bounds: in the same proportion in all units."""
         if self.bounds.norm is not None:
@@ -177,6 +206,7 @@ class Mean(Query):
         request: str | None = None,
         force: bool = False,
         threads: int | None = None,
+        about: About | None = None,
     ) -> Any:
         """Release the mean into files; without a public count those of `MeanRelease.save`.
 
@@ -192,6 +222,7 @@ class Mean(Query):
                 request=request,
                 force=force,
                 threads=threads,
+                about=about,
             )
         _check_left_out("mechanism", given=mechanism is not IMGM)
         return release_means_to(
@@ -204,6 +235,7 @@ class Mean(Query):
             request=request,
             force=force,
             threads=threads,
+            about=about,
         )
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.queries.names import Columns
+from matrixdp.queries.stored import stored_parts
 
 __all__ = ["column_blocks"]
 
@@ -57,7 +58,10 @@ def _values(row: Any) -> list[Any]:
 
 def _table_blocks(data: Any) -> Iterator[Any]:
     """Yield blocks of rows: a sequence, an array or a frame is one, an iterator yields many."""
-    if isinstance(data, list | tuple) or hasattr(data, "__array__"):
+    parts = stored_parts(data)
+    if parts is not None:
+        yield from parts
+    elif isinstance(data, list | tuple) or hasattr(data, "__array__"):
         yield data
     elif isinstance(data, Iterable) and not isinstance(data, _NO_BLOCKS):
         yield from data

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds, exact_squared_norm
 from matrixdp.queries.exact_sums import (
@@ -19,7 +20,8 @@ from matrixdp.queries.exact_sums import (
 )
 from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.names import Columns
-from matrixdp.queries.query import Query, check_bounds
+from matrixdp.queries.preview import AnswerRanges, product_lengths
+from matrixdp.queries.query import Query, check_bounds, labels_of
 from matrixdp.queries.sources import record_blocks
 from matrixdp.queries.units import ball, in_units, symmetric_set, units_of
 from matrixdp.rounding import float_up, inflated, sqrt_up
@@ -130,6 +132,18 @@ class Gram(Query):
         """A ball of symmetric matrices, in the units of the columns."""
         return _gram_set((self.bounds,), self.neighbouring)
 
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns, twice."""
+        return labels_of(self.bounds)
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the products of two numbers of a record."""
+        intervals = self.bounds.intervals
+        lengths = product_lengths(intervals, intervals, same=True)
+        return AnswerRanges(lengths, of_each_record=True)
+
     @cached_property
     def _grid(self) -> RecordGrid:
         return RecordGrid(self.bounds)
@@ -196,6 +210,14 @@ class JointMoments(_OfTwoParts):
         """A ball of symmetric matrices, in the units of the columns."""
         return _gram_set((self.x, self.y), self.neighbouring)
 
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the products of two numbers of a row."""
+        parts = self.x.intervals, self.y.intervals
+        joined = np.concatenate(parts, axis=1)
+        lengths = product_lengths((joined[0], joined[1]), (joined[0], joined[1]), same=True)
+        return AnswerRanges(lengths, of_each_record=True)
+
     def evaluate(self, data: Any) -> FloatArray:
         """Return the joint moments of rows ``[x y]``, which are private."""
         return _gram_values(data, self._grids)
@@ -246,6 +268,12 @@ class CrossMoment(_OfTwoParts):
         rows = np.ones(x.columns) if rows is None else rows
         columns = np.ones(y.columns) if columns is None else columns
         return ball(bound, rows, columns, self.neighbouring)
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the products of a number of x and one of y."""
+        lengths = product_lengths(self.x.intervals, self.y.intervals, same=False)
+        return AnswerRanges(lengths, of_each_record=True)
 
     def evaluate(self, data: Any) -> FloatArray:
         """Return the cross-moment of rows ``[x y]``, which is private."""

@@ -23,6 +23,7 @@ from matrixdp.files.publishing.paid_release import PaidMatrix
 from matrixdp.files.publishing.release_file import warn_of_lost_labels
 from matrixdp.files.publishing.releases import encode_release, load_stated_release
 from matrixdp.files.publishing.statement import statement_path
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
@@ -34,10 +35,11 @@ from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Payer, Payment, check_payer
 from matrixdp.queries.bounds import PublicBounds
+from matrixdp.queries.preview import AnswerRanges, Preview
 from matrixdp.queries.sums import Sum, exact_total
 from matrixdp.sensitivity.sets import FrobeniusBall
 
-__all__ = ["MeanRelease", "release_means_to", "released_means", "sum_path"]
+__all__ = ["MeanRelease", "previewed_means", "release_means_to", "released_means", "sum_path"]
 
 FloatArray = NDArray[np.float64]
 
@@ -142,6 +144,7 @@ class MeanRelease:
         *,
         force: bool,
         columns: Sequence[str] | None = None,
+        about: About | None = None,
         payment: Payment | None = None,
     ) -> str:
         """Write the files, and return the digest of the sum's."""
@@ -155,6 +158,7 @@ class MeanRelease:
             Release.from_proof(_row("sum", self.total.value, names), *promise),
             beside.name,
             query=self.query,
+            about=about,
             counts={"records": self.count},
             payment=payment,
         )
@@ -216,6 +220,21 @@ def released_means(
     return shares.means(prepared, secrets.token_bytes(KEY_BYTES), workers)
 
 
+def previewed_means(
+    bounds: PublicBounds, budget: Budget, query: str, ranges: AnswerRanges
+) -> Preview:
+    """Return what means over a private count will be like."""
+    shares = _Shares.of(bounds, budget)
+    return Preview(
+        query,
+        shares.of_sum.sensitivity,
+        shares.both,
+        shares.of_sum.covariance.entry_scales((1, bounds.columns)),
+        ranges,
+        count_error=float(shares.of_count.covariance.entry_scales((1, 1)).item()),
+    )
+
+
 def release_means_to(
     path: str | PathLike[str],
     data: Any,
@@ -228,6 +247,7 @@ def release_means_to(
     force: bool = False,
     threads: int | None = None,
     columns: Sequence[str] | None = None,
+    about: About | None = None,
 ) -> MeanRelease:
     """Release means with sum and count to files; see `MeanRelease.save` and `Query.release_to`."""
     shares, target = _Shares.of(bounds, budget), Path(path).absolute()
@@ -236,13 +256,13 @@ def release_means_to(
     files = [target, beside, statement_path(beside)]
     name = checked_request(privacy_filter, request, files, force=force)
     workers = None if threads is None else checked_threads(threads)
-    prepared = shares.prepared(data, query, columns)
+    prepared = shares.prepared(data, query, columns, about)
     done: list[MeanRelease] = []
 
     def write(payment: Payment) -> str:
         released = shares.means(prepared, payment.secret, workers)
         done.append(released)
-        return released._write(target, force=force, columns=columns, payment=payment)  # noqa: SLF001 - of this module
+        return released._write(target, force=force, columns=columns, about=about, payment=payment)  # noqa: SLF001 - of this module
 
     publish_paid(privacy_filter, name, prepared.publication(beside, write, others=[target]))
     return done[0] if done else MeanRelease.load(target)
@@ -268,7 +288,13 @@ class _Shares:
         both = Guarantee.of_budget(budget, mu=mu, neighbouring="add-remove")
         return cls(total, of_sum, of_count, both)
 
-    def prepared(self, data: Any, query: str, columns: Sequence[str] | None = None) -> PaidMatrix:
+    def prepared(
+        self,
+        data: Any,
+        query: str,
+        columns: Sequence[str] | None = None,
+        about: About | None = None,
+    ) -> PaidMatrix:
         """Read the records, and return all but the noise."""
         exact = exact_total(data, self.total.grid)
         summed = _row("sum", exact.rounded(0) * self.total.grid.steps, columns)
@@ -277,6 +303,7 @@ class _Shares:
             main=main._replace(promise=main.promise._replace(guarantee=self.both)),
             counts={"records": self.of_count.prepared(np.array([[float(exact.records)]]))},
             query=query,
+            about=about,
         )
 
     def means(self, prepared: PaidMatrix, secret: bytes, threads: int | None) -> MeanRelease:

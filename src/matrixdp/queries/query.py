@@ -13,18 +13,24 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.files.publishing.paid import checked_request
 from matrixdp.files.publishing.paid_release import release_to
 from matrixdp.files.publishing.statement import statement_path
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.gaussian import GaussianMechanism
 from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
 from matrixdp.mechanisms.mechanism import Mechanism
-from matrixdp.mechanisms.release import Release
+from matrixdp.mechanisms.release import Release, described
 from matrixdp.noise import ReleaseKey
+from matrixdp.parameters import positive_number
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.payment import Payer
+from matrixdp.privacy.planner import ErrorMeasure
 from matrixdp.queries.bounds import PublicBounds
+from matrixdp.queries.preview import AnswerRanges, Preview
+from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import SensitivitySet
 
-__all__ = ["MechanismMaker", "Query", "check_bounds", "check_public_count"]
+__all__ = ["MechanismMaker", "Query", "check_bounds", "check_public_count", "labels_of"]
 
 FloatArray = NDArray[np.float64]
 MechanismMaker: TypeAlias = Callable[[SensitivitySet, Budget], Mechanism[Release]]
@@ -49,6 +55,16 @@ class Query(ABC):
     def sensitivity(self) -> SensitivitySet:
         """What one record can change; every mechanism accepts it."""
 
+    @property
+    @abstractmethod
+    def ranges(self) -> AnswerRanges:
+        """The ranges that the entries of the answer can be in."""
+
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The public names of the rows and columns of the answer, where there are any."""
+        return None
+
     @abstractmethod
     def evaluate(self, data: Any) -> FloatArray:
         """Return the exact matrix, which is private: pass it to a mechanism and nowhere else.
@@ -62,6 +78,60 @@ class Query(ABC):
     @abstractmethod
     def __str__(self) -> str:
         """Say what is computed, and under which bounds; all of it is public."""
+
+    def preview(self, budget: Budget, *, mechanism: MechanismMaker = IMGM) -> Preview:
+        """Return what a release will be like, without data.
+
+        Parameters
+        ----------
+        budget : Budget
+            What is to be guaranteed.
+        mechanism : callable, optional
+            As in `release`.
+
+        Examples
+        --------
+        >>> from matrixdp.queries import Mean, PublicBounds
+        >>> print(Mean(PublicBounds(1, lower=0, upper=9), "replace", 20).preview(Budget(1.0, 1e-5)))
+        (1, 1e-05)-differential privacy under replacing one record (mu = 0.2681).
+        sum of records over the public count 20, column ranges 0 to 9
+        the answer is a 1 by 1 matrix
+        standard error of each entry: 1.68
+        """
+        chosen, ranges = self._mechanism(mechanism, budget), self.ranges
+        return Preview(
+            str(self),
+            chosen.sensitivity,
+            chosen.guarantee,
+            chosen.covariance.entry_scales(ranges.lengths.shape),
+            ranges,
+        )
+
+    def budget_for(
+        self, error: float, measure: ErrorMeasure | str = ErrorMeasure.ENTRY, *, delta: float
+    ) -> Budget:
+        """Return the least budget with which a release has no larger an error.
+
+        Parameters
+        ----------
+        error : float
+            The largest error that is wanted.
+        measure : ErrorMeasure or str, optional
+            In which measure; by default the largest standard error of an entry.
+        delta : float
+            What the budget's epsilon is stated at.
+
+        Examples
+        --------
+        >>> from matrixdp.queries import PublicBounds, Sum
+        >>> query = Sum(PublicBounds(1, lower=0, upper=9), "replace")
+        >>> query.budget_for(20.0, delta=1e-5)
+        Budget(epsilon=1.77..., delta=1e-05, mu=0.45...)
+        """
+        wanted = positive_number(error, "error")
+        # All noise here is proportional to 1 / mu. The margin covers its roundings.
+        at_one = self.preview(Budget.from_mu(1.0, delta)).error(measure)
+        return Budget.from_mu(quotient_up(at_one, wanted) * (1.0 + 1e-12), delta)
 
     def release(
         self,
@@ -95,9 +165,10 @@ class Query(ABC):
         """
         # First, so that a bad budget is refused before a long pass over the data.
         chosen = self._mechanism(mechanism, budget)
-        return chosen.release(
+        released = chosen.release(
             self.evaluate(data), key=key, privacy_filter=privacy_filter, threads=threads
         )
+        return described(released, str(self), self.labels)
 
     def release_to(
         self,
@@ -110,6 +181,7 @@ class Query(ABC):
         request: str | None = None,
         force: bool = False,
         threads: int | None = None,
+        about: About | None = None,
     ) -> Release:
         """Release the answer into a file and its statement, which names the query.
 
@@ -123,7 +195,7 @@ class Query(ABC):
             As in `release`. A request that is not finished needs the same data again.
         mechanism : callable, optional
             One that makes a `GaussianMechanism`; by default `IMGM`.
-        privacy_filter, request, force, threads : optional
+        privacy_filter, request, force, threads, about : optional
             As in `IMGM.release_to`.
 
         Examples
@@ -152,16 +224,20 @@ class Query(ABC):
         name = checked_request(
             privacy_filter, request, [target, statement_path(target)], force=force
         )
-        return release_to(
+        answer = self.evaluate(data)
+        labels = self.labels
+        released = release_to(
             chosen,
             target,
-            self.evaluate(data),
+            answer if labels is None else MatrixFile(answer, labels.columns, labels.index),
             privacy_filter=privacy_filter,
             request=name,
             force=force,
             threads=threads,
             query=str(self),
+            about=about,
         )
+        return described(released, str(self), labels, about)
 
     def _mechanism(self, make: MechanismMaker, budget: Budget) -> Mechanism[Release]:
         """Return a mechanism for this query; one for another set would make a false guarantee."""
@@ -173,6 +249,13 @@ class Query(ABC):
                 "is called with"
             )
         return chosen
+
+
+def labels_of(bounds: PublicBounds, row: str | None = None) -> MatrixLabels | None:
+    """Return the names of columns as those of a row, or of the rows as well, if there are any."""
+    if bounds.names is None:
+        return None
+    return MatrixLabels(list(bounds.names), list(bounds.names) if row is None else [row])
 
 
 def check_bounds(bounds: object, name: str = "bounds") -> None:

@@ -19,10 +19,10 @@ from matrixdp.files.formats.suffixes import format_of
 from matrixdp.parameters import members_of
 from matrixdp.parameters.arrays import plain_array
 from matrixdp.queries.names import Columns
+from matrixdp.queries.stored import stored_parts
 
 __all__ = ["arrow_batches", "arrow_blocks", "parquet_blocks", "record_blocks"]
 
-_ARROW_ROWS = 65_536
 # What can be iterated over, but not in blocks of records.
 _NO_BLOCKS = (dict, set, frozenset, bytes, bytearray, memoryview)
 
@@ -135,10 +135,9 @@ def arrow_batches(
 def _blocks(data: Any) -> Iterator[Any]:
     if isinstance(data, str | PathLike):
         return iter([_mapped(Path(data))])
-    library = type(data).__module__.partition(".")[0]
-    # Only a table or batch has columns; a reader is an iterator of batches already.
-    if library == "pyarrow" and hasattr(data, "to_batches"):
-        return iter(data.to_batches(max_chunksize=_ARROW_ROWS))
+    parts = stored_parts(data)
+    if parts is not None:
+        return parts
     if hasattr(data, "__array__") or isinstance(data, list | tuple):
         return iter([data])
     if isinstance(data, Iterable) and not isinstance(data, _NO_BLOCKS):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.parameters import checked_integers, members_of
 from matrixdp.parameters.arrays import plain_array
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
@@ -17,7 +18,8 @@ from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import ExactSum, block_rows
 from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.one_row import single_row_set
-from matrixdp.queries.query import Query, check_bounds
+from matrixdp.queries.preview import AnswerRanges
+from matrixdp.queries.query import Query, check_bounds, labels_of
 from matrixdp.queries.sources import record_blocks
 from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
 
@@ -91,6 +93,16 @@ class Sum(Query):
         """The grid on which records become integers."""
         return RecordGrid(self.bounds)
 
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns."""
+        return labels_of(self.bounds, "sum")
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the numbers that a record adds."""
+        return AnswerRanges(self.bounds.widths[None], of_each_record=True)
+
     def evaluate(self, data: Any) -> FloatArray:
         """Return the sum, which is private."""
         # At most 2**51 steps: a float64 without rounding.
@@ -154,6 +166,11 @@ class GradientSum(Query):
     def sensitivity(self) -> FrobeniusBall | RowBox:
         """A ball whose radius is the clip norm, or twice that."""
         return self._sum.sensitivity
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """Those of the numbers that a gradient adds."""
+        return self._sum.ranges
 
     def evaluate(self, data: Any) -> FloatArray:
         """Return the sum as a matrix of one row, which is private.
@@ -241,6 +258,11 @@ class ClippedRecords(Query):
     def sensitivity(self) -> FrobeniusBall:
         """One."""
         return FrobeniusBall(1.0, self.neighbouring)
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """A record counts once at most."""
+        return AnswerRanges(np.ones((1, 1)), of_each_record=True)
 
     @cached_property
     def _grid(self) -> RecordGrid:

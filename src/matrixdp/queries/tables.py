@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.parameters import members_of
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.attributes import Attribute, cell_labels, checked_attributes, described
 from matrixdp.queries.grid import MOST_RECORDS
 from matrixdp.queries.mixed_rows import column_blocks
+from matrixdp.queries.preview import AnswerRanges
 from matrixdp.queries.query import Query
 from matrixdp.rounding import sqrt_up
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import Workload, count_cells, marginals
+from matrixdp.workloads import CellNames, Workload, count_cells, marginals
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = ["ContingencyTable"]
@@ -60,7 +62,7 @@ class ContingencyTable(Query):
     >>> table.evaluate([("F", 31), ("M", 62), ("F", 40)]).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     >>> table.columns
-    ['age [0; 40)', 'age [40; 120]']
+    ['age=[0; 40)', 'age=[40; 120]']
     """
 
     attributes: tuple[Attribute, ...]
@@ -78,7 +80,7 @@ class ContingencyTable(Query):
     @property
     def index(self) -> list[str]:
         """The names of the rows."""
-        return [f"{self.attributes[0].name} {label}" for label in self.attributes[0].labels]
+        return [f"{self.attributes[0].name}={label}" for label in self.attributes[0].labels]
 
     @property
     def columns(self) -> list[str]:
@@ -88,11 +90,27 @@ class ContingencyTable(Query):
             return ["count"]
         return cell_labels(rest)
 
+    @property
+    def cell_names(self) -> tuple[CellNames, ...]:
+        """The names of the cells along each attribute, which `MatrixMechanism` takes."""
+        return tuple(CellNames(each.name, tuple(each.labels)) for each in self.attributes)
+
+    @property
+    def labels(self) -> MatrixLabels:
+        """The names of rows and columns, which releases have."""
+        return MatrixLabels(self.columns, self.index)
+
     @cached_property
     def sensitivity(self) -> FrobeniusBall:
         """A ball of radius 1 or sqrt(2)."""
         bound = 1.0 if self.neighbouring == "add-remove" else sqrt_up(Fraction(2))
         return FrobeniusBall(bound, self.neighbouring)
+
+    @property
+    def ranges(self) -> AnswerRanges:
+        """A record counts once, in one cell."""
+        rows, *rest = self.dimensions
+        return AnswerRanges(np.ones((rows, math.prod(rest))), of_each_record=True)
 
     def counts(self, data: Any) -> NDArray[np.int64]:
         """Return the counts in the shape of the dimensions, which are private."""

@@ -1,5 +1,6 @@
 """Linear queries on histograms, and the best strategies for answering them with Gaussian noise."""
 
+from matrixdp.workloads.cell_names import CellNames
 from matrixdp.workloads.composed import Product, Union, marginals
 from matrixdp.workloads.counting import count_cells
 from matrixdp.workloads.dense import Dense
@@ -13,6 +14,7 @@ from matrixdp.workloads.strategies.stacked import StackedStrategy
 from matrixdp.workloads.strategies.strategy import Strategy
 
 __all__ = [
+    "CellNames",
     "Certificate",
     "Dense",
     "Factor",

@@ -18,9 +18,10 @@ called_with: ContextVar[tuple[list[str], list[str]]] = ContextVar("called_with",
 
 ORDER = (
     # The data, and what is asked of them.
-    *("--workload", "--strategy", "--records", "--columns", "--by", "--categories", "--bins"),
-    "--order",
-    *("--header", "--index", "--delimiter", "--input-format"),
+    *("--query", "--workload", "--strategy", "--records", "--columns", "--by"),
+    *("--categories", "--bins", "--other", "--of", "--ways", "--order", "--table", "--wide"),
+    *("--header", "--index", "--names", "--delimiter", "--decimal", "--thousands"),
+    *("--missing", "--fill", "--input-format"),
     *("--mechanism", "--shape", "--sampling-rate", "--steps"),
     # What one record can change.
     *("--sensitivity", "--symmetric", "--row-bounds", "--box", "--range", "--bounded"),
@@ -35,8 +36,9 @@ ORDER = (
     *("--noise-scale", "--noise-multiplier", "--exact", "--samples", "--confidence", "--seed"),
     *("--entry-error", "--frobenius-error", "--largest-error", "--from", "--to", "--points"),
     # What is made.
+    *("--dataset", "--purpose"),
     *("--non-negative", "--integer", "--output", "--output-format", "--statement", "--folder"),
-    *("--csv", "--figure", "--force", "--json", "--threads"),
+    *("--csv", "--figure", "--preview", "--force", "--json", "--threads"),
 )
 """The options of all commands, in the order of every help."""
 

@@ -7,12 +7,15 @@ import typer
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.decimals import upper_float
+from matrixdp.mechanisms.about import About
 from matrixdp.privacy.budget import Budget
 
 __all__ = [
+    "UNIT",
     "AsJson",
     "BoundedOption",
     "ColumnsOption",
+    "DatasetOption",
     "DelimiterOption",
     "DeltaOption",
     "EpsilonOption",
@@ -24,14 +27,21 @@ __all__ = [
     "OptionalColumnsOption",
     "OptionalDeltaOption",
     "OptionalEpsilonOption",
+    "OptionalNeighbouringOption",
     "OptionalSensitivityOption",
+    "OptionalShapeOption",
+    "OptionalUnitOption",
+    "PreviewOption",
+    "PurposeOption",
     "SensitivityOption",
     "Shape",
     "ShapeOption",
     "StepsOption",
     "ThreadsOption",
+    "about_from",
     "bound_option",
     "budget_from",
+    "character_option",
     "count_option",
     "names_of",
     "number_option",
@@ -117,6 +127,13 @@ def budget_from(epsilon: float | None, delta: float, mu: float | None) -> Budget
     )
 
 
+def about_from(dataset: str | None, purpose: str | None, unit: str | None) -> About | None:
+    """Return what a statement is to say for people, if options say anything."""
+    if dataset is None and purpose is None and unit is None:
+        return None
+    return About(dataset=dataset, purpose=purpose, unit=unit)
+
+
 def names_of(columns: str | None) -> list[str] | None:
     """Return the names of columns that have commas between them."""
     if columns is None:
@@ -133,6 +150,19 @@ def _delimiter(text: str) -> str:
     if len(character) != 1 or character.isalnum() or character in "\"'.-+\r\n":
         raise typer.BadParameter(f"{text!r} is not one character such as ; or | or the word tab")
     return character
+
+
+def _number_mark(text: str) -> str:
+    character = " " if text == "space" else text
+    # What is part of a number, of a word or of a row could not be told apart.
+    if len(character) != 1 or character.isalnum() or character in '"+-\r\n\t':
+        raise typer.BadParameter(f"{text!r} is not one character such as , or the word space")
+    return character
+
+
+def character_option(name: str, explanation: str) -> Any:
+    """Return an option that takes a character in numbers; its error quotes what was given."""
+    return typer.Option(name, parser=_number_mark, metavar="CHARACTER", help=explanation)
 
 
 # Of options that some commands need and others do not.
@@ -166,6 +196,9 @@ MuOption: TypeAlias = Annotated[
     ),
 ]
 NeighbouringOption: TypeAlias = Annotated[str, typer.Option("--neighbouring", help=_NEIGHBOURING)]
+OptionalNeighbouringOption: TypeAlias = Annotated[
+    str | None, typer.Option("--neighbouring", help=_NEIGHBOURING)
+]
 DelimiterOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -176,15 +209,14 @@ DelimiterOption: TypeAlias = Annotated[
         "name of the file.",
     ),
 ]
-ShapeOption: TypeAlias = Annotated[
-    Shape,
-    typer.Option(
-        "--shape",
-        parser=_shape,
-        metavar="ROWSxCOLUMNS",
-        help="Shape of the released matrix, such as 100x20.",
-    ),
-]
+_SHAPE = typer.Option(
+    "--shape",
+    parser=_shape,
+    metavar="ROWSxCOLUMNS",
+    help="Shape of the released matrix, such as 100x20.",
+)
+ShapeOption: TypeAlias = Annotated[Shape, _SHAPE]
+OptionalShapeOption: TypeAlias = Annotated[Shape | None, _SHAPE]
 StepsOption: TypeAlias = Annotated[
     int,
     typer.Option(
@@ -223,5 +255,24 @@ AsJson: TypeAlias = Annotated[
 ]
 Figure: TypeAlias = Annotated[
     Path | None, typer.Option("--figure", help="Draw the result in this PNG or SVG file.")
+]
+# Whom a promise or a record is about.
+UNIT = typer.Option("--unit", help="Whom the promise is about: record, patient, and so on.")
+OptionalUnitOption: TypeAlias = Annotated[str | None, UNIT]
+DatasetOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--dataset", help="A name of the data set, for the statement; it is published."),
+]
+PurposeOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--purpose", help="What the release is for, for the statement; it is published."),
+]
+PreviewOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--preview",
+        help="Say what would be released and how large its errors would be, and do nothing: IN is "
+        "not read and nothing is paid or written.",
+    ),
 ]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-__all__ = ["READERS", "Decimals", "exact_float", "nearest_float", "upper_float"]
+__all__ = ["READERS", "Decimals", "exact_float", "grouped_float", "nearest_float", "upper_float"]
 
 Decimals = Literal["nearest", "exact", "up"]
 """How decimals become floats: to the nearest, only without a change, or to the next one above."""
@@ -36,6 +36,43 @@ def nearest_float(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError("not a number of float64")
     return number
+
+
+def grouped_float(text: str, *, decimal: str, thousands: str | None) -> float:
+    """Return the float64 nearest to a decimal that is written with other characters.
+
+    Parameters
+    ----------
+    text : str
+        Digits may be in groups of three in front of the decimals, all of them or none.
+    decimal, thousands : str
+        What stands before the decimals, and between groups.
+
+    Raises
+    ------
+    ValueError
+        If the text is not such a number.
+
+    Examples
+    --------
+    >>> grouped_float("-1.234.567,5", decimal=",", thousands=".")
+    -1234567.5
+    >>> grouped_float("1.5", decimal=",", thousands=".")
+    Traceback (most recent call last):
+        ...
+    ValueError: not a number with digits in groups of three
+    """
+    whole, point, decimals = text.strip().partition(decimal)
+    if thousands is not None and thousands in whole:
+        first, *groups = whole.lstrip("+-").split(thousands)
+        sizes_fit = 1 <= len(first) <= 3 and all(len(group) == 3 for group in groups)
+        digits = [first, *groups]
+        if not (sizes_fit and all(part.isascii() and part.isdecimal() for part in digits)):
+            raise ValueError("not a number with digits in groups of three")
+        whole = whole.replace(thousands, "")
+    if decimal != "." and "." in whole + decimals:
+        raise ValueError("not a number with these decimals")
+    return nearest_float(f"{whole}.{decimals}" if point else whole)
 
 
 def exact_float(text: str) -> float:

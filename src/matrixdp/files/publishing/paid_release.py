@@ -18,6 +18,7 @@ from matrixdp.files.publishing.releases import (
     stated_release,
 )
 from matrixdp.files.publishing.statement import encoded, statement_path
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import PreparedRelease
 from matrixdp.mechanisms.gaussian import GaussianMechanism
 from matrixdp.mechanisms.release import Release
@@ -42,11 +43,14 @@ class PaidMatrix:
         The counts, each drawn with a secret of its own.
     query : str, optional
         What was asked, for the statement.
+    about : About, optional
+        What else it says for people.
     """
 
     main: PreparedRelease
     counts: Mapping[PaidCount, PreparedRelease] = field(default_factory=dict)
     query: str | None = None
+    about: About | None = None
 
     def drawn(self, secret: bytes, threads: int | None) -> tuple[Release, dict[PaidCount, Release]]:
         """Return the releases with the noise of a secret: the same ones whenever it is called."""
@@ -70,6 +74,7 @@ class PaidMatrix:
             self.main.promise,
             facts_of(target.name, shown, digest=""),
             query=self.query,
+            about=self.about,
             # Their values are not known yet.
             counts={
                 what: CountSchema(0.0, count.promise.covariance.smallest_singular_value)
@@ -115,6 +120,7 @@ def release_to(
     force: bool = False,
     threads: int | None = None,
     query: str | None = None,
+    about: About | None = None,
     advance: Share = silent,
 ) -> Release:
     """Release a matrix to a file; see `GaussianMechanism.release_to`.
@@ -123,7 +129,7 @@ def release_to(
     share of the matrix that is written.
     """
     return release_prepared_to(
-        PaidMatrix(main=mechanism.prepared(matrix), query=query),
+        PaidMatrix(main=mechanism.prepared(matrix), query=query, about=about),
         path,
         privacy_filter=privacy_filter,
         request=request,
@@ -157,6 +163,7 @@ def release_prepared_to(
             target,
             force=force,
             query=matrix.query,
+            about=matrix.about,
             counts=counts,
             advance=advance,
             payment=payment,

@@ -12,13 +12,14 @@ from matrixdp.files.publishing.workload_releases import (
     stated_measurements,
 )
 from matrixdp.files.schemas.values import DigestSchema
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import PreparedRelease
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import ReleaseKey
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.keys.value_tag import ValueTag
 from matrixdp.privacy.payment import Payer, Payment
-from matrixdp.workloads import Strategy, Workload
+from matrixdp.workloads import CellNames, Strategy, Workload
 
 __all__ = ["release_measured_to"]
 
@@ -28,11 +29,13 @@ def release_measured_to(
     measure: Callable[[], PreparedRelease],
     workload: Workload,
     strategy: Strategy,
+    attributes: tuple[CellNames, ...] | None,
     *,
     privacy_filter: Payer | None,
     request: str | None,
     force: bool,
     threads: int | None,
+    about: About | None,
 ) -> WorkloadRelease:
     """Release what a strategy measures to a file; see `MatrixMechanism.release_to`.
 
@@ -44,14 +47,20 @@ def release_measured_to(
     workers = None if threads is None else checked_threads(threads)
     prepared = measure()
     checked, promise = prepared
-    draft = encoded(stated_measurements(promise, workload, DigestSchema(target.name, "")))
+    draft = encoded(
+        stated_measurements(
+            promise, workload, DigestSchema(target.name, ""), attributes=attributes, about=about
+        )
+    )
     done: list[WorkloadRelease] = []
 
     def write(payment: Payment) -> str:
         measurements = prepared.drawn(ReleaseKey.from_bytes(payment.secret), threads=workers)
-        release = WorkloadRelease(measurements=measurements, workload=workload, strategy=strategy)
+        release = WorkloadRelease(
+            measurements=measurements, workload=workload, strategy=strategy, attributes=attributes
+        )
         done.append(release)
-        return save_workload_release(release, target, force=force, payment=payment)
+        return save_workload_release(release, target, force=force, about=about, payment=payment)
 
     publication = Publication(
         cost=promise,

@@ -34,6 +34,13 @@ from matrixdp.files.publishing.statement import (
     statement_path,
 )
 from matrixdp.files.publishing.undeclared import check_nothing_undeclared
+from matrixdp.files.schemas.about import (
+    AboutSchema,
+    about_of,
+    checked_stamp,
+    stamped,
+    stated_about,
+)
 from matrixdp.files.schemas.steps import StepSchema
 from matrixdp.files.schemas.values import (
     CovarianceSchema,
@@ -49,10 +56,11 @@ from matrixdp.files.schemas.values import (
     stated_guarantee,
     stated_sensitivity,
 )
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.proof import NoiseProof
-from matrixdp.mechanisms.release import Release
+from matrixdp.mechanisms.release import Release, described
 from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Evidence, Payment
@@ -91,6 +99,10 @@ class ReleaseStatement(Schema, frozen=True, omit_defaults=True):
     applied: tuple[StepSchema, ...] = ()
     # The entry of the ledger that paid, if one did.
     payment: EvidenceSchema | None = None
+    # For people: what it is about, in the words of whoever made it; when, and by which version.
+    about: AboutSchema | None = None
+    date: str | None = None
+    version: str | None = None
 
 
 class StatedRelease(NamedTuple):
@@ -111,6 +123,7 @@ def save_release(
     *,
     force: bool = False,
     query: str | None = None,
+    about: About | None = None,
     counts: Mapping[PaidCount, Release] | None = None,
     applied: tuple[StepSchema, ...] = (),
     advance: Share = silent,
@@ -139,7 +152,17 @@ def save_release(
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         facts = facts_of(target.name, matrix, digest)
         evidence = None if payment is None else payment.evidence
-        statement = _stated(release, facts, query, paid, applied, evidence=evidence)
+        said = release.query if query is None else query
+        known = release.about if about is None else about
+        statement = _stated(
+            release,
+            facts,
+            query=said,
+            about=known,
+            counts=paid,
+            applied=applied,
+            evidence=evidence,
+        )
         # The statement first: there is never a matrix without a statement of what it guarantees.
         write_paid([(beside, statement), (target, hidden)], payment, force=force)
     return digest
@@ -150,6 +173,7 @@ def encode_release(
     name: str,
     *,
     query: str | None = None,
+    about: About | None = None,
     counts: Mapping[PaidCount, Release] | None = None,
     advance: Share = silent,
     payment: Payment | None = None,
@@ -161,7 +185,7 @@ def encode_release(
     data = content.getvalue()
     facts = facts_of(name, matrix, hashlib.sha256(data).hexdigest())
     evidence = None if payment is None else payment.evidence
-    return data, _stated(release, facts, query, paid, (), evidence=evidence)
+    return data, _stated(release, facts, query=query, about=about, counts=paid, evidence=evidence)
 
 
 def _checked_counts(
@@ -176,18 +200,25 @@ def _checked_counts(
 def _stated(
     release: Release,
     facts: MatrixSchema,
-    query: str | None,
-    counts: dict[PaidCount, CountSchema],
-    applied: tuple[StepSchema, ...],
     *,
+    query: str | None,
+    about: About | None,
+    counts: dict[PaidCount, CountSchema],
+    applied: tuple[StepSchema, ...] = (),
     evidence: Evidence | None = None,
 ) -> bytes:
     """Return the text of the statement of a release that is in memory."""
     promise = Promise(release.proof, release.guarantee, release.mechanism)
     statement = stated_release(
-        promise, facts, query=query, counts=counts, applied=applied, evidence=evidence
+        promise,
+        facts,
+        query=query,
+        about=about,
+        counts=counts,
+        applied=applied,
+        evidence=evidence,
     )
-    return encoded(statement)
+    return encoded(stamped(statement))
 
 
 def stated_release(
@@ -195,6 +226,7 @@ def stated_release(
     file: MatrixSchema,
     *,
     query: str | None = None,
+    about: About | None = None,
     counts: dict[PaidCount, CountSchema] | None = None,
     applied: tuple[StepSchema, ...] = (),
     evidence: Evidence | None = None,
@@ -215,6 +247,7 @@ def stated_release(
         counts={} if counts is None else counts,
         applied=applied,
         payment=stated_evidence(evidence),
+        about=stated_about(about),
     )
 
 
@@ -253,7 +286,8 @@ def load_stated_release(path: str | PathLike[str]) -> StatedRelease:
         matrix = replace(matrix, array=matrix.array.astype(facts.dtype))
     check_nothing_undeclared(source, matrix)
     release, counts = _proven(matrix, statement, source)
-    return StatedRelease(release, statement.query, counts, statement.applied)
+    known = described(release, statement.query, release.labels, about_of(statement.about))
+    return StatedRelease(known, statement.query, counts, statement.applied)
 
 
 def verify_release(path: str | PathLike[str]) -> Guarantee:
@@ -302,6 +336,8 @@ def _proven(
         release = Release.from_proof(array, *promise, matrix.labels)
         counts = {kind: count_of(count, guarantee) for kind, count in statement.counts.items()}
         check_paid(proof.mu, counts, guarantee)
+        checked_stamp(statement)
+        about_of(statement.about)  # raises if it is more than a few lines
     except MatrixDPError as error:
         raise FileFormatError(
             f"{beside} does not prove its guarantee, or was altered ({error})"

@@ -21,6 +21,8 @@ from matrixdp.files.publishing.paid import (
 from matrixdp.files.publishing.release_file import MatrixSchema
 from matrixdp.files.publishing.releases import stated_release
 from matrixdp.files.publishing.statement import encoded, statement_path
+from matrixdp.files.schemas.about import stamped
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.mechanism import Mechanism
 from matrixdp.mechanisms.proof import NoiseProof
@@ -44,6 +46,7 @@ def release_npy(
     request: str | None = None,
     force: bool = False,
     threads: int | None = None,
+    about: About | None = None,
     advance: Advance | None = None,
 ) -> Guarantee:
     """Release the matrix of one ``.npy`` file into another, in bounded memory, with its statement.
@@ -68,6 +71,8 @@ def release_npy(
     threads : int, optional
         The most threads that draw; by default as many as there are processors. The result is the
         same.
+    about : About, optional
+        What the statement says for people.
     advance : callable, optional
         Called with the number of elements checked or written since the last call; the numbers add
         up to twice the size of the matrix.
@@ -104,6 +109,7 @@ def release_npy(
         request=request,
         force=force,
         threads=threads,
+        about=about,
         advance=advance,
     )
     return mechanism.guarantee
@@ -118,6 +124,7 @@ def release_npy_to(
     request: str | None,
     force: bool,
     threads: int | None,
+    about: About | None = None,
 ) -> Release:
     """Release the matrix of a file into another; return it mapped, not read."""
     release_npy(
@@ -128,6 +135,7 @@ def release_npy_to(
         request=request,
         force=force,
         threads=threads,
+        about=about,
     )
     proof = NoiseProof(mechanism.sensitivity, mechanism.covariance)
     return Release.from_proof(
@@ -144,6 +152,7 @@ def release_promised_npy(
     request: str | None,
     force: bool,
     threads: int | None,
+    about: About | None = None,
     advance: Advance | None = None,
 ) -> None:
     """Release the matrix of a file with the noise of a promise; see `release_npy`."""
@@ -160,6 +169,7 @@ def release_promised_npy(
         noisy=NoisyNpy.prepared(origin, scale, threads=workers, advance=advance),
         path=path,
         force=force,
+        about=about,
     )
     publication = Publication(
         cost=promise,
@@ -184,6 +194,7 @@ class _PaidStream:
     noisy: NoisyNpy
     path: Path
     force: bool
+    about: About | None = None
     tags: dict[bytes, bytes] = field(default_factory=dict)
 
     def stated(self, digest: str, evidence: Evidence | None = None) -> bytes:
@@ -197,7 +208,9 @@ class _PaidStream:
             header=False,
             index=False,
         )
-        return encoded(stated_release(self.promise, facts, evidence=evidence))
+        statement = stated_release(self.promise, facts, about=self.about, evidence=evidence)
+        # The draft, which has no digest, is the same on every day.
+        return encoded(stamped(statement) if digest else statement)
 
     def tag(self, secret: bytes) -> bytes:
         """Return the code of the file, which is read and checked once for each secret."""

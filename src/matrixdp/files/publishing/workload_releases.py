@@ -32,6 +32,13 @@ from matrixdp.files.publishing.statement import (
     statement_path,
 )
 from matrixdp.files.publishing.undeclared import check_archive
+from matrixdp.files.schemas.about import (
+    AboutSchema,
+    about_of,
+    checked_stamp,
+    stamped,
+    stated_about,
+)
 from matrixdp.files.schemas.values import (
     DigestSchema,
     EvidenceSchema,
@@ -43,7 +50,13 @@ from matrixdp.files.schemas.values import (
     stated_evidence,
     stated_guarantee,
 )
-from matrixdp.files.schemas.workloads import FactorSchema, stated_workload, workload_of
+from matrixdp.files.schemas.workloads import (
+    CellNamesSchema,
+    FactorSchema,
+    stated_workload,
+    workload_of,
+)
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
@@ -51,6 +64,7 @@ from matrixdp.noise import NOISE_VERSION
 from matrixdp.privacy.payment import Evidence, Payment
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import (
+    CellNames,
     ProductStrategy,
     ResidualStrategy,
     StackedStrategy,
@@ -84,8 +98,14 @@ class WorkloadStatement(Schema, frozen=True, omit_defaults=True):
     workload: list[list[FactorSchema]]
     workload_in_words: str
     file: DigestSchema
+    # The names of the cells along each attribute, where they have any.
+    attributes: tuple[CellNamesSchema, ...] = ()
     # The entry of the ledger that paid, if one did.
     payment: EvidenceSchema | None = None
+    # For people: what it is about, in the words of whoever made it; when, and by which version.
+    about: AboutSchema | None = None
+    date: str | None = None
+    version: str | None = None
 
 
 def save_workload_release(
@@ -93,6 +113,7 @@ def save_workload_release(
     path: str | PathLike[str],
     *,
     force: bool = False,
+    about: About | None = None,
     payment: Payment | None = None,
 ) -> str:
     """Write a workload release and its statement, and return the digest of its file.
@@ -116,16 +137,24 @@ def save_workload_release(
         Promise(measured.proof, measured.guarantee, measured.mechanism),
         release.workload,
         DigestSchema(target.name, hashlib.sha256(data).hexdigest()),
-        None if payment is None else payment.evidence,
+        attributes=release.attributes,
+        about=about,
+        evidence=None if payment is None else payment.evidence,
     )
     # The statement first: there are never measurements without a statement of their guarantee.
-    contents = [(statement_path(target), encoded(statement)), (target, data)]
+    contents = [(statement_path(target), encoded(stamped(statement))), (target, data)]
     write_paid(contents, payment, force=force)
     return statement.file.sha256
 
 
 def stated_measurements(
-    promise: Promise, workload: Workload, file: DigestSchema, evidence: Evidence | None = None
+    promise: Promise,
+    workload: Workload,
+    file: DigestSchema,
+    *,
+    attributes: tuple[CellNames, ...] | None = None,
+    about: About | None = None,
+    evidence: Evidence | None = None,
 ) -> WorkloadStatement:
     """Return the statement of measurements that answer a workload."""
     sensitivity, covariance = promise.sensitivity, promise.covariance
@@ -142,7 +171,9 @@ def stated_measurements(
         workload=stated_workload(workload)[0],
         workload_in_words=repr(workload),
         file=file,
+        attributes=tuple(CellNamesSchema(*each) for each in attributes or ()),
         payment=stated_evidence(evidence),
+        about=stated_about(about),
     )
 
 
@@ -174,6 +205,8 @@ def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> Wo
     That the noise gives the guarantee, and that the strategy has the stated sensitivity, is proven
     where `Release` and `WorkloadRelease` are made.
     """
+    checked_stamp(statement)
+    about_of(statement.about)  # raises if it is more than a few lines
     strategy, workload = _strategy_and_workload(arrays, statement)
     # Only these kinds of sets and noise are made by the mechanism, and only these can be stated.
     covariance = Isotropic(statement.covariance.scale)
@@ -188,6 +221,8 @@ def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> Wo
         ),
         workload=workload,
         strategy=strategy,
+        attributes=tuple(CellNames(each.name, each.labels) for each in statement.attributes)
+        or None,
     )
     # Not a matter of privacy: without this, answers would be silently wrong.
     strategy.check_supports(workload)

@@ -23,7 +23,14 @@ from matrixdp.workloads import (
     Workload,
 )
 
-__all__ = ["FactorSchema", "stated_workload", "workload_of"]
+__all__ = ["CellNamesSchema", "FactorSchema", "stated_workload", "workload_of"]
+
+
+class CellNamesSchema(Schema, frozen=True):
+    """The names of an attribute and of its cells, as a user typed them."""
+
+    name: str
+    labels: tuple[str, ...]
 
 
 class _FactorKind(Schema, frozen=True, tag_field="kind"):

@@ -14,6 +14,7 @@ from matrixdp.cli.shared.ledgers import (
     opened_ledger,
 )
 from matrixdp.cli.shared.options import (
+    UNIT,
     AsJson,
     BoundedOption,
     DeltaOption,
@@ -39,9 +40,7 @@ def create(
     neighbouring: NeighbouringOption,
     epsilon: EpsilonOption,
     delta: DeltaOption,
-    unit: Annotated[
-        str, typer.Option("--unit", help="Whom the promise is about: record, patient, and so on.")
-    ] = "record",
+    unit: Annotated[str, UNIT] = "record",
     records_per_unit: Annotated[
         int, count_option("--records-per-unit", "The most records that one unit has.")
     ] = 1,

@@ -1,7 +1,8 @@
 """The commands of ``matrixdp query``, one for each kind of query."""
 
-from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -18,7 +19,7 @@ from matrixdp.cli.commands.query.options import (
 )
 from matrixdp.cli.commands.query.source import RecordFile
 from matrixdp.cli.shared.commands import command_group
-from matrixdp.cli.shared.options import count_option
+from matrixdp.cli.shared.options import count_option, names_of
 from matrixdp.errors import InvalidParameterError
 from matrixdp.queries import (
     Bins,
@@ -49,6 +50,15 @@ BinsOption: TypeAlias = Annotated[
         "--bins",
         metavar="NAME=EDGES",
         help="Count by these bins: 0,18,65,inf; repeat for each column.",
+    ),
+]
+OtherOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--other",
+        metavar="NAMES",
+        help="Columns of --categories, with commas between them, that count values which are not "
+        "listed as one more category, other; those of all other columns are refused.",
     ),
 ]
 
@@ -113,17 +123,84 @@ def clipped(given: AskedOfNumbers) -> None:
 
 @app.command()
 @with_options_of(asked)
-def histogram(given: Asked, categories: CategoriesOption = None, bins: BinsOption = None) -> None:
+def histogram(
+    given: Asked,
+    categories: CategoriesOption = None,
+    bins: BinsOption = None,
+    other: OtherOption = None,
+) -> None:
     """Release a table of counts by categories and bins; categories come first."""
-    attributes = _attributes(categories, bins)
+    attributes = _attributes(categories, bins, other)
     query = ContingencyTable(attributes, given.neighbouring)
-    file = RecordFile(
-        given.source, tuple(attribute.name for attribute in attributes), given.delimiter
-    )
-    numeric = [isinstance(attribute, Bins) for attribute in attributes]
     given.output.release(
-        query, lambda: file.values(numeric), columns=query.columns, index=query.index
+        query, _values(given, attributes), columns=query.columns, index=query.index
     )
+
+
+@app.command()
+@with_options_of(asked)
+def marginals(
+    given: Asked,
+    categories: CategoriesOption = None,
+    bins: BinsOption = None,
+    other: OtherOption = None,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            metavar="NAMES",
+            help="The columns to count by, with commas between them; default: all of --categories "
+            "and --bins.",
+        ),
+    ] = None,
+    ways: Annotated[
+        int, count_option("--ways", "Tables by so many columns at once; default: 2.")
+    ] = 2,
+) -> None:
+    """Release all tables of counts by some columns at a time, with the least error in all.
+
+    OUT.npz holds noisy measurements: see workload export for the tables.
+    """
+    known = {each.name: each for each in _attributes(categories, bins, other)}
+    names = list(known) if of is None else names_of(of) or []
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidParameterError(
+            f"--of names {unknown[0]!r}: say its values by --categories or --bins"
+        )
+    if not 1 <= ways <= len(names):
+        raise InvalidParameterError(
+            f"--ways {ways} must be from 1 to the number of columns, {len(names)}"
+        )
+    chosen = [known[name] for name in names]
+    table = ContingencyTable(chosen, given.neighbouring)
+    read = _values(given, chosen)
+    given.output.release_marginals(
+        table, table.marginals(combinations(names, ways)), lambda: table.cells(read())
+    )
+
+
+def _attributes(
+    categories: Sequence[str] | None, bins: Sequence[str] | None, other: str | None
+) -> list[Categories | Bins]:
+    listed = [named_list(text) for text in categories or []]
+    open_ended = names_of(other) or []
+    for name in open_ended:
+        if name not in [known for known, _ in listed]:
+            raise InvalidParameterError(f"--other names {name!r}: list its values by --categories")
+    return [
+        *(
+            Categories(name, values, other="other" if name in open_ended else None)
+            for name, values in listed
+        ),
+        *(Bins(name, edges(values)) for name, values in map(named_list, bins or [])),
+    ]
+
+
+def _values(given: Asked, attributes: Sequence[Categories | Bins]) -> Callable[[], Iterator[Any]]:
+    """Return what starts to read the values of columns."""
+    file = RecordFile(given.source, tuple(each.name for each in attributes), given.layout)
+    return lambda: file.values([isinstance(each, Bins) for each in attributes])
 
 
 @app.command()
@@ -138,12 +215,13 @@ def groups(
     ],
     categories: CategoriesOption = None,
     bins: BinsOption = None,
+    other: OtherOption = None,
     order: Annotated[
         int, count_option("--order", "Up to which moments: 1 for sums and means, or 2.")
     ] = 1,
 ) -> None:
     """Release sizes, sums and means by group: all groups cost what one costs."""
-    found = {attribute.name: attribute for attribute in _attributes(categories, bins)}
+    found = {attribute.name: attribute for attribute in _attributes(categories, bins, other)}
     names = [name.strip() for name in by.split(",")]
     if sorted(found) != sorted(names):
         raise InvalidParameterError(
@@ -152,7 +230,7 @@ def groups(
         )
     attributes = [found[name] for name in names]
     query = GroupMoments(given.bounds, given.neighbouring, by=attributes, order=order)
-    file = RecordFile(given.source, (*names, *given.file.columns), given.delimiter)
+    file = RecordFile(given.source, (*names, *given.file.columns), given.layout)
     numeric = [isinstance(each, Bins) for each in attributes] + [True] * given.bounds.columns
     given.output.release(
         query,
@@ -161,13 +239,6 @@ def groups(
         index=query.index,
         means=lambda release: query.summary(release).table(),
     )
-
-
-def _attributes(categories: list[str] | None, bins: list[str] | None) -> list[Categories | Bins]:
-    return [
-        *(Categories(name, values) for name, values in map(named_list, categories or [])),
-        *(Bins(name, edges(values)) for name, values in map(named_list, bins or [])),
-    ]
 
 
 def _release(

@@ -9,6 +9,15 @@ from typing import Annotated, Any, Concatenate, TypeAlias
 
 import typer
 
+from matrixdp.cli.commands.query.layout import (
+    DecimalOption,
+    FillOption,
+    Layout,
+    MissingOption,
+    NamesOption,
+    ThousandsOption,
+    layout_from,
+)
 from matrixdp.cli.commands.query.output import QueryOutput
 from matrixdp.cli.commands.query.source import RecordFile
 from matrixdp.cli.shared.ledgers import (
@@ -20,13 +29,18 @@ from matrixdp.cli.shared.ledgers import (
 from matrixdp.cli.shared.options import (
     AsJson,
     ColumnsOption,
+    DatasetOption,
     DelimiterOption,
     DeltaOption,
     Force,
     MuOption,
     NeighbouringOption,
     OptionalEpsilonOption,
+    OptionalUnitOption,
+    PreviewOption,
+    PurposeOption,
     ThreadsOption,
+    about_from,
     budget_from,
     count_option,
     number_option,
@@ -42,11 +56,15 @@ __all__ = [
     "AskedOfNumbers",
     "ClippedShare",
     "Count",
+    "Lower",
+    "Norm",
     "Source",
+    "Upper",
     "asked",
     "asked_of_numbers",
     "edges",
     "named_list",
+    "public_bounds",
     "with_options_of",
 ]
 
@@ -91,7 +109,7 @@ class Asked:
 
     source: Path
     neighbouring: Neighbouring
-    delimiter: str | None
+    layout: Layout
     output: QueryOutput
 
 
@@ -111,10 +129,19 @@ def asked(
     epsilon: OptionalEpsilonOption = None,
     mu: MuOption = None,
     delimiter: DelimiterOption = None,
+    names: NamesOption = None,
+    decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
+    missing: MissingOption = None,
+    fill: FillOption = None,
     ledger: OptionalLedgerOption = None,
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    unit: OptionalUnitOption = None,
+    dataset: DatasetOption = None,
+    purpose: PurposeOption = None,
+    preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -122,8 +149,13 @@ def asked(
     """Return what the options of every command say."""
     paying = paying_from(ledger, account, keys, request, target=target)
     budget = budget_from(epsilon, delta, mu)
-    output = QueryOutput(source, target, budget, paying, threads, force, as_json)
-    return Asked(source, checked_neighbouring(neighbouring), delimiter, output)
+    relation = checked_neighbouring(neighbouring)
+    layout = layout_from(delimiter, names, decimal, thousands, missing, fill, relation)
+    about = about_from(dataset, purpose, unit)
+    output = QueryOutput(
+        source, target, budget, paying, threads, force, as_json, preview, about, str(layout)
+    )
+    return Asked(source, relation, layout, output)
 
 
 def asked_of_numbers(
@@ -138,10 +170,19 @@ def asked_of_numbers(
     lower: Lower = None,
     upper: Upper = None,
     delimiter: DelimiterOption = None,
+    names: NamesOption = None,
+    decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
+    missing: MissingOption = None,
+    fill: FillOption = None,
     ledger: OptionalLedgerOption = None,
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    unit: OptionalUnitOption = None,
+    dataset: DatasetOption = None,
+    purpose: PurposeOption = None,
+    preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -149,12 +190,16 @@ def asked_of_numbers(
     """Return what the options of commands on numbers say."""
     guarantee = (delta, neighbouring, epsilon, mu)
     paid_from = (ledger, account, keys, request)
-    common = asked(source, target, *guarantee, delimiter, *paid_from, threads, force, as_json)
-    names = tuple(name.strip() for name in columns.split(","))
+    said = (unit, dataset, purpose)
+    written = (delimiter, names, decimal, thousands, missing, fill)
+    common = asked(
+        source, target, *guarantee, *written, *paid_from, *said, preview, threads, force, as_json
+    )
+    wanted = tuple(name.strip() for name in columns.split(","))
     return AskedOfNumbers(
         **vars(common),
-        file=RecordFile(source, names, delimiter),
-        bounds=_bounds(names, norm, lower, upper),
+        file=RecordFile(source, wanted, common.layout),
+        bounds=public_bounds(wanted, norm, lower, upper),
     )
 
 
@@ -184,9 +229,10 @@ def with_options_of(
     return decorated
 
 
-def _bounds(
+def public_bounds(
     columns: tuple[str, ...], norm: float | None, lower: str | None, upper: str | None
 ) -> PublicBounds:
+    """Return the bounds that options say, or raise if there are none."""
     if norm is None and lower is None and upper is None:
         raise InvalidParameterError(
             "pass --norm, or --lower and --upper, or all three: without a public bound one record "

@@ -8,10 +8,16 @@ from typing import Any
 
 import typer
 
+from matrixdp.cli.commands.workload.measuring import (
+    computed_mechanism,
+    report_measurements,
+    show_preview,
+)
 from matrixdp.cli.shared.exit_codes import ReleasedButCutShortError
 from matrixdp.cli.shared.labels import warn_of_lost_labels
 from matrixdp.cli.shared.output import print_json
 from matrixdp.cli.shared.paying import Paying
+from matrixdp.cli.shared.previews import preview_fields
 from matrixdp.cli.shared.streams import reporting_release
 from matrixdp.errors import MatrixDPError
 from matrixdp.files.formats.matrices import write_matrix
@@ -19,7 +25,8 @@ from matrixdp.files.formats.suffixes import check_format, format_of, with_word
 from matrixdp.files.publishing.atomic import check_inputs_survive, check_target, write_all
 from matrixdp.files.publishing.paid_counts import PaidCount
 from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_to
-from matrixdp.files.publishing.statement import statement_path
+from matrixdp.files.publishing.statement import check_archive_name, statement_path
+from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.release import Release
@@ -27,9 +34,18 @@ from matrixdp.parameters import proper_fraction
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee
-from matrixdp.queries import ClippedRecords, Mean, MeanRelease, Query
+from matrixdp.queries import (
+    ClippedRecords,
+    ContingencyTable,
+    Mean,
+    MeanRelease,
+    Preview,
+    Query,
+)
+from matrixdp.queries.preview import shown_errors
 from matrixdp.queries.private_count import release_means_to, sum_path
 from matrixdp.rounding import shown_up
+from matrixdp.workloads import Workload
 
 __all__ = ["QueryOutput"]
 
@@ -53,6 +69,10 @@ class QueryOutput:
     threads: int | None
     force: bool
     as_json: bool
+    preview: bool = False
+    about: About | None = None
+    reading: str = ""
+    """What becomes of missing cells, in words that follow the query's."""
 
     def __post_init__(self) -> None:
         """Raise if the target's name does not say a format, for instance because it is empty."""
@@ -71,14 +91,19 @@ class QueryOutput:
 
         ``means`` makes a second table of the release, which is written as ``OUT.means``.
         """
+        if self.preview:
+            self._preview(query.preview(self.budget))
+            return
         # Everything that can be refused without reading the records is refused first.
         beside = [] if means is None else [with_word(self.target, "means")]
         self._check_targets([self.target, *beside, statement_path(self.target)])
         mechanism = IMGM(query, self.budget)
         # The labels were typed by the user, so that they are public.
         answer = MatrixFile(query.evaluate(blocks()), columns=list(columns), index=list(index))
-        matrix = PaidMatrix(main=mechanism.prepared(answer), query=str(query))
-        self._release(matrix, str(query), means)
+        matrix = PaidMatrix(
+            main=mechanism.prepared(answer), query=self._words(query), about=self.about
+        )
+        self._release(matrix, means)
 
     def release_with_clipped(
         self,
@@ -91,9 +116,12 @@ class QueryOutput:
         index: Sequence[str],
     ) -> None:
         """Release the answer, and for a share of the budget how many records the bounds change."""
-        self._check_targets([self.target, statement_path(self.target)])
         part = proper_fraction(share, "clipped_share")
         rest = self.budget.split([1.0 - part, part])
+        if self.preview:
+            self._preview(query.preview(rest[0]), clipped.preview(rest[1]))
+            return
+        self._check_targets([self.target, statement_path(self.target)])
         of_answer, of_count = IMGM(query, rest[0]), IMGM(clipped, rest[1])
         both = Guarantee.of_budget(
             self.budget,
@@ -106,25 +134,30 @@ class QueryOutput:
             # Stated with the guarantee of both, because the statement holds the count, too.
             main=main._replace(promise=main.promise._replace(guarantee=both)),
             counts={"clipped": of_count.prepared(clipped.evaluate(blocks()))},
-            query=str(query),
+            query=self._words(query),
+            about=self.about,
         )
-        self._release(matrix, str(query))
+        self._release(matrix)
 
     def release_private_count_mean(
         self, query: Mean, blocks: Blocks, *, columns: Sequence[str]
     ) -> None:
         """Release a sum and a count within the budget, and write the means that follow."""
+        if self.preview:
+            self._preview(query.preview(self.budget))
+            return
         beside = sum_path(self.target)
         statement = statement_path(beside)
         self._check_targets([self.target, beside, statement])
         with self.paying.reporting_pending():
             released = release_means_to(
-                *(self.target, blocks(), query.bounds, self.budget, str(query)),
+                *(self.target, blocks(), query.bounds, self.budget, self._words(query)),
                 privacy_filter=self.paying.account,
                 request=self.paying.request,
                 force=self.force,
                 threads=self.threads,
                 columns=columns,
+                about=self.about,
             )
         self._report(
             released.query,
@@ -133,11 +166,40 @@ class QueryOutput:
             {"records": released.count},
         )
 
+    def _preview(self, *previews: Preview) -> None:
+        """Show what would be released: several answers share the budget."""
+        if self.as_json:
+            print_json({"previews": [preview_fields(preview) for preview in previews]})
+            return
+        typer.echo("\n".join(map(str, previews)))
+
+    def _words(self, query: Query) -> str:
+        return f"{query}{self.reading}"
+
+    def release_marginals(self, table: ContingencyTable, workload: Workload, cells: Blocks) -> None:
+        """Release the tables of a workload, whose names the statement holds."""
+        check_archive_name(self.target)
+        if not self.preview:
+            self._check_targets([self.target, statement_path(self.target)])
+        mechanism = computed_mechanism(
+            workload, self.budget, table.neighbouring, attributes=table.cell_names
+        )
+        if self.preview:
+            show_preview(mechanism, as_json=self.as_json)
+            return
+        with self.paying.reporting_pending():
+            mechanism.release_records_to(
+                *(self.target, cells()),
+                privacy_filter=self.paying.account,
+                request=self.paying.request,
+                force=self.force,
+                threads=self.threads,
+                about=self.about,
+            )
+        report_measurements(mechanism, self.target, self.paying, as_json=self.as_json)
+
     def _release(
-        self,
-        matrix: PaidMatrix,
-        query: str,
-        means: Callable[[Release], MatrixFile] | None = None,
+        self, matrix: PaidMatrix, means: Callable[[Release], MatrixFile] | None = None
     ) -> None:
         with self.paying.reporting_pending():
             done = release_prepared_to(
@@ -150,7 +212,7 @@ class QueryOutput:
         files = [self.target, statement_path(self.target)]
         if means is not None:
             files.insert(1, self._write_means(means(done.release)))
-        self._report(query, done.release, files, done.counts)
+        self._report(matrix.query or "", done.release, files, done.counts)
 
     def _write_means(self, table: MatrixFile) -> Path:
         """Write what follows from the release, which is out already; return its path."""
@@ -202,7 +264,7 @@ class QueryOutput:
                     }
                 )
                 return
-            lines = [str(guarantee), query, _shown_errors(least, most)]
+            lines = [str(guarantee), query, shown_errors(errors)]
             lines += [
                 f"{_IN_WORDS[what]}: {float(count.value[0, 0]):.1f}, with a standard error of "
                 f"{shown_up(count.standard_errors().item(), 3)}; paid for by this guarantee, too"
@@ -211,9 +273,3 @@ class QueryOutput:
             lines.append(f"wrote {', '.join(map(str, files[:-1]))} and {files[-1]}")
             for line in [*lines, *self.paying.lines()]:
                 typer.echo(line, err=True)
-
-
-def _shown_errors(least: float, most: float) -> str:
-    if least == most:
-        return f"standard error of each entry: {shown_up(most, 3)}"
-    return f"standard errors of the entries: {shown_up(least, 3)} to {shown_up(most, 3)}"

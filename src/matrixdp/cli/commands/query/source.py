@@ -15,10 +15,10 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.cli.commands.query.layout import Layout
 from matrixdp.cli.shared.streams import LARGE_FILE
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.formats.csv_format import NOT_A_NUMBER, text_rows
-from matrixdp.files.formats.decimals import nearest_float
 from matrixdp.files.formats.numpy_format import map_npy
 from matrixdp.files.formats.opening import foreign_errors, opened
 from matrixdp.files.formats.progress import read_with_progress
@@ -30,6 +30,7 @@ __all__ = ["RecordFile"]
 T = TypeVar("T")
 _FORMATS = (".npy", *TEXT, *ARROW)
 _ROWS_TOGETHER = 4096
+_PLAIN = Layout()
 
 
 @dataclass(frozen=True)
@@ -43,20 +44,29 @@ class RecordFile:
         ``.npy`` file, whose columns are numbered from 0.
     columns : sequence of str
         Names or numbers of columns, in the order that they are wanted.
-    delimiter : str, optional
-        What stands between the cells of text; by default what the file's name says.
+    layout : Layout, optional
+        How the file is written.
     """
 
     path: Path
     columns: tuple[str, ...]
-    delimiter: str | None = None
+    layout: Layout = _PLAIN
 
     def __post_init__(self) -> None:
         """Raise if the format is not known or no column is named."""
         check_format(self.path, _FORMATS)
-        if self.delimiter is not None and self._format not in TEXT:
+        if self.layout.for_text and self._format not in TEXT:
             raise InvalidParameterError(
-                f"--delimiter is for {', '.join(TEXT)}, but IN is {self._format}"
+                f"{self.layout.for_text[0]} is for {', '.join(TEXT)}, but IN is {self._format}"
+            )
+        if self.layout.names is not None and self._format in ARROW:
+            raise InvalidParameterError(
+                f"--names is for files without names, unlike {self._format}"
+            )
+        if len(self.layout.fill) not in (0, 1, len(self.columns)):
+            raise InvalidParameterError(
+                f"--fill has {len(self.layout.fill)} values: pass one, or one for each of the "
+                f"{len(self.columns)} columns"
             )
         if not all(self.columns) or len(set(self.columns)) != len(self.columns):
             raise InvalidParameterError(
@@ -69,6 +79,10 @@ class RecordFile:
 
     def numbers(self) -> Iterator[NDArray[Any]]:
         """Yield blocks of numbers."""
+        if self.layout.missing or self._format in TEXT:
+            for block in self._cells([self.layout.read_number] * len(self.columns)):
+                yield np.array(block, dtype=np.float64)
+            return
         match self._format:
             case ".npy":
                 array, positions = self._mapped()
@@ -76,22 +90,18 @@ class RecordFile:
                     for start in range(0, len(array), _ROWS_TOGETHER):
                         yield array[start : start + _ROWS_TOGETHER, positions]
                         advance(_ROWS_TOGETHER / len(array))
-            case ".parquet" | ".arrow":
+            case _:
                 with self._progress(known=False):
                     yield from arrow_blocks(self.path, list(self.columns))
-            case _:
-                readers = [nearest_float] * len(self.columns)
-                for block in self._csv_blocks(readers):
-                    yield np.array(block, dtype=np.float64)
 
     def values(self, numeric: Sequence[bool]) -> Iterator[Any]:
         """Yield blocks of rows whose cells are text, or numbers where ``numeric`` says so.
 
         Integers of files that hold numbers count as text without a decimal point.
         """
-        if self._format in TEXT:
-            readers = [nearest_float if is_number else str.strip for is_number in numeric]
-            yield from self._csv_blocks(readers)
+        if self.layout.missing or self._format in TEXT:
+            read_number = self.layout.read_number
+            yield from self._cells([read_number if each else str.strip for each in numeric])
             return
         for columns in self._value_columns():
             cells = [
@@ -109,8 +119,21 @@ class RecordFile:
                         columns = [column.to_pylist() for column in batch.columns]
                     yield columns
         else:
-            for block in self.numbers():
-                yield block.T.tolist()
+            array, positions = self._mapped()
+            for start in range(0, len(array), _ROWS_TOGETHER):
+                yield array[start : start + _ROWS_TOGETHER, positions].T.tolist()
+
+    def _cells(self, readers: Sequence[Callable[[str], Any]]) -> Iterator[list[list[Any]]]:
+        """Yield blocks of the cells of records, read from text; missing ones by their rule."""
+        if self._format in TEXT:
+            yield from self._csv_blocks(readers)
+            return
+        for columns in self._value_columns():
+            words = [list(map(_word, column)) for column in columns]
+            rows = [self.layout.present(row) for row in zip(*words, strict=True)]
+            kept = [self._read_row(row, None, readers) for row in rows if row is not None]
+            if kept:
+                yield kept
 
     def _mapped(self) -> tuple[NDArray[Any], list[int]]:
         array = map_npy(self.path)
@@ -119,6 +142,8 @@ class RecordFile:
         return array, [self._index(name, array.shape[1]) for name in self.columns]
 
     def _index(self, name: str, width: int) -> int:
+        if self.layout.names is not None:
+            return self._among_names(name, width)
         if name not in map(str, range(width)):
             raise InvalidParameterError(
                 f"column {name!r} is not in {self.path}: pass indices from 0 to {width - 1}"
@@ -148,17 +173,20 @@ class RecordFile:
     ) -> Iterator[list[list[T]]]:
         width, positions = 0, list[int]()
         block: list[list[T]] = []
-        rows = text_rows(file, self._format, self.path, self.delimiter)
-        for number, row in enumerate(rows, start=1):
+        rows = text_rows(file, self._format, self.path, self.layout.delimiter)
+        for number, row in enumerate(_without_empty_end(rows, self.path), start=1):
             if number == 1:
-                width, positions = len(row), [self._named(name, row) for name in self.columns]
-                continue
+                width, positions = len(row), [self._position(name, row) for name in self.columns]
+                if self.layout.names is None:
+                    continue
             if len(row) != width:
                 raise FileFormatError(
                     f"{self.path}, row {number} has {len(row)} cells, but row 1 has {width}: make "
                     "all rows of one length"
                 )
-            block.append(self._read_row(row, number, positions, readers))
+            cells = self.layout.present([row[position] for position in positions])
+            if cells is not None:
+                block.append(self._read_row(cells, number, readers))
             if len(block) == _ROWS_TOGETHER:
                 yield block
                 block = []
@@ -167,34 +195,63 @@ class RecordFile:
         if block:
             yield block
 
-    def _named(self, name: str, names: list[str]) -> int:
+    def _among_names(self, name: str, width: int) -> int:
+        names = self.layout.names or ()
+        if len(names) != width:
+            raise InvalidParameterError(
+                f"--names has {len(names)} names, but {self.path} has {width} columns: name all"
+            )
+        if name not in names:
+            raise InvalidParameterError(f"column {name!r} is not among --names")
+        return names.index(name)
+
+    def _position(self, name: str, names: list[str]) -> int:
+        """Return the position of a column by the first row, or by the names that are given."""
+        if self.layout.names is not None:
+            return self._among_names(name, len(names))
         # The names of the file are not shown: its first row may be a record.
         stripped = [each.strip() for each in names]
         if stripped.count(name) != 1:
-            delimiter = TEXT[self._format] if self.delimiter is None else self.delimiter
+            delimiter = self.layout.delimiter or TEXT[self._format]
             raise FileFormatError(
                 f"{self.path} must have exactly one column {name!r}: its first row must be names "
-                f"between {delimiter!r}, unless --delimiter names another character"
+                f"between {delimiter!r}, unless --delimiter names another character; --names is "
+                "for files without such a row"
             )
         return stripped.index(name)
 
     def _read_row(
-        self,
-        row: list[str],
-        number: int,
-        positions: Sequence[int],
-        readers: Sequence[Callable[[str], T]],
+        self, cells: Sequence[str], number: int | None, readers: Sequence[Callable[[str], T]]
     ) -> list[T]:
         read = []
-        for name, position, reader in zip(self.columns, positions, readers, strict=True):
+        for name, cell, reader in zip(self.columns, cells, readers, strict=True):
             try:
-                read.append(reader(row[position]))
+                read.append(reader(cell))
             except ValueError:
+                where = "" if number is None else f" row {number},"
                 raise FileFormatError(
-                    f"{self.path}, row {number}, column {name!r}: {NOT_A_NUMBER}; fill or drop "
-                    "such records by a rule that looks at one record at a time"
+                    f"{self.path},{where} column {name!r}: {NOT_A_NUMBER}; --missing says what "
+                    "missing cells hold, --decimal and --thousands how numbers are written"
                 ) from None
         return read
+
+
+def _without_empty_end(rows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
+    """Yield rows but for empty ones at the end, which mean nothing; others may be lost records."""
+    empty = None
+    for number, row in enumerate(rows, start=1):
+        if row and empty is not None:
+            raise FileFormatError(f"{path}, row {empty} is empty: remove it, or fill its cells")
+        if row:
+            yield row
+        elif empty is None:
+            empty = number
+
+
+def _word(value: Any) -> str:
+    """Return what a cell of a file of numbers and text would be in text."""
+    text = "null" if value is None else _as_text(value)
+    return repr(value) if text is None else text
 
 
 def _as_text(value: Any) -> str | None:

@@ -15,6 +15,7 @@ from matrixdp.cli.commands.release.output import (
     report_release,
     statement_target,
 )
+from matrixdp.cli.commands.release.preview import show_preview
 from matrixdp.cli.shared.labels import CommandWithLabels, Labels, check_labels
 from matrixdp.cli.shared.ledgers import (
     KeysOption,
@@ -24,6 +25,7 @@ from matrixdp.cli.shared.ledgers import (
 )
 from matrixdp.cli.shared.options import (
     AsJson,
+    DatasetOption,
     DelimiterOption,
     DeltaOption,
     Force,
@@ -32,7 +34,11 @@ from matrixdp.cli.shared.options import (
     OptionalColumnsOption,
     OptionalEpsilonOption,
     OptionalSensitivityOption,
+    OptionalUnitOption,
+    PreviewOption,
+    PurposeOption,
     ThreadsOption,
+    about_from,
     bound_option,
     budget_from,
     names_of,
@@ -144,6 +150,10 @@ def release(
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    unit: OptionalUnitOption = None,
+    dataset: DatasetOption = None,
+    purpose: PurposeOption = None,
+    preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -160,9 +170,13 @@ def release(
     )
     reading = _Reading(suffixes[0], header, index, delimiter, names_of(columns))
     reading.check(largest)
+    if preview:
+        show_preview(mechanism, suffixes[0], largest, as_json=as_json)
+        return
     paying = paying_from(ledger, account, keys, request, target=target)
     beside = statement_target(target, statement)
-    paths = Paths(source, target, suffixes[1], beside, force, paying)
+    about = about_from(dataset, purpose, unit)
+    paths = Paths(source, target, suffixes[1], beside, force, paying, about)
     paths.check([_bounds_file(row_bounds), _bounds_file(box)], as_json=as_json)
     layout = _streamable_layout(source, suffixes, target, mechanism)
     with paying.reporting_pending():
@@ -258,6 +272,7 @@ def _released_in_parts(
             request=paths.paying.request,
             force=paths.force,
             threads=threads,
+            about=paths.about,
             advance=advance,
         )
     # Anything but two axes was refused just now.
@@ -283,6 +298,7 @@ def _released_in_memory(
                 request=paths.paying.request,
                 force=paths.force,
                 threads=threads,
+                about=paths.about,
                 advance=advance,
             )
     kept = matrix if paths.suffix in LABELLED else MatrixFile(matrix.array)
@@ -298,7 +314,9 @@ def _released_in_memory(
 
 def _release_to_stdout(released: Release, paths: Paths, advance: Share) -> None:
     # A statement names its file, and a stream has no name; readers do not compare it.
-    data, statement = encode_release(released, f"stdout{paths.suffix}", advance=advance)
+    data, statement = encode_release(
+        released, f"stdout{paths.suffix}", about=paths.about, advance=advance
+    )
     former = paths.statement.read_bytes() if paths.statement.is_file() else None
     interruptible = isinstance(signal.getsignal(signal.SIGINT), ProgramInterrupts)
     # The statement first: if it cannot be written, nothing is released.

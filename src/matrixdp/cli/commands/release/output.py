@@ -15,6 +15,7 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.suffixes import FORMATS, format_of
 from matrixdp.files.publishing.atomic import check_inputs_survive, check_target
 from matrixdp.files.publishing.statement import statement_path
+from matrixdp.mechanisms.about import About
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.rounding import shown_up
 
@@ -31,6 +32,7 @@ class Paths:
     statement: Path
     force: bool
     paying: Paying
+    about: About | None = None
 
     @property
     def source_name(self) -> str:

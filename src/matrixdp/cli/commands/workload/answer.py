@@ -1,21 +1,23 @@
 """``matrixdp workload answer``: noisy measurements that the answers follow from."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
+from matrixdp.cli.commands.workload.measuring import (
+    computed_mechanism,
+    report_measurements,
+    show_preview,
+)
 from matrixdp.cli.commands.workload.options import (
     SavedStrategyOption,
     WorkloadOption,
     check_delimiter,
     check_distinct,
-    search_status,
 )
 from matrixdp.cli.commands.workload.text import read_workload, workload_files
-from matrixdp.cli.shared.interrupts import interrupted_at_once
 from matrixdp.cli.shared.ledgers import (
     KeysOption,
     OptionalAccountOption,
@@ -24,28 +26,29 @@ from matrixdp.cli.shared.ledgers import (
 )
 from matrixdp.cli.shared.options import (
     AsJson,
+    DatasetOption,
     DelimiterOption,
     DeltaOption,
     Force,
     MuOption,
     NeighbouringOption,
     OptionalEpsilonOption,
+    OptionalUnitOption,
+    PreviewOption,
+    PurposeOption,
     ThreadsOption,
+    about_from,
     budget_from,
 )
-from matrixdp.cli.shared.output import print_json
-from matrixdp.cli.shared.paying import Paying, paying_from
-from matrixdp.cli.shared.streams import read_source, reporting_release
+from matrixdp.cli.shared.paying import paying_from
+from matrixdp.cli.shared.streams import read_source
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.suffixes import FORMATS, TEXT, check_format, format_of
 from matrixdp.files.publishing.atomic import check_target
 from matrixdp.files.publishing.statement import check_archive_name, statement_path
-from matrixdp.files.publishing.strategies import load_strategy
-from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.parameters import LARGEST_EXACT_INTEGER, real_array
 from matrixdp.privacy.guarantee import checked_neighbouring
-from matrixdp.rounding import shown_up
-from matrixdp.workloads import Workload, optimal_strategy
+from matrixdp.workloads import Workload
 from matrixdp.workloads.counting import check_records, checked_counts
 
 if TYPE_CHECKING:
@@ -81,6 +84,10 @@ def answer(
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
     request: RequestOption = None,
+    unit: OptionalUnitOption = None,
+    dataset: DatasetOption = None,
+    purpose: PurposeOption = None,
+    preview: PreviewOption = False,
     threads: ThreadsOption = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -97,6 +104,12 @@ def answer(
     check_delimiter(delimiter, [source, *workload_files(workload)])
     queries = read_workload(workload, delimiter)
     queries.check_answerable()
+    if not records:
+        queries.check_histogram()
+    if preview:
+        show_preview(computed_mechanism(queries, budget, relation, strategy), as_json=as_json)
+        return
+    about = about_from(dataset, purpose, unit)
     paying = paying_from(ledger, account, keys, request, target=target)
     check_archive_name(target)
     # An earlier attempt at what was paid may have made them.
@@ -104,18 +117,9 @@ def answer(
         check_target(path, force=force)
     saved = [] if strategy is None else [strategy]
     check_distinct(target, [source, *saved, *workload_files(workload)])
-    if not records:
-        queries.check_histogram()
     counted = _read(source, delimiter)
     given = _checked_records(counted, queries) if records else _checked_histogram(counted, queries)
-    if strategy is None:
-        with search_status() as progress:
-            chosen = optimal_strategy(queries, neighbouring=relation, progress=progress).strategy
-    else:
-        chosen = load_strategy(strategy).strategy
-    with interrupted_at_once():
-        mechanism = MatrixMechanism(queries, budget, neighbouring=relation, strategy=chosen)
-        expected = mechanism.expected_error  # if it cannot be computed, nothing is drawn
+    mechanism = computed_mechanism(queries, budget, relation, strategy)
     release = mechanism.release_records_to if records else mechanism.release_to
     with paying.reporting_pending():
         release(
@@ -124,35 +128,9 @@ def answer(
             request=paying.request,
             force=force,
             threads=threads,
+            about=about,
         )
-    _report_release(mechanism, expected, target, paying, as_json=as_json)
-
-
-def _report_release(
-    mechanism: MatrixMechanism, expected: float, target: Path, paying: Paying, *, as_json: bool
-) -> None:
-    beside = statement_path(target)
-    with reporting_release(beside, paying.again):
-        if as_json:
-            print_json(
-                {
-                    "output": str(target),
-                    "statement": str(beside),
-                    "queries": mechanism.workload.rows,
-                    "expected_rmse": expected,
-                    **asdict(mechanism.guarantee),
-                    **paying.fields(),
-                }
-            )
-            return
-        typer.echo(f"{mechanism.guarantee}", err=True)
-        typer.echo(
-            f"r.m.s. error per query {shown_up(expected)}; wrote {target} and {beside}; write the "
-            f"answers with: matrixdp workload export {target} answers.csv",
-            err=True,
-        )
-        for line in paying.lines():
-            typer.echo(line, err=True)
+    report_measurements(mechanism, target, paying, as_json=as_json)
 
 
 def _read(source: Path, delimiter: str | None) -> "NDArray[Any]":

@@ -1,7 +1,8 @@
 """``matrixdp workload export``: the answers of a saved release, as plain numbers."""
 
 import warnings
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from matrixdp.cli.commands.workload.options import check_distinct
 from matrixdp.cli.shared.interrupts import interrupted_at_once
-from matrixdp.cli.shared.options import AsJson, Force
+from matrixdp.cli.shared.options import AsJson, Force, names_of
 from matrixdp.cli.shared.output import print_json
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.matrices import write_matrix
@@ -20,8 +21,8 @@ from matrixdp.files.publishing.atomic import check_target, hidden_beside, hidden
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.workload_release import WorkloadRelease
-from matrixdp.workloads import Workload
-from matrixdp.workloads.ranges import query_names
+from matrixdp.workloads import CellNames, marginals
+from matrixdp.workloads.cell_names import named_queries
 
 __all__ = ["export"]
 
@@ -43,6 +44,23 @@ def export(
     integer: Annotated[
         bool, typer.Option("--integer", help="Answers of a histogram of integer counts.")
     ] = False,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            metavar="NAMES",
+            help="One table of counts by these attributes, with commas between them, instead of "
+            "all answers: by their names, or by numbers from 0 where they have none.",
+        ),
+    ] = None,
+    wide: Annotated[
+        bool,
+        typer.Option(
+            "--wide",
+            help="With --table: a row for each cell of the first attribute and a column for each "
+            "combination of the others, without errors; default: a row for each count.",
+        ),
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -57,12 +75,18 @@ def export(
     check_format(target, _EXPORTS)
     check_target(target, force=force)
     check_distinct(target, [source])
+    if wide and table is None:
+        raise InvalidParameterError("--wide needs --table, which names one table")
     # Decompositions take long for many cells, and nothing is written before they are done.
     with interrupted_at_once():
         release = WorkloadRelease.load(source)
-        table = _exported(
-            release, nonnegative=nonnegative, integer=integer, named=format_of(target) in LABELLED
-        )
+        asked = _Asked.of(release, table)
+        with warnings.catch_warnings():
+            # What was not found exactly is always said.
+            warnings.simplefilter("always")
+            answers = asked.answers(nonnegative=nonnegative, integer=integer)
+        errors = None if nonnegative or integer or wide else asked.errors()
+        written = _laid_out(asked, answers, errors, wide=wide, named=format_of(target) in LABELLED)
     # Late, because progress bars are slow to import.
     from matrixdp.cli.shared.progress import progress_bar  # noqa: PLC0415
 
@@ -71,14 +95,14 @@ def export(
             hidden_file(hidden, target) as file,
             progress_bar(1.0, f"Writing {target}", after=1.0) as advance,
         ):
-            write_matrix(file, table, format_of(target), advance)
+            write_matrix(file, written, format_of(target), advance)
         write_all([(target, hidden)], force=force)
     if as_json:
         print_json(
             {
                 "output": str(target),
                 "release": str(source),
-                "queries": release.workload.rows,
+                "queries": len(answers),
                 "non_negative": nonnegative,
                 "whole": integer,
                 **asdict(release.guarantee),
@@ -92,56 +116,121 @@ def export(
     )
 
 
-def _exported(
-    release: WorkloadRelease, *, nonnegative: bool, integer: bool, named: bool
+@dataclass(frozen=True)
+class _Asked:
+    """Some queries that a release answers: all of its own, or the cells of one table.
+
+    Attributes
+    ----------
+    release : WorkloadRelease
+        What was measured.
+    kept : tuple of int or None
+        The attributes of the table, in the order of its axes.
+    """
+
+    release: WorkloadRelease
+    kept: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, release: WorkloadRelease, table: str | None) -> "_Asked":
+        names = names_of(table)
+        if names is None:
+            return cls(release, None)
+        known = [each.name for each in release.attributes or ()] or [
+            str(number) for number in range(len(release.workload.dimensions))
+        ]
+        for name in names:
+            if name not in known:
+                raise InvalidParameterError(
+                    f"--table names {name!r}: the attributes are {', '.join(known)}"
+                )
+        return cls(release, tuple(known.index(name) for name in names))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the table."""
+        return tuple(self.release.workload.dimensions[number] for number in self.kept or ())
+
+    def names(self, numbers: Sequence[int]) -> list[str]:
+        """Return the names of all cells by some attributes, the last of which changes fastest."""
+        sizes = self.release.workload.dimensions
+        named = self.release.attributes
+        attributes = [
+            named[number]
+            if named is not None
+            else CellNames(str(number), tuple(map(str, range(sizes[number]))))
+            for number in numbers
+        ]
+        kept = range(len(attributes))
+        cells = marginals([sizes[number] for number in numbers], [kept])
+        return list(named_queries(cells, attributes))
+
+    def answers(self, *, nonnegative: bool, integer: bool) -> "NDArray[Any]":
+        """Return the answers of the estimate, or of one that looks more like a histogram."""
+        # Late, because these searches import much.
+        from matrixdp.postprocess.counts import (  # noqa: PLC0415
+            integer_counts,
+            nonnegative_estimate,
+        )
+
+        release = self.release
+        if not nonnegative and not integer:
+            return release.answers if self.kept is None else release.table(self.kept).ravel()
+        # Non-negative first: rounding keeps numbers non-negative, but not the other way round.
+        estimate = nonnegative_estimate(release) if nonnegative else release.estimate
+        if estimate is None:
+            raise InvalidParameterError(
+                "--integer needs the histogram, which has more cells than fit in memory: leave it "
+                "out"
+            )
+        counts = integer_counts(estimate) if integer else estimate
+        if self.kept is None:
+            return release.workload.apply(counts)
+        cells = np.asarray(counts).reshape(release.workload.dimensions)
+        others = tuple(axis for axis in range(cells.ndim) if axis not in self.kept)
+        ascending = sorted(self.kept)
+        order = [ascending.index(number) for number in self.kept]
+        return np.asarray(cells.sum(axis=others).transpose(order).ravel())
+
+    def errors(self) -> "NDArray[Any]":
+        """Return the standard error of each answer."""
+        if self.kept is None:
+            return self.release.standard_errors()
+        return self.release.table_errors(self.kept).ravel()
+
+
+def _laid_out(
+    asked: _Asked,
+    answers: NDArray[Any],
+    errors: NDArray[Any] | None,
+    *,
+    wide: bool,
+    named: bool,
 ) -> MatrixFile:
-    """Return the answers, with the names of the queries and with errors if the format has them."""
-    with warnings.catch_warnings():
-        # What was not found exactly is always said.
-        warnings.simplefilter("always")
-        answers = _processed_answers(release, nonnegative=nonnegative, integer=integer)
+    """Return a table with names, or the numbers alone where the format has none.
+
+    Long it has the columns ``answer`` and, with errors, ``standard_error``; wide it has the cells
+    of the first attribute in rows.
+    """
+    if wide:
+        numbers, kept = answers.reshape(asked.shape[0], -1), asked.kept or ()
+        if not named:
+            return MatrixFile(numbers)
+        columns = asked.names(kept[1:]) if kept[1:] else ["count"]
+        return MatrixFile(numbers, columns=columns, index=asked.names(kept[:1]), corner="query")
     # A .npy file holds no names, and no columns of another meaning.
     if not named:
         return MatrixFile(answers.reshape(-1, 1))
-    errors = None if nonnegative or integer else release.standard_errors()
-    return _answer_table(release.workload, answers, errors)
-
-
-def _processed_answers(
-    release: WorkloadRelease, *, nonnegative: bool, integer: bool
-) -> "NDArray[Any]":
-    """Return the answers of the estimate, or of one that looks more like a histogram."""
-    from matrixdp.postprocess.counts import integer_counts, nonnegative_estimate  # noqa: PLC0415
-
-    if not nonnegative and not integer:
-        return release.answers
-    # Non-negative first: rounding keeps numbers non-negative, but not the other way round.
-    estimate = nonnegative_estimate(release) if nonnegative else release.estimate
-    if estimate is None:
-        raise InvalidParameterError(
-            "--integer needs the histogram, which has more cells than fit in memory: leave it out"
-        )
-    return release.workload.apply(integer_counts(estimate) if integer else estimate)
-
-
-def _answer_table(
-    workload: Workload, answers: NDArray[Any], errors: NDArray[Any] | None
-) -> MatrixFile:
-    """Return a table with the columns ``query``, ``answer`` and ``standard_error``.
-
-    Parameters
-    ----------
-    workload : Workload
-        The queries, whose order is that of the rows.
-    answers : ndarray, shape (queries,)
-        One for each query.
-    errors : ndarray, optional
-        The standard error of each answer; without them the table has two columns.
-    """
-    columns = [answers] if errors is None else [answers, errors]
+    release = asked.release
+    queries = (
+        list(named_queries(release.workload, release.attributes))
+        if asked.kept is None
+        else asked.names(asked.kept)
+    )
+    parts = [answers] if errors is None else [answers, errors]
     return MatrixFile(
-        np.column_stack(columns),
-        columns=["answer", "standard_error"][: len(columns)],
-        index=list(query_names(workload)),
+        np.column_stack(parts),
+        columns=["answer", "standard_error"][: len(parts)],
+        index=queries,
         corner="query",
     )
