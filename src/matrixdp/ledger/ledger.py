@@ -1,40 +1,37 @@
 """Ledgers: budgets in a database, which survive crashes, processes and machines."""
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from matrixdp.errors import InvalidParameterError, LedgerError
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance, account_limit, balances, open_account, path_to
 from matrixdp.ledger.chain import Entry, first_digest
+from matrixdp.ledger.checked_store import CheckedStore
 from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.explanation import entries_below, explain_account, explain_release, payment_of
 from matrixdp.ledger.finishing import finish, give_up
 from matrixdp.ledger.key_file import KeyFile
 from matrixdp.ledger.payments import Pending, pending_releases
 from matrixdp.ledger.rotation import seal_anew
-from matrixdp.ledger.schema import Head, check_version, head, make_tables
+from matrixdp.ledger.schema import head, make_tables
 from matrixdp.ledger.statements import against_statements
 from matrixdp.ledger.stores.opening import opened_store
 from matrixdp.ledger.stores.retries import until_connected
-from matrixdp.ledger.stores.store import Rows, Store
+from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.terms import Terms, checked_name
 from matrixdp.ledger.verification import Verification, verified
-from matrixdp.ledger.witness import HighWaterMark, Mark
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.guarantee import Neighbouring
 
 __all__ = ["Ledger"]
 
-T = TypeVar("T")
 
-
-class Ledger:
+class Ledger(CheckedStore):
     """Accounts that outlive the programs which spend them.
 
     Accounts form a tree by their names: ``"clinic/ann"`` is below ``"clinic"``. A payment debits an
@@ -66,26 +63,6 @@ class Ledger:
     0.227
     >>> folder.cleanup()
     """
-
-    def __init__(self, store: Store, keys: KeyFile | None = None) -> None:
-        self._store = store
-        self._use_keys(keys)
-        seen = self._seen()
-        with store.read() as rows:
-            found = head(rows)
-            self._identity = found.ledger
-            check_version(found.version, store.address)
-            self._check(seen, rows)
-            self.check_keys(rows)
-
-    def _use_keys(self, keys: KeyFile | None) -> None:
-        self._keys = keys
-        # Beside the keys and not beside the ledger, whose backups would bring it back as well.
-        self._mark = (
-            None
-            if keys is None
-            else HighWaterMark(keys.path.with_name(keys.path.name + ".seen"), self.address)
-        )
 
     @classmethod
     def create(cls, url: str, *, keys: str | Path) -> Self:
@@ -130,21 +107,6 @@ class Ledger:
             If it cannot be read.
         """
         return cls(opened_store(url), None if keys is None else KeyFile(Path(keys)))
-
-    @property
-    def identity(self) -> str:
-        """The name that the ledger got when it was made; statements and witnesses hold it."""
-        return self._identity
-
-    @property
-    def address(self) -> str:
-        """Where it is."""
-        return self._store.address
-
-    @property
-    def keys(self) -> KeyFile | None:
-        """The key file, if there is one."""
-        return self._keys
 
     def open_account(
         self,
@@ -253,8 +215,13 @@ class Ledger:
         paths : iterable of path
             Files of releases, or the statements beside them.
         """
-        with self._store.read() as rows:
-            return against_statements(rows, self._identity, map(Path, paths))
+        named = [Path(path) for path in paths]
+
+        def attempt() -> list[str]:
+            with self._store.read() as rows:
+                return against_statements(rows, self._identity, named)
+
+        return until_connected(attempt)
 
     def pending(self) -> list[Pending]:
         """Return the releases that are paid and not yet out, the oldest first."""
@@ -320,77 +287,6 @@ class Ledger:
         self.erase()
         self._use_keys(fresh)
         self.write(lambda _rows: None)  # what was seen is known beside the new file, too
-
-    def write(self, operation: Callable[[Rows], T]) -> T:
-        """Return what an operation returns, done once and durable.
-
-        Where a connection breaks nobody knows whether the changes are there, so an operation looks
-        for its own before it makes them, and is tried again.
-        """
-
-        def attempt() -> tuple[T, Head]:
-            seen = self._seen()
-            with self._store.write() as rows:
-                self._check(seen, rows)
-                return operation(rows), head(rows)
-
-        result, written = until_connected(attempt)
-        if self._mark is not None:
-            self._mark.advance(written)
-        return result
-
-    def read(self, operation: Callable[[Rows], T]) -> T:
-        """Return what an operation reads, of one moment."""
-
-        def attempt() -> T:
-            seen = self._seen()
-            with self._store.read() as rows:
-                self._check(seen, rows)
-                return operation(rows)
-
-        return until_connected(attempt)
-
-    def erase(self) -> None:
-        """Overwrite deleted keys, as far as the database can."""
-        self._store.erase()
-
-    def close(self) -> None:
-        """Give the connection back."""
-        self._store.close()
-
-    def _seen(self) -> list[Mark]:
-        """Return the marks; before the rows, to which others add while they are looked at."""
-        return [] if self._mark is None else self._mark.seen()
-
-    def _check(self, seen: list[Mark], rows: Rows) -> None:
-        found = head(rows)
-        if found.ledger != self._identity:
-            raise LedgerError(
-                f"{self.address} holds another ledger than a moment ago. Nothing was paid"
-            )
-        if self._mark is not None:
-            self._mark.check(seen, rows, found)
-
-    def check_keys(self, rows: Rows) -> None:
-        """Raise if the key file is not, or no longer, the one of this ledger."""
-        if self._keys is not None and self._keys.fingerprint != head(rows).key:
-            raise InvalidParameterError(
-                f"keys={str(self._keys.path)!r} is not the key file of {self.address}: pass the "
-                "one that it was made with, or that its keys were rotated to"
-            )
-
-    def __enter__(self) -> Self:
-        """Return the ledger itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        self.close()
 
     def __repr__(self) -> str:
         """Show where it is."""
