@@ -1,4 +1,4 @@
-"""A server whose disk is full: a clear error, nothing lost, and payments again once there is room."""
+"""A server whose disk is full: a clear error, nothing lost, and payments once there is room."""
 
 import subprocess
 import tempfile
