@@ -115,7 +115,8 @@ class LedgerAccount:
         payment = secrets.token_hex(16)  # so that it counts once, if a connection breaks
 
         def operation(rows: Rows) -> Entry:
-            return spend(rows, self.name, payment, facts, costs(path_to(rows, self.name)))
+            path = path_to(rows, self.name)
+            return spend(rows, path, payment, facts, costs(path))
 
         self.ledger.write(operation)
 
@@ -176,11 +177,11 @@ class LedgerAccount:
                 return entries_of(rows, order.request)[0]
             if known is not None or entries_of(rows, order.request):
                 return None
-            costs = release_costs(path_to(rows, self.name), mu)
+            path = path_to(rows, self.name)
             kept = Pending(
                 *(order.request, self.name, tag, sealed, order.draft.decode(), order.target, 0)
             )
-            return pay(rows, kept, facts, costs)
+            return pay(rows, path, kept, facts, release_costs(path, mu))
 
         entry = self.ledger.write(operation)
         # Somebody else has paid the same request meanwhile.

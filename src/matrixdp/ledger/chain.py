@@ -72,10 +72,9 @@ def entry_digest(fields: tuple[int | str, ...]) -> str:
 def append(rows: Rows, kind: str, account: str, release: str, facts: Mapping[str, Any]) -> Entry:
     """Add an entry and return it."""
     before = head(rows)
-    last = rows.execute("SELECT time FROM entries WHERE sequence = :last", last=before.sequence)
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     # A clock may be set back; the order of the entries is their sequence, and time follows it.
-    time = max(now, last[0][0]) if last else now
+    time = max(now, before.time or now)
     fields = (before.sequence + 1, time, kind, account, release, canonical(facts), before.digest)
     entry = Entry(*fields, entry_digest(fields))
     rows.execute(

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.ledger.balances import Balance, debit, path_to
+from matrixdp.ledger.balances import Balance, debit
 from matrixdp.ledger.chain import Entry, append, entries_of
 from matrixdp.ledger.costs import Spending, claim_spending, release_spending
 from matrixdp.ledger.stores.store import Rows
@@ -100,7 +100,7 @@ def stated_costs(costs: Mapping[str, Spending]) -> dict[str, list[str]]:
 
 def spend(
     rows: Rows,
-    account: str,
+    path: Sequence[Balance],
     payment: str,
     facts: Mapping[str, Any],
     costs: Mapping[str, Spending],
@@ -117,13 +117,14 @@ def spend(
     known = entries_of(rows, payment)
     if known:
         return known[0]
-    debit(rows, path_to(rows, account), costs)
+    debit(rows, path, costs)
     body = {**facts, "costs": stated_costs(costs), "by": user()}
-    return append(rows, kind, account, payment, body)
+    return append(rows, kind, path[0].name, payment, body)
 
 
 def pay(
     rows: Rows,
+    path: Sequence[Balance],
     pending: Pending,
     facts: Mapping[str, Any],
     costs: Mapping[str, Spending],
@@ -133,7 +134,7 @@ def pay(
     The caller has made sure that the request is new.
     """
     body = {**facts, "target": pending.target, "kept": pending.kept_digest}
-    entry = spend(rows, pending.account, pending.release, body, costs, kind="pay")
+    entry = spend(rows, path, pending.release, body, costs, kind="pay")
     rows.execute(
         "INSERT INTO pending VALUES "
         "(:release, :account, :tag, :sealed, :draft, :target, :sequence)",

@@ -183,7 +183,7 @@ class _Counter:
             "slots": {name: slot for name, slot in slots.items() if slot is not None},
             "about": {},
         }
-        spend(rows, self._account, self._name, facts, costs, kind="run")
+        spend(rows, path, self._name, facts, costs, kind="run")
         for name, slot in facts["slots"].items():  # type: ignore[attr-defined]
             rows.execute(
                 "UPDATE slots SET used_by = :run WHERE account = :account AND number = :number",

@@ -50,6 +50,8 @@ class Head:
         The identity of the ledger, and the fingerprint of its key file.
     sequence, digest : int, str
         Of the last entry.
+    time : str or None
+        Of the last entry; None if there is none.
     """
 
     version: int
@@ -57,6 +59,7 @@ class Head:
     key: str
     sequence: int
     digest: str
+    time: str | None
 
 
 def head(rows: Rows) -> Head:
@@ -67,7 +70,10 @@ def head(rows: Rows) -> Head:
     LedgerError
         If it says nothing.
     """
-    found = rows.execute("SELECT version, ledger, key, sequence, digest FROM head")
+    found = rows.execute(
+        "SELECT version, ledger, key, head.sequence, head.digest, entries.time FROM head "
+        "LEFT JOIN entries ON entries.sequence = head.sequence"
+    )
     if len(found) != 1:
         raise LedgerError(
             "the ledger was altered: its table `head` must have one row. Nothing was paid. Bring a "
