@@ -242,23 +242,6 @@ def test_two_releases_that_are_forced_to_one_file(
         Release.verify(target)  # the file and the statement of one of them
 
 
-def test_what_is_paid_just_before_it_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(tmp_path) as account:
-        ledger, write = ledger_of(account), ledger_of(account).write
-
-        def late(operation: Any) -> Any:
-            monkeypatch.undo()
-            die(DOORS["IMGM"], PLACES["after the statement"], tmp_path, account)
-            return write(operation)
-
-        monkeypatch.setattr(ledger, "write", late)
-        ledger.forfeit("June")
-        assert kinds(account) == ["pay", "forfeit"]
-        assert files_in(tmp_path) == {}
-
-
 def test_two_recoveries_at_once(tmp_path: Path) -> None:
     errors: list[BaseException] = []
     with opened(tmp_path) as account:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import msgspec
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, LedgerError
-from matrixdp.ledger.chain import append, entries_of
+from matrixdp.ledger.chain import append, first_of
 from matrixdp.ledger.costs import Spending
 from matrixdp.ledger.pool import gaussian_worth
 from matrixdp.ledger.stores.store import Rows
@@ -82,7 +82,7 @@ def open_account(rows: Rows, name: str, terms: Terms, limit: Spending, opening: 
     InvalidParameterError
         If it exists, the account above does not, or has another relation or unit.
     """
-    if entries_of(rows, opening):
+    if first_of(rows, opening):
         return
     if _named(rows, [name]):
         raise InvalidParameterError(f"account={name!r} exists: choose another name")

@@ -6,16 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from matrixdp.errors import InvalidParameterError, LedgerError
+from matrixdp.errors import LedgerError
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance, account_limit, balances, open_account, path_to
-from matrixdp.ledger.chain import Entry, first_digest
+from matrixdp.ledger.chain import Entry, first_digest, latest
 from matrixdp.ledger.checked_store import CheckedStore
 from matrixdp.ledger.command import PayingCommand
-from matrixdp.ledger.explanation import entries_below, explain_account, explain_release, payment_of
-from matrixdp.ledger.finishing import finish, give_up
+from matrixdp.ledger.explanation import explain_account, explain_release, payment_of
+from matrixdp.ledger.finishing import finish, give_up, paying_account
 from matrixdp.ledger.key_file import KeyFile
-from matrixdp.ledger.payments import Pending, pending_releases
+from matrixdp.ledger.pending import Pending, pending_releases
 from matrixdp.ledger.rotation import seal_anew
 from matrixdp.ledger.schema import head, make_tables
 from matrixdp.ledger.statements import against_statements
@@ -24,6 +24,7 @@ from matrixdp.ledger.stores.retries import until_connected
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.terms import Terms, checked_name
 from matrixdp.ledger.verification import Verification, verified
+from matrixdp.parameters import positive_integer
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.guarantee import Neighbouring
@@ -173,9 +174,18 @@ class Ledger(CheckedStore):
         """Return all accounts with their balances, parents before children."""
         return self.read(balances)
 
-    def history(self, account: str | None = None) -> list[Entry]:
-        """Return all entries, or those of an account and of the accounts below it."""
-        return self.read(lambda rows: entries_below(rows, account))
+    def history(self, account: str | None = None, *, last: int | None = None) -> list[Entry]:
+        """Return the entries in their order.
+
+        Parameters
+        ----------
+        account : str, optional
+            Only those of this account and of the accounts below it.
+        last : int, optional
+            Only the last so many: every training step has one.
+        """
+        count = None if last is None else positive_integer(last, "last")
+        return self.read(lambda rows: latest(rows, account, count))
 
     def payment(self, request: str) -> Entry:
         """Return the entry that paid for a release or a training run."""
@@ -265,17 +275,34 @@ class Ledger(CheckedStore):
         """
         return finish(self, release, value, force=force)
 
+    def paying_account(self, release: str) -> LedgerAccount:
+        """Return the account that paid for a pending release, with the command line that did.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it is not pending, or the ledger was opened without its key file.
+        LedgerError
+            If somebody without the key file has altered the command, or what is released.
+        """
+        return paying_account(self, release)
+
     def forfeit(self, release: str) -> None:
-        """Give up a release that is paid and not out: its key goes, what it cost stays spent."""
+        """Give up a release that is paid and not out: its key goes, what it cost stays spent.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it was not paid, or is out: then somebody may have read it.
+        """
         give_up(self, release)
 
     def rotate_keys(self, keys: str | Path) -> None:
         """Seal what is pending under another key file, which is made if there is none.
 
-        The former one opens nothing of this ledger any more, but old copies of it. Erase it.
+        The former one opens nothing of this ledger any more, but old copies of it. Erase it. If it
+        is lost, open the ledger without it and forfeit what is pending before.
         """
-        if self._keys is None:
-            raise InvalidParameterError("the ledger was opened without keys: pass its key file")
         former, fresh = self._keys, KeyFile.opened_or_made(Path(keys))
 
         def rotate(rows: Rows) -> None:

@@ -26,7 +26,7 @@ _TABLES = (
     """CREATE TABLE entries (
         sequence BIGINT PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, account TEXT NOT NULL,
         release TEXT NOT NULL, body TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)""",
-    "CREATE INDEX entries_of_release ON entries (release)",
+    "CREATE INDEX entries_of_release ON entries (release, sequence)",
     # Paid and not yet out; deleted by publishing and by forfeiting.
     """CREATE TABLE pending (
         release TEXT PRIMARY KEY, account TEXT NOT NULL REFERENCES accounts, tag TEXT NOT NULL,

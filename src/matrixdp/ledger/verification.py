@@ -5,9 +5,9 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from matrixdp.errors import LedgerError
-from matrixdp.ledger.chain import Entry, entries, entry_digest, first_digest
+from matrixdp.ledger.chain import Entry, entries, entry_digest, first_digest, first_of
 from matrixdp.ledger.key_file import KeyFile
-from matrixdp.ledger.payments import Pending, pending_releases
+from matrixdp.ledger.pending import Pending, pending_releases, unsealed
 from matrixdp.ledger.replay import Replay, Table
 from matrixdp.ledger.schema import VERSION
 from matrixdp.ledger.stores.store import Rows
@@ -173,6 +173,6 @@ def _named(table: str, name: tuple[Any, ...]) -> str:
 def _sealed(rows: Rows, keys: KeyFile, ledger: str) -> Iterator[str]:
     for one in pending_releases(rows):
         try:
-            keys.unseal(one.sealed, ledger, one.release)
+            unsealed(keys, ledger, one, first_of(rows, one.release))
         except LedgerError as error:
             yield str(error)

@@ -1,5 +1,6 @@
 """The files of a release that a ledger paid for, as far as they are on disk."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from matrixdp.files.schemas.values import EvidenceSchema, stated_evidence
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Evidence
 
-__all__ = ["completed_digest", "discard_unfinished", "verify_any"]
+__all__ = ["completed_digest", "discard", "verify_any"]
 
 
 class _Paid(msgspec.Struct):
@@ -37,12 +38,14 @@ def completed_digest(target: Path, evidence: Evidence | None) -> str | None:
     return digest_of(target)
 
 
-def discard_unfinished(target: Path, evidence: Evidence) -> None:
-    """Remove what a payment has left beside a target that was not finished."""
-    if _is_stated(target, evidence) and completed_digest(target, evidence) is None:
-        # Its file never came, and nobody could release under that name.
-        statement_path(target).unlink()
-    for path in (target, statement_path(target)):
+def discard(target: Path, evidence: Evidence, others: Iterable[Path] = ()) -> None:
+    """Remove what a payment that was given up has left: nobody could release under its names."""
+    if _is_stated(target, evidence):
+        if completed_digest(target, evidence) is not None:
+            for path in (target, *others):
+                path.unlink(missing_ok=True)
+        statement_path(target).unlink(missing_ok=True)
+    for path in (target, statement_path(target), *others):
         remove_unfinished(path)
 
 

@@ -35,12 +35,15 @@ def write_paid(contents: Contents, payment: Payment | None, *, force: bool) -> N
         return
     # Alone: another release that is forced to the same names must not come between.
     with folder_locked(contents[-1][0].parent):
-        for path, content in contents:
-            _write_one(path, content, force=force, release=path == contents[-1][0])
+        # First of all: who has given the release up has removed what has no name yet.
+        digests = [digest_of(content) for _, content in contents]
+        for (path, content), wanted in zip(contents, digests, strict=True):
+            _write_one(path, content, wanted, force=force, release=path == contents[-1][0])
 
 
-def _write_one(path: Path, content: bytes | Path, *, force: bool, release: bool) -> None:
-    wanted = digest_of(content)
+def _write_one(
+    path: Path, content: bytes | Path, wanted: str, *, force: bool, release: bool
+) -> None:
     if _holds(path, wanted):
         return
     try:
