@@ -8,12 +8,17 @@ import pytest
 from ledger.doors import Killed, files_in, killed_at, opened, path_doors
 from ledger.test_killed_releases import PLACES, die, kinds, pending
 from matrixdp.errors import InvalidParameterError, StorageError
-from matrixdp.files.publishing import lasting, releases, streamed_release, workload_releases
+from matrixdp.files.publishing import (
+    lasting,
+    mean_files,
+    releases,
+    streamed_release,
+    workload_releases,
+)
 from matrixdp.ledger import Ledger, LedgerAccount
 from matrixdp.ledger import account as ledger_account
 from matrixdp.ledger.payments import forfeit
 from matrixdp.privacy.payment import GivenUpError
-from matrixdp.queries import private_count
 
 DOORS = {str(door): door for door in path_doors()}
 # One for each way by which files get their names.
@@ -41,7 +46,7 @@ def given_up_before_the_names(
             ledger.forfeit("June")
         write_paid(*arguments, **options)
 
-    for place in (releases, streamed_release, private_count, workload_releases):
+    for place in (releases, streamed_release, mean_files, workload_releases):
         monkeypatch.setattr(place, "write_paid", late)
 
 

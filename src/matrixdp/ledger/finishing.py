@@ -1,26 +1,22 @@
 """Releases that were paid and are not out, because a process died: finished, or given up."""
 
-from os import PathLike
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.errors import InvalidParameterError
 from matrixdp.files.publishing.atomic import force_folder, remove_unfinished
 from matrixdp.files.publishing.completed import completed_digest, discard
+from matrixdp.files.publishing.drafted import release_drafted_to
 from matrixdp.files.publishing.locks import folder_locked
-from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_to
-from matrixdp.files.publishing.releases import ReleaseStatement, promise_of
-from matrixdp.files.publishing.statement import decoded, statement_path
-from matrixdp.files.publishing.streamed_release import release_promised_npy
-from matrixdp.files.schemas.about import about_of
+from matrixdp.files.publishing.statement import statement_path
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.payments import evidence_of, forfeit, payment_to_files, publish
-from matrixdp.ledger.pending import Pending, Standing, standing, stated_command, unsealed
+from matrixdp.ledger.pending import Standing, standing, stated_command, unsealed
 from matrixdp.ledger.transactions import Transactions
-from matrixdp.mechanisms.drawing import PreparedRelease, checked_matrix
 
 __all__ = ["Accounts", "finish", "give_up", "paying_account"]
 
@@ -32,7 +28,9 @@ class Accounts(Transactions, Protocol):
         """Return an account."""
 
 
-def finish(ledger: Accounts, release: str, value: Any, *, force: bool) -> Path:
+def finish(
+    ledger: Accounts, release: str, value: Any, counts: Mapping[str, int], *, force: bool
+) -> Path:
     """Finish a release; see `Ledger.finish`."""
     known = ledger.read(lambda rows: standing(rows, release))
     if known.paid is None or known.kept is None:
@@ -40,13 +38,19 @@ def finish(ledger: Accounts, release: str, value: Any, *, force: bool) -> Path:
         return _already_out(known, release)
     kept, target = known.kept, Path(known.kept.target)
     if value is not None:
-        _repeat(ledger.account(kept.account), kept, value, force=force)
+        release_drafted_to(
+            *(kept.draft.encode(), value, target),
+            counts=counts,
+            payer=ledger.account(kept.account),
+            request=release,
+            force=force,
+        )
         return target
     digest = completed_digest(target, evidence_of(ledger.identity, known.paid))
     if digest is None:
         raise InvalidParameterError(
             f"release={release!r} is not complete as {target}: pass the value that was released, "
-            f"or {_call(kept)}"
+            f"or repeat the same call with request={release!r}, which pays nothing"
         )
     force_folder(target.parent)
     ledger.write(lambda rows: publish(rows, release, digest))
@@ -91,42 +95,6 @@ def paying_account(ledger: Accounts, release: str) -> LedgerAccount:
     return ledger.account(known.kept.account, command=repeated)
 
 
-def _repeat(account: LedgerAccount, kept: Pending, value: Any, *, force: bool) -> None:
-    """Draw and publish what was paid, from the same value."""
-    try:
-        statement = decoded(kept.draft.encode(), ReleaseStatement, "the draft of a statement")
-    except FileFormatError:
-        statement = None
-    # Others were computed from more than one value, or by a strategy that the draft does not hold.
-    if statement is None or statement.counts:
-        raise InvalidParameterError(
-            f"release={kept.release!r} cannot be finished from a value alone: {_call(kept)}"
-        )
-    promise = promise_of(statement)
-    if isinstance(value, str | PathLike):
-        release_promised_npy(
-            *(promise, value, kept.target),
-            privacy_filter=account,
-            request=kept.release,
-            force=force,
-            threads=None,
-            about=about_of(statement.about),
-        )
-        return
-    release_prepared_to(
-        PaidMatrix(
-            main=PreparedRelease(checked_matrix(value, promise.proof), promise),
-            query=statement.query,
-            about=about_of(statement.about),
-        ),
-        kept.target,
-        privacy_filter=account,
-        request=kept.release,
-        force=force,
-        threads=None,
-    )
-
-
 def _already_out(known: Standing, release: str) -> Path:
     """Return the file of a release that is out, or raise if there is nothing to finish."""
     if known.paid is not None and known.last is not None and known.last.kind == "publish":
@@ -139,7 +107,3 @@ def _not_pending(known: Standing, release: str) -> InvalidParameterError:
     return InvalidParameterError(
         f"release={release!r} cannot be finished: {found}. Ledger.pending() lists what can be"
     )
-
-
-def _call(kept: Pending) -> str:
-    return f"repeat the same call with request={kept.release!r}, which pays nothing"

@@ -1,7 +1,7 @@
 """Ledgers: budgets in a database, which survive crashes, processes and machines."""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -237,7 +237,14 @@ class Ledger(CheckedStore):
         """Return the releases that are paid and not yet out, the oldest first."""
         return self.read(pending_releases)
 
-    def finish(self, release: str, value: Any = None, *, force: bool = False) -> Path:
+    def finish(
+        self,
+        release: str,
+        value: Any = None,
+        *,
+        counts: Mapping[str, int] | None = None,
+        force: bool = False,
+    ) -> Path:
         """Finish a release that is paid and not out, and return its file.
 
         Parameters
@@ -245,16 +252,20 @@ class Ledger(CheckedStore):
         release : str
             Its request, which `pending` lists.
         value : optional
-            What was released: the very same matrix, or the path of the same ``.npy`` file. Without
-            it only a release is finished whose files are complete.
+            What was released: the very same matrix, or the path of the same ``.npy`` file; of a
+            workload the histogram or the records; of a mean the sum. Without it only a release is
+            finished whose files are complete.
+        counts : mapping, optional
+            The numbers that were released beside a matrix: ``{"records": 50}`` for a mean over a
+            private count, ``{"clipped": 3}`` for what bounds have changed.
         force : bool, optional
             Whether existing files are replaced, as the release was asked to do.
 
         Raises
         ------
         InvalidParameterError
-            If there is nothing to finish, the value is another one, or it does not tell all of the
-            release. Then the message says what to repeat.
+            If there is nothing to finish, or the value is another one; or a workload's strategy of
+            more than a megabyte was not kept: then repeat the call that paid.
 
         Examples
         --------
@@ -273,7 +284,7 @@ class Ledger(CheckedStore):
         ([], 'out.npy')
         >>> folder.cleanup()
         """
-        return finish(self, release, value, force=force)
+        return finish(self, release, value, counts or {}, force=force)
 
     def paying_account(self, release: str) -> LedgerAccount:
         """Return the account that paid for a pending release, with the command line that did.
