@@ -107,6 +107,16 @@ def test_accounts_and_keys_while_each_message_is_cut(
     ledger.write(ledger.check_keys)
 
 
+def test_statements_while_messages_are_cut(ledger: Ledger, proxy: Proxy, tmp_path: Path) -> None:
+    target = tmp_path / "a.npy"
+    MECHANISM.release_to(target, np.eye(2), privacy_filter=ledger.account("a"))
+    cuts = proxy.cuts
+    for message in (1, 2, 3):
+        proxy.cut(message, answered=False)
+        assert ledger.verify_statements([target]) == []
+    assert proxy.cuts == cuts + 3
+
+
 def test_payments_while_a_server_ends_connections(ledger: Ledger) -> None:
     account, stop, ended = ledger.account("a/b"), threading.Event(), list[int]()
 

@@ -176,6 +176,8 @@ def _balance(row: tuple[str, ...]) -> Balance:
     try:
         mu2_limit, delta_limit, mu2_spent, delta_spent = map(Fraction, numbers)
         promised = Terms.decoded(terms)
+        if not (0 <= mu2_spent <= mu2_limit and 0 <= delta_spent <= delta_limit):
+            raise ValueError  # noqa: TRY301 - as what cannot be read
     except (ArithmeticError, TypeError, ValueError, msgspec.MsgspecError) as error:
         raise LedgerError(
             f"account={name!r} was altered: what it holds cannot be read. Nothing was paid. Run "

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from matrixdp.errors import LedgerError
 from matrixdp.ledger.schema import head
@@ -64,18 +64,33 @@ class Entry:
         Raises
         ------
         LedgerError
-            If it is no such text.
+            If it is no such text. So does asking it for what it does not say.
         """
         try:
             facts = json.loads(self.body)
         except (TypeError, ValueError):
             facts = None
         if not isinstance(facts, dict):
-            raise LedgerError(
-                f"entry {self.sequence} was altered: its body cannot be read. Run `matrixdp ledger "
-                "verify`"
-            )
-        return facts
+            raise _altered(self.sequence)
+        return _Facts(facts, self.sequence)
+
+
+class _Facts(dict[str, Any]):
+    """What an entry says."""
+
+    def __init__(self, facts: Mapping[str, Any], sequence: int) -> None:
+        super().__init__(facts)
+        self._sequence = sequence
+
+    def __missing__(self, name: str) -> NoReturn:
+        """Raise, since who writes an entry states all that is asked for."""
+        raise _altered(self._sequence)
+
+
+def _altered(sequence: int) -> LedgerError:
+    return LedgerError(
+        f"entry {sequence} was altered: its body cannot be read. Run `matrixdp ledger verify`"
+    )
 
 
 def canonical(facts: Mapping[str, Any]) -> str:

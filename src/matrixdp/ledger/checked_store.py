@@ -1,10 +1,11 @@
 """A database of a ledger that is checked whenever it is used: by its identity, keys and marks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
-from matrixdp.errors import InvalidParameterError, LedgerError
+from matrixdp.errors import InvalidParameterError, LedgerError, MatrixDPError
 from matrixdp.ledger.key_file import KeyFile
 from matrixdp.ledger.schema import Head, check_version, head
 from matrixdp.ledger.stores.retries import until_connected
@@ -38,7 +39,7 @@ class CheckedStore:
         self._store = store
         self._use_keys(keys)
         seen = self._seen()
-        with store.read() as rows:
+        with store.read() as rows, self._altered():
             found = head(rows)
             self._identity = found.ledger
             check_version(found.version, store.address)
@@ -86,7 +87,7 @@ class CheckedStore:
 
         def attempt() -> tuple[T, Head]:
             seen = self._seen()
-            with self._store.write() as rows:
+            with self._store.write() as rows, self._altered():
                 self._check(seen, rows)
                 return operation(rows), head(rows)
 
@@ -100,7 +101,7 @@ class CheckedStore:
 
         def attempt() -> T:
             seen = self._seen()
-            with self._store.read() as rows:
+            with self._store.read() as rows, self._altered():
                 self._check(seen, rows)
                 return operation(rows)
 
@@ -113,6 +114,19 @@ class CheckedStore:
     def close(self) -> None:
         """Give the connection back."""
         self._store.close()
+
+    @contextmanager
+    def _altered(self) -> Iterator[None]:
+        """Turn what cannot be read from rows into an error that says so."""
+        try:
+            yield
+        except MatrixDPError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise LedgerError(
+                f"{self.address} was altered: what it holds cannot be read. Nothing was paid. Run "
+                "`matrixdp ledger verify`"
+            ) from error
 
     def _seen(self) -> list[Mark]:
         """Return the marks; before the rows, to which others add while they are looked at."""

@@ -207,7 +207,7 @@ class Ledger(CheckedStore):
 
         def attempt() -> Verification:
             seen = self._seen()
-            with self._store.read() as rows:
+            with self._store.read() as rows, self._altered():
                 found = verified(rows, self._keys)
                 try:
                     self._check(seen, rows)
@@ -228,7 +228,7 @@ class Ledger(CheckedStore):
         named = [Path(path) for path in paths]
 
         def attempt() -> list[str]:
-            with self._store.read() as rows:
+            with self._store.read() as rows, self._altered():
                 return against_statements(rows, self._identity, named)
 
         return until_connected(attempt)

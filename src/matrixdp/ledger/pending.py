@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from matrixdp.ledger.chain import Entry, canonical, first_of, last_of
 from matrixdp.ledger.key_file import KeyFile
@@ -81,12 +82,19 @@ class Standing:
 def pending_release(rows: Rows, release: str) -> Pending | None:
     """Return a release that is paid and not yet out, or None."""
     found = rows.execute("SELECT * FROM pending WHERE release = :release", release=release)
-    return Pending(*found[0]) if found else None
+    return _pending(found[0]) if found else None
 
 
 def pending_releases(rows: Rows) -> list[Pending]:
     """Return all releases that are paid and not yet out, the oldest first."""
-    return [Pending(*row) for row in rows.execute("SELECT * FROM pending ORDER BY sequence")]
+    return [_pending(row) for row in rows.execute("SELECT * FROM pending ORDER BY sequence")]
+
+
+def _pending(row: tuple[Any, ...]) -> Pending:
+    # A database takes any type in any column.
+    if not all(isinstance(text, str) for text in row[:-1]):
+        raise TypeError
+    return Pending(*row)
 
 
 def standing(rows: Rows, release: str) -> Standing:
