@@ -12,6 +12,7 @@ from matrixdp.errors import InvalidParameterError, MatrixDPError, StorageError
 from matrixdp.files.publishing.atomic import check_target, force_folder, remove_unfinished
 from matrixdp.files.publishing.completed import completed_digest, discard
 from matrixdp.files.publishing.lasting import digest_of
+from matrixdp.files.publishing.locks import folder_locked
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.noise.keys.stream import KEY_BYTES
 from matrixdp.privacy.payment import Cost, GivenUpError, Order, Payer, Payment, check_payer
@@ -121,7 +122,8 @@ def publish_paid(payer: Payer | None, request: str, publication: Publication) ->
         raise
     except GivenUpError:
         if payment.evidence is not None:
-            discard(target, payment.evidence, publication.others)
+            with folder_locked(target.parent):  # no other release takes the names meanwhile
+                discard(target, payment.evidence, publication.others)
         raise
     except BaseException as error:
         if payment.evidence is not None:
