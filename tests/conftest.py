@@ -10,6 +10,12 @@ from hypothesis import settings
 # and BLAS threads that wait for each other make small problems several times slower.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Tests change their folder: programs that they start must find the library that they do.
+if "PYTHONPATH" in os.environ:
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        map(os.path.abspath, os.environ["PYTHONPATH"].split(os.pathsep))
+    )
+
 settings.register_profile("matrixdp", deadline=None, derandomize=True)
 settings.load_profile("matrixdp")
 

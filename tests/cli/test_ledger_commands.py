@@ -137,6 +137,11 @@ def test_history(capsys: pytest.CaptureFixture[str]) -> None:
     table = said(["ledger", "history", *AT], capsys)
     assert "out.csv, a matrix of 2 x 2" in table
     assert "out: June" in table
+    latest = json_of(["ledger", "history", *AT, "--last", "3"], capsys)["entries"]
+    assert latest == entries[1:]
+    assert main(["ledger", "history", *AT, "--last", "0"]) == 2
+    assert main(["ledger", "history", *AT, "--last", "3", "--figure", "a.png"]) == 2
+    assert "a figure shows all entries" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("_accounts")
@@ -260,6 +265,18 @@ def test_keys_are_rotated(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*RELEASE[:2], "new.csv", *RELEASE[3:-1], "July", *fresh]) == 0
     assert "5 entries" not in said(["ledger", "verify", *AT, *fresh], capsys)
     assert "rotate" in said(["ledger", "history", *AT, "--json", *fresh], capsys)
+
+
+@pytest.mark.usefixtures("_accounts")
+def test_lost_keys_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("study.ledger.keys").unlink()
+    assert main([*RELEASE[:2], "new.csv", *RELEASE[3:-1], "July"]) == 2
+    assert "If it is lost, `matrixdp ledger rotate --new-keys FILE`" in capsys.readouterr().err
+    assert "erase the former file" in said(
+        ["ledger", "rotate", *AT, "--new-keys", "study.ledger.keys"], capsys
+    )
+    assert main([*RELEASE[:2], "new.csv", *RELEASE[3:-1], "July"]) == 0
+    assert main(["ledger", "verify", *AT, "out.csv", "new.csv"]) == 0
 
 
 def test_a_server_needs_named_keys(capsys: pytest.CaptureFixture[str]) -> None:

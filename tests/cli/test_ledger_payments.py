@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -315,6 +316,24 @@ def test_what_cannot_be_finished_says_why(
     assert "its last entry is 'forfeit'" in capsys.readouterr().err
     assert (outputs(), pending()) == ({}, [])
     assert spent() > 0.0
+
+
+def test_a_command_that_somebody_altered_is_not_run(
+    full_disk: Callable[[bool], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    full_disk(True)
+    assert main([*COMMANDS["release"], *PAID]) == 4
+    full_disk(False)
+    with sqlite3.connect("study.ledger") as connection:
+        connection.execute("UPDATE entries SET body = replace(body, 'in.csv', 'named.csv')")
+    # As one who has seen nothing of the ledger before.
+    Path("study.ledger.keys.seen").unlink()
+    capsys.readouterr()
+    assert main(["ledger", "finish", "June", "--ledger", URL]) == 2
+    assert "somebody has altered the release in the ledger" in capsys.readouterr().err
+    assert outputs() == {}
+    assert main(["ledger", "finish", "June", "--ledger", URL, "--keys", "other"]) == 2
+    assert "keys='other' cannot be read" in capsys.readouterr().err
 
 
 def test_a_command_is_not_stored_with_the_address(capsys: pytest.CaptureFixture[str]) -> None:

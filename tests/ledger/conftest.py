@@ -31,3 +31,19 @@ def account(ledger: Ledger) -> LedgerAccount:
     return ledger.open_account(
         "clinic/ann", Budget(4.0, 1e-5), neighbouring="replace", claims_delta=1e-6
     )
+
+
+@pytest.fixture
+def url(backend: Backend, tmp_path: Path) -> str:
+    """Return the address of a ledger with an account that has paid once."""
+    found = backend.url(tmp_path)
+    with Ledger.create(found, keys=tmp_path / "a.keys") as ledger:
+        ledger.open_account("a", Budget(4.0, 1e-5), neighbouring="replace").spend(0.1)
+    return found
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[LedgerAccount]:
+    """Yield an account of an SQLite ledger."""
+    with Ledger.create(f"sqlite:///{tmp_path}/a.ledger", keys=tmp_path / "a.keys") as ledger:
+        yield ledger.open_account("a", Budget(4.0, 1e-5), neighbouring="replace")

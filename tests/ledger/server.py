@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class Server:
     port: int
     process: subprocess.Popen[bytes]
     folder: Path
+    programs: Path
 
     def url(self, schema: str = "public", port: int | None = None) -> str:
         """Return the address of a schema, through a proxy if a port is given."""
@@ -76,6 +77,14 @@ class Server:
             options="-c default_transaction_read_only=off",  # whatever a test has set
         )
 
+    def restarted(self) -> "Server":
+        """Return the server, started again as after a power cut."""
+        self.process.kill()
+        self.process.wait()
+        again = replace(self, process=_process(self.programs, self.folder, self.port))
+        _wait(again)
+        return again
+
     def stop(self) -> None:
         """End the server and remove its files."""
         self.process.send_signal(signal.SIGQUIT)
@@ -99,9 +108,7 @@ def started_in(place: Path) -> Server | None:
         return None
     programs = found[-1].parent
     folder = Path(tempfile.mkdtemp(prefix="ledger-", dir=place))
-    rights: dict[str, Any] = {"cwd": folder}
-    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-        rights |= {"user": "postgres", "group": "postgres", "extra_groups": []}
+    if os.geteuid() == 0:
         shutil.chown(folder, "postgres", "postgres")
     word = folder / "word"
     word.write_text(PASSWORD)
@@ -110,21 +117,31 @@ def started_in(place: Path) -> Server | None:
         [str(programs / "initdb"), *_NEW_CLUSTER],
         check=True,
         capture_output=True,
-        **rights,
+        **_rights(folder),
     )
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
+    started = Server(port, _process(programs, folder, port), folder, programs)
+    _wait(started)
+    return started
+
+
+def _rights(folder: Path) -> dict[str, Any]:
+    """Return where and as whom its programs run: PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return {"cwd": folder}
+    return {"cwd": folder, "user": "postgres", "group": "postgres", "extra_groups": []}
+
+
+def _process(programs: Path, folder: Path, port: int) -> subprocess.Popen[bytes]:
     settings = [f"-c{name}={value}" for name, value in {**_SETTINGS, "port": port}.items()]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(
             [*_until_killed(), str(programs / "postgres"), "-Ddata", *settings],
             stdout=log,
             stderr=log,
-            **rights,
+            **_rights(folder),
         )
-    started = Server(port, process, folder)
-    _wait(started)
-    return started
 
 
 def _until_killed() -> list[str]:

@@ -11,11 +11,16 @@ from matrixdp.files.publishing import paid_release
 from matrixdp.ledger import Entry, Ledger, LedgerAccount
 from matrixdp.ledger.chain import entry_digest
 
-__all__ = ["LITTLE", "MECHANISM", "MU", "check_chain", "paid_only", "spent"]
+__all__ = ["LITTLE", "MECHANISM", "MU", "check_chain", "paid_only", "reopened", "spent"]
 
 MECHANISM = IMGM(FrobeniusBall(1.0, "replace"), Budget(0.5, 1e-5))
 MU = Fraction(MECHANISM.guarantee.mu)
 LITTLE = 1e-4  # a mu that can be paid as often as a machine is fast
+
+
+def reopened(url: str, folder: Path) -> Ledger:
+    """Open a ledger again."""
+    return Ledger.open(url, keys=folder / "a.keys")
 
 
 def spent(ledger: Ledger) -> dict[str, Fraction]:

@@ -116,6 +116,10 @@ def test_history_of_an_account_has_those_below_it(ledger: Ledger) -> None:
     ]
     assert [entry.sequence for entry in ledger.history("clinic/ann")] == [2, 4]
     assert len(ledger.history()) == 4
+    assert [entry.sequence for entry in ledger.history("clinic", last=2)] == [2, 4]
+    assert [entry.sequence for entry in ledger.history(last=3)] == [2, 3, 4]
+    # No letter of a name is a pattern.
+    assert ledger.history("c%") == ledger.history("clini_") == []
 
 
 def test_times_are_for_people() -> None:

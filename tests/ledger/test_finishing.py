@@ -7,22 +7,36 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledger.doors import BALL, BUDGET, MATRIX, RECORDS, Door, files_in, opened, path_doors
+from ledger.doors import (
+    BALL,
+    BUDGET,
+    MATRIX,
+    ONE_COLUMN,
+    RECORDS,
+    Door,
+    files_in,
+    opened,
+    path_doors,
+)
 from ledger.test_killed_releases import PLACES, die, kinds, pending
-from matrixdp import IMGM, InvalidParameterError, Release
+from matrixdp import (
+    IMGM,
+    Guarantee,
+    InvalidParameterError,
+    MatrixMechanism,
+    Release,
+    WorkloadRelease,
+)
 from matrixdp.files.formats.matrices import write_matrix
-from matrixdp.files.publishing import atomic, lasting, releases
+from matrixdp.files.publishing import atomic, lasting, releases, workload_releases
+from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_to
+from matrixdp.files.publishing.releases import load_stated_release
 from matrixdp.ledger import Ledger, LedgerAccount
-from matrixdp.queries import PublicBounds, Sum
+from matrixdp.privacy.composition import composed_mu
+from matrixdp.queries import MeanRelease, PublicBounds, Sum
+from matrixdp.workloads import Dense, Prefix, Product
 
 DOORS = {str(door): door for door in path_doors()}
-# What is released, as finish takes it; None where a value does not tell all of the release.
-COMPUTED = [
-    "MatrixMechanism",
-    "MatrixMechanism, records",
-    "Mean, private count",
-    "Mean of one column",
-]
 SUM = Sum(PublicBounds(3, norm=1.0), "add-remove")
 
 
@@ -31,17 +45,29 @@ def ledger_of(account: LedgerAccount) -> Ledger:
     return account.ledger
 
 
-def matrix_of(name: str, folder: Path) -> Any:
-    """Return what a door of mechanisms was called with."""
-    if name in {"stream", "release_npy"}:
-        return folder / "in0.npy"
-    if name == "IMGM, float32":
-        return MATRIX.astype(np.float32)
-    return MATRIX[:, :3] + MATRIX[:, :3].T if name == "IMGM, symmetric" else MATRIX
+VALUES = {
+    "IMGM, float32": MATRIX.astype(np.float32),
+    "IMGM, symmetric": MATRIX[:, :3] + MATRIX[:, :3].T,
+    "MatrixMechanism": np.array([3, 1, 4, 1]),
+    "MatrixMechanism, records": np.random.default_rng(2).integers(0, 2, (40, 3)),
+    "Mean, private count": SUM.evaluate(RECORDS),
+    "Mean of one column": Sum(ONE_COLUMN, "add-remove").evaluate(RECORDS[:, :1]),
+}
 
 
+def value_of(name: str, folder: Path) -> Any:
+    """Return what a door was called with, or what a query has computed."""
+    return folder / "in0.npy" if name in {"stream", "release_npy"} else VALUES.get(name, MATRIX)
+
+
+def counts_of(name: str) -> dict[str, int]:
+    return {"records": 50} if name in MEANS else {}
+
+
+MEANS = ["Mean, private count", "Mean of one column"]
 RELEASED = ["IMGM", "IMGM, float32", "IMGM, bounded rows", "IMGM, symmetric", "ClassicGaussian"]
 RELEASED += ["AnalyticGaussian", "MVG", "MVG, directions", "stream", "release_npy"]
+RELEASED += ["MatrixMechanism", "MatrixMechanism, records", *MEANS]
 
 
 @pytest.mark.parametrize("name", RELEASED)
@@ -51,22 +77,32 @@ def test_a_value_finishes_what_the_call_would(name: str, place: Any, tmp_path: P
     with opened(tmp_path) as account:
         ledger = ledger_of(account)
         die(door, place, tmp_path, account)
-        value = matrix_of(name, tmp_path)
-        other = value if isinstance(value, Path) else np.asarray(value) / 2
+        value, counts = value_of(name, tmp_path), counts_of(name)
+        other = value if isinstance(value, Path) else value * (0 if value.dtype.kind == "i" else 2)
         if isinstance(value, Path):
             np.save(tmp_path / "in1.npy", MATRIX * 2)
             other = tmp_path / "in1.npy"
         with pytest.raises(InvalidParameterError, match="another value"):
-            ledger.finish("June", other)
-        assert ledger.finish("June", value) == tmp_path / "out.npy"
+            ledger.finish("June", other, counts=counts)
+        if counts:
+            with pytest.raises(InvalidParameterError, match="another value"):
+                ledger.finish("June", value, counts={"records": 51})
+        target = ledger.finish("June", value, counts=counts)
+        assert target.parent == tmp_path
         assert pending(account) == []
         assert kinds(account) == ["pay", "publish"]
         files = files_in(tmp_path)
+        assert len(files) == 2 + len(counts)
+        if counts:
+            means = MeanRelease.load(tmp_path / "out.csv").value
+            np.testing.assert_array_equal(
+                np.loadtxt(tmp_path / "out.csv", delimiter=",", ndmin=2), means
+            )
         # The call itself finds what it would have made.
         assert door.release_to is not None
         door.release_to(tmp_path, privacy_filter=account, request="June")
         assert files_in(tmp_path) == files
-        assert ledger.finish("June", value) == tmp_path / "out.npy"
+        assert ledger.finish("June", value) == target
 
 
 @pytest.mark.parametrize("name", DOORS)
@@ -89,13 +125,77 @@ def test_without_a_value_only_complete_files_are_published(
         assert files_in(tmp_path) == before
 
 
-@pytest.mark.parametrize("name", COMPUTED)
-def test_what_a_value_does_not_tell_is_to_be_called_again(name: str, tmp_path: Path) -> None:
+def test_counts_are_those_that_are_stated(tmp_path: Path) -> None:
     with opened(tmp_path) as account:
-        die(DOORS[name], PLACES["before it draws"], tmp_path, account)
-        with pytest.raises(InvalidParameterError, match="repeat the same call with request='June'"):
-            ledger_of(account).finish("June", MATRIX)
+        ledger = ledger_of(account)
+        die(DOORS["Mean, private count"], PLACES["before it draws"], tmp_path, account)
+        for wrong in ({}, {"clipped": 50}, {"records": 50, "clipped": 1}):
+            with pytest.raises(InvalidParameterError, match="and the release has records"):
+                ledger.finish("June", SUM.evaluate(RECORDS), counts=wrong)
         assert pending(account) == ["June"]
+        assert files_in(tmp_path) == {}
+
+
+def test_a_matrix_alone_has_no_counts(tmp_path: Path) -> None:
+    with opened(tmp_path) as account:
+        die(DOORS["IMGM"], PLACES["before it draws"], tmp_path, account)
+        with pytest.raises(InvalidParameterError, match=r"counts names records, .* has none"):
+            ledger_of(account).finish("June", MATRIX, counts={"records": 50})
+
+
+def test_counts_of_what_bounds_changed_are_finished(tmp_path: Path) -> None:
+    total, count = IMGM(SUM, BUDGET.split([1, 1])[0]), IMGM(BALL, BUDGET.split([1, 1])[1])
+    both = Guarantee.of_budget(
+        BUDGET, mu=composed_mu([total.mu, count.mu]), neighbouring="add-remove"
+    )
+    main = total.prepared(SUM.evaluate(RECORDS))
+    matrix = PaidMatrix(
+        main=main._replace(promise=main.promise._replace(guarantee=both)),
+        counts={"clipped": count.prepared([[3.0]])},
+        query="a sum",
+    )
+
+    def release_to(folder: Path, **options: Any) -> Any:
+        options = {"privacy_filter": None, "request": None, "force": False, **options}
+        return release_prepared_to(matrix, folder / "out.npy", threads=None, **options)
+
+    with opened(tmp_path) as account:
+        die(Door("clipped", None, release_to), PLACES["before it draws"], tmp_path, account)
+        path = ledger_of(account).finish("June", SUM.evaluate(RECORDS), counts={"clipped": 3})
+        made = files_in(tmp_path)
+        released = release_to(tmp_path, privacy_filter=account, request="June")
+        assert load_stated_release(path).counts.keys() == {"clipped"}
+        assert released.release.shape == (1, 3)
+        assert files_in(tmp_path) == made
+
+
+def test_a_large_strategy_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload_releases, "_MOST_BYTES_KEPT", 100)
+    door = DOORS["MatrixMechanism"]
+    with opened(tmp_path) as account:
+        die(door, PLACES["before it draws"], tmp_path, account)
+        with pytest.raises(InvalidParameterError, match="repeat the call that paid"):
+            ledger_of(account).finish("June", value_of("MatrixMechanism", tmp_path))
+        assert door.release_to is not None
+        door.release_to(tmp_path, privacy_filter=account, request="June")
+        assert kinds(account) == ["pay", "publish"]
+
+
+def test_dense_queries_and_strategies_are_kept(tmp_path: Path) -> None:
+    queries = Product([Dense(np.tril(np.ones((3, 3)))), Prefix(4)])
+    mechanism = MatrixMechanism(queries, BUDGET, neighbouring="add-remove")
+    histogram = np.arange(12).reshape(3, 4)
+
+    def release_to(folder: Path, **options: Any) -> Any:
+        return mechanism.release_to(folder / "out.npz", histogram, **options)
+
+    with opened(tmp_path) as account:
+        die(Door("dense", None, release_to), PLACES["before it draws"], tmp_path, account)
+        path = ledger_of(account).finish("June", histogram)
+        made = files_in(tmp_path)
+        release_to(tmp_path, privacy_filter=account, request="June")
+        assert files_in(tmp_path) == made
+        assert WorkloadRelease.verify(path) == mechanism.guarantee
 
 
 def test_the_answer_of_a_query_finishes_it(tmp_path: Path) -> None:
@@ -123,8 +223,9 @@ def test_damaged_files_are_not_published(damage: str, tmp_path: Path) -> None:
             beside.unlink()
         with pytest.raises(InvalidParameterError, match="not complete"):
             ledger.finish("June")
-        # Nobody knows whose file that is, so it is replaced by force alone.
-        if damage != "no statement":
+        # Nobody knows whose file that is, so it is replaced by force alone; unlike a statement that
+        # is missing, or names this payment.
+        if damage in {"cut short", "of another payment"}:
             with pytest.raises(InvalidParameterError, match=r"exists|meanwhile"):
                 ledger.finish("June", MATRIX)
         ledger.finish("June", MATRIX, force=True)
@@ -242,23 +343,6 @@ def test_two_releases_that_are_forced_to_one_file(
         Release.verify(target)  # the file and the statement of one of them
 
 
-def test_what_is_paid_just_before_it_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(tmp_path) as account:
-        ledger, write = ledger_of(account), ledger_of(account).write
-
-        def late(operation: Any) -> Any:
-            monkeypatch.undo()
-            die(DOORS["IMGM"], PLACES["after the statement"], tmp_path, account)
-            return write(operation)
-
-        monkeypatch.setattr(ledger, "write", late)
-        ledger.forfeit("June")
-        assert kinds(account) == ["pay", "forfeit"]
-        assert files_in(tmp_path) == {}
-
-
 def test_two_recoveries_at_once(tmp_path: Path) -> None:
     errors: list[BaseException] = []
     with opened(tmp_path) as account:
@@ -283,7 +367,5 @@ def test_two_recoveries_at_once(tmp_path: Path) -> None:
 
 
 def test_doors_are_many() -> None:
-    assert {*RELEASED, *COMPUTED, "Sum", "Gram", "ClippedRecords", "Mean, public count"} == set(
-        DOORS
-    )
+    assert {*RELEASED, "Sum", "Gram", "ClippedRecords", "Mean, public count"} == set(DOORS)
     assert all(isinstance(door, Door) for door in DOORS.values())

@@ -8,9 +8,9 @@ import pytest
 
 from ledger.backends import Backend
 from ledger.steps import MECHANISM, paid_only
-from matrixdp import Release
+from matrixdp import Budget, Release
 from matrixdp.errors import InvalidParameterError, LedgerError
-from matrixdp.ledger import Ledger, LedgerAccount, key_file
+from matrixdp.ledger import Ledger, LedgerAccount, PayingCommand, key_file
 from matrixdp.ledger.key_file import KeyFile
 
 
@@ -145,3 +145,81 @@ def test_without_keys(ledger: Ledger, account: LedgerAccount, tmp_path: Path) ->
             MECHANISM.release_to(tmp_path / "a.npy", np.eye(3), privacy_filter=same)
     assert ledger.history()[-1].kind == "spend"
     assert account.balance.spent.mu_squared > 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE pending SET target = '/tmp/b.npy'",
+        "UPDATE pending SET account = 'clinic'",
+        "UPDATE pending SET draft = replace(draft, 'IMGM', 'MVG')",
+        "UPDATE pending SET tag = replace(tag, substr(tag, 1, 1), 'g')",
+        """UPDATE entries SET body = replace(body, '"arguments":["', '"arguments":["x')""",
+        """UPDATE entries SET body = replace(body, '"folder":"/', '"folder":"/x')""",
+        """UPDATE entries SET body = replace(body, '"command":', '"comment":')""",
+    ],
+)
+def test_who_has_no_key_file_alters_nothing_of_a_pending_release(
+    ledger: Ledger, backend: Backend, tmp_path: Path, change: str
+) -> None:
+    ledger.open_account("clinic", Budget(8.0, 1e-5), neighbouring="replace")
+    ledger.open_account("clinic/ann", Budget(8.0, 1e-5), neighbouring="replace")
+    command = PayingCommand("/somewhere", ("release", "--request", "a"))
+    paid_only(ledger.account("clinic/ann", command=command), tmp_path / "a.npy", "a")
+    assert ledger.paying_account("a").command == command
+    url = _url(ledger, tmp_path)
+    backend.change(url, change)
+    with pytest.raises(LedgerError, match="cannot be opened by"):
+        ledger.paying_account("a")
+    assert any("cannot be opened by" in each for each in ledger.verify().findings)
+    with pytest.raises(LedgerError, match="cannot be opened by"):
+        ledger.rotate_keys(tmp_path / "fresh.keys")
+    ledger.forfeit("a")
+    ledger.rotate_keys(tmp_path / "fresher.keys")
+
+
+def test_a_command_is_proven_by_the_key_file_alone(
+    ledger: Ledger, account: LedgerAccount, tmp_path: Path
+) -> None:
+    command = PayingCommand("/somewhere", ("release", "--request", "a"))
+    paid_only(ledger.account(account.name, command=command), tmp_path / "a.npy", "a")
+    paid_only(account, tmp_path / "b.npy", "b")
+    with Ledger.open(_url(ledger, tmp_path)) as keyless:
+        with pytest.raises(InvalidParameterError, match="only its key file proves"):
+            keyless.paying_account("a")
+        assert keyless.paying_account("b").command is None
+    ledger.rotate_keys(tmp_path / "fresh.keys")
+    assert ledger.paying_account("a").command == command
+    with pytest.raises(InvalidParameterError, match="it was never paid"):
+        ledger.paying_account("c")
+    ledger.forfeit("a")
+    with pytest.raises(InvalidParameterError, match="its last entry is 'forfeit'"):
+        ledger.paying_account("a")
+
+
+def test_a_lost_key_file_is_replaced(
+    ledger: Ledger, account: LedgerAccount, tmp_path: Path
+) -> None:
+    url, fresh = _url(ledger, tmp_path), tmp_path / "fresh.keys"
+    paid_only(account, tmp_path / "a.npy", "a")
+    spent = account.balance.spent
+    ledger.close()
+    (tmp_path / "a.keys").unlink()
+    with pytest.raises(InvalidParameterError, match="If it is lost, open the ledger without it"):
+        Ledger.open(url, keys=tmp_path / "a.keys")
+    with Ledger.open(url) as keyless:
+        with pytest.raises(InvalidParameterError, match=r"lost, make another one with .*rotate"):
+            MECHANISM.release_to(
+                tmp_path / "b.npy", np.eye(3), privacy_filter=keyless.account(account.name)
+            )
+        with pytest.raises(InvalidParameterError, match=r"'a' is pending.*forfeit the release"):
+            keyless.rotate_keys(fresh)
+        keyless.forfeit("a")
+        keyless.rotate_keys(fresh)
+        # The same object has the keys now.
+        again = keyless.account(account.name)
+        assert again.balance.spent == spent
+        MECHANISM.release_to(tmp_path / "a.npy", np.eye(3), privacy_filter=again)
+    with Ledger.open(url, keys=fresh) as later:
+        assert later.verify().good
+        assert later.history()[-3].facts["former"] != later.history()[-3].facts["key"]

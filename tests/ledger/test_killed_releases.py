@@ -5,9 +5,10 @@ import json
 import secrets
 import threading
 import time
+from datetime import datetime, tzinfo
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from matrixdp import IMGM, Budget, InvalidParameterError
 from matrixdp.errors import StorageError
 from matrixdp.files.publishing import atomic, lasting, paid
 from matrixdp.files.publishing.completed import verify_any
+from matrixdp.files.schemas import about
 from matrixdp.ledger import LedgerAccount
 from matrixdp.ledger import account as payments
 from matrixdp.mechanisms.labelled import MatrixFile
@@ -106,6 +108,30 @@ def test_a_retry_pays_nothing_and_makes_the_same_files(
             np.testing.assert_array_equal(np.asarray(again.value), np.asarray(released.value))
         assert kinds(account) == ["pay", "publish"]
         assert files_in(tmp_path / "killed") == files
+
+
+class Tomorrow(datetime):
+    """A clock that is some years ahead."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        """Return the time."""
+        return cls(2031, 1, 1, tzinfo=tz)
+
+
+@each_door
+def test_what_has_a_statement_is_finished_on_another_day(
+    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert door.release_to is not None
+    with opened(tmp_path) as account:
+        die(door, PLACES["after the statement"], tmp_path, account)
+        monkeypatch.setattr(about, "datetime", Tomorrow)
+        door.release_to(tmp_path, privacy_filter=account, request="June")
+        assert kinds(account) == ["pay", "publish"]
+        (statement,) = tmp_path.glob("*.json")
+        assert json.loads(statement.read_text())["date"] == "2031-01-01"
+        verify_any(statement.with_suffix(""))
 
 
 @each_door

@@ -13,6 +13,7 @@ from matrixdp.errors import FileFormatError, StorageError
 from matrixdp.files import release_npy
 from matrixdp.files.publishing import npy_stream, paid
 from matrixdp.ledger import Ledger
+from matrixdp.ledger.pending import unsealed
 from matrixdp.noise.keys import release_key
 
 ROWS, COLUMNS = 301, 37
@@ -152,7 +153,7 @@ def test_a_stream_has_the_bits_of_its_key(
         assert isinstance(ledger, Ledger)
         assert ledger.keys is not None
         (kept,) = ledger.pending()
-        secret = ledger.keys.unseal(kept.sealed, ledger.identity, "June")
+        secret = unsealed(ledger.keys, ledger.identity, kept, ledger.payment("June"))
         # By rows, a file in Fortran order is its transpose, whose noise is numbered along it.
         key = release_key.ReleaseKey.from_bytes(secret)
         released = mechanism.release_to(

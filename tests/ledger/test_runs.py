@@ -1,6 +1,6 @@
 """Training runs of a ledger: declared plans, envelopes, and steps that are counted once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -43,6 +43,41 @@ def opened(
 
 def counter(account: LedgerAccount, name: str, delta: float | None = None) -> StepCounter:
     return account.run(name, delta=delta).counter(PLAN, plan="plan", mode="fast")
+
+
+class Counting:
+    """Rows that count what is read of them."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows, self.read = rows, 0
+
+    def execute(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run one statement."""
+        found = self._rows.execute(statement, **values)
+        self.read += len(found)
+        return found
+
+
+def test_a_late_step_reads_no_more_than_an_early_one(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, read = ledger.write, list[int]()
+
+    def counted(operation: Callable[[Rows], Any]) -> Any:
+        def look(rows: Rows) -> Any:
+            counting = Counting(rows)
+            result = operation(counting)
+            read.append(counting.read)
+            return result
+
+        return write(look)
+
+    plan = replace(PLAN, steps=20)
+    steps = opened(ledger, plans=(plan,)).run("may").counter(plan, plan="plan", mode="fast")
+    monkeypatch.setattr(ledger, "write", counted)
+    for _ in range(20):
+        steps.spend()
+    assert set(read[1:]) == {read[1]}
 
 
 def test_a_declared_plan_has_its_place_and_costs_nothing_more(ledger: Ledger) -> None:

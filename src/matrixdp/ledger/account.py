@@ -2,25 +2,25 @@
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.ledger.balances import Balance, path_to
-from matrixdp.ledger.chain import Entry, entries_of
+from matrixdp.ledger.chain import Entry, first_of
 from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.description import description
+from matrixdp.ledger.key_file import KeyFile
 from matrixdp.ledger.payments import (
-    Pending,
     claim_costs,
     evidence_of,
     forfeit,
     pay,
-    pending_release,
     publish,
     release_costs,
     spend,
 )
+from matrixdp.ledger.pending import Pending, bound_to, pending_release, standing, unsealed
 from matrixdp.ledger.runs import LedgerRun
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.terms import Terms, checked_name
@@ -115,7 +115,8 @@ class LedgerAccount:
         payment = secrets.token_hex(16)  # so that it counts once, if a connection breaks
 
         def operation(rows: Rows) -> Entry:
-            return spend(rows, self.name, payment, facts, costs(path_to(rows, self.name)))
+            path = path_to(rows, self.name)
+            return spend(rows, path, payment, facts, costs(path))
 
         self.ledger.write(operation)
 
@@ -135,7 +136,7 @@ class LedgerAccount:
 
     def resumes(self, request: str) -> bool:
         """Return whether a request was paid before."""
-        return bool(self.ledger.read(lambda rows: entries_of(rows, request)))
+        return self.ledger.read(lambda rows: first_of(rows, request)) is not None
 
     def is_pending(self, request: str) -> bool:
         """Return whether a request is paid and its release not out."""
@@ -152,35 +153,35 @@ class LedgerAccount:
         BudgetExceededError
             If it does not fit.
         """
-        mu = stated_mu(cost, self.neighbouring)
-        if self.ledger.keys is None:
-            raise InvalidParameterError(
-                "the ledger was opened without keys, and a release to a file seals its key: pass "
-                "Ledger.open(url, keys=...)"
-            )
+        mu, keys = stated_mu(cost, self.neighbouring), self._keys()
         _check_text(order.target)
         if self.resumes(order.request):
             return self._resumed(order, mu)
-        sealed = self.ledger.keys.seal(order.secret, self.ledger.identity, order.request)
-        tag = order.tag(order.secret).hex()
         about = {**description(cost), **order.about}
-        facts = {"mu": mu, "about": about}
-        if self.command is not None:
-            facts["command"] = asdict(self.command)
+        command = None if self.command is None else asdict(self.command)
+        facts = {"mu": mu, "about": about} | ({} if command is None else {"command": command})
+        bare = Pending(
+            release=order.request,
+            account=self.name,
+            tag=order.tag(order.secret).hex(),
+            sealed="",
+            draft=order.draft.decode(),
+            target=order.target,
+            sequence=0,
+        )
+        bound = bound_to(self.ledger.identity, bare, command)
+        kept = replace(bare, sealed=keys.seal(order.secret, bound))
 
         def operation(rows: Rows) -> Entry | None:
             self.ledger.check_keys(rows)  # they may have been rotated meanwhile
             # Unless it is this very payment, whose connection broke.
-            known = pending_release(rows, order.request)
-            if known is not None and known.sealed == sealed:
-                return entries_of(rows, order.request)[0]
-            if known is not None or entries_of(rows, order.request):
+            known = standing(rows, order.request)
+            if known.kept is not None and known.kept.sealed == kept.sealed:
+                return known.paid
+            if known.kept is not None or known.paid is not None:
                 return None
-            costs = release_costs(path_to(rows, self.name), mu)
-            kept = Pending(
-                *(order.request, self.name, tag, sealed, order.draft.decode(), order.target, 0)
-            )
-            return pay(rows, kept, facts, costs)
+            path = path_to(rows, self.name)
+            return pay(rows, path, kept, facts, release_costs(path, mu))
 
         entry = self.ledger.write(operation)
         # Somebody else has paid the same request meanwhile.
@@ -188,16 +189,13 @@ class LedgerAccount:
 
     def _resumed(self, order: Order, mu: float) -> Payment:
         """Return the payment of a request that was paid before, if it is the same release."""
-
-        def look(rows: Rows) -> tuple[list[Entry], Pending | None]:
-            return entries_of(rows, order.request), pending_release(rows, order.request)
-
-        known, kept = self.ledger.read(look)
-        if known[0].kind != "pay" or known[0].account != self.name:
+        known = self.ledger.read(lambda rows: standing(rows, order.request))
+        paid, last, kept = known.paid, known.last, known.kept
+        if paid is None or last is None or (paid.kind, paid.account) != ("pay", self.name):
             raise InvalidParameterError(
                 f"request={order.request!r} names something else in this ledger: choose another"
             )
-        if known[-1].kind == "forfeit":
+        if last.kind == "forfeit":
             raise InvalidParameterError(
                 f"request={order.request!r} was forfeited: its key is gone and what it cost stays "
                 "spent; make another request"
@@ -205,14 +203,14 @@ class LedgerAccount:
         if kept is None:
             self.ledger.erase()  # what published it may have been killed before
             # The tag is gone with the key; what is left to compare is public.
-            if (known[0].facts["target"], known[0].facts["mu"]) != (order.target, mu):
+            if (paid.facts["target"], paid.facts["mu"]) != (order.target, mu):
                 raise InvalidParameterError(
-                    f"request={order.request!r} was released as {known[0].facts['target']} with "
-                    f"mu={known[0].facts['mu']!r}: repeat that release, or make another request"
+                    f"request={order.request!r} was released as {paid.facts['target']} with "
+                    f"mu={paid.facts['mu']!r}: repeat that release, or make another request"
                 )
-            evidence = evidence_of(self.ledger.identity, known[0])
-            return Payment(b"", evidence, resumed=True, digest=known[-1].facts["sha256"])
-        secret = self._unsealed(kept)
+            evidence = evidence_of(self.ledger.identity, paid)
+            return Payment(b"", evidence, resumed=True, digest=last.facts["sha256"])
+        secret = unsealed(self._keys(), self.ledger.identity, kept, paid)
         # The tag is of the draft, too, so of the mechanism and of the query.
         if kept.target != order.target or kept.tag != order.tag(secret).hex():
             raise InvalidParameterError(
@@ -220,12 +218,16 @@ class LedgerAccount:
                 "the same noise, two values would show their difference: repeat the very same "
                 "release, or forfeit this one"
             )
-        return self._paid(known[0], secret, resumed=True)
+        return self._paid(paid, secret, resumed=True)
 
-    def _unsealed(self, kept: Pending) -> bytes:
+    def _keys(self) -> KeyFile:
         if self.ledger.keys is None:
-            raise InvalidParameterError("the ledger was opened without keys: pass its key file")
-        return self.ledger.keys.unseal(kept.sealed, self.ledger.identity, kept.release)
+            raise InvalidParameterError(
+                "the ledger was opened without keys, and a release to a file seals its key: pass "
+                "Ledger.open(url, keys=...). If the key file is lost, make another one with "
+                "Ledger.rotate_keys"
+            )
+        return self.ledger.keys
 
     def _paid(self, entry: Entry, secret: bytes, *, resumed: bool = False) -> Payment:
         return Payment(

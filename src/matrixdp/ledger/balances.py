@@ -7,7 +7,7 @@ from fractions import Fraction
 import msgspec
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, LedgerError
-from matrixdp.ledger.chain import append, entries_of
+from matrixdp.ledger.chain import append, first_of
 from matrixdp.ledger.costs import Spending
 from matrixdp.ledger.pool import gaussian_worth
 from matrixdp.ledger.stores.store import Rows
@@ -17,7 +17,6 @@ from matrixdp.rounding import float_down, sqrt_down, sqrt_up
 __all__ = [
     "Balance",
     "account_limit",
-    "balance_of",
     "balances",
     "debit",
     "open_account",
@@ -83,13 +82,13 @@ def open_account(rows: Rows, name: str, terms: Terms, limit: Spending, opening: 
     InvalidParameterError
         If it exists, the account above does not, or has another relation or unit.
     """
-    if entries_of(rows, opening):
+    if first_of(rows, opening):
         return
-    if balance_of(rows, name) is not None:
+    if _named(rows, [name]):
         raise InvalidParameterError(f"account={name!r} exists: choose another name")
     parent = parent_of(name)
     if parent is not None:
-        above = _existing(rows, parent)
+        above = _existing(_named(rows, [parent]), parent)
         for field in ("neighbouring", "unit", "records_per_unit"):
             own, other = getattr(terms, field), getattr(above.terms, field)
             if own != other:
@@ -127,21 +126,13 @@ def balances(rows: Rows) -> list[Balance]:
     return sorted((_balance(row) for row in found), key=lambda balance: balance.name)
 
 
-def balance_of(rows: Rows, name: str) -> Balance | None:
-    """Return an account, or None if there is none of that name."""
-    found = rows.execute(
-        f"SELECT {_COLUMNS} FROM accounts WHERE name = :name",  # noqa: S608 - a constant
-        name=name,
-    )
-    return _balance(found[0]) if found else None
-
-
 def path_to(rows: Rows, name: str) -> list[Balance]:
     """Return an account and all above it, from below."""
-    found = [_existing(rows, name)]
-    while (parent := parent_of(found[-1].name)) is not None:
-        found.append(_existing(rows, parent))
-    return found
+    names = [name]
+    while (parent := parent_of(names[-1])) is not None:
+        names.append(parent)
+    found = _named(rows, names)
+    return [_existing(found, one) for one in names]
 
 
 def debit(rows: Rows, path: Sequence[Balance], costs: Mapping[str, Spending]) -> None:
@@ -185,6 +176,8 @@ def _balance(row: tuple[str, ...]) -> Balance:
     try:
         mu2_limit, delta_limit, mu2_spent, delta_spent = map(Fraction, numbers)
         promised = Terms.decoded(terms)
+        if not (0 <= mu2_spent <= mu2_limit and 0 <= delta_spent <= delta_limit):
+            raise ValueError  # noqa: TRY301 - as what cannot be read
     except (ArithmeticError, TypeError, ValueError, msgspec.MsgspecError) as error:
         raise LedgerError(
             f"account={name!r} was altered: what it holds cannot be read. Nothing was paid. Run "
@@ -195,11 +188,21 @@ def _balance(row: tuple[str, ...]) -> Balance:
     )
 
 
-def _existing(rows: Rows, name: str) -> Balance:
-    found = balance_of(rows, name)
-    if found is None:
+def _named(rows: Rows, names: Sequence[str]) -> dict[str, Balance]:
+    """Return those accounts of some names that exist, in one statement."""
+    values = {f"name{number}": name for number, name in enumerate(names)}
+    wanted = ", ".join(f":{value}" for value in values)
+    found = rows.execute(
+        f"SELECT {_COLUMNS} FROM accounts WHERE name IN ({wanted})",  # noqa: S608 - no values
+        **values,
+    )
+    return {row[0]: _balance(row) for row in found}
+
+
+def _existing(accounts: Mapping[str, Balance], name: str) -> Balance:
+    if name not in accounts:
         raise InvalidParameterError(
             f"account={name!r} does not exist: open it with Ledger.open_account or `matrixdp "
             "ledger create`"
         )
-    return found
+    return accounts[name]

@@ -5,12 +5,24 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
+from matrixdp.errors import LedgerError
 from matrixdp.ledger.schema import head
 from matrixdp.ledger.stores.store import Rows
 
-__all__ = ["Entry", "append", "canonical", "entries", "entries_of", "entry_digest", "first_digest"]
+__all__ = [
+    "Entry",
+    "append",
+    "canonical",
+    "entries",
+    "entries_of",
+    "entry_digest",
+    "first_digest",
+    "first_of",
+    "last_of",
+    "latest",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +59,38 @@ class Entry:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The body, read."""
-        return json.loads(self.body)  # type: ignore[no-any-return]
+        """The body, read.
+
+        Raises
+        ------
+        LedgerError
+            If it is no such text. So does asking it for what it does not say.
+        """
+        try:
+            facts = json.loads(self.body)
+        except (TypeError, ValueError):
+            facts = None
+        if not isinstance(facts, dict):
+            raise _altered(self.sequence)
+        return _Facts(facts, self.sequence)
+
+
+class _Facts(dict[str, Any]):
+    """What an entry says."""
+
+    def __init__(self, facts: Mapping[str, Any], sequence: int) -> None:
+        super().__init__(facts)
+        self._sequence = sequence
+
+    def __missing__(self, name: str) -> NoReturn:
+        """Raise, since who writes an entry states all that is asked for."""
+        raise _altered(self._sequence)
+
+
+def _altered(sequence: int) -> LedgerError:
+    return LedgerError(
+        f"entry {sequence} was altered: its body cannot be read. Run `matrixdp ledger verify`"
+    )
 
 
 def canonical(facts: Mapping[str, Any]) -> str:
@@ -72,10 +114,9 @@ def entry_digest(fields: tuple[int | str, ...]) -> str:
 def append(rows: Rows, kind: str, account: str, release: str, facts: Mapping[str, Any]) -> Entry:
     """Add an entry and return it."""
     before = head(rows)
-    last = rows.execute("SELECT time FROM entries WHERE sequence = :last", last=before.sequence)
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     # A clock may be set back; the order of the entries is their sequence, and time follows it.
-    time = max(now, last[0][0]) if last else now
+    time = max(now, before.time or now)
     fields = (before.sequence + 1, time, kind, account, release, canonical(facts), before.digest)
     entry = Entry(*fields, entry_digest(fields))
     rows.execute(
@@ -106,6 +147,41 @@ def entries(rows: Rows) -> Iterator[Entry]:
     ):
         yield from (Entry(*row) for row in found)
         last = found[-1][0]
+
+
+def latest(rows: Rows, account: str | None = None, count: int | None = None) -> list[Entry]:
+    """Return the last so many entries, or all; of an account those that it pays for, too."""
+    wanted, values = "", dict[str, Any]()
+    if account is not None:
+        # No pattern, whose signs a name may hold, and no order, which databases have of their own.
+        wanted = "WHERE account = :account OR substr(account, 1, :width) = :below"
+        below = f"{account}/"
+        values = {"account": account, "below": below, "width": len(below)}
+    if count is not None:
+        values["count"] = count
+    found = rows.execute(
+        f"SELECT * FROM entries {wanted} ORDER BY sequence DESC "  # noqa: S608 - a constant
+        + ("" if count is None else "LIMIT :count"),
+        **values,
+    )
+    return [Entry(*row) for row in reversed(found)]
+
+
+def first_of(rows: Rows, release: str) -> Entry | None:
+    """Return the entry that paid for a release or run, or None if it was never paid."""
+    found = rows.execute(
+        "SELECT * FROM entries WHERE release = :release ORDER BY sequence LIMIT 1", release=release
+    )
+    return Entry(*found[0]) if found else None
+
+
+def last_of(rows: Rows, release: str) -> Entry | None:
+    """Return the last entry of a release or run, or None; a run has one for each of its steps."""
+    found = rows.execute(
+        "SELECT * FROM entries WHERE release = :release ORDER BY sequence DESC LIMIT 1",
+        release=release,
+    )
+    return Entry(*found[0]) if found else None
 
 
 def entries_of(rows: Rows, release: str) -> list[Entry]:

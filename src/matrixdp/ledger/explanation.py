@@ -9,7 +9,7 @@ from typing import Any
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.ledger.balances import Balance, path_to
-from matrixdp.ledger.chain import Entry, entries, entries_of
+from matrixdp.ledger.chain import Entry, entries_of, first_of, latest
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Guarantee
@@ -17,7 +17,6 @@ from matrixdp.rounding import shown_down, shown_up
 
 __all__ = [
     "PAYMENTS",
-    "entries_below",
     "explain_account",
     "explain_release",
     "left_in_words",
@@ -36,7 +35,7 @@ _WIDTH = 100
 def explain_account(rows: Rows, name: str) -> str:
     """Return who spent what of an account, when and on what; what is left, and what is pending."""
     path = path_to(rows, name)
-    own = entries_below(rows, name)
+    own = latest(rows, name)
     followed = _followed(own)
     lines = [*_promise(path[0]), "", *_balance(path), ""]
     payments = [entry for entry in own if entry.kind in PAYMENTS]
@@ -65,22 +64,13 @@ def payment_of(rows: Rows, request: str) -> Entry:
     InvalidParameterError
         If there is none.
     """
-    own = entries_of(rows, request)
-    if not own or own[0].kind not in PAYMENTS:
+    paid = first_of(rows, request)
+    if paid is None or paid.kind not in PAYMENTS:
         raise InvalidParameterError(
             f"request={request!r} was never paid in this ledger: `matrixdp ledger history` lists "
             "what was"
         )
-    return own[0]
-
-
-def entries_below(rows: Rows, account: str | None) -> list[Entry]:
-    """Return the entries of an account and of those below it, which it pays for; or of all."""
-    return [
-        entry
-        for entry in entries(rows)
-        if account is None or f"{entry.account}/".startswith(f"{account}/")
-    ]
+    return paid
 
 
 def share(entry: Entry, account: Balance) -> str:

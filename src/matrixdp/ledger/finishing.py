@@ -1,27 +1,24 @@
 """Releases that were paid and are not out, because a process died: finished, or given up."""
 
-from collections.abc import Callable, Sequence
-from os import PathLike
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.files.publishing.atomic import force_folder, remove_unfinished
-from matrixdp.files.publishing.completed import completed_digest, discard_unfinished
-from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_to
-from matrixdp.files.publishing.releases import ReleaseStatement, promise_of
-from matrixdp.files.publishing.statement import decoded, statement_path
-from matrixdp.files.publishing.streamed_release import release_promised_npy
-from matrixdp.files.schemas.about import about_of
-from matrixdp.ledger.account import LedgerAccount
-from matrixdp.ledger.chain import Entry, entries_of
-from matrixdp.ledger.command import PayingCommand
-from matrixdp.ledger.payments import Pending, evidence_of, forfeit, pending_release, publish
-from matrixdp.ledger.stores.store import Rows
-from matrixdp.ledger.transactions import Transactions
-from matrixdp.mechanisms.drawing import PreparedRelease, checked_matrix
+import msgspec
 
-__all__ = ["Accounts", "finish", "give_up"]
+from matrixdp.errors import InvalidParameterError
+from matrixdp.files.publishing.atomic import force_folder, remove_unfinished
+from matrixdp.files.publishing.completed import completed_digest, discard
+from matrixdp.files.publishing.drafted import release_drafted_to
+from matrixdp.files.publishing.locks import folder_locked
+from matrixdp.files.publishing.statement import statement_path
+from matrixdp.ledger.account import LedgerAccount
+from matrixdp.ledger.command import PayingCommand
+from matrixdp.ledger.payments import evidence_of, forfeit, payment_to_files, publish
+from matrixdp.ledger.pending import Standing, standing, stated_command, unsealed
+from matrixdp.ledger.transactions import Transactions
+
+__all__ = ["Accounts", "finish", "give_up", "paying_account"]
 
 
 class Accounts(Transactions, Protocol):
@@ -31,21 +28,29 @@ class Accounts(Transactions, Protocol):
         """Return an account."""
 
 
-def finish(ledger: Accounts, release: str, value: Any, *, force: bool) -> Path:
+def finish(
+    ledger: Accounts, release: str, value: Any, counts: Mapping[str, int], *, force: bool
+) -> Path:
     """Finish a release; see `Ledger.finish`."""
-    entries, kept = ledger.read(_looked_up(release))
-    if kept is None:
+    known = ledger.read(lambda rows: standing(rows, release))
+    if known.paid is None or known.kept is None:
         ledger.erase()  # what published it may have been killed before
-        return _already_out(entries, release)
-    target = Path(kept.target)
+        return _already_out(known, release)
+    kept, target = known.kept, Path(known.kept.target)
     if value is not None:
-        _repeat(ledger.account(kept.account), kept, value, force=force)
+        release_drafted_to(
+            *(kept.draft.encode(), value, target),
+            counts=counts,
+            payer=ledger.account(kept.account),
+            request=release,
+            force=force,
+        )
         return target
-    digest = completed_digest(target, evidence_of(ledger.identity, entries[0]))
+    digest = completed_digest(target, evidence_of(ledger.identity, known.paid))
     if digest is None:
         raise InvalidParameterError(
             f"release={release!r} is not complete as {target}: pass the value that was released, "
-            f"or {_call(kept)}"
+            f"or repeat the same call with request={release!r}, which pays nothing"
         )
     force_folder(target.parent)
     ledger.write(lambda rows: publish(rows, release, digest))
@@ -57,62 +62,48 @@ def finish(ledger: Accounts, release: str, value: Any, *, force: bool) -> Path:
 
 def give_up(ledger: Transactions, release: str) -> None:
     """Give up a release, and remove what it left on disk; see `Ledger.forfeit`."""
-    ledger.write(lambda rows: forfeit(rows, release))
-    ledger.erase()
-    entries, _ = ledger.read(_looked_up(release))
-    target = Path(entries[0].facts["target"])
-    discard_unfinished(target, evidence_of(ledger.identity, entries[0]))
+    known = ledger.read(lambda rows: standing(rows, release))
+    paid = payment_to_files(known, release)
+    target, evidence = Path(paid.facts["target"]), evidence_of(ledger.identity, paid)
+    # Alone: no attempt gives its files their names meanwhile. One that does so later, or where it
+    # is another folder, learns of it when it publishes.
+    with folder_locked(target.parent):
+        if known.kept is not None and completed_digest(target, evidence) is not None:
+            raise InvalidParameterError(
+                f"release={release!r} is out as {target}, and somebody may have read it: `matrixdp "
+                f"ledger finish {release}` notes that. To give it up, remove the file before"
+            )
+        ledger.write(lambda rows: forfeit(rows, release))
+        ledger.erase()
+        discard(target, evidence)
 
 
-def _repeat(account: LedgerAccount, kept: Pending, value: Any, *, force: bool) -> None:
-    """Draw and publish what was paid, from the same value."""
-    try:
-        statement = decoded(kept.draft.encode(), ReleaseStatement, "the draft of a statement")
-    except FileFormatError:
-        statement = None
-    # Others were computed from more than one value, or by a strategy that the draft does not hold.
-    if statement is None or statement.counts:
+def paying_account(ledger: Accounts, release: str) -> LedgerAccount:
+    """Return the account that paid for a pending release; see `Ledger.paying_account`."""
+    known = ledger.read(lambda rows: standing(rows, release))
+    if known.paid is None or known.kept is None:
+        raise _not_pending(known, release)
+    command = stated_command(known.paid)
+    if ledger.keys is not None:
+        unsealed(ledger.keys, ledger.identity, known.kept, known.paid)
+    elif command is not None:
         raise InvalidParameterError(
-            f"release={kept.release!r} cannot be finished from a value alone: {_call(kept)}"
+            "the ledger was opened without keys, and only its key file proves that a command is "
+            "the one that paid: pass it"
         )
-    promise = promise_of(statement)
-    if isinstance(value, str | PathLike):
-        release_promised_npy(
-            *(promise, value, kept.target),
-            privacy_filter=account,
-            request=kept.release,
-            force=force,
-            threads=None,
-            about=about_of(statement.about),
-        )
-        return
-    release_prepared_to(
-        PaidMatrix(
-            main=PreparedRelease(checked_matrix(value, promise.proof), promise),
-            query=statement.query,
-            about=about_of(statement.about),
-        ),
-        kept.target,
-        privacy_filter=account,
-        request=kept.release,
-        force=force,
-        threads=None,
-    )
+    repeated = None if command is None else msgspec.convert(command, PayingCommand)
+    return ledger.account(known.kept.account, command=repeated)
 
 
-def _looked_up(release: str) -> Callable[[Rows], tuple[list[Entry], Pending | None]]:
-    return lambda rows: (entries_of(rows, release), pending_release(rows, release))
-
-
-def _already_out(entries: Sequence[Entry], release: str) -> Path:
+def _already_out(known: Standing, release: str) -> Path:
     """Return the file of a release that is out, or raise if there is nothing to finish."""
-    if entries and entries[-1].kind == "publish":
-        return Path(entries[0].facts["target"])
-    found = f"its last entry is {entries[-1].kind!r}" if entries else "it was never paid"
-    raise InvalidParameterError(
+    if known.paid is not None and known.last is not None and known.last.kind == "publish":
+        return Path(known.paid.facts["target"])
+    raise _not_pending(known, release)
+
+
+def _not_pending(known: Standing, release: str) -> InvalidParameterError:
+    found = "it was never paid" if known.last is None else f"its last entry is {known.last.kind!r}"
+    return InvalidParameterError(
         f"release={release!r} cannot be finished: {found}. Ledger.pending() lists what can be"
     )
-
-
-def _call(kept: Pending) -> str:
-    return f"repeat the same call with request={kept.release!r}, which pays nothing"

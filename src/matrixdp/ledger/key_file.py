@@ -1,7 +1,6 @@
 """The key file of a ledger: what seals the keys of releases that are paid and not yet out."""
 
 import hashlib
-import json
 import os
 import secrets
 import stat
@@ -52,7 +51,8 @@ class KeyFile:
         except OSError as error:
             raise InvalidParameterError(
                 f"keys={str(path)!r} cannot be read ({error.strerror}): name the key file that the "
-                "ledger was made with"
+                "ledger was made with, or that its keys were rotated to. If it is lost, open the "
+                "ledger without it, and rotate the keys to another one"
             ) from error
         if os.name == "posix" and mode & 0o077:
             raise InvalidParameterError(
@@ -107,30 +107,25 @@ class KeyFile:
         """Return the key file of a name, which is made if there is none."""
         return cls(path) if path.exists() else cls.create(path)
 
-    def seal(self, secret: bytes, ledger: str, release: str) -> str:
-        """Return a secret that can be opened for the same release of the same ledger only."""
+    def seal(self, secret: bytes, bound: bytes) -> str:
+        """Return a secret that is opened together with the text that it is bound to, or not."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return (nonce + self._cipher.encrypt(nonce, secret, _bound(ledger, release))).hex()
+        return (nonce + self._cipher.encrypt(nonce, secret, bound)).hex()
 
-    def unseal(self, sealed: str, ledger: str, release: str) -> bytes:
+    def unseal(self, sealed: str, bound: bytes, release: str) -> bytes:
         """Return what was sealed.
 
         Raises
         ------
         LedgerError
-            If it was sealed by another key, for another release, or was altered.
+            If it was sealed by another key, or it or what it is bound to was altered.
         """
         try:
             data = bytes.fromhex(sealed)
-            return self._cipher.decrypt(
-                data[:_NONCE_BYTES], data[_NONCE_BYTES:], _bound(ledger, release)
-            )
+            return self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], bound)
         except (InvalidTag, ValueError, TypeError) as error:
             raise LedgerError(
                 f"the key of release {release!r} cannot be opened by {self._path}: pass the key "
-                "file that it was paid with, or forfeit the release"
+                "file that it was paid with. If that is the right one, then somebody has altered "
+                "the release in the ledger: forfeit it"
             ) from error
-
-
-def _bound(ledger: str, release: str) -> bytes:
-    return json.dumps([ledger, release]).encode()

@@ -1,40 +1,38 @@
 """Ledgers: budgets in a database, which survive crashes, processes and machines."""
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from matrixdp.errors import InvalidParameterError, LedgerError
+from matrixdp.errors import LedgerError
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance, account_limit, balances, open_account, path_to
-from matrixdp.ledger.chain import Entry, first_digest
+from matrixdp.ledger.chain import Entry, first_digest, latest
+from matrixdp.ledger.checked_store import CheckedStore
 from matrixdp.ledger.command import PayingCommand
-from matrixdp.ledger.explanation import entries_below, explain_account, explain_release, payment_of
-from matrixdp.ledger.finishing import finish, give_up
+from matrixdp.ledger.explanation import explain_account, explain_release, payment_of
+from matrixdp.ledger.finishing import finish, give_up, paying_account
 from matrixdp.ledger.key_file import KeyFile
-from matrixdp.ledger.payments import Pending, pending_releases
+from matrixdp.ledger.pending import Pending, pending_releases
 from matrixdp.ledger.rotation import seal_anew
-from matrixdp.ledger.schema import Head, check_version, head, make_tables
+from matrixdp.ledger.schema import head, make_tables
 from matrixdp.ledger.statements import against_statements
 from matrixdp.ledger.stores.opening import opened_store
 from matrixdp.ledger.stores.retries import until_connected
-from matrixdp.ledger.stores.store import Rows, Store
+from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.terms import Terms, checked_name
 from matrixdp.ledger.verification import Verification, verified
-from matrixdp.ledger.witness import HighWaterMark, Mark
+from matrixdp.parameters import positive_integer
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.guarantee import Neighbouring
 
 __all__ = ["Ledger"]
 
-T = TypeVar("T")
 
-
-class Ledger:
+class Ledger(CheckedStore):
     """Accounts that outlive the programs which spend them.
 
     Accounts form a tree by their names: ``"clinic/ann"`` is below ``"clinic"``. A payment debits an
@@ -66,26 +64,6 @@ class Ledger:
     0.227
     >>> folder.cleanup()
     """
-
-    def __init__(self, store: Store, keys: KeyFile | None = None) -> None:
-        self._store = store
-        self._use_keys(keys)
-        seen = self._seen()
-        with store.read() as rows:
-            found = head(rows)
-            self._identity = found.ledger
-            check_version(found.version, store.address)
-            self._check(seen, rows)
-            self.check_keys(rows)
-
-    def _use_keys(self, keys: KeyFile | None) -> None:
-        self._keys = keys
-        # Beside the keys and not beside the ledger, whose backups would bring it back as well.
-        self._mark = (
-            None
-            if keys is None
-            else HighWaterMark(keys.path.with_name(keys.path.name + ".seen"), self.address)
-        )
 
     @classmethod
     def create(cls, url: str, *, keys: str | Path) -> Self:
@@ -130,21 +108,6 @@ class Ledger:
             If it cannot be read.
         """
         return cls(opened_store(url), None if keys is None else KeyFile(Path(keys)))
-
-    @property
-    def identity(self) -> str:
-        """The name that the ledger got when it was made; statements and witnesses hold it."""
-        return self._identity
-
-    @property
-    def address(self) -> str:
-        """Where it is."""
-        return self._store.address
-
-    @property
-    def keys(self) -> KeyFile | None:
-        """The key file, if there is one."""
-        return self._keys
 
     def open_account(
         self,
@@ -211,9 +174,18 @@ class Ledger:
         """Return all accounts with their balances, parents before children."""
         return self.read(balances)
 
-    def history(self, account: str | None = None) -> list[Entry]:
-        """Return all entries, or those of an account and of the accounts below it."""
-        return self.read(lambda rows: entries_below(rows, account))
+    def history(self, account: str | None = None, *, last: int | None = None) -> list[Entry]:
+        """Return the entries in their order.
+
+        Parameters
+        ----------
+        account : str, optional
+            Only those of this account and of the accounts below it.
+        last : int, optional
+            Only the last so many: every training step has one.
+        """
+        count = None if last is None else positive_integer(last, "last")
+        return self.read(lambda rows: latest(rows, account, count))
 
     def payment(self, request: str) -> Entry:
         """Return the entry that paid for a release or a training run."""
@@ -235,7 +207,7 @@ class Ledger:
 
         def attempt() -> Verification:
             seen = self._seen()
-            with self._store.read() as rows:
+            with self._store.read() as rows, self._altered():
                 found = verified(rows, self._keys)
                 try:
                     self._check(seen, rows)
@@ -253,14 +225,26 @@ class Ledger:
         paths : iterable of path
             Files of releases, or the statements beside them.
         """
-        with self._store.read() as rows:
-            return against_statements(rows, self._identity, map(Path, paths))
+        named = [Path(path) for path in paths]
+
+        def attempt() -> list[str]:
+            with self._store.read() as rows, self._altered():
+                return against_statements(rows, self._identity, named)
+
+        return until_connected(attempt)
 
     def pending(self) -> list[Pending]:
         """Return the releases that are paid and not yet out, the oldest first."""
         return self.read(pending_releases)
 
-    def finish(self, release: str, value: Any = None, *, force: bool = False) -> Path:
+    def finish(
+        self,
+        release: str,
+        value: Any = None,
+        *,
+        counts: Mapping[str, int] | None = None,
+        force: bool = False,
+    ) -> Path:
         """Finish a release that is paid and not out, and return its file.
 
         Parameters
@@ -268,16 +252,20 @@ class Ledger:
         release : str
             Its request, which `pending` lists.
         value : optional
-            What was released: the very same matrix, or the path of the same ``.npy`` file. Without
-            it only a release is finished whose files are complete.
+            What was released: the very same matrix, or the path of the same ``.npy`` file; of a
+            workload the histogram or the records; of a mean the sum. Without it only a release is
+            finished whose files are complete.
+        counts : mapping, optional
+            The numbers that were released beside a matrix: ``{"records": 50}`` for a mean over a
+            private count, ``{"clipped": 3}`` for what bounds have changed.
         force : bool, optional
             Whether existing files are replaced, as the release was asked to do.
 
         Raises
         ------
         InvalidParameterError
-            If there is nothing to finish, the value is another one, or it does not tell all of the
-            release. Then the message says what to repeat.
+            If there is nothing to finish, or the value is another one; or a workload's strategy of
+            more than a megabyte was not kept: then repeat the call that paid.
 
         Examples
         --------
@@ -296,19 +284,36 @@ class Ledger:
         ([], 'out.npy')
         >>> folder.cleanup()
         """
-        return finish(self, release, value, force=force)
+        return finish(self, release, value, counts or {}, force=force)
+
+    def paying_account(self, release: str) -> LedgerAccount:
+        """Return the account that paid for a pending release, with the command line that did.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it is not pending, or the ledger was opened without its key file.
+        LedgerError
+            If somebody without the key file has altered the command, or what is released.
+        """
+        return paying_account(self, release)
 
     def forfeit(self, release: str) -> None:
-        """Give up a release that is paid and not out: its key goes, what it cost stays spent."""
+        """Give up a release that is paid and not out: its key goes, what it cost stays spent.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it was not paid, or is out: then somebody may have read it.
+        """
         give_up(self, release)
 
     def rotate_keys(self, keys: str | Path) -> None:
         """Seal what is pending under another key file, which is made if there is none.
 
-        The former one opens nothing of this ledger any more, but old copies of it. Erase it.
+        The former one opens nothing of this ledger any more, but old copies of it. Erase it. If it
+        is lost, open the ledger without it and forfeit what is pending before.
         """
-        if self._keys is None:
-            raise InvalidParameterError("the ledger was opened without keys: pass its key file")
         former, fresh = self._keys, KeyFile.opened_or_made(Path(keys))
 
         def rotate(rows: Rows) -> None:
@@ -320,77 +325,6 @@ class Ledger:
         self.erase()
         self._use_keys(fresh)
         self.write(lambda _rows: None)  # what was seen is known beside the new file, too
-
-    def write(self, operation: Callable[[Rows], T]) -> T:
-        """Return what an operation returns, done once and durable.
-
-        Where a connection breaks nobody knows whether the changes are there, so an operation looks
-        for its own before it makes them, and is tried again.
-        """
-
-        def attempt() -> tuple[T, Head]:
-            seen = self._seen()
-            with self._store.write() as rows:
-                self._check(seen, rows)
-                return operation(rows), head(rows)
-
-        result, written = until_connected(attempt)
-        if self._mark is not None:
-            self._mark.advance(written)
-        return result
-
-    def read(self, operation: Callable[[Rows], T]) -> T:
-        """Return what an operation reads, of one moment."""
-
-        def attempt() -> T:
-            seen = self._seen()
-            with self._store.read() as rows:
-                self._check(seen, rows)
-                return operation(rows)
-
-        return until_connected(attempt)
-
-    def erase(self) -> None:
-        """Overwrite deleted keys, as far as the database can."""
-        self._store.erase()
-
-    def close(self) -> None:
-        """Give the connection back."""
-        self._store.close()
-
-    def _seen(self) -> list[Mark]:
-        """Return the marks; before the rows, to which others add while they are looked at."""
-        return [] if self._mark is None else self._mark.seen()
-
-    def _check(self, seen: list[Mark], rows: Rows) -> None:
-        found = head(rows)
-        if found.ledger != self._identity:
-            raise LedgerError(
-                f"{self.address} holds another ledger than a moment ago. Nothing was paid"
-            )
-        if self._mark is not None:
-            self._mark.check(seen, rows, found)
-
-    def check_keys(self, rows: Rows) -> None:
-        """Raise if the key file is not, or no longer, the one of this ledger."""
-        if self._keys is not None and self._keys.fingerprint != head(rows).key:
-            raise InvalidParameterError(
-                f"keys={str(self._keys.path)!r} is not the key file of {self.address}: pass the "
-                "one that it was made with, or that its keys were rotated to"
-            )
-
-    def __enter__(self) -> Self:
-        """Return the ledger itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        self.close()
 
     def __repr__(self) -> str:
         """Show where it is."""

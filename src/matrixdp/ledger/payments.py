@@ -12,75 +12,30 @@ finish one.
 """
 
 import getpass
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.ledger.balances import Balance, debit, path_to
-from matrixdp.ledger.chain import Entry, append, entries_of
+from matrixdp.ledger.balances import Balance, debit
+from matrixdp.ledger.chain import Entry, append, first_of
 from matrixdp.ledger.costs import Spending, claim_spending, release_spending
+from matrixdp.ledger.pending import Pending, Standing, standing
 from matrixdp.ledger.stores.store import Rows
-from matrixdp.privacy.payment import Evidence
+from matrixdp.privacy.payment import Evidence, GivenUpError
 
 __all__ = [
-    "Pending",
     "claim_costs",
     "evidence_of",
     "forfeit",
     "pay",
-    "pending_release",
-    "pending_releases",
+    "payment_to_files",
     "publish",
     "release_costs",
     "spend",
     "stated_costs",
     "user",
 ]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Pending:
-    """A release that is paid and not yet out.
-
-    Attributes
-    ----------
-    release : str
-        Its request.
-    account : str
-        Who paid.
-    tag, sealed : str
-        Of its value, and its key under the key file.
-    draft : str
-        The statement without what is only known once the file is written.
-    target : str
-        The file to make.
-    sequence : int
-        The number of the payment's entry.
-    """
-
-    release: str
-    account: str
-    tag: str
-    sealed: str
-    draft: str
-    target: str
-    sequence: int
-
-    @property
-    def kept_digest(self) -> str:
-        """The SHA-256 of what finishes it, but for the key, which may be sealed anew.
-
-        The payment's entry holds it. The tag tells nothing about the value, so this does not.
-        """
-        return hashlib.sha256(json.dumps([self.tag, self.draft]).encode()).hexdigest()
-
-    def __repr__(self) -> str:
-        """Show what is public."""
-        return f"Pending(release={self.release!r}, account={self.account!r}, {self.target!r})"
 
 
 def release_costs(path: Sequence[Balance], mu: float) -> dict[str, Spending]:
@@ -100,7 +55,7 @@ def stated_costs(costs: Mapping[str, Spending]) -> dict[str, list[str]]:
 
 def spend(
     rows: Rows,
-    account: str,
+    path: Sequence[Balance],
     payment: str,
     facts: Mapping[str, Any],
     costs: Mapping[str, Spending],
@@ -114,16 +69,17 @@ def spend(
     BudgetExceededError
         If an account of the path does not hold enough; nothing is changed.
     """
-    known = entries_of(rows, payment)
-    if known:
-        return known[0]
-    debit(rows, path_to(rows, account), costs)
+    known = first_of(rows, payment)
+    if known is not None:
+        return known
+    debit(rows, path, costs)
     body = {**facts, "costs": stated_costs(costs), "by": user()}
-    return append(rows, kind, account, payment, body)
+    return append(rows, kind, path[0].name, payment, body)
 
 
 def pay(
     rows: Rows,
+    path: Sequence[Balance],
     pending: Pending,
     facts: Mapping[str, Any],
     costs: Mapping[str, Spending],
@@ -133,7 +89,7 @@ def pay(
     The caller has made sure that the request is new.
     """
     body = {**facts, "target": pending.target, "kept": pending.kept_digest}
-    entry = spend(rows, pending.account, pending.release, body, costs, kind="pay")
+    entry = spend(rows, path, pending.release, body, costs, kind="pay")
     rows.execute(
         "INSERT INTO pending VALUES "
         "(:release, :account, :tag, :sealed, :draft, :target, :sequence)",
@@ -153,10 +109,17 @@ def publish(rows: Rows, release: str, digest: str) -> None:
 
     Raises
     ------
+    GivenUpError
+        If it was given up.
     InvalidParameterError
-        If it was not paid, was forfeited, or is out as another file.
+        If it was not paid, or is out as another file.
     """
     last = _last_entry(rows, release)
+    if last.kind == "forfeit":
+        raise GivenUpError(
+            f"release={release!r} was given up meanwhile: its key is gone and what it cost stays "
+            "spent"
+        )
     if last.kind == "publish" and last.facts["sha256"] == digest:
         return
     if last.kind != "pay":
@@ -193,25 +156,26 @@ def evidence_of(ledger: str, entry: Entry) -> Evidence:
     return Evidence(ledger, entry.account, entry.sequence, entry.digest)
 
 
-def pending_release(rows: Rows, release: str) -> Pending | None:
-    """Return a release that is paid and not yet out, or None."""
-    found = rows.execute("SELECT * FROM pending WHERE release = :release", release=release)
-    return Pending(*found[0]) if found else None
+def payment_to_files(known: Standing, release: str) -> Entry:
+    """Return the entry that paid for a release to files.
 
-
-def pending_releases(rows: Rows) -> list[Pending]:
-    """Return all releases that are paid and not yet out, the oldest first."""
-    return [Pending(*row) for row in rows.execute("SELECT * FROM pending ORDER BY sequence")]
-
-
-def _last_entry(rows: Rows, release: str) -> Entry:
-    known = entries_of(rows, release)
-    if not known or known[0].kind != "pay":
+    Raises
+    ------
+    InvalidParameterError
+        If there is none.
+    """
+    if known.paid is None or known.paid.kind != "pay":
         raise InvalidParameterError(
             f"release={release!r} was never paid in this ledger: `matrixdp ledger pending` lists "
             "those that are"
         )
-    return known[-1]
+    return known.paid
+
+
+def _last_entry(rows: Rows, release: str) -> Entry:
+    known = standing(rows, release)
+    paid = payment_to_files(known, release)
+    return known.last or paid
 
 
 def _delete(rows: Rows, release: str) -> None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, StorageError
 from matrixdp.ledger.balances import path_to
-from matrixdp.ledger.chain import append, entries_of
+from matrixdp.ledger.chain import append, first_of, last_of
 from matrixdp.ledger.costs import Spending
 from matrixdp.ledger.payments import spend
 from matrixdp.ledger.stores.store import Rows
@@ -125,10 +125,10 @@ class _Counter:
         nonce = secrets.token_hex(16)
 
         def operation(rows: Rows) -> None:
-            known = entries_of(rows, self._name)
-            if known and known[-1].facts.get("nonce") == nonce:
+            last = last_of(rows, self._name)
+            if last is not None and last.facts.get("nonce") == nonce:
                 return  # the connection broke after it was counted
-            if not known:
+            if last is None:
                 self._pay(rows)
             if self._counted(rows) != counted:
                 raise StorageError(
@@ -155,7 +155,7 @@ class _Counter:
             "SELECT account, plan, mode, spent FROM runs WHERE run = :run", run=self._name
         )
         if not found:
-            if entries_of(rows, self._name):
+            if first_of(rows, self._name):
                 raise InvalidParameterError(
                     f"run={self._name!r} is the name of a release: choose another"
                 )
@@ -183,7 +183,7 @@ class _Counter:
             "slots": {name: slot for name, slot in slots.items() if slot is not None},
             "about": {},
         }
-        spend(rows, self._account, self._name, facts, costs, kind="run")
+        spend(rows, path, self._name, facts, costs, kind="run")
         for name, slot in facts["slots"].items():  # type: ignore[attr-defined]
             rows.execute(
                 "UPDATE slots SET used_by = :run WHERE account = :account AND number = :number",

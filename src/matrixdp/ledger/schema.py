@@ -26,7 +26,7 @@ _TABLES = (
     """CREATE TABLE entries (
         sequence BIGINT PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, account TEXT NOT NULL,
         release TEXT NOT NULL, body TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)""",
-    "CREATE INDEX entries_of_release ON entries (release)",
+    "CREATE INDEX entries_of_release ON entries (release, sequence)",
     # Paid and not yet out; deleted by publishing and by forfeiting.
     """CREATE TABLE pending (
         release TEXT PRIMARY KEY, account TEXT NOT NULL REFERENCES accounts, tag TEXT NOT NULL,
@@ -50,6 +50,8 @@ class Head:
         The identity of the ledger, and the fingerprint of its key file.
     sequence, digest : int, str
         Of the last entry.
+    time : str or None
+        Of the last entry; None if there is none.
     """
 
     version: int
@@ -57,6 +59,7 @@ class Head:
     key: str
     sequence: int
     digest: str
+    time: str | None
 
 
 def head(rows: Rows) -> Head:
@@ -67,7 +70,10 @@ def head(rows: Rows) -> Head:
     LedgerError
         If it says nothing.
     """
-    found = rows.execute("SELECT version, ledger, key, sequence, digest FROM head")
+    found = rows.execute(
+        "SELECT version, ledger, key, head.sequence, head.digest, entries.time FROM head "
+        "LEFT JOIN entries ON entries.sequence = head.sequence"
+    )
     if len(found) != 1:
         raise LedgerError(
             "the ledger was altered: its table `head` must have one row. Nothing was paid. Bring a "

@@ -10,7 +10,7 @@ from pathlib import Path
 from matrixdp.errors import FileFormatError
 from matrixdp.files.publishing.stated_payment import StatedPayment, file_digest, read_payment
 from matrixdp.files.schemas.values import EvidenceSchema
-from matrixdp.ledger.chain import Entry, entries_of
+from matrixdp.ledger.chain import Entry, last_of
 from matrixdp.ledger.stores.store import Rows
 
 __all__ = ["against_statements", "release_of"]
@@ -70,7 +70,7 @@ def _compared(
         yield (
             f"its statement has mu={stated.guarantee.mu!r}, and mu={entry.facts['mu']!r} was paid"
         )
-    last = entries_of(rows, entry.release)[-1]
+    last = last_of(rows, entry.release) or entry
     match last.kind:
         case "publish" if last.facts["sha256"] != digest:
             yield f"entry {last.sequence} published another file in its place: its digest differs"

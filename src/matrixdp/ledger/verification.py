@@ -5,9 +5,9 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from matrixdp.errors import LedgerError
-from matrixdp.ledger.chain import Entry, entries, entry_digest, first_digest
+from matrixdp.ledger.chain import Entry, entries, entry_digest, first_digest, first_of
 from matrixdp.ledger.key_file import KeyFile
-from matrixdp.ledger.payments import Pending, pending_releases
+from matrixdp.ledger.pending import Pending, unsealed
 from matrixdp.ledger.replay import Replay, Table
 from matrixdp.ledger.schema import VERSION
 from matrixdp.ledger.stores.store import Rows
@@ -138,12 +138,17 @@ def _table(rows: Rows, table: str) -> Table:
                 "tag or draft": _kept(one),
                 "sequence": one.sequence,
             }
-            for one in pending_releases(rows)
+            for one in _pending(rows)
         }
     names, others = _COLUMNS[table]
     found = rows.execute(f"SELECT {', '.join((*names, *others))} FROM {table}")  # noqa: S608
     count = len(names)
     return {row[:count]: dict(zip(others, row[count:], strict=True)) for row in found}
+
+
+def _pending(rows: Rows) -> list[Pending]:
+    """Return what is pending, whatever the types of its fields are."""
+    return [Pending(*row) for row in rows.execute("SELECT * FROM pending")]
 
 
 def _kept(pending: Pending) -> str:
@@ -171,8 +176,8 @@ def _named(table: str, name: tuple[Any, ...]) -> str:
 
 
 def _sealed(rows: Rows, keys: KeyFile, ledger: str) -> Iterator[str]:
-    for one in pending_releases(rows):
+    for one in _pending(rows):
         try:
-            keys.unseal(one.sealed, ledger, one.release)
+            unsealed(keys, ledger, one, first_of(rows, one.release))
         except LedgerError as error:
             yield str(error)

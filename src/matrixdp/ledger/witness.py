@@ -122,11 +122,12 @@ class HighWaterMark:
                 # Not forced to the disk: a mark that a power cut takes back is only an older one.
                 file.seek(offset)
                 file.write(self._line(head))
-        except OSError as error:
+        except (OSError, ValueError) as error:
             # The payment stands: a release that is not made because of this would be lost.
+            reason = error.strerror if isinstance(error, OSError) else "it is damaged"
             warnings.warn(
-                f"{self._path} cannot be written ({error.strerror}): an older copy of the ledger "
-                "would not be noticed",
+                f"{self._path} cannot be written ({reason}): an older copy of the ledger would not "
+                "be noticed",
                 RuntimeWarning,
                 stacklevel=2,
             )

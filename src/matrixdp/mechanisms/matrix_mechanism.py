@@ -1,10 +1,11 @@
 """The Matrix Mechanism: a workload answered through measurements that suit it."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +14,7 @@ from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.measuring import Counts, measured
 from matrixdp.mechanisms.workload_release import WorkloadRelease, measured_sensitivity
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
 from matrixdp.privacy.budget import Budget, check_budget
@@ -27,7 +29,7 @@ from matrixdp.workloads import (
     optimal_strategy,
 )
 from matrixdp.workloads.cell_names import checked_cell_names
-from matrixdp.workloads.counting import checked_counts, counted_tables
+from matrixdp.workloads.counting import checked_counts
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
 
@@ -213,7 +215,7 @@ class MatrixMechanism:
         BudgetExceededError
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
-        return self._released(self._measured(histogram), key, privacy_filter, threads)
+        return self._released(self._measured("histogram", histogram), key, privacy_filter, threads)
 
     def release_to(
         self,
@@ -252,7 +254,7 @@ class MatrixMechanism:
         True
         """
         return self._released_to(
-            *(path, lambda: self._measured(histogram), privacy_filter, request),
+            *(path, "histogram", histogram, privacy_filter, request),
             force=force,
             threads=threads,
             about=about,
@@ -297,7 +299,7 @@ class MatrixMechanism:
         >>> release.table((1, 2)).shape
         (50, 50)
         """
-        return self._released(self._measured_records(records), key, privacy_filter, threads)
+        return self._released(self._measured("records", records), key, privacy_filter, threads)
 
     def release_records_to(
         self,
@@ -312,25 +314,14 @@ class MatrixMechanism:
     ) -> WorkloadRelease:
         """Count records as `release_records` does, and release into files as `release_to` does."""
         return self._released_to(
-            *(path, lambda: self._measured_records(records), privacy_filter, request),
+            *(path, "records", records, privacy_filter, request),
             force=force,
             threads=threads,
             about=about,
         )
 
-    def _measured(self, histogram: ArrayLike) -> FloatArray:
-        """Return the exact measurements of a histogram, in one column; they are private."""
-        # `measure`, not `apply`: its products are compensated, which the sensitivity counts on.
-        return self.strategy.measure(checked_counts(histogram, self.workload)).reshape(-1, 1)
-
-    def _measured_records(self, records: ArrayLike | Iterator[ArrayLike]) -> FloatArray:
-        """Return the exact measurements of records, in one column."""
-        if isinstance(self.strategy, ResidualStrategy):
-            tables = counted_tables(records, self.workload.dimensions, self.strategy.tables)
-            return self.strategy.measure_tables(tables).reshape(-1, 1)
-        # Any other strategy is for histograms that fit in memory.
-        kept = tuple(range(len(self.workload.dimensions)))
-        return self._measured(counted_tables(records, self.workload.dimensions, [kept])[kept])
+    def _measured(self, counts: Counts, data: Any) -> FloatArray:
+        return measured(self.workload, self.strategy, counts, data)
 
     def _released(
         self,
@@ -352,7 +343,8 @@ class MatrixMechanism:
     def _released_to(
         self,
         path: str | PathLike[str],
-        measure: Callable[[], FloatArray],
+        counts: Counts,
+        data: Any,
         paying: Payer | None,
         request: str | None,
         *,
@@ -366,10 +358,11 @@ class MatrixMechanism:
 
         return release_measured_to(
             path,
-            lambda: self._noise.prepared(measure()),
+            lambda: self._noise.prepared(self._measured(counts, data)),
             self.workload,
             self.strategy,
-            self.attributes,
+            attributes=self.attributes,
+            counts=counts,
             privacy_filter=paying,
             request=request,
             force=force,

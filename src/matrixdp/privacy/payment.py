@@ -17,6 +17,7 @@ from matrixdp.privacy.guarantee import Guarantee, HasGuarantee, Neighbouring
 __all__ = [
     "Cost",
     "Evidence",
+    "GivenUpError",
     "Order",
     "Payer",
     "Payment",
@@ -28,6 +29,10 @@ __all__ = [
 
 Cost: TypeAlias = float | Guarantee | HasGuarantee
 """What a release costs: a mu, or something that states it."""
+
+
+class GivenUpError(InvalidParameterError):
+    """A release was given up while somebody finished it: its files must go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,8 @@ class Payment:
     digest : str or None
         The SHA-256 of the file, if the release is out already.
     published : callable
-        Called with the SHA-256 of the file once it has its name; the key is destroyed.
+        Called with the SHA-256 of the file once it has its name; the key is destroyed. Raises
+        GivenUpError if somebody has given the release up meanwhile.
     forfeited : callable
         Called if the release must never be finished; the key is destroyed.
     """

@@ -1,6 +1,5 @@
 """The mean of records whose number is private too: a released sum over a released count."""
 
-import io
 import math
 import secrets
 from collections.abc import Sequence
@@ -12,21 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
-from matrixdp.files.formats.matrices import write_matrix
-from matrixdp.files.formats.suffixes import format_of, with_word
+from matrixdp.errors import FileFormatError, ShapeError
 from matrixdp.files.publishing.atomic import check_target
-from matrixdp.files.publishing.lasting import digest_of, write_paid
+from matrixdp.files.publishing.mean_files import labelled_row, quotient, sum_path, write_means
 from matrixdp.files.publishing.paid import checked_request, publish_paid
 from matrixdp.files.publishing.paid_counts import check_paid
 from matrixdp.files.publishing.paid_release import PaidMatrix
 from matrixdp.files.publishing.release_file import warn_of_lost_labels
-from matrixdp.files.publishing.releases import encode_release, load_stated_release
+from matrixdp.files.publishing.releases import load_stated_release
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.mechanisms.about import About
-from matrixdp.mechanisms.drawing import Promise
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.keys.stream import KEY_BYTES
@@ -42,14 +37,6 @@ from matrixdp.sensitivity.sets import FrobeniusBall
 __all__ = ["MeanRelease", "previewed_means", "release_means_to", "released_means", "sum_path"]
 
 FloatArray = NDArray[np.float64]
-
-
-def sum_path(path: str | PathLike[str]) -> Path:
-    """Return where the released sum of saved means is: ``means.sum.csv`` for ``means.csv``."""
-    target = Path(path)
-    if not target.name:
-        raise InvalidParameterError(f"path={str(path)!r} does not name a file")
-    return with_word(target, "sum")
 
 
 @dataclass(frozen=True)
@@ -83,7 +70,7 @@ class MeanRelease:
     @property
     def value(self) -> FloatArray:
         """The sum over the count; a noisy count below 1 counts as 1."""
-        return np.asarray(self.total.value / max(float(self.count.value[0, 0]), 1.0))
+        return quotient(self.total, self.count)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -148,30 +135,17 @@ class MeanRelease:
         payment: Payment | None = None,
     ) -> str:
         """Write the files, and return the digest of the sum's."""
-        names, beside = columns, sum_path(target)
+        names = columns
         # Means that were read from a file have the names of that file.
         if columns is None and self.total.labels is not None:
             names = self.total.labels.columns
         # Stated with the guarantee of both, because the statement holds the count, too.
-        promise = Promise(self.total.proof, self.guarantee, self.total.mechanism)
-        data, statement = encode_release(
-            Release.from_proof(_row("sum", self.total.value, names), *promise),
-            beside.name,
-            query=self.query,
-            about=about,
-            counts={"records": self.count},
-            payment=payment,
+        total = Release.from_proof(
+            self.total.value, self.total.proof, self.guarantee, self.total.mechanism
         )
-        means = io.BytesIO()
-        write_matrix(means, _row("mean", self.value, names), format_of(target))
-        # The sum last: once it is there, everything is.
-        contents = [
-            (statement_path(beside), statement),
-            (target, means.getvalue()),
-            (beside, data),
-        ]
-        write_paid(contents, payment, force=force)
-        return digest_of(data)
+        return write_means(
+            target, total, self.count, self.query, names, force=force, about=about, payment=payment
+        )
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "MeanRelease":
@@ -297,7 +271,7 @@ class _Shares:
     ) -> PaidMatrix:
         """Read the records, and return all but the noise."""
         exact = exact_total(data, self.total.grid)
-        summed = _row("sum", exact.rounded(0) * self.total.grid.steps, columns)
+        summed = labelled_row("sum", exact.rounded(0) * self.total.grid.steps, columns)
         main = self.of_sum.prepared(summed)
         return PaidMatrix(
             main=main._replace(promise=main.promise._replace(guarantee=self.both)),
@@ -313,11 +287,6 @@ class _Shares:
             np.asarray(total.value), total.proof, self.of_sum.guarantee, total.mechanism
         )
         return MeanRelease(alone, counts["records"], self.both, str(prepared.query))
-
-
-def _row(name: str, value: Any, columns: Sequence[str] | None) -> MatrixFile:
-    """Return a row with the names of its columns, which then has a name of its own."""
-    return MatrixFile(np.asarray(value), columns=columns, index=None if columns is None else [name])
 
 
 def _check_columns(columns: Sequence[str] | None, width: int) -> None:

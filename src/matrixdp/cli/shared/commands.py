@@ -31,7 +31,7 @@ ORDER = (
     *("--unit", "--records-per-unit", "--claims-delta", "--plan"),
     *("--parts", "--weight", "--clipped-share"),
     # What pays.
-    *("--ledger", "--account", "--keys", "--new-keys", "--request"),
+    *("--ledger", "--account", "--keys", "--new-keys", "--request", "--last"),
     # The noise, and the errors that it makes.
     *("--noise-scale", "--noise-multiplier", "--exact", "--samples", "--confidence", "--seed"),
     *("--entry-error", "--frobenius-error", "--largest-error", "--from", "--to", "--points"),

@@ -99,14 +99,14 @@ class Paying:
         return f"{SPENDS_AGAIN}, unless it names the same --request"
 
     def _is_pending(self) -> bool:
-        if self.account is None:
+        if self.account is None or self.request is None:
             return False
         from matrixdp.ledger import Ledger  # noqa: PLC0415
 
         try:
             # Opened anew: an interrupt may have left the other connection within a transaction.
             with Ledger.open(self.url) as book:
-                return any(one.release == self.request for one in book.pending())
+                return book.account(self.account.name).is_pending(self.request)
         except (MatrixDPError, OSError):
             return True  # nobody knows, and the advice is right in either case
 
@@ -144,7 +144,7 @@ def paying_from(
     if book.keys is None:
         raise InvalidParameterError(
             "pass --keys, the key file of the ledger: it seals the key of a release until that is "
-            "out"
+            "out. If it is lost, `matrixdp ledger rotate --new-keys FILE` makes another one"
         )
     name = secrets.token_hex(16) if request is None else request
     paying = book.account(account, command=_repeatable(name))

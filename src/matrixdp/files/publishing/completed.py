@@ -1,26 +1,18 @@
 """The files of a release that a ledger paid for, as far as they are on disk."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
-
-from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.files.formats.opening import opened
+from matrixdp.errors import FileFormatError
 from matrixdp.files.publishing.atomic import remove_unfinished
 from matrixdp.files.publishing.lasting import digest_of
 from matrixdp.files.publishing.releases import verify_release
+from matrixdp.files.publishing.stated_payment import is_stated
 from matrixdp.files.publishing.statement import read_schema, statement_path
-from matrixdp.files.schemas.values import EvidenceSchema, stated_evidence
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Evidence
 
-__all__ = ["completed_digest", "discard_unfinished", "verify_any"]
-
-
-class _Paid(msgspec.Struct):
-    """The one field that says who paid, whatever else a statement holds."""
-
-    payment: EvidenceSchema | None = None
+__all__ = ["completed_digest", "discard", "verify_any"]
 
 
 def completed_digest(target: Path, evidence: Evidence | None) -> str | None:
@@ -28,7 +20,7 @@ def completed_digest(target: Path, evidence: Evidence | None) -> str | None:
 
     The file gets its name last, so all others are there too.
     """
-    if evidence is None or not target.is_file() or not _is_stated(target, evidence):
+    if evidence is None or not target.is_file() or not is_stated(target, evidence):
         return None
     try:
         verify_any(target)
@@ -37,12 +29,14 @@ def completed_digest(target: Path, evidence: Evidence | None) -> str | None:
     return digest_of(target)
 
 
-def discard_unfinished(target: Path, evidence: Evidence) -> None:
-    """Remove what a payment has left beside a target that was not finished."""
-    if _is_stated(target, evidence) and completed_digest(target, evidence) is None:
-        # Its file never came, and nobody could release under that name.
-        statement_path(target).unlink()
-    for path in (target, statement_path(target)):
+def discard(target: Path, evidence: Evidence, others: Iterable[Path] = ()) -> None:
+    """Remove what a payment that was given up has left: nobody could release under its names."""
+    if is_stated(target, evidence):
+        if completed_digest(target, evidence) is not None:
+            for path in (target, *others):
+                path.unlink(missing_ok=True)
+        statement_path(target).unlink(missing_ok=True)
+    for path in (target, statement_path(target), *others):
         remove_unfinished(path)
 
 
@@ -60,13 +54,3 @@ def verify_any(source: Path) -> Guarantee:
 
         return load_workload_release(source).guarantee
     return verify_release(source)
-
-
-def _is_stated(target: Path, evidence: Evidence) -> bool:
-    """Return whether the statement beside a target is the one of a payment."""
-    try:
-        with opened(statement_path(target)) as file:
-            stated = msgspec.json.decode(file.read(), type=_Paid).payment
-    except (FileFormatError, InvalidParameterError, msgspec.DecodeError):
-        return False
-    return stated == stated_evidence(evidence)

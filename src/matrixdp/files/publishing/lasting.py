@@ -11,6 +11,8 @@ from pathlib import Path
 from matrixdp.errors import InvalidParameterError, StorageError
 from matrixdp.files.publishing.atomic import write_all
 from matrixdp.files.publishing.locks import folder_locked
+from matrixdp.files.publishing.stated_payment import is_stated
+from matrixdp.files.publishing.statement import statement_path
 from matrixdp.privacy.payment import Payment
 
 __all__ = ["digest_of", "write_paid"]
@@ -35,12 +37,19 @@ def write_paid(contents: Contents, payment: Payment | None, *, force: bool) -> N
         return
     # Alone: another release that is forced to the same names must not come between.
     with folder_locked(contents[-1][0].parent):
-        for path, content in contents:
-            _write_one(path, content, force=force, release=path == contents[-1][0])
+        # First of all: who has given the release up has removed what has no name yet.
+        digests = [digest_of(content) for _, content in contents]
+        target = contents[-1][0]
+        # An earlier attempt's statement may be of another day.
+        replaced = {statement_path(target)} if is_stated(target, payment.evidence) else set()
+        for (path, content), wanted in zip(contents, digests, strict=True):
+            forced = force or path in replaced
+            _write_one(path, content, wanted, force=forced, release=path == target)
 
 
-def _write_one(path: Path, content: bytes | Path, *, force: bool, release: bool) -> None:
-    wanted = digest_of(content)
+def _write_one(
+    path: Path, content: bytes | Path, wanted: str, *, force: bool, release: bool
+) -> None:
     if _holds(path, wanted):
         return
     try:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from matrixdp.errors import InvalidParameterError, MatrixDPError, StorageError
 from matrixdp.files.publishing.atomic import check_target, force_folder, remove_unfinished
-from matrixdp.files.publishing.completed import completed_digest
+from matrixdp.files.publishing.completed import completed_digest, discard
 from matrixdp.files.publishing.lasting import digest_of
+from matrixdp.files.publishing.locks import folder_locked
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.noise.keys.stream import KEY_BYTES
-from matrixdp.privacy.payment import Cost, Order, Payer, Payment, check_payer
+from matrixdp.privacy.payment import Cost, GivenUpError, Order, Payer, Payment, check_payer
 
 __all__ = ["ChangedValueError", "Publication", "checked_request", "publish_paid"]
 
@@ -104,6 +105,8 @@ def publish_paid(payer: Payer | None, request: str, publication: Publication) ->
     ------
     InvalidParameterError
         If the files of an earlier request are gone or others.
+    GivenUpError
+        If somebody has given the release up meanwhile; its files are removed again.
     ChangedValueError
         If the value was another one when it was drawn; the release is forfeited.
     """
@@ -116,6 +119,11 @@ def publish_paid(payer: Payer | None, request: str, publication: Publication) ->
         payment.published(_written(publication, payment))
     except ChangedValueError:
         payment.forfeited()
+        raise
+    except GivenUpError:
+        if payment.evidence is not None:
+            with folder_locked(target.parent):  # no other release takes the names meanwhile
+                discard(target, payment.evidence, publication.others)
         raise
     except BaseException as error:
         if payment.evidence is not None:

@@ -9,12 +9,14 @@ from matrixdp.covariance import Isotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.publishing.noise_grid import can_be_released
 from matrixdp.files.schemas.values import Schema
+from matrixdp.mechanisms.drawing import Promise
+from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import FrobeniusBall
 
-__all__ = ["CountSchema", "PaidCount", "check_paid", "count_of", "stated_count"]
+__all__ = ["CountSchema", "PaidCount", "check_paid", "count_of", "promise_of_count", "stated_count"]
 
 PaidCount: TypeAlias = Literal["records", "clipped"]
 """What was counted: all records, or those that the bounds change. One record changes it by 1."""
@@ -47,23 +49,19 @@ def stated_count(release: Release) -> CountSchema:
 
 def count_of(schema: CountSchema, guarantee: Guarantee) -> Release:
     """Return the count that a schema states, with what it guarantees at the delta of the whole."""
-    sensitivity = FrobeniusBall(1.0, guarantee.neighbouring)
-    covariance = Isotropic(schema.noise_scale)
+    promise = promise_of_count(schema, guarantee)
     value = np.array([[schema.value]])
-    if not can_be_released(value, covariance):
+    if not can_be_released(value, promise.covariance):
         raise FileFormatError("a stated count is not on the grid of its noise")
-    alone = Guarantee.of_mu(
-        sensitivity.radius(covariance).value,
-        delta=guarantee.delta,
-        neighbouring=guarantee.neighbouring,
-    )
-    return Release(
-        value=value,
-        sensitivity=sensitivity,
-        covariance=covariance,
-        guarantee=alone,
-        mechanism="IMGM",
-    )
+    return Release.from_proof(value, *promise)
+
+
+def promise_of_count(schema: CountSchema, guarantee: Guarantee) -> Promise:
+    """Return what a count promises by itself, at the delta of the whole."""
+    ball = FrobeniusBall(1.0, guarantee.neighbouring)
+    proof = NoiseProof(ball, Isotropic(schema.noise_scale))
+    alone = Guarantee.of_mu(proof.mu, delta=guarantee.delta, neighbouring=guarantee.neighbouring)
+    return Promise(proof, alone, "IMGM")
 
 
 def check_paid(mu: float, counts: Mapping[PaidCount, Release], guarantee: Guarantee) -> None:

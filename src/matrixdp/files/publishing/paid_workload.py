@@ -10,10 +10,12 @@ from matrixdp.files.publishing.workload_releases import (
     load_workload_release,
     save_workload_release,
     stated_measurements,
+    workload_draft,
 )
 from matrixdp.files.schemas.values import DigestSchema
 from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import PreparedRelease
+from matrixdp.mechanisms.measuring import Counts
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import ReleaseKey
 from matrixdp.noise.application.threads import checked_threads
@@ -29,8 +31,9 @@ def release_measured_to(
     measure: Callable[[], PreparedRelease],
     workload: Workload,
     strategy: Strategy,
-    attributes: tuple[CellNames, ...] | None,
     *,
+    attributes: tuple[CellNames, ...] | None,
+    counts: Counts,
     privacy_filter: Payer | None,
     request: str | None,
     force: bool,
@@ -47,11 +50,10 @@ def release_measured_to(
     workers = None if threads is None else checked_threads(threads)
     prepared = measure()
     checked, promise = prepared
-    draft = encoded(
-        stated_measurements(
-            promise, workload, DigestSchema(target.name, ""), attributes=attributes, about=about
-        )
+    stated = stated_measurements(
+        promise, workload, DigestSchema(target.name, ""), attributes=attributes, about=about
     )
+    draft = workload_draft(stated, workload, strategy, counts)
     done: list[WorkloadRelease] = []
 
     def write(payment: Payment) -> str:
@@ -65,9 +67,12 @@ def release_measured_to(
     publication = Publication(
         cost=promise,
         target=target,
-        draft=draft,
+        draft=encoded(draft),
+        # Not of the strategy, which versions of numpy pack in other ways: measurements tell it.
         tag=lambda secret: (
-            ValueTag(secret, checked.drawing.noise.context, draft).update(checked.array).digest()
+            ValueTag(secret, checked.drawing.noise.context, encoded(stated))
+            .update(checked.array)
+            .digest()
         ),
         about={"queries": repr(workload)},
         write=write,

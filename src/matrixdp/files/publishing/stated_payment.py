@@ -5,12 +5,13 @@ from pathlib import Path
 
 import msgspec
 
-from matrixdp.errors import FileFormatError
+from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.formats.opening import opened
 from matrixdp.files.publishing.statement import statement_path
-from matrixdp.files.schemas.values import EvidenceSchema
+from matrixdp.files.schemas.values import EvidenceSchema, stated_evidence
+from matrixdp.privacy.payment import Evidence
 
-__all__ = ["StatedPayment", "file_digest", "read_payment"]
+__all__ = ["StatedPayment", "file_digest", "is_stated", "read_payment"]
 
 
 class _Cost(msgspec.Struct, frozen=True):
@@ -28,6 +29,22 @@ class StatedPayment(msgspec.Struct, frozen=True):
     guarantee: _Cost
     file: _File
     payment: EvidenceSchema | None = None
+
+
+class _Paid(msgspec.Struct):
+    """The one field that says who paid, whatever else a statement holds."""
+
+    payment: EvidenceSchema | None = None
+
+
+def is_stated(target: Path, evidence: Evidence) -> bool:
+    """Return whether the statement beside a target is the one of a payment."""
+    try:
+        with opened(statement_path(target)) as file:
+            stated = msgspec.json.decode(file.read(), type=_Paid).payment
+    except (FileFormatError, InvalidParameterError, msgspec.DecodeError):
+        return False
+    return stated == stated_evidence(evidence)
 
 
 def read_payment(source: Path) -> StatedPayment:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.covariance import Isotropic
+from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import FileFormatError, InvalidParameterError, MatrixDPError, ShapeError
 from matrixdp.files.formats.numpy_format import (
     packed_arrays,
@@ -58,6 +58,8 @@ from matrixdp.files.schemas.workloads import (
 )
 from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import Promise
+from matrixdp.mechanisms.measuring import Counts
+from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.noise import NOISE_VERSION
@@ -73,15 +75,21 @@ from matrixdp.workloads import (
 )
 
 __all__ = [
+    "WorkloadDraft",
     "WorkloadStatement",
+    "attributes_of",
+    "drafted_workload",
     "load_workload_release",
     "save_workload_release",
     "stated_measurements",
+    "workload_draft",
 ]
 
 # Names of arrays; all others belong to the strategy.
 _MEASUREMENTS = "measurements"
 _QUERIES = "queries_"
+# A ledger is locked while it writes a draft.
+_MOST_BYTES_KEPT = 1 << 20
 _KINDS: dict[str, type[Strategy]] = {"part_": StackedStrategy, "residual_": ResidualStrategy}
 
 
@@ -108,6 +116,16 @@ class WorkloadStatement(Schema, frozen=True, omit_defaults=True):
     version: str | None = None
 
 
+class WorkloadDraft(Schema, frozen=True, omit_defaults=True):
+    """What finishes a workload release that is paid, beside the counts that it measures."""
+
+    schema: Literal["matrixdp-workload-draft/1"]
+    statement: WorkloadStatement
+    counts: Counts
+    # The strategy, and the matrices of dense queries, unless they are large.
+    arrays: bytes | None = None
+
+
 def save_workload_release(
     release: WorkloadRelease,
     path: str | PathLike[str],
@@ -123,13 +141,10 @@ def save_workload_release(
     target = Path(path)
     if payment is None:
         check_archive_target(target, force=force)
-    # Raises for workloads that cannot be saved, before anything is written.
-    _, matrices = stated_workload(release.workload)
     data = packed_arrays(
         {
             _MEASUREMENTS: np.asarray(release.measurements.value),
-            **release.strategy.named_arrays(),
-            **matrices,
+            **_arrays(release.workload, release.strategy),
         }
     )
     measured = release.measurements
@@ -145,6 +160,45 @@ def save_workload_release(
     contents = [(statement_path(target), encoded(stamped(statement))), (target, data)]
     write_paid(contents, payment, force=force)
     return statement.file.sha256
+
+
+def _arrays(workload: Workload, strategy: Strategy) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a strategy and of dense queries; raises if they cannot be saved."""
+    return {**strategy.named_arrays(), **stated_workload(workload)[1]}
+
+
+def workload_draft(
+    statement: WorkloadStatement, workload: Workload, strategy: Strategy, counts: Counts
+) -> WorkloadDraft:
+    """Return what finishes a release of measurements."""
+    arrays = _arrays(workload, strategy)
+    small = sum(each.nbytes for each in arrays.values()) <= _MOST_BYTES_KEPT
+    return WorkloadDraft(
+        schema="matrixdp-workload-draft/1",
+        statement=statement,
+        counts=counts,
+        arrays=packed_arrays(arrays) if small else None,
+    )
+
+
+def drafted_workload(
+    draft: WorkloadDraft,
+) -> tuple[Promise, Workload, Strategy]:
+    """Return what a draft promises, the workload and the strategy.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the strategy is too large for a draft.
+    """
+    if draft.arrays is None:
+        raise InvalidParameterError(
+            "the strategy of this release is too large to be kept in a ledger: repeat the call "
+            "that paid, with the same request, which pays nothing"
+        )
+    arrays = unpacked_arrays(io.BytesIO(draft.arrays), "the draft of a release")
+    strategy, workload = _strategy_and_workload(arrays, draft.statement)
+    return _promise(draft.statement), workload, strategy
 
 
 def stated_measurements(
@@ -208,25 +262,35 @@ def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> Wo
     checked_stamp(statement)
     about_of(statement.about)  # raises if it is more than a few lines
     strategy, workload = _strategy_and_workload(arrays, statement)
-    # Only these kinds of sets and noise are made by the mechanism, and only these can be stated.
-    covariance = Isotropic(statement.covariance.scale)
-    ball = statement.sensitivity
+    promise = _promise(statement)
     release = WorkloadRelease(
         measurements=Release(
-            value=_checked_measurements(arrays, covariance),
-            sensitivity=FrobeniusBall(ball.bound, ball.neighbouring),
-            covariance=covariance,
-            guarantee=guarantee_of(statement.guarantee),
-            mechanism=statement.mechanism,
+            value=_checked_measurements(arrays, promise.covariance),
+            sensitivity=promise.sensitivity,
+            covariance=promise.covariance,
+            guarantee=promise.guarantee,
+            mechanism=promise.mechanism,
         ),
         workload=workload,
         strategy=strategy,
-        attributes=tuple(CellNames(each.name, each.labels) for each in statement.attributes)
-        or None,
+        attributes=attributes_of(statement),
     )
     # Not a matter of privacy: without this, answers would be silently wrong.
     strategy.check_supports(workload)
     return release
+
+
+def attributes_of(statement: WorkloadStatement) -> tuple[CellNames, ...] | None:
+    """Return the names of cells that a statement has, or None if it has none."""
+    return tuple(CellNames(each.name, each.labels) for each in statement.attributes) or None
+
+
+def _promise(statement: WorkloadStatement) -> Promise:
+    """Return what a statement promises, if its noise proves it."""
+    # Only these kinds of sets and noise are made by the mechanism, and only these can be stated.
+    ball = FrobeniusBall(statement.sensitivity.bound, statement.sensitivity.neighbouring)
+    proof = NoiseProof(ball, Isotropic(statement.covariance.scale))
+    return Promise(proof, guarantee_of(statement.guarantee), statement.mechanism)
 
 
 def _strategy_and_workload(
@@ -257,7 +321,7 @@ def _strategy_and_workload(
 
 
 def _checked_measurements(
-    arrays: Mapping[str, NDArray[Any]], covariance: Isotropic
+    arrays: Mapping[str, NDArray[Any]], covariance: Covariance
 ) -> NDArray[np.float64]:
     """Return one column of numbers that exact noise of a covariance can have left."""
     values = arrays.get(_MEASUREMENTS)

@@ -30,6 +30,8 @@ _DURABLE = """
         set_config('idle_in_transaction_session_timeout', '60s', true),
         current_setting('fsync'), current_setting('full_page_writes')
 """
+# With the lock, in one message.
+_DURABLE_AND_ALONE = f"{_DURABLE} FROM head FOR UPDATE"
 # What a forked child has of its parent: closing it there would end the parent's connections.
 _OF_THE_PARENT: list[Engine] = []
 
@@ -79,7 +81,7 @@ class PostgreSQLStore:
         """Return a schema after its tables were filled, all of them or none."""
         store = cls(url)
         with store._transaction() as connection, _taken_names(store.address):
-            _check_durable(connection, store.address)
+            _check_durable(connection, _DURABLE, store.address)
             fill(_ServerRows(connection))
         return store
 
@@ -88,8 +90,7 @@ class PostgreSQLStore:
         """Yield the rows, alone; see `Store.write`."""
         # Whatever the server's default is: it must see what was committed while it waited.
         with self._transaction(isolation_level="READ COMMITTED") as connection:
-            _check_durable(connection, self.address)
-            connection.execute(text("SELECT one FROM head FOR UPDATE"))
+            _check_durable(connection, _DURABLE_AND_ALONE, self.address)
             yield _ServerRows(connection)
 
     @contextmanager
@@ -154,13 +155,14 @@ def _engine(url: URL) -> Engine:
     )
 
 
-def _check_durable(connection: Connection, address: str) -> None:
-    *_, fsync, whole_pages = connection.execute(text(_DURABLE)).one()
-    if (fsync, whole_pages) != ("on", "on"):
-        raise StorageError(
-            f"the server of {address} loses payments in a power cut (fsync={fsync}, "
-            f"full_page_writes={whole_pages}): switch both on. Nothing was paid"
-        )
+def _check_durable(connection: Connection, statement: str, address: str) -> None:
+    # No row if the ledger was altered, which its head is looked at for.
+    for *_, fsync, whole_pages in connection.execute(text(statement)):
+        if (fsync, whole_pages) != ("on", "on"):
+            raise StorageError(
+                f"the server of {address} loses payments in a power cut (fsync={fsync}, "
+                f"full_page_writes={whole_pages}): switch both on. Nothing was paid"
+            )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from matrixdp.cli.shared.ledgers import (
     OptionalAccountOption,
     opened_ledger,
 )
-from matrixdp.cli.shared.options import AsJson, Figure, Force
+from matrixdp.cli.shared.options import AsJson, Figure, Force, count_option
 from matrixdp.cli.shared.output import check_file, print_json, print_table
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.publishing.atomic import write_all
@@ -29,6 +29,9 @@ def history(
     ledger: LedgerOption,
     account: OptionalAccountOption = None,
     keys: KeysOption = None,
+    last: Annotated[
+        int | None, count_option("--last", "Only the last so many entries; default: all.")
+    ] = None,
     figure: Figure = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -37,11 +40,14 @@ def history(
 
     The figure shows how much of each budget was spent over time.
     """
+    if figure is not None and last is not None:
+        raise InvalidParameterError("pass --last or --figure, not both: a figure shows all entries")
     check_file(figure, ".png", ".svg", force=force)
     with opened_ledger(ledger, keys) as book:
         if account is not None:
             book.account(account)  # raises if there is none
-        entries, known = book.history(account), {one.name: one for one in book.accounts()}
+        entries = book.history(account, last=last)
+        known = {one.name: one for one in book.accounts()}
         address = book.address
     if figure is not None:
         shown = [one for one in known.values() if account in (None, one.name)]

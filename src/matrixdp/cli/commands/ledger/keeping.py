@@ -78,7 +78,8 @@ def rotate(
 ) -> None:
     """Seal what is pending under another key file; erase the former one, which opens nothing more.
 
-    Old copies of the ledger can still be opened by the former file.
+    Old copies of the ledger can still be opened by the former file. If that is lost, first give up
+    what is pending.
     """
     with opened_ledger(ledger, keys) as book:
         former = "" if book.keys is None else str(book.keys.path)
@@ -86,4 +87,4 @@ def rotate(
     if as_json:
         print_json({"keys": str(new_keys), "former_keys": former})
         return
-    typer.echo(f"the keys are {new_keys} from now on; erase {former}")
+    typer.echo(f"the keys are {new_keys} from now on; erase {former or 'the former file'}")

@@ -24,7 +24,7 @@ def pending(ledger: LedgerOption, keys: KeysOption = None, as_json: AsJson = Fal
     """List the releases that are paid and not out: to be finished, or given up."""
     with opened_ledger(ledger, keys) as book:
         waiting = book.pending()
-        times = {entry.release: entry.time for entry in book.history() if entry.kind == "pay"}
+        times = {one.release: book.payment(one.release).time for one in waiting}
     if as_json:
         print_json(
             {
@@ -64,23 +64,22 @@ def finish(
             target = book.finish(request)
         except InvalidParameterError:
             # It needs its value again. Who pays in Python passes it there.
-            waiting = {one.release: one.account for one in book.pending()}
-            command = book.payment(request).facts.get("command") if request in waiting else None
-            if command is None:
+            payer = book.paying_account(request)
+            if payer.command is None:
                 raise
             # The address is relative to the folder of this call, not to that of the command.
             address = ledger if sqlite_path(ledger) is None else book.address
-            options = ["--ledger", address, "--account", waiting[request]]
+            options = ["--ledger", address, "--account", payer.name]
             options += [] if book.keys is None else ["--keys", str(book.keys.path)]
         else:
             _report(request, target, as_json=as_json)
             return
-    arguments = list(command["arguments"])
+    arguments = list(payer.command.arguments)
     if as_json and "--json" not in arguments:
         options.append("--json")
     index = arguments.index("--request")
     arguments[index:index] = options
-    _repeat(Path(command["folder"]), arguments)
+    _repeat(Path(payer.command.folder), arguments)
 
 
 def forfeit(
