@@ -209,12 +209,52 @@ def test_a_failed_launch_closes_the_stream() -> None:
 @pytest.mark.parametrize("table", [0, 1, 2], ids=["aes", "coarse", "fine"])
 def test_a_wrong_table_is_noticed_before_a_kernel_is_used(table: int) -> None:
     kernel = host_kernel()
-    for kind in (torch.float64, torch.float32):
-        tensors._try(kernel, kind, np.array([[3.7]]))
+    tensors.try_known(kernel)
     # The fine table decides one element in a thousand, so many of its numbers must be wrong.
     kernel._numbers[table] ^= 1 << 13 if table else 1
     with pytest.raises(MatrixDPError, match="known noise comes out wrong"):
-        tensors._try(kernel, torch.float64, np.array([[3.7]]))
+        tensors.try_known(kernel)
+
+
+def test_an_unlisted_element_is_noticed_before_a_kernel_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, entries = [], kernel_module.UndecidedList.entries
+
+    def counted(self: kernel_module.UndecidedList) -> list[kernel_module.Undecided]:
+        found.append(entries(self))
+        return found[-1]
+
+    monkeypatch.setattr(kernel_module.UndecidedList, "entries", counted)
+    tensors.try_known(host_kernel())
+    assert len(found) == 4
+    assert all(found)
+    monkeypatch.setattr(kernel_module.UndecidedList, "entries", lambda self: entries(self)[1:])
+    with pytest.raises(MatrixDPError, match="known noise comes out wrong"):
+        tensors.try_known(host_kernel())
+
+
+def test_tensors_may_be_made_elsewhere_by_default() -> None:
+    # As after torch.set_default_device("cuda").
+    kernel = host_kernel()
+    with torch.device("meta"):
+        tensors.try_known(kernel)
+
+
+def test_what_was_closed_has_no_result(kernel: TensorKernel) -> None:
+    on_the_way = begun(np.zeros(5000), 1.0, test_key(20), kernel, in_place=True)
+    on_the_way.close()
+    with pytest.raises(KeyStateError, match="closed"):
+        on_the_way.finish()
+    with pytest.raises(KeyStateError, match="closed"):
+        on_the_way.finish()
+
+
+def test_a_copy_that_comes_late_is_overwritten() -> None:
+    undecided = kernel_module.UndecidedList(100, torch.device("cpu"))
+    undecided._wait = lambda: undecided._here.fill_(7)
+    undecided.wipe()
+    assert not undecided._here.any()
 
 
 def test_given_words_reach_the_kernel_of_the_tests() -> None:

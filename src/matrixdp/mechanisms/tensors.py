@@ -75,8 +75,8 @@ class PreparedTensor(NamedTuple):
         """Draw the upper triangle once, in its own row, and mirror it."""
         size = len(self.tensor)
         rows, columns = torch.triu_indices(size, size, device=self.tensor.device)
-        upper = self.noise.begin(self.tensor[rows, columns], key, pay=pay).finish()
-        noisy = torch.empty_like(self.tensor)
+        noisy = torch.empty_like(self.tensor)  # may lack memory: before the payment
+        upper = self.noise.begin(self.tensor[rows, columns], key, pay=pay, in_place=True).finish()
         noisy[rows, columns] = upper
         noisy[columns, rows] = upper
         return noisy

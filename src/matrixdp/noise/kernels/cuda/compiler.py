@@ -34,14 +34,23 @@ def compiled(source: str, architecture: str) -> bytes:
         ) from None
     # No fused multiply-add: every operation rounds as it does on a processor.
     options = [f"--gpu-architecture={architecture}", "--fmad=false"]
-    file = _cache_folder() / f"{_digest(nvrtc, source, options)}.cubin"
-    with suppress(OSError):
-        return file.read_bytes()
+    name = f"{_digest(nvrtc, source, options)}.cubin"
+    # Without a folder, or a home for it, it is compiled again in every process.
+    with suppress(OSError, RuntimeError):
+        digest, code = _split((_cache_folder() / name).read_bytes())
+        # A damaged file might run, and compute wrongly.
+        if hashlib.sha256(code).digest() == digest:
+            return code
     code = _machine_code(nvrtc, source, options)
-    # Without a folder to write to, it is compiled again in every process.
-    with suppress(OSError):
-        _keep(file, code)
+    with suppress(OSError, RuntimeError):
+        _keep(_cache_folder() / name, hashlib.sha256(code).digest() + code)
     return code
+
+
+def _split(content: bytes) -> tuple[bytes, bytes]:
+    """Return the digest that a file begins with, and the code."""
+    size = hashlib.sha256().digest_size
+    return content[:size], content[size:]
 
 
 def _cache_folder() -> Path:

@@ -1,6 +1,7 @@
 """The kernels on tensors: what a launch gets, and which elements it leaves undecided."""
 
 import ctypes
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -93,6 +94,10 @@ class Undecided(NamedTuple):
     word: int
 
 
+def _done() -> None:
+    """Return at once: nothing has been launched."""
+
+
 class UndecidedList:
     """The elements of one release that are left, written by a device and read once.
 
@@ -110,19 +115,20 @@ class UndecidedList:
         self.tensor = torch.zeros(words, dtype=torch.int64, device=device)
         self._on_gpu = device.type == "cuda"
         # Only from pinned memory does a copy run beside what the host does.
-        self._here = torch.empty(words, dtype=torch.int64, pin_memory=self._on_gpu)
+        self._here = torch.empty(words, dtype=torch.int64, device="cpu", pin_memory=self._on_gpu)
+        self._wait: Callable[[], None] = _done
 
     def fetch(self) -> None:
         """Begin to copy the list, as soon as the device has written it."""
         self._here.copy_(self.tensor, non_blocking=True)
         if self._on_gpu:
-            self._copied = torch.cuda.Event()
-            self._copied.record(torch.cuda.current_stream(self.tensor.device))
+            copied = torch.cuda.Event()
+            copied.record(torch.cuda.current_stream(self.tensor.device))
+            self._wait = copied.synchronize
 
     def entries(self) -> list[Undecided]:
         """Wait for the copy; return the entries in the order of their elements."""
-        if self._on_gpu:
-            self._copied.synchronize()
+        self._wait()
         rows = self._here.numpy().view(np.uint64).reshape(-1, _ENTRY_WORDS)
         count = int(rows[0, 0])
         if count > self.capacity:
@@ -139,6 +145,7 @@ class UndecidedList:
     def wipe(self) -> None:
         """Overwrite the list: with values and words it would give the noise away."""
         self.tensor.zero_()
+        self._wait()  # what is still on its way would come after
         self._here.zero_()
 
 
