@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 
 import torch
 from torch import Tensor
+from torch.testing._internal.two_tensor import TwoTensor
 
 from matrixdp import IMGM, Budget, FrobeniusBall, PrivacyFilter, Release, ReleaseKey
 from matrixdp.covariance import Diagonal, Kronecker
@@ -196,6 +197,72 @@ def test_tensors_on_the_processor_and_with_gradients() -> None:
     assert np.array_equal(release.value.numpy(), mechanism.release(MATRIX, key=key(8)).value)
     with pytest.raises(InvalidParameterError, match="bfloat16"):
         mechanism.release(tensor.to(torch.bfloat16))
+
+
+class Own(Tensor):
+    """A tensor of a user's own class."""
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: one.as_subclass(Own),
+        lambda one: torch.complex(one, -one).conj().imag,
+        lambda one: torch._neg_view(-one),
+        lambda one: one.T.contiguous().T,
+        lambda one: one.flip(0).flip(0),
+    ],
+    ids=["subclass", "imaginary", "negated", "strided", "flipped"],
+)
+def test_tensors_of_every_kind(
+    request: pytest.FixtureRequest, change: Callable[[Tensor], Tensor], *, on_gpu: bool
+) -> None:
+    tensor = change((request.getfixturevalue("moved") if on_gpu else torch.from_numpy)(MATRIX))
+    mechanism = IMGM(BALL, BUDGET)
+    release = mechanism.release(tensor, key=key(10))
+    assert np.array_equal(np.asarray(release), mechanism.release(MATRIX, key=key(10)).value)
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda one: one.to_sparse(), "sparse_coo.*to_dense"),
+        (lambda one: one.to_sparse_csr(), "sparse_csr.*to_dense"),
+        (lambda one: one.to("meta"), "on meta"),
+        (lambda one: TwoTensor(one, one), "is a TwoTensor"),
+        (lambda one: torch.complex(one, one).conj(), "complex|real numbers"),
+    ],
+    ids=["coo", "csr", "meta", "wrapper", "conjugate"],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_tensors_without_numbers_of_their_own_are_refused(
+    request: pytest.FixtureRequest,
+    change: Callable[[Tensor], Tensor],
+    message: str,
+    *,
+    on_gpu: bool,
+) -> None:
+    tensor = change((request.getfixturevalue("moved") if on_gpu else torch.from_numpy)(MATRIX))
+    unbound = key(11)
+    with pytest.raises(InvalidParameterError, match=message):
+        IMGM(BALL, BUDGET).release(tensor, key=unbound)
+    unbound.check_unbound()
+
+
+def test_memory_is_taken_before_the_payment(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism, matrix = SHAPES["symmetric"]
+    paying = PrivacyFilter(BUDGET, neighbouring="replace")
+
+    def lacking(tensor: Tensor) -> Tensor:
+        assert tensor.ndim == 1 or paying.spent == 0.0
+        return empty_like(tensor)
+
+    empty_like = torch.empty_like
+    monkeypatch.setattr(torch, "empty_like", lacking)
+    mechanism.release(moved(matrix), privacy_filter=paying)
+    assert paying.spent > 0.0
 
 
 def test_arrays_of_other_libraries_are_told_from_numpys() -> None:

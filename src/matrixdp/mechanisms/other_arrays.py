@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
 
-__all__ = ["host_array", "is_on_gpu", "is_other_array", "other_from_host", "other_from_tensor"]
+__all__ = [
+    "host_array",
+    "is_on_gpu",
+    "is_other_array",
+    "other_from_host",
+    "other_from_tensor",
+    "plain_tensor",
+]
 
 _CUDA = 2
 """The number of NVIDIA's GPUs in DLPack."""
@@ -33,9 +40,30 @@ def is_other_array(value: object) -> bool:
     )
 
 
-def is_on_gpu(value: object) -> bool:
+def is_on_gpu(value: Any) -> bool:
     """Return whether this is an array in the memory of an NVIDIA GPU."""
-    return is_other_array(value) and value.__dlpack_device__()[0] == _CUDA  # type: ignore[attr-defined]
+    if _is_tensor(value):
+        # Also of kinds that DLPack does not know.
+        return value.device.type == "cuda" and sys.modules["torch"].version.cuda is not None
+    return is_other_array(value) and value.__dlpack_device__()[0] == _CUDA
+
+
+def plain_tensor(tensor: Any) -> Any:
+    """Return a tensor of torch's own kind, with its numbers in memory as they are.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is sparse, or numbers in a memory of its own are not what it is.
+    """
+    torch = sys.modules["torch"]
+    own = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    if not own or tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested:
+        raise InvalidParameterError(
+            f"matrix is a {type(tensor).__name__} of layout {tensor.layout} on {tensor.device}: "
+            "pass an ordinary dense tensor, for instance matrix.to_dense()"
+        )
+    return tensor.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
 
 
 def host_array(value: Any) -> NDArray[Any]:
@@ -48,7 +76,7 @@ def host_array(value: Any) -> NDArray[Any]:
     """
     try:
         if _is_tensor(value):
-            array: NDArray[Any] = value.detach().cpu().numpy()
+            array: NDArray[Any] = plain_tensor(value).cpu().numpy()
             return array
         return np.asarray(value.get() if is_on_gpu(value) and hasattr(value, "get") else value)
     except (TypeError, BufferError):
@@ -73,7 +101,8 @@ def other_from_tensor(like: Any) -> Any:
 
 
 def _is_tensor(value: object) -> bool:
-    return type(value).__module__.partition(".")[0] == "torch"
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _namespace(array: Any) -> Any:

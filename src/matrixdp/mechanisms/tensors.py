@@ -9,7 +9,7 @@ import numpy as np
 from matrixdp.covariance import SymmetricIsotropic
 from matrixdp.errors import InvalidParameterError, MatrixDPError, MissingExtraError, ShapeError
 from matrixdp.mechanisms.drawing import Drawing, Promise, drawing_for
-from matrixdp.mechanisms.other_arrays import other_from_tensor
+from matrixdp.mechanisms.other_arrays import other_from_tensor, plain_tensor
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
 from matrixdp.parameters import outside_limit
@@ -96,7 +96,7 @@ def prepared_tensor(matrix: Any, promise: Promise) -> PreparedTensor | None:
     InvalidParameterError, ShapeError
         If the matrix may not be released.
     """
-    tensor = matrix.detach() if isinstance(matrix, Tensor) else from_dlpack(matrix)
+    tensor = plain_tensor(matrix) if isinstance(matrix, Tensor) else from_dlpack(matrix)
     kind = _KINDS.get(tensor.dtype)
     if kind is None:
         raise InvalidParameterError(

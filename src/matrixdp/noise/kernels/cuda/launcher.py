@@ -61,8 +61,8 @@ class CudaLauncher:
         self._index = index
         facts = torch.cuda.get_device_properties(index)
         self.most_blocks = facts.multi_processor_count
-        # Missing from the types of torch 2.13.
-        room: int = getattr(facts, "shared_memory_per_block_optin")  # noqa: B009
+        # Only builds for CUDA say it, and the types of torch 2.13 do not.
+        room: int = getattr(facts, "shared_memory_per_block_optin", 0)
         if room < _SMALL_LAYOUT:
             raise MatrixDPError(
                 f"{facts.name} has {room} bytes of shared memory for a block, and the noise "
