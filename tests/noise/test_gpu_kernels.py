@@ -5,6 +5,7 @@ The kernels run on the processor, compiled from the same source, and on a GPU if
 
 import ctypes
 import secrets
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -252,7 +253,7 @@ def test_what_was_closed_has_no_result(kernel: TensorKernel) -> None:
 
 def test_a_copy_that_comes_late_is_overwritten() -> None:
     undecided = kernel_module.UndecidedList(100, torch.device("cpu"))
-    undecided._wait = lambda: undecided._here.fill_(7)
+    undecided._wait = partial(undecided._here.fill_, 7)  # type: ignore[assignment]
     undecided.wipe()
     assert not undecided._here.any()
 

@@ -168,9 +168,7 @@ def try_known(kernel: TensorKernel) -> None:
         _try(kernel, kind, np.array(scales), number)
 
 
-def _try(
-    kernel: TensorKernel, kind: torch.dtype, scales: NDArray[np.float64], number: int
-) -> None:
+def _try(kernel: TensorKernel, kind: torch.dtype, scales: NDArray[np.float64], number: int) -> None:
     """Raise unless the kernel gives known noise: every launch would be wrong otherwise."""
     value = torch.linspace(-9.0, 9.0, _TRIED, dtype=kind, device="cpu").reshape(2, -1)
     known = bytes([number]) * 32

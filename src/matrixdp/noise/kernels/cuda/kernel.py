@@ -1,7 +1,6 @@
 """The kernels on tensors: what a launch gets, and which elements it leaves undecided."""
 
 import ctypes
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -116,7 +115,7 @@ class UndecidedList:
         self._on_gpu = device.type == "cuda"
         # Only from pinned memory does a copy run beside what the host does.
         self._here = torch.empty(words, dtype=torch.int64, device="cpu", pin_memory=self._on_gpu)
-        self._wait: Callable[[], None] = _done
+        self._wait = _done
 
     def fetch(self) -> None:
         """Begin to copy the list, as soon as the device has written it."""
