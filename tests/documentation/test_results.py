@@ -291,6 +291,8 @@ def test_noise_on_a_gpu() -> None:
     # What was to be reached.
     assert min(speed for key, speed in found.items() if key[0].startswith("kernel")) >= 50.0
     assert quoted(f"{found['kernel', '134000000', 'float32']:.0f} billion float32 numbers")
+    least, most = (f"{found['release', size, 'float32']:.0f}" for size in ("15000000", "134000000"))
+    assert quoted(f"comes to {least} to {most} billion")
     double = found["kernel", "134000000", "float64"]
     assert quoted(f"{double:.0f} billion numbers a second", "docs/training.md")
 
