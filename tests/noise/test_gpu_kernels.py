@@ -251,6 +251,25 @@ def test_what_was_closed_has_no_result(kernel: TensorKernel) -> None:
         on_the_way.finish()
 
 
+def test_an_interrupted_close_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_the_way = begun(np.full(9, np.nan), 1.0, test_key(21), host_kernel(), in_place=True)
+
+    def interrupted(self: kernel_module.UndecidedList) -> None:
+        self._here.zero_()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel_module.UndecidedList, "wipe", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            on_the_way.close()
+    with pytest.raises(KeyStateError, match="closed"):
+        on_the_way.finish()
+    with pytest.raises(KeyStateError, match="closed"):
+        on_the_way._stream.reader(0)
+    on_the_way.close()
+    assert not on_the_way._undecided.tensor.any()
+
+
 def test_a_copy_that_comes_late_is_overwritten() -> None:
     undecided = kernel_module.UndecidedList(100, torch.device("cpu"))
     undecided._wait = partial(undecided._here.fill_, 7)  # type: ignore[assignment]

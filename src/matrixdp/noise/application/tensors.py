@@ -52,6 +52,7 @@ class NoiseOnTheWay:
         self._stream = stream
         self._undecided = undecided
         self._closed = False
+        self._wiped = False
 
     def finish(self) -> Tensor:
         """Wait for the device, decide what it has left, and return the noisy tensor; once."""
@@ -68,10 +69,12 @@ class NoiseOnTheWay:
 
     def close(self) -> None:
         """Overwrite the secrets; what is not finished has no result."""
-        if not self._closed:
-            self._undecided.wipe()
+        # Marked first: an interrupted close is made up for by the next, and never finished.
+        self._closed = True
+        if not self._wiped:
             self._stream.close()
-            self._closed = True
+            self._undecided.wipe()
+            self._wiped = True
 
     def _write(self, found: list[Undecided]) -> None:
         """Decide elements, and write them by a single copy to the device."""
