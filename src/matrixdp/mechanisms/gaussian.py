@@ -120,11 +120,12 @@ class GaussianMechanism:
 
         Parameters
         ----------
-        matrix : ndarray, list of lists, pandas or polars DataFrame
-            Finite numbers, two axes. float32 stays float32; integers and booleans become float64
-            (integers beyond 2**53 are refused). Labels are kept. Entries are at most about 2**52
-            times the scale of their noise (2**23 times for float32): beyond that the type has no
-            digits left for the noise.
+        matrix : ndarray, list of lists, pandas or polars DataFrame, Tensor
+            Finite numbers, two axes. A tensor, or an array of CuPy or JAX, stays on its device.
+            float32 stays float32; integers and booleans become float64 (integers beyond 2**53 are
+            refused; on a GPU, cast them). Labels are kept. Entries are at most about 2**52 times
+            the scale of their noise (2**23 times for float32): beyond that the type has no digits
+            left for the noise.
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
         privacy_filter : PrivacyFilter or LedgerAccount, optional
