@@ -27,6 +27,7 @@ NEEDS = {
     "data.md": _EXPERIMENTS,
     "estimators_on_data.md": _EXPERIMENTS,
     "estimators.md": {"sklearn": "private estimators need the extra `sklearn`"},
+    "exact_noise.md": {"torch": "tensors are released, too"},
     "queries.md": {"pandas": "names of columns are shown with a data frame"},
     "training.md": {
         "torch": "private training needs the extra `train`",

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="private training needs the extra `train`")
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

@@ -127,7 +127,7 @@ class TensorNoise:
         ----------
         value : Tensor
             Of the shape and type of the context, on the kernel's device; finite and within
-            `limits_on`. None of that is checked again.
+            the limit of the noise. None of that is checked again.
         key : ReleaseKey
             Unbound.
         pay : callable, optional
