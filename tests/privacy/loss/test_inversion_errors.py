@@ -4,13 +4,17 @@ import math
 
 import numpy as np
 import pytest
+from flint import arb, ctx
 
 from matrixdp.privacy.loss import inversion
-from matrixdp.privacy.loss.inversion import Inverted, Part, inverted
-from matrixdp.privacy.loss.pairs import AddRemovePair
+from matrixdp.privacy.loss.inversion import Inverted, Part, inverted, log_moment
+from matrixdp.privacy.loss.pairs import AddRemovePair, Pair, ReplacePair
 from matrixdp.privacy.loss.points import points_of
 from matrixdp.privacy.loss.tilting import Cumulants
 from matrixdp.privacy.loss.transform import characteristic_change
+from reference import loss_truth
+from reference.loss_composition import generating_function
+from reference.loss_truth import Direction
 
 NOWHERE = ((1.0, -1e4),)  # a growth that proves that delta is nothing further up
 
@@ -113,3 +117,46 @@ def test_the_end_of_the_line_is_counted(monkeypatch: pytest.MonkeyPatch) -> None
     assert short.log_lower(0.5) <= whole.log_lower(0.5) <= whole.log_upper(0.5)
     assert whole.log_upper(0.5) <= short.log_upper(0.5)
     assert short.log_upper(0.5) - whole.log_upper(0.5) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("pair", "direction", "exchanged"),
+    [
+        (AddRemovePair(0.01, 1.25), "remove", False),
+        (AddRemovePair(0.01, 1.25), "add", True),
+        (ReplacePair(0.01, 1.25), "replace", False),
+        (ReplacePair(0.01, 1.25), "replace", True),
+    ],
+)
+@pytest.mark.parametrize("order", [0.3, 6.0, 15.0])
+def test_moments_with_low_losses_are_bounded(
+    pair: Pair, direction: Direction, order: float, *, exchanged: bool
+) -> None:
+    truth = loss_truth.Pair(1.0 / pair.mu, pair.rate, direction)
+    with ctx.workprec(200):
+        true = float(generating_function(truth, order, arb(1), 1)[0].real.log().mid())
+    bound = log_moment(pair, pair.reach(1e-200), order, exchanged=exchanged)
+    assert true - 1e-13 <= bound <= true + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("pair", "exchanged"), [(ReplacePair(0.01, 1.25), False), (AddRemovePair(0.01, 1.25), True)]
+)
+def test_low_losses_that_are_left_out_count(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, *, exchanged: bool
+) -> None:
+    count, tail = 3, 1e-18
+    near = Cumulants([(pair, count)], tail, exchanged=exchanged).at_point(0.02, math.log(1e-3))
+    # An end that is far too near.
+    monkeypatch.setattr(inversion, "_CLOSE", math.log(3.0))
+    part = Part(pair, pair.reach(tail), count)
+    found = inverted([part], near, 0.0, exchanged=exchanged)
+    kept, _ = inversion._without_low_losses([part], near, exchanged=exchanged)
+    assert kept[0].interval != part.interval
+    u = np.linspace(*part.interval, 100_001)
+    logs, losses = pair.log_density(u), pair.losses(u)
+    logs += near.tilt * losses if not exchanged else -(1.0 + near.tilt) * losses
+    low = u > kept[0].interval[1] if exchanged else u < kept[0].interval[0]
+    ratio = float(np.exp(logs[low]).sum() / np.exp(logs[~low]).sum())
+    assert found.dropped >= count * ratio
+    assert found.dropped > 1e-6

@@ -221,8 +221,6 @@ class ReplacePair(Pair):
     def _log_terms(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log(1 - q + q e^t) for t of u and of -u."""
         half = 0.5 * self.mu * self.mu
-        if self.rate == 1.0:
-            return self.mu * u - half, -self.mu * u - half
         weights = self._log_weights(u)
         return _log_shifted(*weights, self.mu * u - half), _log_shifted(
             *weights, -self.mu * u - half
@@ -245,8 +243,6 @@ class ReplacePair(Pair):
         return (0.5 * losses + self._bend(losses)) / self.mu
 
     def _bend(self, losses: FloatArray) -> FloatArray:
-        if self.rate == 1.0:
-            return np.zeros_like(losses)
         half, log_b = 0.5 * np.abs(losses), math.log(self.rate) - 0.5 * self.mu * self.mu
         with np.errstate(divide="ignore"):
             # log(2 sinh(l/2) (1-q) / b); asinh(y) is log(2y) to the last digit where y is large.
