@@ -56,7 +56,7 @@ class LossAccount:
         What is done, all under one neighbouring relation.
     width : float, optional
         How far apart the bounds of an epsilon may be, relatively. It is aimed at, and missed by
-        some plans of a few steps that sample very rarely; the bounds are proven whatever it is.
+        some plans of a few steps, or with a delta below 1e-50. The bounds are proven in any case.
 
     Raises
     ------
@@ -157,8 +157,8 @@ class LossAccount:
             known = found.lower > 0.0 and found.width > _FAR_APART * found.upper
             middle = 0.5 * (found.lower + found.upper) if known else found.upper
             near = cumulants.at_point(rare if new or math.isinf(middle) else middle, log_delta)
-        if math.isinf(found.upper):
-            raise TooLittleNoiseError("noise with an epsilon beyond 1e6")
+        if math.isinf(found.upper):  # once more, for the reason
+            return ChernoffCurve(self._steps, tail, self._width).epsilon(delta, near)
         return found
 
     def _narrow(self, found: Interval) -> bool:
@@ -188,7 +188,7 @@ class LossAccount:
         return self._delta_by_losses(epsilon)
 
     def deltas_at(self, epsilons: Sequence[float]) -> list[Interval]:
-        """Return bounds of the least deltas at several epsilons; neighbours share compositions.
+        """Return bounds of the least deltas at several epsilons; neighbours share inversions.
 
         Parameters
         ----------

@@ -36,7 +36,7 @@ from matrixdp.privacy.loss.tilting import Saddle
 from matrixdp.privacy.loss.transform import characteristic_change, size_of_window
 from matrixdp.rounding import UNIT_ROUNDOFF
 
-__all__ = ["Chernoff", "Inverted", "Part", "chernoff", "inverted"]
+__all__ = ["Chernoff", "Inverted", "Part", "chernoff", "inverted", "log_moment"]
 
 FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -182,7 +182,7 @@ def log_moment(
     above, low = _above_low(pair, interval, order, _REST, exchanged=exchanged)
     points = points_of(pair, above, order, 0.0, exchanged=exchanged)
     log = points.log + points.relative_error
-    return log + math.log1p(math.exp(low - log)) + 4.0 * UNIT_ROUNDOFF * (1.0 + abs(log))
+    return float(np.logaddexp(log, low)) + 8.0 * UNIT_ROUNDOFF * (1.0 + abs(log))
 
 
 def _above_low(
