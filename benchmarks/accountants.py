@@ -231,7 +231,6 @@ def random_plans(figures: dict[str, float]) -> Table:
         ("share wider than 1e-4", sum(width > _WIDE for width in widths) / len(widths)),
         ("median milliseconds", statistics.median(times)),
         ("most milliseconds", max(times)),
-        ("peak megabytes", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0),
     ):
         figures[f"random plans, {name}"] = value
         table.add_row(name, f"{value:.3g}")

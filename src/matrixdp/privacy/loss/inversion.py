@@ -21,6 +21,7 @@ lower one:
 - *rounding* of all of these, each elementary function by up to eight units.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +45,7 @@ ComplexArray = NDArray[np.complex128]
 _MOST_POINTS = 1 << 21
 _STEP = 0.6  # of the lattice, over 1/S
 _CLOSE = math.log(1e-8)  # of D: what spacing and what is left out may add
+_NEARLY = 4.0  # an exponent, by which that may be missed
 _ROUNDS = 12
 _ORDERS = 20  # tried, for Chernoff's bound
 _REST = -40.0  # an exponent
@@ -284,7 +286,7 @@ def _without_low_losses(
         part.number * log_moment(part.pair, part.interval, saddle.tilt, exchanged=exchanged)
         for part in steps
     )
-    log_value = saddle.log_delta + saddle.tilt * saddle.epsilon - log_factor
+    log_value = min(saddle.log_delta + saddle.tilt * saddle.epsilon - log_factor, 0.0)
     kept, lows = [], []
     for pair, interval, count in steps:
         # All of a step's tilted mass is hardly ever below 1.
@@ -326,8 +328,8 @@ class _Whole:
         return math.fsum([own, *(part.number * points.log_decay for points, part in self.parts)])
 
     def log_value(self, saddle: Saddle) -> float:
-        """Return about the logarithm of D."""
-        return saddle.log_delta + self.tilt * saddle.epsilon - self.log_factor
+        """Return about the logarithm of D, which is at most 1."""
+        return min(saddle.log_delta + self.tilt * saddle.epsilon - self.log_factor, 0.0)
 
     def growth(self) -> tuple[tuple[float, float], ...]:
         """Return orders c and bounds of ``K(theta + c) - K(theta)``."""
@@ -377,4 +379,13 @@ def _resolved(steps: Sequence[Part], saddle: Saddle, *, exchanged: bool) -> _Who
             break
         largest *= min(1.02 * math.sqrt(missing), 4.0)
     replace(rough, largest=largest).size(saddle)  # if there are not too many
-    return at(1.01 * largest)
+    whole = at(1.01 * largest)
+    # What was found on a rough mesh may be wrong.
+    with contextlib.suppress(TooManyPointsError):
+        for _ in range(_ROUNDS):
+            if whole.log_decay <= close + math.log(largest) + _NEARLY:
+                break
+            largest *= 1.2
+            replace(rough, largest=largest).size(saddle)
+            whole = at(1.01 * largest)
+    return whole

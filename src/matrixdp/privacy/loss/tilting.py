@@ -16,6 +16,7 @@ FloatArray = NDArray[np.float64]
 
 _MESH = 1500  # points of an integral over one step
 _LEAST_TILT = 1e-3  # over the deviation of the whole loss
+_LEAST_LOG_DELTA = -600.0
 _BELOW_DELTA = 5.0  # on the logarithmic scale
 
 
@@ -154,6 +155,7 @@ class Cumulants:
         """Return that tilt for a point which is known already, roughly."""
         found = self.saddle(self.flattest(epsilon))
         height = found.log_height + found.tilt * (found.epsilon - epsilon)
+        log_delta = min(log_delta, max(height, _LEAST_LOG_DELTA))
         return replace(found, epsilon=epsilon, log_delta=log_delta, log_height=height)
 
     def one_step_epsilon(self, delta: float) -> float:
