@@ -68,7 +68,7 @@ def test_steps_that_hardly_matter_leave_the_curve_of_the_release(relation: str, 
 def test_a_hopeless_release_is_refused_before_anything_is_composed(
     relation: str, mu: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("matrixdp.privacy.loss.account._KINDS", [None])
+    monkeypatch.setattr("matrixdp.privacy.loss.account._WAYS", [None])
     account = account_of(relation, [(1.0, 0.01, 1000)], [mu])
     with pytest.raises(TooLittleNoiseError, match="mu="):
         account.epsilon_at(1e-5)
@@ -100,7 +100,7 @@ def test_hopeless_steps_are_refused_before_anything_is_composed(
         return saddle_at(cumulants, tilt)
 
     monkeypatch.setattr(Cumulants, "saddle", counted)
-    monkeypatch.setattr("matrixdp.privacy.loss.account._KINDS", [None])
+    monkeypatch.setattr("matrixdp.privacy.loss.account._WAYS", [None])
     with pytest.raises(TooLittleNoiseError, match="epsilon"):
         account_of(relation, steps, releases).epsilon_at(1e-5)
     assert len(tried) <= 100

@@ -29,16 +29,17 @@ _WIDTH = 1e-4
 _LOST = 1e-7  # of delta, that may be in no loss
 _FAR_APART = 0.01  # relatively: bounds that do not say well where an epsilon is
 _FLATTEST = 1e-3  # of epsilon times the slope of ``-log delta``
-# What is tried in turn until bounds are narrow enough; each starts from what was found before.
-_KINDS = (
-    InvertedCurve,
-    ChernoffCurve,
-    InvertedCurve,
-    InvertedCurve,
-    SmoothedCurve,
-    InvertedCurve,
-    SmoothedCurve,
-    CoarselySmoothedCurve,
+# What is tried in turn until bounds are narrow enough; and whether near where delta is if only one
+# loss matters, as long as that is possible, or from what was found before.
+_WAYS = (
+    (InvertedCurve, False),
+    (ChernoffCurve, True),
+    (InvertedCurve, True),
+    (InvertedCurve, False),
+    (SmoothedCurve, True),
+    (SmoothedCurve, False),
+    (InvertedCurve, False),
+    (CoarselySmoothedCurve, True),
 )
 # What the closed form of the Gaussian curve may be off where mu is so large that no epsilon is
 # close to 0; it is checked against ball arithmetic. Otherwise inversion gives the lower bound.
@@ -89,8 +90,9 @@ class LossAccount:
         self._width = positive_number(width, "width")
         self._steps, self._mu, self._unsampled = steps_of(events)
         self._count = sum(count for _, count in self._steps)
-        # A bound of the probability that a record is used at all.
-        self._chance = sum((n * Fraction(pair.rate) for pair, n in self._steps), Fraction(0))
+        # A bound of the probability that a record is sampled at all.
+        sampled = (n * Fraction(pair.rate) for pair, n in self._steps if pair.rate < 1.0)
+        self._chance = sum(sampled, Fraction(0))
 
     def epsilon_at(self, delta: float) -> Interval:
         """Return bounds of the least epsilon at a delta.
@@ -125,7 +127,7 @@ class LossAccount:
     def _epsilon_by_losses(self, delta: float) -> Interval:
         # Unless a record is sampled, the two distributions are the same. If that is at most as
         # likely as delta, nothing needs to be computed, and tilting would not resolve it either.
-        if self._chance <= Fraction(delta):
+        if self._mu == 0.0 and self._chance <= Fraction(delta):
             return Interval(0.0, 0.0)
         self._check_provable(delta)
         # The releases without sampling alone have at least this epsilon; if it is hopeless, so is
@@ -143,20 +145,18 @@ class LossAccount:
         if self._one_step:
             return OneStepCurve(self._steps, tail, self._width).epsilon(delta, saddle)
         near = cumulants.at_point(max(saddle.epsilon, 0.0), log_delta)
-        found = Interval(0.0, math.inf)
-        for kind in _KINDS:
+        found, rare = Interval(0.0, math.inf), cumulants.one_step_epsilon(delta)
+        for number, (kind, for_rare) in enumerate(_WAYS):
+            if number > 0:
+                # The saddle point is only an estimate.
+                likely = rare if for_rare and found.lower <= rare <= found.upper else _middle(found)
+                near = cumulants.at_point(likely if likely < math.inf else rare, log_delta)
             change = (cumulants.one_step_slope(near.epsilon) or near.tilt) * near.epsilon
             curve = kind(self._steps, tail, self._width * max(change, _FLATTEST))
             with contextlib.suppress(TooManyPointsError, TooLittleNoiseError):
                 found = found.narrowed(curve.epsilon(delta, near))
             if self._narrow(found):
                 break
-            # The saddle point is only an estimate: go on from what was found.
-            rare = cumulants.one_step_epsilon(delta)
-            new = found.lower <= rare <= found.upper and rare != near.epsilon
-            known = found.lower > 0.0 and found.width > _FAR_APART * found.upper
-            middle = 0.5 * (found.lower + found.upper) if known else found.upper
-            near = cumulants.at_point(rare if new or math.isinf(middle) else middle, log_delta)
         if math.isinf(found.upper):  # once more, for the reason
             return ChernoffCurve(self._steps, tail, self._width).epsilon(delta, near)
         return found
@@ -231,10 +231,11 @@ class LossAccount:
         near = cumulants.at_point(epsilon, 0.0)
         if self._one_step:
             return OneStepCurve(self._steps, 0.0, self._width).delta(epsilon, near)
-        # Unless a record is sampled, the two distributions are the same.
-        found = Interval(0.0, float_up(min(self._chance, Fraction(1))))
+        # Divergences are jointly convex: unless a record is sampled, delta is that of releases.
+        rough = self._chance + Fraction(privacy_delta(self._mu, epsilon))
+        found = Interval(0.0, float_up(min(rough, Fraction(1))))
         near = replace(near, log_delta=min(near.log_height, self._log_of(found.upper)))
-        for kind in _KINDS:
+        for kind, _ in _WAYS:
             curve = kind(self._steps, self._tail(near.log_delta), self._width)
             with contextlib.suppress(TooManyPointsError):
                 found = found.narrowed(curve.delta(epsilon, near))
@@ -269,3 +270,10 @@ class LossAccount:
                 f"delta={delta!r} is below {least!r}, the least for which {self._count} steps are "
                 "accounted for: use a larger delta, or RDP"
             )
+
+
+def _middle(found: Interval) -> float:
+    """Return the upper bound, or the middle if that says more about where an epsilon is."""
+    if found.lower > 0.0 and found.width > _FAR_APART * found.upper:
+        return found.lower + 0.5 * found.width
+    return found.upper

@@ -20,6 +20,8 @@ __all__ = [
 ]
 
 _FLATTEST = 1e-3  # a slope
+_STEEP = 1e3  # over epsilon: a tilt that is enough for any delta
+_TINY = 1e-300
 
 
 class OneStepCurve(CurveBounds):
@@ -54,9 +56,9 @@ class ChernoffCurve(CurveBounds):
 
     def _own(self, saddle: Saddle) -> LogDelta:
         parts, huge = apart(self._steps, self._tail, saddle, self._change)
-        if huge is None:
-            return chernoff(parts, saddle.tilt, self._lost)
-        return Apart(chernoff(parts, self._near(self._steps, saddle, huge).tilt, self._lost), huge)
+        near = saddle if huge is None else self._near(self._steps, saddle, huge)
+        bound = chernoff(parts, min(near.tilt, _STEEP / max(saddle.epsilon, _TINY)), self._lost)
+        return bound if huge is None else Apart(bound, huge)
 
     def _near(self, steps: Steps, saddle: Saddle, huge: Huge) -> Saddle:
         """Return the saddle point of the losses that are not huge."""
@@ -70,7 +72,8 @@ class ChernoffCurve(CurveBounds):
 
     def _tilt_exchanged(self, epsilon: float, log_delta: float) -> float:
         cumulants = Cumulants(self._steps, self._tail, exchanged=True)
-        return min(cumulants.flattest(epsilon), cumulants.enough(log_delta).tilt)
+        enough = min(cumulants.enough(log_delta).tilt, _STEEP / max(epsilon, _TINY))
+        return min(cumulants.flattest(epsilon), enough)
 
 
 class InvertedCurve(ChernoffCurve):

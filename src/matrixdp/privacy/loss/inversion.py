@@ -46,7 +46,7 @@ _MOST_POINTS = 1 << 21
 _STEP = 0.6  # of the lattice, over 1/S
 _CLOSE = math.log(1e-8)  # of D: what spacing and what is left out may add
 _NEARLY = 4.0  # an exponent, by which that may be missed
-_ROUNDS = 12
+_ROUNDS, _RETRIES = 12, 5
 _ORDERS = 20  # tried, for Chernoff's bound
 _REST = -40.0  # an exponent
 _TINY = 1e-300
@@ -382,10 +382,10 @@ def _resolved(steps: Sequence[Part], saddle: Saddle, *, exchanged: bool) -> _Who
     whole = at(1.01 * largest)
     # What was found on a rough mesh may be wrong.
     with contextlib.suppress(TooManyPointsError):
-        for _ in range(_ROUNDS):
+        for _ in range(_RETRIES):
             if whole.log_decay <= close + math.log(largest) + _NEARLY:
                 break
-            largest *= 1.2
+            largest *= 1.5
             replace(rough, largest=largest).size(saddle)
             whole = at(1.01 * largest)
     return whole
