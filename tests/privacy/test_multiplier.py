@@ -14,7 +14,7 @@ from matrixdp.privacy import multiplier as search
 from matrixdp.privacy.amplification import before_amplification
 from matrixdp.privacy.claims import best_equal_claims
 from matrixdp.privacy.loss import Interval, LossAccount
-from matrixdp.privacy.loss.composition import TooManyPointsError
+from matrixdp.privacy.loss.points import TooManyPointsError
 from reference.plans import sampled
 
 

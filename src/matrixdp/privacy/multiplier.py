@@ -15,7 +15,7 @@ from matrixdp.privacy.bound import largest_mu
 from matrixdp.privacy.events import Bounded, SampledPlan, TooLittleNoiseError
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.loss import LossAccount
-from matrixdp.privacy.loss.composition import TooManyPointsError
+from matrixdp.privacy.loss.points import TooManyPointsError
 from matrixdp.rounding import quotient_up, sqrt_up
 
 __all__ = ["least_multiplier", "noise_multiplier_for"]

@@ -9,6 +9,7 @@ from flint import arb, ctx
 from matrixdp import InvalidParameterError
 from matrixdp.privacy import GaussianRelease, LossAccount, SampledPlan, noise_multiplier_for
 from matrixdp.privacy.loss import curve as bounds
+from matrixdp.privacy.loss.curves import ChernoffCurve, InvertedCurve
 from matrixdp.privacy.loss.tilting import Saddle
 from reference.ball import curve
 from reference.loss_checks import RELATIONS, account_of
@@ -44,7 +45,9 @@ class _Larger:
 
 
 def test_the_other_direction_counts_if_it_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds.CurveBounds, "_exchanged", lambda *_a, **_k: _Larger())
+    monkeypatch.setattr(bounds.CurveBounds, "_nowhere_exchanged", lambda *_: False)
+    for kind in (ChernoffCurve, InvertedCurve):
+        monkeypatch.setattr(kind, "_exchanged", lambda *_: iter([_Larger()]))
     plan = account_of("add-remove", [(1.0, 0.1, 3)])
     assert plan.delta_at(5.0).upper >= math.exp(-3.0)
     assert plan.epsilon_at(1e-4).upper >= 2.0 - math.log(1e-4)

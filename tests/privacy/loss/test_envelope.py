@@ -140,9 +140,9 @@ def rare_curve(epsilon: float) -> float:
     change = math.expm1(epsilon) / rate
     if change <= -1.0:
         return -math.expm1(epsilon)
-    place = multiplier * math.log1p(change) + 0.5 / multiplier
-    above = stats.norm.sf(place)
-    mixed = (1.0 - rate) * above + rate * stats.norm.sf(place - 1.0 / multiplier)
+    position = multiplier * math.log1p(change) + 0.5 / multiplier
+    above = stats.norm.sf(position)
+    mixed = (1.0 - rate) * above + rate * stats.norm.sf(position - 1.0 / multiplier)
     return float(mixed - math.exp(epsilon) * above)
 
 

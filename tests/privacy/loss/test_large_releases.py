@@ -12,10 +12,9 @@ from matrixdp.errors import CalibrationError
 from matrixdp.privacy import GaussianRelease, LossAccount
 from matrixdp.privacy.events import TooLittleNoiseError
 from matrixdp.privacy.loss import curve as bounds
-from matrixdp.privacy.loss import splitting
-from matrixdp.privacy.loss.composition import Composed
-from matrixdp.privacy.loss.lattice import Lattice, exchanged
-from matrixdp.privacy.loss.splitting import Mixture
+from matrixdp.privacy.loss.curves import ChernoffCurve, InvertedCurve
+from matrixdp.privacy.loss.huge import Apart, Huge
+from matrixdp.privacy.loss.inversion import Inverted
 from matrixdp.privacy.loss.tilting import Cumulants, Saddle
 from reference.ball import curve
 from reference.loss_checks import account_of
@@ -69,7 +68,7 @@ def test_steps_that_hardly_matter_leave_the_curve_of_the_release(relation: str, 
 def test_a_hopeless_release_is_refused_before_anything_is_composed(
     relation: str, mu: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("matrixdp.privacy.loss.account.CurveBounds", None)
+    monkeypatch.setattr("matrixdp.privacy.loss.account._WAYS", [None])
     account = account_of(relation, [(1.0, 0.01, 1000)], [mu])
     with pytest.raises(TooLittleNoiseError, match="mu="):
         account.epsilon_at(1e-5)
@@ -101,7 +100,7 @@ def test_hopeless_steps_are_refused_before_anything_is_composed(
         return saddle_at(cumulants, tilt)
 
     monkeypatch.setattr(Cumulants, "saddle", counted)
-    monkeypatch.setattr("matrixdp.privacy.loss.account.CurveBounds", None)
+    monkeypatch.setattr("matrixdp.privacy.loss.account._WAYS", [None])
     with pytest.raises(TooLittleNoiseError, match="epsilon"):
         account_of(relation, steps, releases).epsilon_at(1e-5)
     assert len(tried) <= 100
@@ -115,37 +114,18 @@ def test_a_plan_just_below_the_largest_epsilon_is_accounted_for(
     assert 0.88e6 < found.lower <= found.upper < 0.91e6
 
 
-def test_exchanged_atoms_where_a_factor_is_beyond_floats() -> None:
-    atoms = Lattice(500.0, 0.0, -2, np.array([0.0, 1e-250, 0.5]), 0.0, 0.0)
-    masses = exchanged(atoms).masses
-    assert masses.tolist() == pytest.approx([0.5, 1e-250 * math.exp(500.0), 0.0])
-    # Beyond floats where there is mass, too.
-    atoms = Lattice(800.0, 0.0, -1, np.array([1e-300, 0.5]), 0.0, 0.0)
-    expected = [0.5, math.exp(800.0 + math.log(1e-300))]
-    assert exchanged(atoms).masses.tolist() == pytest.approx(expected)
+NONE_HUGE = Huge(1.0, 1.0, -800.0, -800.0, -800.0, 0.0, 0.0, [(1.0, 0.0)])
 
 
-def unknown(mass: float) -> Composed:
-    """Return a composition whose masses are not numbers."""
-    return Composed(
-        step=0.1,
-        first=0,
-        origin=0.0,
-        masses=np.full(256, mass),
-        tilt=1.0,
-        far=18.0,
-        log_factor=0.0,
-        error=0.0,
-        relative=0.0,
-        growth=((1.0, 0.0),),
-        displacement=0.0,
-        lost=1e-9,
-    )
+def unknown(value: float) -> Inverted:
+    """Return a curve whose integrand is not a number."""
+    values = np.full(256, value, dtype=np.complex128)
+    return Inverted(1.0, 0.0, 0.1, values, 0.0, 0.0, 0.0, ((1.0, 0.0),), 1e-9)
 
 
 def test_a_bound_that_is_not_a_number_is_infinite() -> None:
     part = unknown(math.nan)
-    for found in (part, Mixture([part, unknown(0.01)], 1e-9)):
+    for found in (part, Apart(part, NONE_HUGE)):
         assert found.log_upper(0.5) == math.inf
     assert part.log_lower(0.5) == -math.inf
 
@@ -153,11 +133,14 @@ def test_a_bound_that_is_not_a_number_is_infinite() -> None:
 def test_a_direction_of_which_nothing_is_known_is_not_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounds.CurveBounds, "_exchanged", lambda *_a, **_k: unknown(math.nan))
+    monkeypatch.setattr(bounds.CurveBounds, "_nowhere_exchanged", lambda *_: False)
+    for kind in (ChernoffCurve, InvertedCurve):
+        monkeypatch.setattr(kind, "_exchanged", lambda *_: iter([unknown(math.nan)]))
     account = account_of("add-remove", [(1.0, 0.1, 3)])
-    assert account.delta_at(0.1).upper == 1.0
-    # Of losses up to 25.5 nothing is known, and of larger ones all.
-    assert account.epsilon_at(1e-4).upper > 25.0
+    # Unless one of three steps samples it, a record costs nothing.
+    assert account.delta_at(0.1).upper == pytest.approx(0.3)
+    with pytest.raises(TooLittleNoiseError):
+        account.epsilon_at(1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [math.nan, math.inf, -1.0, 0.0, 3.0])
@@ -180,12 +163,9 @@ def test_a_search_ends_whatever_is_known(epsilon: float, tilt: float) -> None:
     assert bounds._largest_unsafe(always(-math.inf), start) == 0.0
 
 
-def test_a_sum_is_infinite_where_a_term_is_not_a_number() -> None:
-    for logs in ([math.nan, -1.0], [-1.0, math.nan]):
-        assert splitting._log_sum(logs, 1.0) == math.inf
-        assert splitting._log_sum(logs, -1.0) == pytest.approx(-1.0)
-    assert splitting._log_sum([math.nan], -1.0) == -math.inf
-    assert Mixture([unknown(0.01)], math.nan).log_upper(0.5) == math.inf
+def test_a_share_that_is_not_a_number_is_infinite() -> None:
+    huge = Huge(1.0, 1.0, math.nan, -800.0, -800.0, 0.0, 0.0, [(1.0, 0.0)])
+    assert Apart(unknown(0.01), huge).log_upper(0.5) == math.inf
 
 
 def test_an_epsilon_that_is_never_safe_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

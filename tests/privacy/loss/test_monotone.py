@@ -30,7 +30,7 @@ def test_epsilon(
     steps: int,
     delta: float,
     factor: float,
-    place: int,
+    position: int,
 ) -> None:
     cheap, _ = epsilons(relation, multiplier, rate, steps, delta)
     dearer = [
@@ -39,7 +39,7 @@ def test_epsilon(
         (multiplier, rate, math.ceil(steps * factor), delta),
         (multiplier, rate, steps, delta / factor),
     ]
-    _, dear = epsilons(relation, *dearer[place])
+    _, dear = epsilons(relation, *dearer[position])
     assert cheap <= dear
 
 

@@ -38,6 +38,26 @@ def test_epsilon(relation: str, multiplier: float, rate: float, delta: float) ->
     assert encloses(found, true)
 
 
+@pytest.mark.parametrize(
+    ("relation", "multiplier", "rate", "delta"),
+    [
+        ("replace", 0.040043590030114616, 0.9965244620347722, 8.776928232169825e-41),
+        ("add-remove", 0.054427055799342934, 6.572740176021971e-6, 1.209320768660548e-94),
+    ],
+)
+def test_other_masses_too_small_for_a_float(
+    relation: str, multiplier: float, rate: float, delta: float
+) -> None:
+    true = one_step_epsilon(RELATIONS[relation], multiplier, rate, delta)
+    assert encloses(account_of(relation, [(multiplier, rate, 1)]).epsilon_at(delta), true)
+
+
+def test_a_delta_too_small_for_a_float_is_not_nothing() -> None:
+    found = account_of("add-remove", [(1.0, 0.5, 1)]).delta_at(39.0)
+    assert found.lower == 0.0
+    assert 0.0 < found.upper <= 1e-200
+
+
 @pytest.mark.parametrize("relation", sorted(RELATIONS))
 @pytest.mark.parametrize("delta", [1e-3, 1e-12, 1e-100])
 def test_there_and_back(relation: str, delta: float) -> None:

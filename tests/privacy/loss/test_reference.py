@@ -72,8 +72,8 @@ def test_the_decay_bounds_the_generating_function(direction: Direction) -> None:
     pair, theta, spacing, count = Pair(0.8, 0.3, direction), 1.5, arb(4), 6
     with ctx.workprec(160):
         values = generating_function(pair, theta, spacing, count)
-        for place, value in enumerate(values):
-            assert bool(abs(value) <= decay(pair, theta, place * spacing))
+        for position, value in enumerate(values):
+            assert bool(abs(value) <= decay(pair, theta, position * spacing))
 
 
 @pytest.mark.parametrize("parts", ["2 0.3 3", "1 0.3 12", "1 0.2 5, 2 0.05 7, 0.3"])

@@ -17,7 +17,6 @@ Pearson). A line that is above the chord at both of its ends is above all of it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import scipy
@@ -25,15 +24,14 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import CalibrationError
 from matrixdp.parameters import DELTA, MU
-from matrixdp.privacy.events import Event, SampledPlan
+from matrixdp.privacy.events import Event
 from matrixdp.privacy.loss.account import LossAccount
-from matrixdp.rounding import float_up
 
 __all__ = ["PlanEnvelope", "plan_envelope"]
 
 FloatArray = NDArray[np.float64]
 
-_POINTS = 60  # each takes a composition
+_POINTS = 200
 _WIDTH = 1e-4  # of deltas; with wider ones, mu grows
 _BISECTIONS = 60
 _ROUNDING = 1e-12  # of normal probabilities, and of sums of them
@@ -92,24 +90,12 @@ def plan_envelope(events: Event | Sequence[Event], *, delta: float) -> PlanEnvel
     account = LossAccount(plan, width=_WIDTH)
     last = account.epsilon_at(delta).upper
     epsilons = np.linspace(0.0, last, _POINTS) if last > 0.0 else np.zeros(1)
-    uppers = np.array([account.delta_at(epsilon).upper for epsilon in epsilons.tolist()])
-    # By `epsilon_at` the last one is at most delta itself. Delta falls, and where no record is
-    # sampled nothing is revealed: some bounds of plans with few steps are wider than that.
+    uppers = np.array([found.upper for found in account.deltas_at(epsilons.tolist())])
+    # By `epsilon_at` the last one is at most delta itself.
     uppers[-1] = min(uppers[-1], delta)
-    uppers = np.minimum.accumulate(np.minimum(uppers, _chance_of_sampling(plan)))
+    uppers = np.minimum.accumulate(uppers)  # delta falls
     mu = _least_mu(epsilons, uppers, delta)
     return PlanEnvelope(mu=mu, delta=delta)
-
-
-def _chance_of_sampling(plan: Sequence[Event]) -> float:
-    """Return a bound of the probability that a record is used at all."""
-    rates = (
-        event.steps * Fraction(event.sampling_rate)
-        if isinstance(event, SampledPlan)
-        else Fraction(1)
-        for event in plan
-    )
-    return float_up(min(Fraction(1), sum(rates, Fraction(0))))
 
 
 def _least_mu(epsilons: FloatArray, uppers: FloatArray, delta: float) -> float:

@@ -14,10 +14,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
-
-from matrixdp.rounding import UNIT_ROUNDOFF
 
 __all__ = ["AddRemovePair", "Pair", "ReplacePair"]
 
@@ -33,6 +30,14 @@ def _normal(u: FloatArray) -> FloatArray:
     """Return the standard normal density."""
     density: FloatArray = np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI)
     return density
+
+
+def _quantile(tail: float) -> float:
+    """Return z >= 0 beyond which the normal tail is at most this: it is below ``exp(-z^2/2) / 2``.
+
+    At 0 it is one half, which is all that is asked for then.
+    """
+    return math.sqrt(max(-2.0 * math.log(2.0 * tail), 0.0))
 
 
 def _log_shifted(log_weight: FloatArray, log_rest: FloatArray, y: FloatArray) -> FloatArray:
@@ -64,10 +69,36 @@ class Pair(abc.ABC):
         """Return log q and log(1 - q) for every point; q below 1."""
         return np.full_like(u, math.log(self.rate)), np.full_like(u, math.log1p(-self.rate))
 
+    def log_ratio(self, u: FloatArray) -> FloatArray:
+        """Return ``log A(u)``, ``A = 1 - q + q e^t`` with ``t = nu u - nu^2/2``; q below 1."""
+        return _log_shifted(*self._log_weights(u), self.mu * u - 0.5 * self.mu * self.mu)
+
+    def share(self, u: FloatArray) -> FloatArray:
+        """Return ``q e^t / A(u)``, which times nu is the derivative of ``log A``; q below 1."""
+        t = self.mu * u - 0.5 * self.mu * self.mu
+        found: FloatArray = np.exp(np.minimum(math.log(self.rate) + t - self.log_ratio(u), 0.0))
+        return found
+
+    def steepest(self, u: FloatArray) -> FloatArray:
+        """Return a bound of ``|A'/A|`` up to u, where e^t is in the right half plane; q below 1."""
+        t = self.mu * u - 0.5 * self.mu * self.mu
+        exponent = np.minimum(math.log(self.rate) + t - math.log1p(-self.rate), 0.0)
+        found: FloatArray = self.mu * np.exp(exponent)
+        return found
+
+    def _highest(self, tail: float) -> float:
+        """Return u above which ``(1-q) N(0,1) + q N(nu,1)`` has at most so much mass."""
+        return max(_quantile(0.5 * tail), self.mu + _quantile(0.5 * tail / self.rate))
+
     @property
     @abc.abstractmethod
     def symmetric(self) -> bool:
         """Whether exchanging P and Q changes nothing."""
+
+    @property
+    @abc.abstractmethod
+    def one_sided(self) -> bool:
+        """Whether Q is the normal distribution, so that the loss is ``log A(u)`` alone."""
 
     @abc.abstractmethod
     def reach(self, tail: float) -> tuple[float, float]:
@@ -82,36 +113,13 @@ class Pair(abc.ABC):
         """Return l(u), for choosing parameters."""
 
     @abc.abstractmethod
-    def places(self, losses: FloatArray) -> FloatArray:
+    def positions(self, losses: FloatArray) -> FloatArray:
         """Return where each loss is reached; minus infinity for losses below the least."""
-
-    @abc.abstractmethod
-    def displacement(self, losses: FloatArray, points: FloatArray) -> FloatArray:
-        """Return bounds of ``|l(point) - loss|``: what rounding moved each point by."""
 
     @property
     @abc.abstractmethod
     def least_loss(self) -> float:
         """The infimum of losses, or 0 if there is none."""
-
-    @abc.abstractmethod
-    def mean_loss_below(self, loss: float) -> float:
-        """Return ``log(P/Q)`` of the event that the loss is below this one, roughly.
-
-        Or 0 if there is no least loss.
-        """
-
-    @abc.abstractmethod
-    def above(self, u: FloatArray, distance: FloatArray, loss: FloatArray) -> FloatArray:
-        """Return ``P(u) - e^l Q(u)``, where u is the point of the loss l plus a distance >= 0.
-
-        Nothing cancels in it: its relative error is a few units of the exponents that occur, if the
-        distance is as accurate. An infinite distance is from a loss below the least one.
-        """
-
-    @abc.abstractmethod
-    def below(self, u: FloatArray, distance: FloatArray) -> FloatArray:
-        """Return ``e^l Q(u) - P(u)``, where u is the point of the loss l less a distance >= 0."""
 
 
 class AddRemovePair(Pair):
@@ -127,10 +135,14 @@ class AddRemovePair(Pair):
         """Whether nothing is sampled."""
         return self.rate == 1.0
 
+    @property
+    def one_sided(self) -> bool:
+        """It is."""
+        return True
+
     def reach(self, tail: float) -> tuple[float, float]:
-        """Return the interval: the normal tail beyond z is at most ``exp(-z^2/2) / 2``."""
-        z = math.sqrt(-2.0 * math.log(tail))
-        return -z, self.mu + z
+        """Return the interval; of P there is q times less about nu than of Q about 0."""
+        return -_quantile(0.5 * tail), self._highest(0.5 * tail)
 
     def _exponent(self, u: FloatArray) -> FloatArray:
         return self.mu * u - 0.5 * self.mu * self.mu
@@ -146,12 +158,12 @@ class AddRemovePair(Pair):
             return t
         return _log_shifted(*self._log_weights(u), t)
 
-    def places(self, losses: FloatArray) -> FloatArray:
+    def positions(self, losses: FloatArray) -> FloatArray:
         """Solve ``e^t = 1 + (e^l - 1)/q`` for t, in the form that keeps the digits of a small l."""
-        return self._logs(losses) / self.mu + 0.5 * self.mu
+        return self.exponents(losses) / self.mu + 0.5 * self.mu
 
-    def _logs(self, losses: FloatArray) -> FloatArray:
-        """Return t for each loss."""
+    def exponents(self, losses: FloatArray) -> FloatArray:
+        """Return t for each loss: of positive ones within some units of itself."""
         if self.rate == 1.0:
             return losses
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -163,55 +175,10 @@ class AddRemovePair(Pair):
             far = losses - math.log(self.rate) + np.log(-np.expm1(-distance))
         return np.where((change < -0.5) | (losses > 1.0), far, near)
 
-    def displacement(self, losses: FloatArray, points: FloatArray) -> FloatArray:
-        """Return the bounds.
-
-        With ``w = dl/dt = q e^t / e^l`` in (0, 1): x units of t move l by x w. By the first form t
-        has three units of ``|e^l - 1| / (q e^t)``, which are ``3 |1 - e^-l| <= 6 |l|`` units of l.
-        By the second one it has some units of ``|l| + |log q|``, and a has some of ``|l| + |log(1 -
-        q)|``, which in t are ``1 / (e^a - 1)`` times as many and in l, with ``w = 1 - e^-a``,
-        fewer. Forming u and reading it again takes some units of ``|t| + nu^2``, and so does nu,
-        which may be off by one.
-        """
-        squared = self.mu * self.mu
-        if self.rate == 1.0:  # t is l itself
-            return 10.0 * UNIT_ROUNDOFF * (np.abs(losses) + squared)
-        t = np.where(np.isfinite(points), self._exponent(points), -np.inf)
-        weight = np.exp(np.minimum(math.log(self.rate) + t - losses, 0.0))
-        second = (np.expm1(np.minimum(losses, 1.0)) < -0.5 * self.rate) | (losses > 1.0)
-        units = 8.0 * np.abs(losses) - 4.0 * second * math.log1p(-self.rate)
-        size = np.where(np.isfinite(t), np.abs(t), 0.0)
-        units += weight * (10.0 * (size + squared) - 4.0 * second * math.log(self.rate))
-        return UNIT_ROUNDOFF * units
-
     @property
     def least_loss(self) -> float:
         """``log(1 - q)``."""
         return math.log1p(-self.rate) if self.rate < 1.0 else 0.0
-
-    def mean_loss_below(self, loss: float) -> float:
-        """Return ``log(1 - q + q P1/P0)``, the ratio of two normal probabilities."""
-        if self.rate == 1.0:
-            return 0.0
-        end = float(self.places(np.array([loss]))[0])
-        ratio = math.exp(scipy.special.log_ndtr(end - self.mu) - scipy.special.log_ndtr(end))
-        return math.log1p(self.rate * (ratio - 1.0))
-
-    def above(self, u: FloatArray, distance: FloatArray, loss: FloatArray) -> FloatArray:
-        """Return ``q (e^t(u) - e^t(point)) N(u)``, or with a point at infinity what is left."""
-        right = self.rate * _normal(u - self.mu)
-        inner = right * -np.expm1(-self.mu * distance)
-        outside = np.isposinf(distance)
-        if not outside.any():
-            return inner
-        # P - e^l Q with e^l at most 1 - q.
-        rest = -(1.0 - self.rate) * np.expm1(np.minimum(loss - math.log1p(-self.rate), 0.0))
-        return np.where(outside, rest * _normal(u) + right, inner)
-
-    def below(self, u: FloatArray, distance: FloatArray) -> FloatArray:
-        """Return ``q (e^t(point) - e^t(u)) N(u)``."""
-        exponent = self._exponent(u + distance) - 0.5 * u * u - _HALF_LOG_TWO_PI
-        return self.rate * np.exp(exponent) * -np.expm1(-self.mu * distance)
 
 
 class ReplacePair(Pair):
@@ -241,16 +208,19 @@ class ReplacePair(Pair):
         """Always: u and -u exchange P and Q."""
         return True
 
+    @property
+    def one_sided(self) -> bool:
+        """It is not."""
+        return False
+
     def reach(self, tail: float) -> tuple[float, float]:
-        """Return the interval: the normal tail beyond z is at most ``exp(-z^2/2) / 2``."""
-        far = self.mu + math.sqrt(-2.0 * math.log(tail))
+        """Return the interval."""
+        far = self._highest(0.5 * tail)
         return -far, far
 
     def _log_terms(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log(1 - q + q e^t) for t of u and of -u."""
         half = 0.5 * self.mu * self.mu
-        if self.rate == 1.0:
-            return self.mu * u - half, -self.mu * u - half
         weights = self._log_weights(u)
         return _log_shifted(*weights, self.mu * u - half), _log_shifted(
             *weights, -self.mu * u - half
@@ -265,7 +235,7 @@ class ReplacePair(Pair):
         right, left = self._log_terms(u)
         return right - left
 
-    def places(self, losses: FloatArray) -> FloatArray:
+    def positions(self, losses: FloatArray) -> FloatArray:
         """Solve for u: with ``b = q e^(-nu^2/2)`` it is l/2 + asinh((1-q) sinh(l/2) / b), over nu.
 
         From ``1 - q + b y = e^l (1 - q + b / y)``, ``y = e^(nu u)``, a quadratic equation.
@@ -273,8 +243,6 @@ class ReplacePair(Pair):
         return (0.5 * losses + self._bend(losses)) / self.mu
 
     def _bend(self, losses: FloatArray) -> FloatArray:
-        if self.rate == 1.0:
-            return np.zeros_like(losses)
         half, log_b = 0.5 * np.abs(losses), math.log(self.rate) - 0.5 * self.mu * self.mu
         with np.errstate(divide="ignore"):
             # log(2 sinh(l/2) (1-q) / b); asinh(y) is log(2y) to the last digit where y is large.
@@ -282,50 +250,7 @@ class ReplacePair(Pair):
         small = np.arcsinh(0.5 * np.exp(np.minimum(log_twice, _LARGE_EXPONENT)))
         return np.copysign(np.where(log_twice > _LARGE_EXPONENT, log_twice, small), losses)
 
-    def displacement(self, losses: FloatArray, points: FloatArray) -> FloatArray:
-        """Return the bounds.
-
-        The logarithm of the argument of asinh has a few units of its terms, and asinh magnifies no
-        relative error. x units of nu u move l by x (w + w'), the weights of the two tilted terms.
-        """
-        right, left = self._log_terms(points)
-        log_rate, half = math.log(self.rate), 0.5 * self.mu * self.mu
-        y = self.mu * points
-        weights = np.exp(np.minimum(log_rate + y - half - right, 0.0))
-        weights += np.exp(np.minimum(log_rate - y - half - left, 0.0))
-        terms = np.abs(losses) + half + abs(log_rate) + 4.0
-        if self.rate < 1.0:
-            terms -= math.log1p(-self.rate)
-        return UNIT_ROUNDOFF * weights * np.abs(y) * (12.0 + 8.0 * terms)
-
     @property
     def least_loss(self) -> float:
         """There is none."""
         return 0.0
-
-    def mean_loss_below(self, loss: float) -> float:
-        """Return 0, where by symmetry most of the mass is."""
-        del loss
-        return 0.0
-
-    def _climb(self, point: FloatArray, distance: FloatArray) -> FloatArray:
-        """Return ``l(point + distance) - l(point)``, both of whose terms have one sign."""
-        right, left = self._log_terms(point)
-        log_rate, half = math.log(self.rate), 0.5 * self.mu * self.mu
-        log_rest = math.log1p(-self.rate) if self.rate < 1.0 else -math.inf
-        rightward = np.minimum(log_rate + self.mu * point - half - right, 0.0)
-        leftward = np.minimum(log_rate - self.mu * point - half - left, 0.0)
-        rising = _log_shifted(rightward, log_rest - right, self.mu * distance)
-        return rising - _log_shifted(leftward, log_rest - left, -self.mu * distance)
-
-    def _density(self, u: FloatArray) -> FloatArray:
-        return (1.0 - self.rate) * _normal(u) + self.rate * _normal(u - self.mu)
-
-    def above(self, u: FloatArray, distance: FloatArray, loss: FloatArray) -> FloatArray:
-        """Return ``P(u) (1 - e^(l - l(u)))``."""
-        del loss  # there is no least loss, so the distance says all
-        return self._density(u) * -np.expm1(-self._climb(u - distance, distance))
-
-    def below(self, u: FloatArray, distance: FloatArray) -> FloatArray:
-        """Return ``P(u) (e^(l - l(u)) - 1)``."""
-        return self._density(u) * np.expm1(-self._climb(u + distance, -distance))

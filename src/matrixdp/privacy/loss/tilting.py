@@ -1,4 +1,4 @@
-"""The choice of tilt, lattice and window for an account: estimates, on which no bound depends."""
+"""The choice of tilt for an account: estimates, on which no bound depends."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from matrixdp.privacy.loss.pairs import Pair
 
-__all__ = ["Cumulants", "Saddle", "Split"]
+__all__ = ["Cumulants", "Saddle"]
 
 FloatArray = NDArray[np.float64]
 
 _MESH = 1500  # points of an integral over one step
 _LEAST_TILT = 1e-3  # over the deviation of the whole loss
-_SHARES = (0.75, 0.85, 0.95)  # of the tilt, that are tried
-_MOST_LOST = 2.0
+_LEAST_LOG_DELTA = -600.0
+_BELOW_DELTA = 5.0  # on the logarithmic scale
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Saddle:
     deviation : float
         The standard deviation of the whole loss, tilted.
     log_height : float
-        ``log(e^K - 1) - tilt epsilon``.
+        ``log(e^K - 1) - tilt epsilon``: about what Chernoff's bound is.
     """
 
     tilt: float
@@ -41,25 +41,6 @@ class Saddle:
     log_delta: float
     deviation: float
     log_height: float
-
-
-@dataclass(frozen=True)
-class Split:
-    """A division of the losses of one kind of step into small and large ones.
-
-    Attributes
-    ----------
-    index : int
-        Which kind of step.
-    cut : float
-        The largest small loss.
-    number : int
-        How many of these steps have a large loss.
-    """
-
-    index: int
-    cut: float
-    number: int = 0
 
 
 class Cumulants:
@@ -78,8 +59,8 @@ class Cumulants:
         The mass of each step that is left out.
     exchanged : bool
         Whether P and Q are exchanged in all of them.
-    split : Split, optional
-        Of one kind of step only so many large losses.
+    below : float, optional
+        Where single steps' losses end.
     """
 
     def __init__(
@@ -88,7 +69,7 @@ class Cumulants:
         tail: float,
         *,
         exchanged: bool = False,
-        split: Split | None = None,
+        below: float = math.inf,
     ) -> None:
         # A tilt by theta moves u to about theta l'(u), and l' is at least q mu where most of the
         # mass is: further than this it would be where no mass was kept.
@@ -96,21 +77,19 @@ class Cumulants:
             max(map(abs, pair.reach(tail))) / (pair.mu * pair.rate) for pair, _ in steps
         )
         self._terms: list[tuple[FloatArray, FloatArray, int]] = []
-        for index, (pair, count) in enumerate(steps):
+        for pair, count in steps:
             u = np.linspace(*pair.reach(tail), _MESH)
             logs, losses = pair.log_density(u) + math.log(u[1] - u[0]), pair.losses(u)
             if exchanged:
                 logs, losses = logs - losses, -losses
-            if split is None or split.index != index:
-                self._terms.append((logs, losses, count))
-                continue
-            for chosen, number in (
-                (losses <= split.cut, count - split.number),
-                (losses > split.cut, split.number),
-            ):
-                if number > 0 and chosen.any():
-                    self._terms.append((logs[chosen], losses[chosen], number))
+            kept = losses <= (math.inf if pair.rate == 1.0 else below)
+            self._terms.append((logs[kept], losses[kept], count))
         self._least = min(_LEAST_TILT / max(self._deviation(0.0), 1e-200), 1e-3 * self._largest)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the whole loss."""
+        return self._deviation(0.0)
 
     def at(self, order: float) -> tuple[float, float, float]:
         """Return ``log(e^K - 1)`` and its first two derivatives.
@@ -150,19 +129,61 @@ class Cumulants:
     def _deviation(self, tilt: float) -> float:
         return math.sqrt(self._cumulants(tilt)[2])
 
-    def softened(self, saddle: Saddle) -> Saddle:
-        """Return the same point of the curve with less tilt, as far as hardly anything is lost.
+    def enough(self, log_delta: float) -> Saddle:
+        """Return a saddle with enough tilt to show that delta is below one.
 
-        With less tilt there is less mass far above epsilon, where a few large losses of single
-        steps take it. The mass near epsilon falls by a factor of ``e^-f``, f the difference of
-        ``log(e^K(s) - 1) - s epsilon`` from its least value.
+        Of the exchanged pairs it is nearly always far smaller.
         """
-        least = saddle.log_height
-        for share in _SHARES:
-            tilt = share * saddle.tilt
-            if self.at(tilt)[0] - tilt * saddle.epsilon - least <= _MOST_LOST:
-                return replace(saddle, tilt=tilt, deviation=self._deviation(tilt))
-        return saddle
+        return self.for_delta(math.exp(min(max(log_delta - _BELOW_DELTA, -690.0), -_BELOW_DELTA)))
+
+    def flattest(self, epsilon: float) -> float:
+        """Return the tilt at which ``K(s) - s epsilon - log s (s + 1)`` is least; it is convex.
+
+        There an error of ``e^K`` is the least share of delta.
+        """
+
+        def slope(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            return self._cumulants(tilt)[1] - 1.0 / tilt - 1.0 / (1.0 + tilt) - epsilon
+
+        low, high = math.log(self._least), math.log(self._largest)
+        if slope(low) >= 0.0 or slope(high) <= 0.0:
+            return math.exp(low if slope(low) >= 0.0 else high)
+        return math.exp(scipy.optimize.brentq(slope, low, high, xtol=1e-2))
+
+    def at_point(self, epsilon: float, log_delta: float) -> Saddle:
+        """Return that tilt for a point which is known already, roughly."""
+        found = self.saddle(self.flattest(epsilon))
+        height = found.log_height + found.tilt * (found.epsilon - epsilon)
+        log_delta = min(log_delta, max(height, _LEAST_LOG_DELTA))
+        return replace(found, epsilon=epsilon, log_delta=log_delta, log_height=height)
+
+    def one_step_epsilon(self, delta: float) -> float:
+        """Return about where delta is if at most one step has a loss that matters."""
+        if self._one_step_delta(0.0)[0] <= delta:
+            return 0.0
+        high = max(float(np.max(losses)) for _, losses, _ in self._terms)
+        return float(
+            scipy.optimize.brentq(
+                lambda e: self._one_step_delta(e)[0] - delta, 0.0, high, xtol=1e-300, rtol=1e-4
+            )
+        )
+
+    def one_step_slope(self, epsilon: float) -> float:
+        """Return about the slope of ``-log delta`` then."""
+        delta, fall = self._one_step_delta(epsilon)
+        return fall / delta if delta > 0.0 else 0.0
+
+    def _one_step_delta(self, epsilon: float) -> tuple[float, float]:
+        """Return that delta, and how fast it falls."""
+        delta = fall = 0.0
+        for logs, losses, count in self._terms:
+            above = losses > epsilon
+            masses = count * np.exp(logs[above])
+            others = masses * np.exp(epsilon - losses[above])
+            delta += float((masses - others).sum())
+            fall += float(others.sum())
+        return delta, fall
 
     def for_epsilon(self, epsilon: float) -> Saddle:
         """Return the saddle at an epsilon."""
