@@ -46,6 +46,10 @@ def test_the_rounding_of_the_tilt_goes_both_ways() -> None:
     assert found.log_lower(0.0) == pytest.approx(math.log(0.5) - 0.1)
 
 
+def test_a_tilt_of_which_hardly_anything_is_known_gives_no_lower_bound() -> None:
+    assert curve(0.5, relative=1e3).log_lower(0.0) == -math.inf
+
+
 def test_what_is_lost_is_added_to_an_upper_bound_only() -> None:
     found = curve(0.5, lost=0.1)
     assert math.exp(found.log_upper(0.0)) >= 0.6

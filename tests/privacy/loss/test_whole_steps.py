@@ -60,3 +60,14 @@ def test_a_release_alone_and_a_bounded_difference() -> None:
 def test_a_bounded_difference_does_not_go_with_sampling() -> None:
     with pytest.raises(InvalidParameterError, match="neighbouring='replace'"):
         SampledPlan(noise_multiplier=1.0, sampling_rate=0.5, steps=1, neighbouring="replace")
+
+
+@pytest.mark.parametrize(
+    ("mu", "epsilon"), [(1356.080555049394, 954901.045408896), (150.0, 20000.0), (120.0, 1e6)]
+)
+def test_the_lower_bound_far_into_the_tail_of_a_large_release(mu: float, epsilon: float) -> None:
+    lower, upper = LossAccount([GaussianRelease(mu=mu, neighbouring="replace")]).delta_at(epsilon)
+    with ctx.workprec(30_000):
+        true = curve(arb(mu), arb(epsilon))
+        assert bool(arb(lower) <= true)
+        assert bool(true <= arb(upper))

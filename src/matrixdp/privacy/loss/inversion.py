@@ -50,6 +50,7 @@ _ROUNDS, _RETRIES = 12, 5
 _ORDERS = 20  # tried, for Chernoff's bound
 _REST = -40.0  # an exponent
 _TINY = 1e-300
+_MOST_OFF = 100.0  # an exponent; K(theta) is known less well than this by no account of use
 _ENDS = 300  # positions, to choose where low losses begin
 
 
@@ -125,6 +126,8 @@ class Inverted:
 
     def _aliases(self, epsilon: float) -> float:
         """Return a bound of ``D(epsilon + k P)`` summed over k other than 0."""
+        if self.relative > _MOST_OFF:
+            return math.inf
         period = 2.0 * math.pi / self.spacing
         below = self.tilt * (epsilon - period) - self.log_factor
         above = min(log - order * (epsilon + period) for order, log in self.growth)
@@ -253,7 +256,8 @@ def inverted(
         log_most += count * np.log(sizes + errors)
     values = np.exp(logs) / (z * (z + 1.0))
     values[0] *= 0.5
-    errors = np.exp(log_most) * -np.expm1(-log_gap) / np.abs(z * (z + 1.0))
+    with np.errstate(over="ignore"):  # then nothing is known
+        errors = np.exp(log_most) * -np.expm1(-log_gap) / np.abs(z * (z + 1.0))
     # Beyond the largest s: the sum of 1 / s^2 is below twice 1 / s at that.
     beyond = 2.0 * math.exp(whole.log_decay) / max(float(s[-1]), spacing) / math.pi
     relative = math.fsum(part.number * points.relative_error for points, part in whole.parts)
