@@ -42,9 +42,10 @@ _WAYS = (
     (CoarselySmoothedCurve, True),
 )
 # What the closed form of the Gaussian curve may be off where mu is so large that no epsilon is
-# close to 0: 1e-14 times its condition number, which for epsilons up to 1e6 is below 1e5, and some
-# of the smallest doubles. Otherwise inversion gives the lower bound.
-_CLOSED_FORM, _TINY = 2e-9, 1e-300
+# close to 0, and far into its tail: 1e-14 times its condition number, which for epsilons up to 1e6
+# is below 1e5, and some of the smallest doubles. Otherwise inversion gives the lower bound.
+_CLOSED_FORM, _FAR = 1e-10, 2e-9
+_TINY = 1e-300
 _HOPELESS = 2.0  # times the largest epsilon, where not even an estimate of it is below that
 _MOST_RESOLVED_MU = 100.0
 
@@ -117,7 +118,7 @@ class LossAccount:
     def _lower(self, by_losses: Callable[[float], Interval], given: float, exact: float) -> float:
         """Return a lower bound of what a closed form gives as an upper one, without sampling."""
         if self._mu > _MOST_RESOLVED_MU:
-            return max(exact * (1.0 - _CLOSED_FORM) - _TINY, 0.0)
+            return max(exact * (1.0 - _FAR) - _TINY, 0.0)
         if self._mu < LEAST_RESOLVED_MU:
             return 0.0
         try:
