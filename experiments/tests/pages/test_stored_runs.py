@@ -65,7 +65,10 @@ def check_account(stored: Account) -> None:
     assert found.refusal == stored.refusal
     assert found.layers == pytest.approx(stored.layers, rel=1e-6)
     assert found.noise_multiplier == pytest.approx(stored.noise_multiplier, rel=1e-6)
-    assert found.true_epsilon == pytest.approx(stored.true_epsilon, rel=1e-6)
+    # What is stored is a proven upper bound, up to 1e-4 wide; the account has become tighter since.
+    assert found.true_epsilon == pytest.approx(stored.true_epsilon, rel=1e-4)
+    if found.true_epsilon is not None and stored.true_epsilon is not None:
+        assert found.true_epsilon <= stored.true_epsilon * (1.0 + 1e-6)
 
 
 # Every seventh, of all mechanisms and data sets.
