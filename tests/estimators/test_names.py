@@ -39,3 +39,17 @@ def test_estimators_go_by_name() -> None:
         PrivatePCA(bounds=ranges).fit(ROWS)
     with pytest.raises(InvalidParameterError, match="two columns of one name"):
         PrivatePCA(bounds=(0, 1)).fit(pd.DataFrame(np.zeros((3, 2)), columns=["a", "a"]))
+
+
+def test_names_that_are_not_text_are_refused() -> None:
+    """scikit-learn ignores them, so that columns in another order would be mixed up."""
+    target = VALUES["age"] / 90
+    model = PrivateRidge(bounds=(0, 1e5), target_bounds=(0, 1)).fit(pd.DataFrame(ROWS), target)
+    pairs = pd.MultiIndex.from_tuples([("a", 0), ("a", 1), ("a", 2)])
+    for names in ([5, 6, 7], [1, 0, 2], [("a", 0), ("a", 1), ("a", 2)], pairs, ["a", "b", 2]):
+        frame = pd.DataFrame(ROWS)
+        frame.columns = names
+        with pytest.raises(InvalidParameterError, match="not text"):
+            PrivatePCA(bounds=([0, 17, 1], [1e5, 90, 99])).fit(frame)
+    with pytest.raises(InvalidParameterError, match="not text"):
+        model.predict(pd.DataFrame(ROWS)[[1, 0, 2]])
