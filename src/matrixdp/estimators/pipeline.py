@@ -128,7 +128,9 @@ class PrivatePipeline(CountedFits, Pipeline):
         ]
         records = X
         for name, step in in_front:
-            records = _one_by_one(name, step, records)
+            # A clone has learned nothing, whatever the step was fitted to before.
+            fresh = step if isinstance(step, FrozenEstimator) else clone(step)
+            records = _one_by_one(name, fresh, records)
         payers = [
             PrivacyFilter(Budget(part.epsilon, part.delta), neighbouring=relation) for part in parts
         ]
