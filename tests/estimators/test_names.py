@@ -1,14 +1,20 @@
 """Features with names: their ranges are given by name, and their order does not matter."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn", reason="private estimators need the extra `sklearn`")
 
+from sklearn.preprocessing import FunctionTransformer
+
 from matrixdp.errors import InvalidParameterError
-from matrixdp.estimators import PrivatePCA, PrivateRidge
+from matrixdp.estimators import PrivatePCA, PrivatePipeline, PrivateRidge
 
 pd = pytest.importorskip("pandas", reason="frames are tested with pandas")
+pa = pytest.importorskip("pyarrow", reason="tables are tested with pyarrow")
+pl = pytest.importorskip("polars", reason="frames are tested with polars")
 
 RNG = np.random.default_rng(3)
 VALUES = {
@@ -39,3 +45,46 @@ def test_estimators_go_by_name() -> None:
         PrivatePCA(bounds=ranges).fit(ROWS)
     with pytest.raises(InvalidParameterError, match="two columns of one name"):
         PrivatePCA(bounds=(0, 1)).fit(pd.DataFrame(np.zeros((3, 2)), columns=["a", "a"]))
+
+
+def test_names_that_are_not_text_are_refused() -> None:
+    """scikit-learn ignores them, so that columns in another order would be mixed up."""
+    target = VALUES["age"] / 90
+    model = PrivateRidge(bounds=(0, 1e5), target_bounds=(0, 1)).fit(pd.DataFrame(ROWS), target)
+    pairs = pd.MultiIndex.from_tuples([("a", 0), ("a", 1), ("a", 2)])
+    for names in ([5, 6, 7], [1, 0, 2], [("a", 0), ("a", 1), ("a", 2)], pairs, ["a", "b", 2]):
+        frame = pd.DataFrame(ROWS)
+        frame.columns = names
+        with pytest.raises(InvalidParameterError, match="not text"):
+            PrivatePCA(bounds=([0, 17, 1], [1e5, 90, 99])).fit(frame)
+    with pytest.raises(InvalidParameterError, match="not text"):
+        model.predict(pd.DataFrame(ROWS)[[1, 0, 2]])
+
+
+def test_names_stay_behind_a_step_that_keeps_them() -> None:
+    frame, target = pd.DataFrame(VALUES), VALUES["age"] / 90
+    ranges = {"hours": (1, 99), "age": (17, 90), "gain": (0, 1e5)}
+    other_kind = pl.DataFrame(VALUES)
+    for given, other in ((frame, frame[ORDER]), (other_kind, other_kind.select(ORDER))):
+        last = PrivateRidge(bounds=ranges, target_bounds=(0, 1))
+        steps = [("absolute", FunctionTransformer(abs_of)), ("last", last)]
+        model = PrivatePipeline(steps).fit(given, target)
+        np.testing.assert_array_equal(model.predict(given), model.predict(other))
+        last = PrivateRidge(bounds=([0, 17, 1], [1e5, 90, 99]), target_bounds=(0, 1))
+        with pytest.raises(InvalidParameterError, match="bounds=\\{"):
+            PrivatePipeline([steps[0], ("last", last)]).fit(given, target)
+
+
+def abs_of(table: Any) -> Any:
+    return table.abs() if hasattr(table, "abs") else table.select(pl.all().abs())
+
+
+def test_a_record_by_itself_does_not_show_the_categories_of_all() -> None:
+    """With another record in the data, each record would have another code."""
+    frame = pd.DataFrame({"job": ["b", "c", "b"]}).astype("category")
+    codes = FunctionTransformer(lambda part: part.apply(lambda column: column.cat.codes))
+    last = PrivatePCA(data_norm=1.0)
+    model = PrivatePipeline([("codes", codes), ("last", last)])
+    for shared in (frame, frame["job"], pl.DataFrame(frame), pa.Table.from_pandas(frame)):
+        with pytest.raises(InvalidParameterError, match="'codes' would get categories"):
+            model.fit(shared)

@@ -241,6 +241,26 @@ def test_a_step_in_front_gets_one_record_at_a_time() -> None:
     assert np.abs(model[1].mean_).max() < 0.01
 
 
+class _Centred(FunctionTransformer):
+    """It says that it needs no fit, and learns in one all the same."""
+
+    def fit(self, X: Any, y: Any = None) -> "_Centred":  # noqa: ARG002
+        self.mean_ = X.mean(axis=0)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return X - self.mean_
+
+
+def test_what_a_step_in_front_has_learned_before_is_not_used(made: list[Made]) -> None:
+    X, classes = records(30)
+    last = PrivateRidgeClassifier(data_norm=3.0, classes=[0, 1, 2])
+    model = PrivatePipeline([("centred", _Centred().fit(X)), ("last", last)])
+    with pytest.raises(mdp.InvalidParameterError, match="'centred' raises AttributeError"):
+        model.fit(X, classes)
+    assert not made
+
+
 def test_what_was_fitted_to_public_data_is_used_and_kept() -> None:
     X, classes = records(300)
     public = StandardScaler().fit(records(200, seed=5)[0])

@@ -223,6 +223,20 @@ def test_nothing_underflows_on_the_way(bound: float, rows: float, columns: float
         assert truth <= Fraction(found.value) ** 2 <= truth * (1 + Fraction(1, 10**13))
 
 
+@pytest.mark.parametrize("exponent", [199.3, 215.7, 222.1, 223.9, 300.4])
+def test_no_quotient_of_units_and_scales_underflows(exponent: float) -> None:
+    """Divided one after another, small units over large scales would be 0, or lose digits."""
+    scale = 10.0**exponent
+    ball = ScaledBall(1.7e30, rows=[1.3e-100], columns=[1.9e100], neighbouring="replace")
+    exact = Fraction(1.7e30) * Fraction(1.3e-100) * Fraction(1.9e100) / Fraction(scale)
+    found = Fraction(ball.radius(Diagonal([[scale]])).value)
+    assert exact <= found <= exact * (1 + Fraction(1, 2**48))
+    symmetric = ScaledSymmetricBall(1.7e160, units=[1.3e-70], neighbouring="replace")
+    exact = Fraction(1.7e160) * Fraction(1.3e-70) ** 2 / Fraction(scale)
+    found = Fraction(symmetric.radius(Diagonal([[scale]])).value)
+    assert exact <= found <= exact * (1 + Fraction(1, 2**48))
+
+
 def test_subnormal_numbers_keep_their_meaning() -> None:
     least = 5e-324
     for count in (2, 3, 5, 7):

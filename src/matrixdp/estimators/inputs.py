@@ -96,6 +96,11 @@ def _in_order_of_fit(estimator: Any, X: Any, *, reset: bool) -> Any:
         return X
     if len(set(names)) != len(names):
         raise InvalidParameterError("X has two columns of one name: give every column its own")
+    # scikit-learn takes no notice of others, and would go by position.
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidParameterError(
+            "X has names of columns that are not text: name them by text, or pass X as an array"
+        )
     fitted = [] if reset else list(getattr(estimator, "feature_names_in_", []))
     # Names that are not those of the fit are refused by scikit-learn.
     return by_name(X, fitted) if set(fitted) == set(names) else X

@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from matrixdp.errors import InvalidParameterError
 from matrixdp.estimators.base import PrivateEstimator, PrivateTransformer
 from matrixdp.estimators.counted_fits import CountedFits
+from matrixdp.parameters import names_of
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.filter import PrivacyFilter
@@ -128,7 +129,9 @@ class PrivatePipeline(CountedFits, Pipeline):
         ]
         records = X
         for name, step in in_front:
-            records = _one_by_one(name, step, records)
+            # A clone has learned nothing, whatever the step was fitted to before.
+            fresh = step if isinstance(step, FrozenEstimator) else clone(step)
+            records = _one_by_one(name, fresh, records)
         payers = [
             PrivacyFilter(Budget(part.epsilon, part.delta), neighbouring=relation) for part in parts
         ]
@@ -215,12 +218,14 @@ def _check_no_budget(name: str, step: PrivateEstimator) -> None:
             )
 
 
-def _one_by_one(name: str, step: Any, records: Any) -> NDArray[Any]:
-    """Return what a step gives for each record, which it gets by itself."""
-    sliced, rows = getattr(records, "iloc", records), list[NDArray[Any]]()
+def _one_by_one(name: str, step: Any, records: Any) -> Any:
+    """Return what a step gives for each record, which it gets by itself; names of columns stay."""
+    _check_no_shared_categories(name, records)
+    sliced, parts = getattr(records, "iloc", records), list[Any]()
     refusal: str | None = None
     try:
-        rows = [np.asarray(step.transform(sliced[i : i + 1])) for i in range(len(records))]
+        parts = [step.transform(sliced[i : i + 1]) for i in range(len(records))]
+        rows = [np.asarray(part) for part in parts]
     except Exception as error:  # noqa: BLE001 - whatever it raises may show the record
         refusal = type(error).__name__
     if refusal is not None:
@@ -232,7 +237,35 @@ def _one_by_one(name: str, step: Any, records: Any) -> NDArray[Any]:
         raise InvalidParameterError(
             f"step {name!r} must give a row of one width for each record; sparse ones are refused"
         )
-    return np.concatenate(rows)
+    return _with_names(name, np.concatenate(rows), parts)
+
+
+def _check_no_shared_categories(name: str, records: Any) -> None:
+    """Raise if a record by itself shows the categories of all: codes of pandas, polars or Arrow."""
+    kinds = getattr(getattr(records, "schema", None), "types", getattr(records, "dtypes", ()))
+    listed = np.array(kinds, dtype=object).ravel()  # a column alone has one kind
+    if any(str(kind).lower().startswith(("categor", "dictionary")) for kind in listed):
+        raise InvalidParameterError(
+            f"step {name!r} would get categories that are listed from all records: pass columns "
+            "of text, and list public categories in the step"
+        )
+
+
+def _with_names(name: str, table: NDArray[Any], parts: Sequence[Any]) -> Any:
+    """Return a table as a frame of the kind that its rows were, if they had names."""
+    names = names_of(parts[0])
+    if any(names_of(part) != names for part in parts):
+        raise InvalidParameterError(
+            f"step {name!r} must give every record columns of the same names"
+        )
+    if names is None:
+        return table
+    kind = type(parts[0])
+    if hasattr(parts[0], "iloc"):
+        return kind(table, columns=names)
+    if hasattr(parts[0], "from_arrays"):
+        return kind.from_arrays(list(table.T), names=names)
+    return kind(table, schema=names)
 
 
 class _AllChecked(Exception):  # noqa: N818 - nothing went wrong

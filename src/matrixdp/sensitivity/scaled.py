@@ -81,8 +81,9 @@ class ScaledBall(EqualByValue):
         match covariance:
             case Isotropic() | Diagonal():
                 shape = (len(self.rows), len(self.columns))
-                worst = float(_over(self.rows, self.columns, covariance.entry_scales(shape)).max())
-                return Radius(inflated(self.bound * worst, 16), exact=True)
+                scales = covariance.entry_scales(shape)
+                worst = float(_over(self.bound, self.rows, self.columns, scales).max())
+                return Radius(inflated(worst, 16), exact=True)
             case _:
                 largest = [float(self.rows.max()), float(self.columns.max())]
                 smallest = covariance.smallest_singular_value
@@ -161,10 +162,10 @@ class ScaledSymmetricBall(EqualByValue):
                 # A member with u_i u_j x at (i, j) and (j, i) has the squared norm 2 x^2 in these
                 # units, and (1/s_ij^2 + 1/s_ji^2) (u_i u_j x)^2 whitened.
                 scales = covariance.entry_scales((size, size))
-                largest, shares = normalised(_over(self.units, self.units, scales))
+                largest, shares = normalised(_over(self.bound, self.units, self.units, scales))
                 squares = np.square(shares)
                 worst = math.sqrt(float(np.max((squares + squares.T) / 2)))
-                return Radius(inflated(self.bound * largest * worst, 16), exact=True)
+                return Radius(inflated(largest * worst, 16), exact=True)
             case _:
                 largest = float(self.units.max())
                 smallest = covariance.smallest_singular_value
@@ -175,11 +176,16 @@ class ScaledSymmetricBall(EqualByValue):
         return SymmetricDiagonal(self.units).rescaled_for(self, budget)
 
 
-def _over(rows: FloatArray, columns: FloatArray, scales: FloatArray) -> FloatArray:
-    """Return the units of entries over their scales; infinity, which no radius is, if too large."""
-    # Divided first: units and scales may be large or small, their quotients are not.
-    with np.errstate(over="ignore"):
-        return np.asarray(rows[:, None] / scales * columns)
+def _over(bound: float, rows: FloatArray, columns: FloatArray, scales: FloatArray) -> FloatArray:
+    """Return a bound in units of entries over their scales; infinity if it is too large."""
+    # Exponents apart: of four numbers that are large or small, only the result may be beyond range.
+    share, exponent = np.frexp(np.asarray(bound))
+    for factor in (rows[:, None], columns):
+        part, power = np.frexp(factor)
+        share, exponent = share * part, exponent + power
+    part, power = np.frexp(scales)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.ldexp(share / part, exponent - power))
 
 
 def _check_shape(members: object, shape: Shape, want: Shape) -> None:
