@@ -64,8 +64,8 @@ def check_account(stored: Account) -> None:
     found = account(stored.mechanism, stored.promise)
     assert found.refusal == stored.refusal
     assert found.layers == pytest.approx(stored.layers, rel=1e-6)
-    # What is stored is by bounds that were up to 1e-4 wide. The account has become tighter since, so
-    # that less noise is enough today: the stored noise keeps its promise.
+    # What is stored is by bounds that were up to 1e-4 wide. The account has become tighter since,
+    # so that less noise is enough today: the stored noise keeps its promise.
     assert found.true_epsilon == pytest.approx(stored.true_epsilon, rel=1e-4)
     assert found.noise_multiplier == pytest.approx(stored.noise_multiplier, rel=1e-4)
     if found.noise_multiplier is not None and stored.noise_multiplier is not None:

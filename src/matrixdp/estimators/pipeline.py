@@ -45,7 +45,8 @@ class PrivatePipeline(CountedFits, Pipeline):
     Attributes
     ----------
     guarantee_ : Guarantee
-        What all fitted attributes of all steps guarantee together.
+        What all steps that were fitted here guarantee together. A frozen step that was fitted to
+        private data before is paid for elsewhere.
 
     Notes
     -----
