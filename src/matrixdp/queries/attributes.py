@@ -70,7 +70,7 @@ class Categories:
         object.__setattr__(self, "name", name)
         if other is not None and (not isinstance(other, str) or other in map(str, labels)):
             raise InvalidParameterError(
-                f"other={other!r} of {name!r} must be a text that is none of its values"
+                f"other={other!r} of {name!r} must be a text other than its values"
             )
         object.__setattr__(self, "values", labels)
         object.__setattr__(self, "other", other)
@@ -186,7 +186,7 @@ def described(attributes: Sequence[Attribute]) -> str:
 
 
 def numbers(column: Any) -> NDArray[np.float64]:
-    """Return the numbers of a column, NaN for what is none, even if it looks like one."""
+    """Return the numbers of a column, NaN for what is not a number, even if it looks like one."""
     array = np.asarray(column)
     if array.dtype == object:  # a column of a table of several types
         array = np.array([_number(value) for value in array.tolist()], dtype=np.float64)

@@ -83,7 +83,7 @@ def write_means(
     force : bool
         Whether existing files are replaced.
     about : About, optional
-        What people are told of the release.
+        What is stated of the release.
     payment : Payment, optional
         What paid.
     """
