@@ -1,4 +1,4 @@
-"""A folder of results in which Type I can be run on the toy data set; precision as it was."""
+"""Folders for toy results and their report; precision as it was before a test."""
 
 import sys
 from collections.abc import Iterator
@@ -21,13 +21,25 @@ def precision() -> Iterator[None]:
 
 
 @pytest.fixture
+def empty_docs(tmp_path: Path) -> Path:
+    """Return a folder for a report: a page between whose markers there is no result yet."""
+    docs = tmp_path / "docs"
+    for name in ("tables", "figures"):
+        (docs / name).mkdir(parents=True)
+    marked = "<!-- {0}: begin -->\nold\n<!-- {0}: end -->\n"
+    text = f"before\n{marked.format('type-one')}{marked.format('type-two')}after\n"
+    (docs / "experiments.md").write_text(text)
+    return docs
+
+
+@pytest.fixture
 def toy_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with choices for digits; accounts take milliseconds, and so do runs."""
     # Late: this file is read where the experiments are not installed, too.
     from matrixdp_experiments.gradients import accounts  # noqa: PLC0415
     from matrixdp_experiments.gradients import experiment as type_one  # noqa: PLC0415
     from matrixdp_experiments.gradients.cells import Hyperparameters  # noqa: PLC0415
-    from matrixdp_experiments.gradients.choosing import Choice, Choices  # noqa: PLC0415
+    from matrixdp_experiments.gradients.planning import Choice, Choices, Tried  # noqa: PLC0415
 
     def quick_noise(epsilon: float, delta: float, **given: Any) -> float:
         if given["sampling_rate"] == 1.0 or given["accountant"] is not Accountant.PLD:
@@ -46,10 +58,11 @@ def toy_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             Choice(
                 dataset="digits",
                 family=family,
-                chosen=Hyperparameters(0.5, None if family == "plain" else 1.0),
-                tried=[],
+                chosen=candidate,
+                tried=[Tried(candidate, 0.9)],
             )
             for family in ("plain", "isotropic", "mvg")
+            for candidate in [Hyperparameters(0.5, None if family == "plain" else 1.0)]
         ]
     )
     return found

@@ -181,8 +181,7 @@ def test_claims_that_no_report_shows(
 
 
 def test_a_page_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "page.md"
-    assert main(["report", "--results", str(tmp_path), "--page", str(page)]) == 2
+    assert main(["report", "--results", str(tmp_path), "--docs", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert f"page='{page}' is not a file: name the page" in said
+    assert f"docs='{tmp_path}' has no experiments.md: name the folder" in said
     assert "Errno" not in said

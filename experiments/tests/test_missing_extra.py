@@ -24,4 +24,4 @@ def test_the_extra_is_named(command: str, tmp_path: Path) -> None:
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "pip install 'matrixdp[train]'" in done.stderr
+    assert "pip install '.[train]'" in done.stderr

@@ -10,16 +10,17 @@ from matrixdp_experiments.gradients import experiment as type_one
 from matrixdp_experiments.gradients.accounts import MECHANISMS
 from matrixdp_experiments.gradients.cells import Cell, grid
 from matrixdp_experiments.gradients.settings import EPSILONS, PAPER_DATASETS
+from matrixdp_experiments.grid.runner import Progress, Work
 from matrixdp_experiments.grid.tally import Tally
-from matrixdp_experiments.grid.work import Progress, Work
 from matrixdp_experiments.options import check_experiment, integers, listed, numbers, seeds
 from matrixdp_experiments.released_features import experiment as type_two
 from matrixdp_experiments.released_features.cells import (
     FeatureCell,
     Selection,
+    false_claims,
     selected_cells,
+    unreported_claims,
 )
-from matrixdp_experiments.released_features.claims import false_claims, unreported_claims
 from matrixdp_experiments.released_features.settings import PAPER_DATASETS as FEATURE_DATASETS
 
 __all__ = ["Asked", "run_experiment"]

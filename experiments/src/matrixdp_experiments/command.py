@@ -186,7 +186,7 @@ def choose(
     """Choose learning rate and clip norm for each data set, on its records for choosing."""
     from matrixdp_experiments.gradients import experiment as type_one  # noqa: PLC0415 (slow: torch)
     from matrixdp_experiments.gradients.settings import PAPER_DATASETS  # noqa: PLC0415
-    from matrixdp_experiments.grid.work import Work  # noqa: PLC0415
+    from matrixdp_experiments.grid.runner import Work  # noqa: PLC0415
 
     check_experiment(experiment, ["type-one"])
     datasets = listed(dataset, "dataset") or list(PAPER_DATASETS)
@@ -240,19 +240,17 @@ def run(
 @app.command()
 def report(
     results: ResultsOption = RESULTS,
-    page: Annotated[Path, typer.Option("--page", help="Page whose tables are replaced.")] = Path(
-        "docs/experiments.md"
-    ),
-    figures: Annotated[
-        Path, typer.Option("--figures", help="Folder for the figures, as SVG.")
-    ] = Path("docs/figures"),
+    docs: Annotated[
+        Path,
+        typer.Option("--docs", help="Folder of experiments.md, and of its tables and figures."),
+    ] = Path("docs"),
     as_json: AsJson = False,
 ) -> None:
-    """Gather the finished runs of each experiment in a table; make page and figures from them."""
+    """Gather the finished runs of each experiment in a table; make pages and figures from them."""
     from matrixdp_experiments.report.written_report import report_contents  # noqa: PLC0415 (slow)
 
-    rows, contents = report_contents(results, page, figures)
-    # All or none, so that page, figure and table never disagree.
+    rows, contents = report_contents(results, docs)
+    # All or none, so that pages, figures and tables never disagree.
     write_all(contents, force=True)
     written = [str(path) for path, _ in contents]
     if as_json:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from matrixdp.errors import FileFormatError
-from matrixdp_experiments.datasets.adult import AdultCounts, load_adult
-from matrixdp_experiments.datasets.adult_columns import COLUMNS, WIDTH, Category
+from matrixdp_experiments.datasets.adult import COLUMNS, WIDTH, AdultCounts, Category, load_adult
 from small_files import PERSON, RICH_PERSON
 
 COUNTS = AdultCounts(train=3, test=2, choosing=1)

@@ -9,11 +9,16 @@ from scipy import sparse
 from scipy.io import savemat
 
 from matrixdp.errors import FileFormatError
-from matrixdp_experiments.datasets.conversion.cifar10 import CIFAR10_ARCHIVE, convert_cifar10
 from matrixdp_experiments.datasets.conversion.cora import CORA_FILES, convert_cora
+from matrixdp_experiments.datasets.conversion.images import (
+    CIFAR10_ARCHIVE,
+    MNIST_FILES,
+    SVHN_FILES,
+    convert_cifar10,
+    convert_mnist,
+    convert_svhn,
+)
 from matrixdp_experiments.datasets.conversion.imdb import IMDB_ARCHIVE, convert_imdb
-from matrixdp_experiments.datasets.conversion.mnist import MNIST_FILES, convert_mnist
-from matrixdp_experiments.datasets.conversion.svhn import SVHN_FILES, convert_svhn
 from matrixdp_experiments.datasets.imdb import load_imdb
 from small_files import (
     array_opcodes,

@@ -14,7 +14,7 @@ import pytest
 from matrixdp.errors import FileFormatError, StorageError
 from matrixdp_experiments.command import main
 from matrixdp_experiments.datasets import fetch_dataset
-from matrixdp_experiments.datasets.conversion.mnist import MNIST_FILES, convert_mnist
+from matrixdp_experiments.datasets.conversion.images import MNIST_FILES, convert_mnist
 from matrixdp_experiments.datasets.images import ImageFormat, read_images
 from matrixdp_experiments.datasets.sources import SOURCES, Source
 from small_files import PERSON, idx, image_arrays

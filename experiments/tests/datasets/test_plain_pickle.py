@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from matrixdp.errors import FileFormatError
-from matrixdp_experiments.datasets.conversion.plain_pickle import SparseParts, read_plain_pickle
+from matrixdp_experiments.datasets.conversion.cora import SparseParts, read_plain_pickle
 from small_files import array_opcodes, csr_opcodes, graph_opcodes, pickled
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp_experiments.features import scattering
-from matrixdp_experiments.features.wavelets import gaussian_window, morlet_wavelet
+from matrixdp_experiments.features.scattering import gaussian_window, morlet_wavelet
 
 REFERENCE = Path(__file__).resolve().parents[1] / "reference" / "scattering.csv"
 

@@ -12,8 +12,7 @@ from matrixdp import IMGM, Budget, FrobeniusBall
 from matrixdp.audit.comparison import Comparison, claimed_noise
 from matrixdp.mechanisms.matrix_mechanism import MatrixMechanism
 from matrixdp.workloads import Identity
-from matrixdp_experiments.gradients.accounts import Promise, account
-from matrixdp_experiments.gradients.matrices import VECTORS
+from matrixdp_experiments.gradients.accounts import VECTORS, Promise, account
 
 SHAPES = {"first": (6, 26), "last": (10, 85)}
 

@@ -26,17 +26,15 @@ from matrixdp_experiments.gradients import experiment as type_one
 from matrixdp_experiments.gradients.account_book import AccountBook
 from matrixdp_experiments.gradients.accounts import MECHANISMS as MECHANISM_TABLE
 from matrixdp_experiments.gradients.cells import Cell, grid
-from matrixdp_experiments.gradients.choosing import Choices
 from matrixdp_experiments.gradients.experiment import choose, run_grid
-from matrixdp_experiments.gradients.planning import account_of, planned_runs
+from matrixdp_experiments.gradients.planning import Choices, account_of, planned_runs
 from matrixdp_experiments.gradients.settings import SETTINGS
 from matrixdp_experiments.gradients.training import train_and_test
 from matrixdp_experiments.grid.outcomes import AnyRun, outcome_path, read_outcomes
-from matrixdp_experiments.grid.runner import Tell
+from matrixdp_experiments.grid.runner import Tell, Work
 from matrixdp_experiments.grid.runs import Run, run_key
-from matrixdp_experiments.grid.work import Work
 from matrixdp_experiments.report.gradients_table import Row, gathered_rows
-from matrixdp_experiments.report.table_files import read_table, table_as_csv
+from matrixdp_experiments.report.tables import read_table, table_as_csv
 
 MECHANISMS = ["none", "imgm-pld", "analytic", "matrix", "mvg"]
 CELLS = grid(["digits"], MECHANISMS, [1.0], [0, 1])
@@ -235,14 +233,10 @@ def test_a_failed_run_stops_no_other_and_is_tried_again(
 
 
 @pytest.mark.usefixtures("pretended")
-def test_report(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report(folder: Path, empty_docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_grid(CELLS, work_in(folder))
-    page, figures = tmp_path / "page.md", tmp_path / "figures"
-    figures.mkdir()
-    marked = "<!-- {0}: begin -->\nold\n<!-- {0}: end -->\n"
-    page.write_text(f"before\n{marked.format('type-one')}{marked.format('type-two')}after\n")
-    command = ["report", "--results", str(folder), "--page", str(page)]
-    assert main([*command, "--figures", str(figures), "--json"]) == 0
+    command = ["report", "--results", str(folder), "--docs", str(empty_docs)]
+    assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] > 10
     rows = read_table(folder / "type_one.csv", Row)
     assert table_as_csv(rows, Row) == (folder / "type_one.csv").read_bytes()
@@ -256,31 +250,33 @@ def test_report(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     )
     assert analytic == matrix
     assert [row.note for row in rows if row.mechanism == "moments"] == ["not run"] * 4
-    text = page.read_text()
+    text = (empty_docs / "experiments.md").read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
+    tables = (empty_docs / "tables/type_one.md").read_text()
     mean = 50 * sum(float(row.accuracy) for row in rows if row.mechanism == "none")
-    assert f"Without noise: {mean:.1f} (" in text
-    assert "Not run: MNIST, Adult, Cora, CIFAR-10, SVHN." in text
-    drawn = (figures / "type_one.svg").read_text()
+    assert f"| no noise | {mean:.1f} |" in text
+    assert f"Without noise: {mean:.1f} (" in tables
+    assert "Not run: MNIST, Adult, Cora, CIFAR-10, SVHN." in tables
+    drawn = (empty_docs / "figures/type_one.svg").read_text()
     assert "IMGM, subsampled PLD" in drawn
     assert "always the most frequent class" in drawn
     missing = sum(row.note == "not run" for row in rows)
     # One cell without noise, and ten mechanisms at four epsilons each.
     assert f"{missing} of 41 cells not run" in drawn
-    # Where the files of single runs were not kept, the table makes the same page.
+    # Where the files of single runs were not kept, the table makes the same pages.
     for path in (folder / "type_one/runs").iterdir():
         path.unlink()
-    assert main([*command, "--figures", str(figures)]) == 0
-    assert page.read_text() == text
+    assert main(command) == 0
+    assert (empty_docs / "experiments.md").read_text() == text
+    assert (empty_docs / "tables/type_one.md").read_text() == tables
 
 
 def test_a_page_without_markers_is_left_alone(tmp_path: Path, folder: Path) -> None:
-    page = tmp_path / "page.md"
+    page = tmp_path / "experiments.md"
     page.write_text("nothing\n")
-    command = ["report", "--results", str(folder), "--page", str(page)]
-    assert main([*command, "--figures", str(tmp_path)]) == 2
+    assert main(["report", "--results", str(folder), "--docs", str(tmp_path)]) == 2
     assert page.read_text() == "nothing\n"
     assert not (folder / "type_one.csv").exists()
 

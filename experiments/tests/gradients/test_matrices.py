@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp_experiments.gradients.matrices import VECTORS, matrix_shapes
+from matrixdp_experiments.gradients.accounts import VECTORS, matrix_shapes
 from matrixdp_experiments.gradients.settings import SETTINGS
 from matrixdp_experiments.grid.tasks import _model_for
 

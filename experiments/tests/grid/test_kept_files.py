@@ -9,7 +9,7 @@ from matrixdp_experiments.gradients import account_book
 from matrixdp_experiments.gradients.account_book import AccountBook
 from matrixdp_experiments.gradients.accounts import Account, Promise
 from matrixdp_experiments.gradients.cells import Hyperparameters
-from matrixdp_experiments.gradients.choosing import Choice, Choices
+from matrixdp_experiments.gradients.planning import Choice, Choices
 from matrixdp_experiments.grid.json_files import alone_with
 
 

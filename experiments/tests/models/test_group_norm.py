@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from matrixdp.training.layers.table import has_rule
-from matrixdp_experiments.models.convolutional import vgg16
 from matrixdp_experiments.models.group_norm import GroupNorm
+from matrixdp_experiments.models.networks import vgg16
 from training.brute_force import (
     brute_force,
     check_against_brute_force,

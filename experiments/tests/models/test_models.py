@@ -8,9 +8,10 @@ from torch.nn import functional
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training import Neighbourhoods, PrivateTraining, TrainingPlan
 from matrixdp_experiments.models import FeatureNetwork, MixedGCN, model_for
-from matrixdp_experiments.models.recurrent import MeanStates
+from matrixdp_experiments.models.networks import MeanStates
 
 INPUTS = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "svhn": (3, 32, 32), "adult": (105,)}
+LARGE = ("cifar10", "svhn")
 CLASSES = {"mnist": 10, "cifar10": 10, "svhn": 10, "adult": 2}
 # What one record of each layer is, as the network runs.
 SHAPES = {
@@ -87,7 +88,7 @@ def test_parameters(dataset: str, count: int) -> None:
     ("dataset", "count", "rate", "steps"),
     [
         ("mnist", 16, 1e-2, 40),
-        ("cifar10", 3, 3e-4, 12),
+        pytest.param("cifar10", 3, 3e-4, 12, marks=pytest.mark.thorough),
         ("svhn", 8, 3e-4, 12),
         ("adult", 16, 3e-2, 100),
     ],
@@ -106,7 +107,7 @@ def test_one_batch_can_be_learnt(dataset: str, count: int, rate: float, steps: i
 
 @pytest.mark.parametrize(
     "dataset",
-    [pytest.param(name, marks=[pytest.mark.thorough] * (name == "cifar10")) for name in INPUTS],
+    [pytest.param(name, marks=[pytest.mark.thorough] * (name in LARGE)) for name in INPUTS],
 )
 def test_private_training(dataset: str) -> None:
     model = new_model(dataset)

@@ -7,7 +7,7 @@ from statistics import fmean
 from matrixdp_experiments.released_features.settings import FEATURE_SETTINGS, PAPER_DATASETS
 from matrixdp_experiments.report.features_table import FeatureRow
 from matrixdp_experiments.report.page_text import accuracies
-from matrixdp_experiments.report.table_files import read_table
+from matrixdp_experiments.report.tables import read_table
 
 __all__ = [
     "CELLS",

@@ -11,8 +11,8 @@ _PAGE = Path(__file__).resolve().parents[3] / "docs" / "experiments.md"
 
 def findings_under(title: str) -> str:
     """Return the text of a section, without its line breaks."""
-    _, _, rest = _PAGE.read_text().partition(f"### {title}\n")
-    section, _, _ = rest.partition("\n### ")
+    _, _, rest = _PAGE.read_text().partition(f"# {title}\n")
+    section, _, _ = rest.partition("\n#")
     return " ".join(section.split())
 
 

@@ -8,7 +8,7 @@ from matrixdp.rounding import shown_up
 from matrixdp_experiments.gradients.settings import SETTINGS
 from matrixdp_experiments.report.gradients_table import Row
 from matrixdp_experiments.report.page_text import accuracies
-from matrixdp_experiments.report.table_files import read_table
+from matrixdp_experiments.report.tables import read_table
 
 __all__ = [
     "AMPLIFIED",

@@ -11,7 +11,7 @@ import pytest
 from matrixdp_experiments.gradients.accounts import Account, account
 from matrixdp_experiments.grid.json_files import read_json
 from matrixdp_experiments.report.features_table import FeatureRow, gathered_feature_rows
-from matrixdp_experiments.report.table_files import read_table
+from matrixdp_experiments.report.tables import read_table
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "results"
@@ -31,11 +31,13 @@ def test_a_report_without_pytorch_is_the_one_that_is_stored(tmp_path: Path) -> N
     shutil.copytree(RESULTS / "type_one", tmp_path / "type_one")
     for name in ("type_one.csv", "type_two.csv"):
         shutil.copy(RESULTS / name, tmp_path)
-    shutil.copy(ROOT / "docs" / "experiments.md", tmp_path)
+    docs = tmp_path / "docs"
+    shutil.copytree(ROOT / "docs", docs)
+    for path in (docs / "tables").iterdir():
+        path.unlink()
     # Nothing of it may come from the table that is replaced.
     (tmp_path / "type_one.csv").unlink()
-    page, here = str(tmp_path / "experiments.md"), str(tmp_path)
-    command = ["report", "--results", here, "--page", page, "--figures", here]
+    command = ["report", "--results", str(tmp_path), "--docs", str(docs)]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_PYTORCH, *command],
         capture_output=True,
@@ -46,12 +48,14 @@ def test_a_report_without_pytorch_is_the_one_that_is_stored(tmp_path: Path) -> N
     stored = {
         "type_one.csv": RESULTS,
         "type_one/accounts.json": RESULTS,
-        "experiments.md": ROOT / "docs",
+        "docs/experiments.md": ROOT,
+        "docs/tables/type_one.md": ROOT,
+        "docs/tables/type_two.md": ROOT,
     }
     for name, folder in stored.items():
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
     for name in ("type_one.svg", "type_two.svg"):
-        found, known = (drawn_numbers(one / name) for one in (tmp_path, ROOT / "docs" / "figures"))
+        found, known = (drawn_numbers(one / "docs/figures" / name) for one in (tmp_path, ROOT))
         assert found == pytest.approx(known, abs=0.01)
 
 

@@ -5,16 +5,17 @@ from pathlib import Path
 import pytest
 
 from matrixdp.rounding import shown_up
+from matrixdp_experiments.gradients.planning import Choices
 from matrixdp_experiments.gradients.settings import PAPER_DATASETS, SETTINGS
 from matrixdp_experiments.released_features.accounts import rows_account
+from matrixdp_experiments.released_features.parts import BUCKETS, LENGTH
 from matrixdp_experiments.released_features.settings import FEATURE_SETTINGS, HEAD_RATE
 from matrixdp_experiments.released_features.settings import PAPER_DATASETS as FEATURE_DATASETS
-from matrixdp_experiments.released_features.vocabulary import BUCKETS, LENGTH
-from matrixdp_experiments.report.features_page import with_feature_tables
+from matrixdp_experiments.report.features_page import features_page, with_features_summary
 from matrixdp_experiments.report.features_table import FeatureRow
-from matrixdp_experiments.report.gradients_page import with_tables
+from matrixdp_experiments.report.gradients_page import gradients_page, with_gradients_summary
 from matrixdp_experiments.report.gradients_table import Row
-from matrixdp_experiments.report.table_files import read_table
+from matrixdp_experiments.report.tables import read_table
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,7 +23,10 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_experiments_of_type_one() -> None:
     rows = read_table(ROOT / "results" / "type_one.csv", Row)
     page = (ROOT / "docs" / "experiments.md").read_text()
-    assert with_tables(page, rows) == page
+    assert with_gradients_summary(page, rows) == page
+    choices = Choices(ROOT / "results" / "type_one").listed()
+    tables = (ROOT / "docs" / "tables" / "type_one.md").read_text()
+    assert gradients_page(rows, choices) == tables
     # The figure is made in the same step as the page.
     figure = ROOT / "docs" / "figures" / "type_one.svg"
     drawn = figure.read_text() if rows else ""
@@ -51,7 +55,8 @@ def test_settings_of_the_experiments(name: str) -> None:
 def test_experiments_of_type_two() -> None:
     rows = read_table(ROOT / "results" / "type_two.csv", FeatureRow)
     page = (ROOT / "docs" / "experiments.md").read_text()
-    assert with_feature_tables(page, rows) == page
+    assert with_features_summary(page, rows) == page
+    assert features_page(rows) == (ROOT / "docs" / "tables" / "type_two.md").read_text()
     figure = ROOT / "docs" / "figures" / "type_two.svg"
     drawn = figure.read_text() if rows else ""
     for row in rows:
@@ -86,10 +91,11 @@ def test_what_a_claim_of_the_paper_spends() -> None:
     assert spent is not None
     assert f"on MNIST a claimed ε = 1 spends {shown_up(spent, 3)}." in page
     assert f"Adam at a rate of {HEAD_RATE}" in page
-    assert f"among {BUCKETS - 1:,}" in page
-    assert f"cut to {LENGTH} words" in page
+    data = " ".join((ROOT / "docs" / "data.md").read_text().split())
+    assert f"among {BUCKETS - 1:,}" in data
+    assert f"cut to {LENGTH} words" in data
 
 
 def test_the_commonest_class_of_adult() -> None:
     page = " ".join((ROOT / "docs" / "estimators_on_data.md").read_text().split())
-    assert f"The commonest class has {100 * SETTINGS['adult'].commonest_class:.1f}" in page
+    assert f"The most frequent class has {100 * SETTINGS['adult'].commonest_class:.1f}" in page

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from matrixdp_experiments.command import main
-from matrixdp_experiments.procedural import crafted, features, work
+from matrixdp_experiments.procedural import features, neighbours, work
 
 IMAGES = 6
 
@@ -18,7 +18,7 @@ def images(monkeypatch: pytest.MonkeyPatch) -> None:
     made = torch.randint(256, (IMAGES, 3, 32, 32), generator=generator).to(torch.uint8)
     labels = torch.arange(IMAGES) % 10
     monkeypatch.setattr(work, "load_images", lambda _: (made, labels))
-    monkeypatch.setattr(work, "crafted_images", lambda: crafted.crafted_images()[:2])
+    monkeypatch.setattr(work, "crafted_images", lambda: neighbours.crafted_images()[:2])
 
 
 def run(*words: str) -> None:

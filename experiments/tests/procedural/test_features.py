@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp_experiments.procedural.alone import measured_alone
-from matrixdp_experiments.procedural.crafted import crafted_images
+from matrixdp_experiments.procedural.features import measured_alone
 from matrixdp_experiments.procedural.folders import RowFolder
-from matrixdp_experiments.procedural.measuring import Measuring
+from matrixdp_experiments.procedural.measuring import Measuring, cell_means, deviations
+from matrixdp_experiments.procedural.neighbours import crafted_images
 from matrixdp_experiments.procedural.networks import Body, checked_network
-from matrixdp_experiments.procedural.pooling import cell_means, deviations
 from matrixdp_experiments.procedural.whitening import BLOCK_BOUND, BlockWhitening, measured_integers
 
 CPU = torch.device("cpu")

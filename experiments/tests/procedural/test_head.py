@@ -19,7 +19,6 @@ from matrixdp_experiments.procedural.centring import (
     leading_columns,
     released_mean,
 )
-from matrixdp_experiments.procedural.crafted import crafted_rows
 from matrixdp_experiments.procedural.head import (
     CLASSES,
     SUM_BOUND,
@@ -28,7 +27,7 @@ from matrixdp_experiments.procedural.head import (
     descend,
     gradient_sum,
 )
-from matrixdp_experiments.procedural.neighbours import NeighbourWatch
+from matrixdp_experiments.procedural.neighbours import NeighbourWatch, crafted_rows
 from matrixdp_experiments.procedural.releasing import ExactNoise, SimulatedNoise
 from matrixdp_experiments.procedural.whitening import BLOCK_BOUND, BlockWhitening, measured_integers
 

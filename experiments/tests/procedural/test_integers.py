@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from matrixdp_experiments.procedural.exponential import exponential
+from matrixdp_experiments.procedural.head import exponential
 from matrixdp_experiments.procedural.integers import bounded_integers, squared_lengths
 
 ANY = st.floats(allow_nan=True, allow_infinity=True, width=64)

@@ -10,8 +10,14 @@ import torch
 from matrixdp.errors import FileFormatError
 from matrixdp_experiments.procedural import pretraining
 from matrixdp_experiments.procedural.networks import NETWORKS, Body
-from matrixdp_experiments.procedural.pretraining import Pretraining, contrast, pretrained
-from matrixdp_experiments.procedural.weights import digest_of, read_body, write_body
+from matrixdp_experiments.procedural.pretraining import (
+    Pretraining,
+    contrast,
+    digest_of,
+    pretrained,
+    read_body,
+    write_body,
+)
 
 CPU = torch.device("cpu")
 PLAN = Pretraining("tiny", 3, steps=3, pairs=2, textures=2, warm_up=2, hidden=8, outputs=4)

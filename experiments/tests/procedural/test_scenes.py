@@ -5,8 +5,7 @@ from dataclasses import fields
 import torch
 
 from matrixdp_experiments.procedural.draws import Draws
-from matrixdp_experiments.procedural.layers import LAYERS, Layers
-from matrixdp_experiments.procedural.rendering import SCENE_SIDE, rendered
+from matrixdp_experiments.procedural.rendering import LAYERS, SCENE_SIDE, Layers, rendered
 from matrixdp_experiments.procedural.scenes import drawn_pairs
 from matrixdp_experiments.procedural.textures import SIDE, texture_bank
 from matrixdp_experiments.procedural.views import VIEW_SIDE, plain_views, random_views

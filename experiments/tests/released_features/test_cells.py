@@ -11,11 +11,11 @@ from matrixdp_experiments.released_features.cells import (
     FeatureCell,
     FeatureRun,
     Selection,
+    false_claims,
     feature_run,
     network_run,
     selected_cells,
 )
-from matrixdp_experiments.released_features.claims import false_claims
 from matrixdp_experiments.released_features.settings import FEATURE_SETTINGS
 
 WHOLE = selected_cells(Selection(datasets=["mnist"], seeds=[0]))

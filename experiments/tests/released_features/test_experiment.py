@@ -10,10 +10,9 @@ import torch
 
 from matrixdp_experiments.command import main
 from matrixdp_experiments.grid.outcomes import AnyRun, Outcome, read_outcomes
-from matrixdp_experiments.grid.runner import Tell
+from matrixdp_experiments.grid.runner import Tell, Work
 from matrixdp_experiments.grid.runs import Run, run_key
 from matrixdp_experiments.grid.tasks import RecordsTask
-from matrixdp_experiments.grid.work import Work
 from matrixdp_experiments.released_features import experiment as type_two
 from matrixdp_experiments.released_features import heads
 from matrixdp_experiments.released_features.cells import (
@@ -34,7 +33,7 @@ from matrixdp_experiments.released_features.networks import (
 from matrixdp_experiments.released_features.parts import load_parts, new_network
 from matrixdp_experiments.released_features.settings import FEATURE_SETTINGS
 from matrixdp_experiments.report.features_table import FeatureRow
-from matrixdp_experiments.report.table_files import read_table, table_as_csv
+from matrixdp_experiments.report.tables import read_table, table_as_csv
 
 DIGITS = FEATURE_SETTINGS["digits"]
 CELLS = selected_cells(
@@ -126,8 +125,8 @@ def test_heads_learn_and_noise_costs(finished: Path) -> None:
     assert network.provenance.commit
 
 
-def test_claimed_and_true_epsilon_in_the_table(finished: Path, tmp_path: Path) -> None:
-    rows = reported(finished, tmp_path)
+def test_claimed_and_true_epsilon_in_the_table(finished: Path, empty_docs: Path) -> None:
+    rows = reported(finished, empty_docs)
     paper = [row for row in rows if row.protocol == "paper" and row.mechanism == "imgm"]
     # On the toy q is 128/1497; at a claimed 1 and 0.1 the noise spends 13 and 1.4 times as much.
     found = {row.epsilon: float(row.true_epsilon) for row in paper}
@@ -139,7 +138,8 @@ def test_claimed_and_true_epsilon_in_the_table(finished: Path, tmp_path: Path) -
     unlike = [row for row in rows if row.epsilon and row.method != "moments"]
     assert {row.covers for row in unlike} == {"features; label in clear"}
     assert all(row.network in {"public", "random"} for row in rows)
-    page, drawn = (tmp_path / "page.md").read_text(), (tmp_path / "type_two.svg").read_text()
+    page = (empty_docs / "tables/type_two.md").read_text()
+    drawn = (empty_docs / "figures/type_two.svg").read_text()
     assert "at true ε 13.2" in page
     assert page.count("features are covered, and labels are in clear") == 2  # once a protocol
     assert "labels by private moments only" in drawn
@@ -148,20 +148,17 @@ def test_claimed_and_true_epsilon_in_the_table(finished: Path, tmp_path: Path) -
     assert "Not run: MNIST, CIFAR-10, SVHN, IMDB." in page
 
 
-def reported(finished: Path, folder: Path) -> list[FeatureRow]:
-    """Make a report in a folder of its own; return the rows of its table."""
-    page, table = folder / "page.md", finished / "type_two.csv"
-    marked = "<!-- {0}: begin -->\nold\n<!-- {0}: end -->\n"
-    page.write_text(f"before\n{marked.format('type-one')}{marked.format('type-two')}after\n")
-    command = ["report", "--results", str(finished), "--page", str(page)]
-    assert main([*command, "--figures", str(folder)]) == 0
+def reported(finished: Path, docs: Path) -> list[FeatureRow]:
+    """Make a report; return the rows of its table."""
+    table = finished / "type_two.csv"
+    assert main(["report", "--results", str(finished), "--docs", str(docs)]) == 0
     rows = read_table(table, FeatureRow)
     assert table_as_csv(rows, FeatureRow) == table.read_bytes()
     return rows
 
 
-def test_a_report_is_the_results(finished: Path, tmp_path: Path) -> None:
-    rows = reported(finished, tmp_path)
+def test_a_report_is_the_results(finished: Path, empty_docs: Path, tmp_path: Path) -> None:
+    rows = reported(finished, empty_docs)
     for cell in CELLS:
         if cell.epsilon not in {1.0, 10.0} or (cell.protocol, cell.epsilon) == ("paper", 10.0):
             continue
@@ -184,10 +181,11 @@ def test_a_report_is_the_results(finished: Path, tmp_path: Path) -> None:
         "not run"
     }
     # Where the files of single runs were not kept, the table makes the same page.
-    text = (tmp_path / "page.md").read_text()
+    page = empty_docs / "tables/type_two.md"
+    text = page.read_text()
     (tmp_path / "type_two.csv").write_bytes((finished / "type_two.csv").read_bytes())
-    assert reported(tmp_path, tmp_path) == rows
-    assert (tmp_path / "page.md").read_text() == text
+    assert reported(tmp_path, empty_docs) == rows
+    assert page.read_text() == text
 
 
 def is_of(row: FeatureRow, cell: FeatureCell) -> bool:

@@ -9,9 +9,8 @@ import torch
 
 from matrixdp.errors import FileFormatError
 from matrixdp_experiments.grid.outcomes import AnyRun, outcome_path, read_outcomes
-from matrixdp_experiments.grid.runner import Tell
+from matrixdp_experiments.grid.runner import Tell, Work
 from matrixdp_experiments.grid.runs import Run, run_key
-from matrixdp_experiments.grid.work import Work
 from matrixdp_experiments.released_features import experiment as type_two
 from matrixdp_experiments.released_features.cells import (
     FeatureRun,

@@ -8,17 +8,15 @@ import torch
 from torch import Tensor
 
 from matrixdp_experiments.released_features.cells import FeatureRun
-from matrixdp_experiments.released_features.parts import Part, Parts
-from matrixdp_experiments.released_features.releases import (
+from matrixdp_experiments.released_features.heads import (
     ClipBall,
     clip_ball,
+    projected_rows,
     released_moments,
     released_rows,
-)
-from matrixdp_experiments.released_features.shrinkage import (
-    projected_rows,
     shrinking_map,
 )
+from matrixdp_experiments.released_features.parts import Part, Parts
 
 
 def run(**changed: object) -> FeatureRun:

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matrixdp_experiments.datasets.adult import load_adult
-from matrixdp_experiments.datasets.conversion.cifar10 import CIFAR10_ARCHIVE, convert_cifar10
 from matrixdp_experiments.datasets.conversion.cora import CORA_FILES, convert_cora
+from matrixdp_experiments.datasets.conversion.images import (
+    CIFAR10_ARCHIVE,
+    convert_cifar10,
+    convert_mnist,
+    convert_svhn,
+)
 from matrixdp_experiments.datasets.conversion.imdb import IMDB_ARCHIVE, convert_imdb
-from matrixdp_experiments.datasets.conversion.mnist import convert_mnist
-from matrixdp_experiments.datasets.conversion.svhn import convert_svhn
 from matrixdp_experiments.datasets.cora import check_cora_content
 from matrixdp_experiments.datasets.images import CIFAR10, MNIST, SVHN, read_images
 from matrixdp_experiments.datasets.imdb import load_imdb

@@ -9,8 +9,13 @@ from pathlib import Path
 import msgspec
 
 from matrixdp.errors import CalibrationError
-from matrixdp_experiments.gradients.accounts import MECHANISMS, Account, Promise, account
-from matrixdp_experiments.gradients.matrices import matrix_shapes
+from matrixdp_experiments.gradients.accounts import (
+    MECHANISMS,
+    Account,
+    Promise,
+    account,
+    matrix_shapes,
+)
 from matrixdp_experiments.gradients.settings import REFERENCE_EPSILON, Setting
 from matrixdp_experiments.grid.json_files import alone_with, read_json, write_json
 from matrixdp_experiments.grid.runs import DELTA, Split

@@ -5,15 +5,21 @@ from collections.abc import Sequence
 import matrixdp.training  # noqa: F401 (first: it says what to install where PyTorch is missing)
 from matrixdp_experiments.gradients.account_book import AccountBook
 from matrixdp_experiments.gradients.cells import Cell
-from matrixdp_experiments.gradients.choosing import Choices, Tried, best_of, candidate_runs
-from matrixdp_experiments.gradients.planning import planned_runs, refusal_of
+from matrixdp_experiments.gradients.planning import (
+    Choices,
+    Tried,
+    best_of,
+    candidate_runs,
+    planned_runs,
+    refusal_of,
+)
 from matrixdp_experiments.gradients.settings import setting_of
 from matrixdp_experiments.gradients.training import train_and_test
 from matrixdp_experiments.grid.folders import check_data, check_results
 from matrixdp_experiments.grid.outcomes import read_outcomes, unfinished
+from matrixdp_experiments.grid.runner import Work
 from matrixdp_experiments.grid.runs import Run, run_key
 from matrixdp_experiments.grid.tally import Tally, tally_of
-from matrixdp_experiments.grid.work import Work
 
 __all__ = ["FOLDER", "choose", "run_grid"]
 

@@ -5,6 +5,7 @@ Both become integers of bounded norm, so the sum over records is a sum of intege
 moves it by at most the product of the bounds: in exact arithmetic, for this program as it runs.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,11 +17,18 @@ from matrixdp import Budget
 from matrixdp.errors import InvalidParameterError
 from matrixdp_experiments.procedural.account import Descent
 from matrixdp_experiments.procedural.centring import ROW_BOUND, ROW_LENGTH
-from matrixdp_experiments.procedural.exponential import exponential
 from matrixdp_experiments.procedural.integers import EXACT, bounded_integers
 from matrixdp_experiments.procedural.releasing import Noise, check_exact, mechanism_for
 
-__all__ = ["CLASSES", "SUM_BOUND", "Classifier", "clipped_residuals", "descend", "gradient_sum"]
+__all__ = [
+    "CLASSES",
+    "SUM_BOUND",
+    "Classifier",
+    "clipped_residuals",
+    "descend",
+    "exponential",
+    "gradient_sum",
+]
 
 CLASSES = 10
 _RESIDUAL_BOUND = 2**14
@@ -30,6 +38,11 @@ SUM_BOUND = ROW_BOUND * _RESIDUAL_BOUND
 _WEIGHT_STEPS = 2.0**20  # of a weight's unit
 
 Watch = Callable[[int, "Classifier", Tensor], None]
+_LEAST = -700.0  # below it, the result is as good as 0
+_TERMS = 13  # the next one is below 1e-17 for |x| <= log(2) / 2
+# log(2) in two parts; products of the first with an integer up to 2**11 are exact.
+_HIGH = math.floor(math.log(2) * 2**32) / 2**32
+_LOW = 1.9082149292705877e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,3 +161,30 @@ def descend(
         if step >= descent.first_averaged:
             mean += weights / (descent.steps - descent.first_averaged)
     return Classifier.of(mean)
+
+
+def exponential(values: Tensor) -> Tensor:
+    """Return ``exp(x)`` of float64 numbers that are at most 0, to about 1e-15.
+
+    It has the same bits everywhere: for any position, length, thread or device. Libraries compute
+    it differently in vectors and in what is left over at their ends, so that taking a record away
+    could change the last bit of another one's. This one is made of sums, products and roundings of
+    float64 alone, which IEEE 754 determines.
+
+    ``exp(x) = 2^k exp(r)`` with r = x - k log 2, and ``exp(r)`` by its Taylor polynomial. Numbers
+    below -700 count as -700. NaN stays NaN.
+
+    Examples
+    --------
+    >>> exponential(torch.tensor([0.0, -1.0]).double()).tolist()
+    [1.0, 0.36787944117144...]
+    """
+    held = values.clamp(min=_LEAST)
+    power = (held * (1 / math.log(2))).round()
+    rest = held - power * _HIGH - power * _LOW
+    total = torch.ones_like(rest)
+    for term in range(_TERMS, 0, -1):
+        total = total * (rest * (1 / term)) + 1
+    # A float64 with nothing but this exponent: an exact power of two.
+    scale = ((power.nan_to_num().to(torch.int64) + 1023) << 52).view(torch.float64)
+    return total * scale

@@ -1,13 +1,17 @@
 """Contrastive learning on scenes (SimCLR), in pieces that continue where the last one stopped.
 
+The weights that were learned are in one file. The method is that of
 Chen, Kornblith, Norouzi and Hinton, *A simple framework for contrastive learning of visual
 representations*, 2020.
 """
 
+import hashlib
+import io
 import math
+import pickle
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,8 @@ import torch
 from torch import Tensor, nn, optim
 from torch.nn import functional
 
+from matrixdp.errors import FileFormatError
+from matrixdp.files.publishing.atomic import write_all
 from matrixdp_experiments.procedural.draws import Draws
 from matrixdp_experiments.procedural.networks import (
     Body,
@@ -28,7 +34,15 @@ from matrixdp_experiments.procedural.scenes import drawn_pairs
 from matrixdp_experiments.procedural.textures import texture_bank
 from matrixdp_experiments.procedural.views import random_views
 
-__all__ = ["Pretraining", "Progress", "contrast", "pretrained"]
+__all__ = [
+    "Pretraining",
+    "Progress",
+    "contrast",
+    "digest_of",
+    "pretrained",
+    "read_body",
+    "write_body",
+]
 
 Progress = Callable[[str], None]
 _REPORTED = 100  # steps between two lines
@@ -204,3 +218,37 @@ def _piece(state: _State, seconds: float) -> Iterator[str]:
             speed = 2 * state.plan.pairs * (state.step - reported) / (now - last)
             yield f"step {state.step}: loss {value:.3f}, {speed:.0f} views/s"
             last, reported = now, state.step
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_body(path: Path, body: Body, plan: Pretraining) -> None:
+    """Write weights, rounded to bfloat16, and what they were learned from."""
+    content = io.BytesIO()
+    weights = {name: part.cpu().bfloat16() for name, part in body.state_dict().items()}
+    torch.save({"plan": asdict(plan), "weights": weights}, content)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_all([(path, content.getvalue())], force=True)
+
+
+def read_body(path: Path) -> tuple[Body, Pretraining]:
+    """Return a network and what it was learned from.
+
+    Raises
+    ------
+    FileFormatError
+        If the file does not hold them.
+    """
+    try:
+        saved = torch.load(path, weights_only=True)
+        plan = Pretraining(**saved["plan"])
+        body = Body(plan.network)
+        body.load_state_dict(saved["weights"])
+    except (pickle.UnpicklingError, EOFError, KeyError, RuntimeError, TypeError) as error:
+        raise FileFormatError(
+            f"{path} does not hold a network of `record pretrain`: make it again"
+        ) from error
+    return body.eval(), plan

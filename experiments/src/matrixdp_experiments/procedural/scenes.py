@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from matrixdp_experiments.procedural.draws import Draws
-from matrixdp_experiments.procedural.layers import HARMONICS, LAYERS, Layers
+from matrixdp_experiments.procedural.rendering import HARMONICS, LAYERS, Layers
 
 __all__ = ["drawn_pairs"]
 

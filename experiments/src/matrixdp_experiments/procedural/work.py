@@ -11,19 +11,24 @@ import torch
 from torch import Tensor
 
 from matrixdp import Budget
-from matrixdp_experiments.grid.provenance import provenance
+from matrixdp_experiments.grid.runner import provenance
 from matrixdp_experiments.grid.tasks import this_device
 from matrixdp_experiments.procedural.account import Account, Descent
 from matrixdp_experiments.procedural.blocks import Block
 from matrixdp_experiments.procedural.centring import ROW_LENGTH, Centring, released_mean
-from matrixdp_experiments.procedural.crafted import crafted_images, crafted_rows
 from matrixdp_experiments.procedural.features import FeatureMap, FeatureSetting
 from matrixdp_experiments.procedural.folders import RowFolder, load_images
 from matrixdp_experiments.procedural.head import CLASSES, Classifier, descend
-from matrixdp_experiments.procedural.neighbours import NeighbourWatch
-from matrixdp_experiments.procedural.pretraining import Pretraining, Progress, pretrained
+from matrixdp_experiments.procedural.neighbours import NeighbourWatch, crafted_images, crafted_rows
+from matrixdp_experiments.procedural.pretraining import (
+    Pretraining,
+    Progress,
+    digest_of,
+    pretrained,
+    read_body,
+    write_body,
+)
 from matrixdp_experiments.procedural.releasing import ExactNoise, Noise, SimulatedNoise
-from matrixdp_experiments.procedural.weights import digest_of, read_body, write_body
 
 __all__ = ["choose", "make_rows", "pretrain", "release"]
 

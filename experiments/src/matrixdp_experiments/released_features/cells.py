@@ -12,6 +12,7 @@ import msgspec
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy import Budget
+from matrixdp.rounding import shown_exactly, shown_up
 from matrixdp_experiments.grid.runs import DELTA, Run, run_key
 from matrixdp_experiments.options import check_known
 from matrixdp_experiments.released_features.accounts import (
@@ -42,9 +43,11 @@ __all__ = [
     "Network",
     "Selection",
     "account_of",
+    "false_claims",
     "feature_run",
     "network_run",
     "selected_cells",
+    "unreported_claims",
 ]
 
 Network = Literal["public", "random"]
@@ -259,3 +262,37 @@ def network_run(setting: FeatureSetting, seed: int) -> Run:
         momentum=0.0,
         augmented=setting.augmented,
     )
+
+
+def false_claims(cells: Sequence[FeatureCell]) -> list[str]:
+    """Return a sentence for each claim of the protocol ``paper``, with what it really spends."""
+    found: dict[tuple[str, str, float], str] = {}
+    for cell in cells:
+        if cell.protocol != "paper" or cell.epsilon is None:
+            continue
+        true = account_of(cell).true_epsilon
+        # A claim may also hold, where a mechanism adds far more noise than it needs.
+        if true is not None and true > cell.epsilon:
+            found[cell.dataset, cell.mechanism, cell.epsilon] = (
+                f"protocol paper, {cell.dataset}, {cell.mechanism}: the claimed epsilon of "
+                f"{shown_exactly(cell.epsilon)} is false, its noise spends {shown_up(true, 3)} at "
+                f"delta {shown_exactly(DELTA)}"
+            )
+    return list(found.values())
+
+
+def unreported_claims(cells: Sequence[FeatureCell]) -> list[str]:
+    """Return a sentence for each epsilon off the grid of its protocol.
+
+    A run knows its noise alone, so that a report finds the runs of the epsilons it knows.
+    """
+    others = dict.fromkeys(
+        (cell.protocol, cell.epsilon)
+        for cell in cells
+        if cell.epsilon is not None and cell.epsilon not in EPSILONS[cell.protocol]
+    )
+    return [
+        f"protocol {protocol} has no epsilon of {shown_exactly(epsilon)} on its grid: its runs are "
+        "made and kept, but no report shows them"
+        for protocol, epsilon in others
+    ]

@@ -10,9 +10,9 @@ import matrixdp.training  # noqa: F401 (first: it says what to install where PyT
 from matrixdp.errors import FileFormatError
 from matrixdp_experiments.grid.folders import check_data, check_results
 from matrixdp_experiments.grid.outcomes import outcome_path, read_outcomes, unfinished
+from matrixdp_experiments.grid.runner import Work
 from matrixdp_experiments.grid.runs import Run, run_key
 from matrixdp_experiments.grid.tally import Tally, tally_of
-from matrixdp_experiments.grid.work import Work
 from matrixdp_experiments.released_features.cells import (
     FeatureCell,
     FeatureRun,

@@ -1,4 +1,7 @@
-"""The tables of the page on released features, made from the table of results and nothing else."""
+"""The pages of released features: a summary within the page on experiments, and all tables.
+
+Claimed and true epsilon are side by side.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
@@ -13,14 +16,19 @@ from matrixdp_experiments.report.page_text import (
     markdown_table,
     readable,
     shown_accuracy,
+    shown_mean,
 )
 
-__all__ = ["FIGURE", "MARKER", "feature_tables", "with_feature_tables"]
+__all__ = ["features_page", "with_features_summary"]
 
-MARKER = "type-two"
-"""The page's tables stand between markers of this name; ``report`` writes them."""
+_HEADER = """\
+# Tables of Type II
 
-FIGURE = "![Test accuracy of heads against epsilon](figures/type_two.svg)"
+Every result of the [experiments](../experiments.md) with released features, made from
+`results/type_two.csv`. A cell is the mean over seeds, with the least and the largest in brackets.
+The noise multiplier is the scale of the noise over C; for `moments` it is that of the diagonal.
+Multipliers and true ε are rounded up.
+"""
 _PAPER = """\
 Protocol `paper`, the network's head on the rows; features are covered, and labels are in clear. **A
 claim is false** where the true epsilon at δ = 1e-5, behind each accuracy, is larger.
@@ -35,15 +43,41 @@ moments cover labels, too, and they are central: the owner adds up all records.
 Show = Callable[[Sequence[FeatureRow]], str]
 Line = tuple[str, list[FeatureRow]]
 
+_USUAL = {"network": "public", "protocol": "exact", "clip": "public", "mechanism": "imgm"}
+# Lines of the summary: what is shown, and where it differs from the usual cell.
+_SUMMARY = (
+    ("public part alone", {"mechanism": "public", "method": "rows", "epsilon": ""}),
+    ("rows without noise", {"mechanism": "none", "method": "rows", "epsilon": ""}),
+    *((title, {"method": name, "epsilon": "1"}) for name, title in METHODS.items()),
+    ("random network, moments", {"network": "random", "method": "moments", "epsilon": "1"}),
+    ("protocol `paper`, rows", {"protocol": "paper", "method": "rows", "epsilon": "1"}),
+)
 
-def with_feature_tables(page: str, rows: Sequence[FeatureRow]) -> str:
-    """Return a page with the tables of these rows between its markers."""
-    return between_markers(page, MARKER, feature_tables(rows))
+
+def with_features_summary(page: str, rows: Sequence[FeatureRow]) -> str:
+    """Return a page with the summary of these rows between its markers."""
+    return between_markers(page, "type-two", _summary(rows))
 
 
-def feature_tables(rows: Sequence[FeatureRow]) -> str:
+def _summary(rows: Sequence[FeatureRow]) -> str:
+    """Return accuracies at a claim of 1, and the true epsilon where it is another."""
+    datasets = list(dict.fromkeys(row.dataset for row in rows if row.accuracy))
+
+    def shown(dataset: str, wanted: dict[str, str]) -> str:
+        of = {"dataset": dataset} | _USUAL | wanted
+        found = [row for row in rows if all(getattr(row, key) == of[key] for key in of)]
+        false = [_true(row) for row in found if row.true_epsilon and _true(row) != row.epsilon]
+        return f"{shown_mean(found)} ({false[0]})" if false else shown_mean(found)
+
+    return markdown_table(
+        ["accuracy (true ε)", *(FEATURE_SETTINGS[one].title for one in datasets)],
+        [[title, *(shown(one, wanted) for one in datasets)] for title, wanted in _SUMMARY],
+    )
+
+
+def features_page(rows: Sequence[FeatureRow]) -> str:
     """Return the tables of each data set, one protocol after the other, and what was not run."""
-    parts = [f"{FIGURE}\n"] if any(row.accuracy for row in rows) else []
+    parts = [_HEADER]
     for dataset, group in groupby(rows, key=lambda row: row.dataset):
         parts += _dataset_tables(dataset, list(group))
     found = {row.dataset for row in rows if row.accuracy}
@@ -62,7 +96,7 @@ def _dataset_tables(dataset: str, rows: list[FeatureRow]) -> list[str]:
         [row for row in exact if row.epsilon and row.method == "rows"],
     )
     return [
-        f"### {setting.title}, {setting.features:,} features of {setting.model}\n",
+        f"## {setting.title}, {setting.features:,} features of {setting.model}\n",
         f"Test accuracy in per cent. {_without_noise(exact)}\n",
         _EXACT,
         _epsilon_table(_grouped(by_rows, _by_mechanism), shown_accuracy),

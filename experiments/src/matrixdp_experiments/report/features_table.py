@@ -1,4 +1,7 @@
-"""The results of released features as one table, with claimed and true epsilon side by side."""
+"""The results of released features: one table with a row for each cell.
+
+Claimed and true epsilon are side by side.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +26,7 @@ from matrixdp_experiments.released_features.cells import (
     selected_cells,
 )
 from matrixdp_experiments.released_features.settings import FEATURE_SETTINGS, feature_setting_of
-from matrixdp_experiments.report.cell_rows import outcome_columns, rows_of_cells
+from matrixdp_experiments.report.tables import outcome_columns, rows_of_cells
 
 __all__ = ["FeatureRow", "gathered_feature_rows"]
 

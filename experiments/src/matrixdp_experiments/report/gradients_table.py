@@ -1,7 +1,7 @@
-"""The results as one table: a row for each cell, with its noise, its true epsilon and its accuracy.
+"""The results of Type I: one table with a row for each cell.
 
-The table is what documentation and figures are made from. It holds everything that they state, and
-the provenance of every row.
+The table is what documentation and figures are made from. It holds everything that they state:
+noise, true epsilons and accuracies, and the provenance of every row.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,11 @@ from matrixdp.rounding import shown_exactly, shown_up
 from matrixdp_experiments.gradients.account_book import AccountBook
 from matrixdp_experiments.gradients.accounts import MECHANISMS
 from matrixdp_experiments.gradients.cells import Cell, grid
-from matrixdp_experiments.gradients.choosing import Choices
-from matrixdp_experiments.gradients.planning import account_of, planned_runs, refusal_of
+from matrixdp_experiments.gradients.planning import Choices, account_of, planned_runs, refusal_of
 from matrixdp_experiments.gradients.settings import EPSILONS, SETTINGS
 from matrixdp_experiments.grid.outcomes import Outcome, read_outcomes
 from matrixdp_experiments.grid.runs import DELTA, Run, run_key
-from matrixdp_experiments.report.cell_rows import outcome_columns, rows_of_cells
+from matrixdp_experiments.report.tables import outcome_columns, rows_of_cells
 
 __all__ = ["Row", "gathered_rows"]
 

@@ -14,6 +14,7 @@ __all__ = [
     "markdown_table",
     "readable",
     "shown_accuracy",
+    "shown_mean",
 ]
 
 
@@ -55,11 +56,16 @@ def accuracies(rows: Iterable[Judged]) -> list[float]:
 
 def shown_accuracy(rows: Sequence[Judged]) -> str:
     """Return the mean over seeds, and the least and the largest in brackets."""
+    mean, found = shown_mean(rows), accuracies(rows)
+    return mean if len(found) < 2 else f"{mean} ({min(found):.1f}–{max(found):.1f})"
+
+
+def shown_mean(rows: Sequence[Judged]) -> str:
+    """Return the mean over seeds, or why there is none."""
     found = accuracies(rows)
     if not found:
         return "does not apply" if any("does not apply" in row.note for row in rows) else "–"
-    mean = f"{fmean(found):.1f}"
-    return mean if len(found) == 1 else f"{mean} ({min(found):.1f}–{max(found):.1f})"
+    return f"{fmean(found):.1f}"
 
 
 def readable(number: str) -> str:

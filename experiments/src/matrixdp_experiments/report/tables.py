@@ -1,15 +1,23 @@
-"""From the cells of a grid to the rows of its table."""
+"""Tables of results: from the cells of a grid to rows, and to CSV files and back."""
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeVar
+import csv
+import io
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from matrixdp.errors import FileFormatError
 from matrixdp_experiments.grid.outcomes import Outcome
 from matrixdp_experiments.grid.runs import run_key
 
-__all__ = ["outcome_columns", "rows_of_cells"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["outcome_columns", "read_table", "rows_of_cells", "table_as_csv"]
 
 CellT = TypeVar("CellT", bound=Hashable)
-RowT = TypeVar("RowT")
+RowT = TypeVar("RowT", bound="DataclassInstance")
 
 
 def rows_of_cells(
@@ -51,3 +59,28 @@ def outcome_columns(outcome: Outcome[Any]) -> dict[str, str]:
         "device": outcome.provenance.device,
         "torch": outcome.provenance.torch,
     }
+
+
+def table_as_csv(rows: Iterable[RowT], kind: type[RowT]) -> bytes:
+    """Return the content of the file; its columns are those of the kind, also without a row."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, _columns(kind), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return text.getvalue().encode()
+
+
+def read_table(path: Path, kind: type[RowT]) -> list[RowT]:
+    """Return the rows of the file; none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        # A table with other columns would be read into the wrong ones.
+        if reader.fieldnames != _columns(kind):
+            raise FileFormatError(f"{path} has other columns than a report writes: make it anew")
+        return [kind(**row) for row in reader]
+
+
+def _columns(kind: Any) -> list[str]:
+    return [column.name for column in fields(kind)]
