@@ -120,6 +120,7 @@ def test_symmetric_noise_of_many_scales_is_isotropic_in_its_units() -> None:
     np.testing.assert_array_equal(coloured, coloured.T)
     plain = SymmetricIsotropic(1.0).entry_scales((4, 4))
     np.testing.assert_allclose(noise.entry_scales((4, 4)), units * plain)
+    np.testing.assert_array_equal(noise.scales_of_rows(1, 2), noise.entry_scales((4, 4))[1:3])
     for member in dense.symmetric_basis(4):
         assert np.linalg.norm(noise.whiten(member * units)) == pytest.approx(1.0)
     upper = np.triu(RNG.standard_normal((4, 4)))

@@ -36,7 +36,7 @@ from matrixdp.noise.specification.table import (
 from reference.noise import inverse_tail
 
 LAST = (1 << COARSE_SEGMENT_BITS) - 1
-SOME_SEGMENTS = [Segment(COARSE_CUT, *place) for place in [(-BINADES, 0), (-5, 77), (-1, LAST)]]
+SOME_SEGMENTS = [Segment(COARSE_CUT, *segment) for segment in [(-BINADES, 0), (-5, 77), (-1, LAST)]]
 
 
 def test_the_script_makes_the_shipped_table() -> None:

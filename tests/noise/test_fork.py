@@ -6,11 +6,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from matrixdp.errors import KeyStateError
+from matrixdp.files.formats import numpy_format
 from matrixdp.noise import NoiseContext, ReleaseKey, add_noise
 from matrixdp.noise.application import filling
 from matrixdp.noise.application.filling import WorkSpace
@@ -140,3 +143,24 @@ os._exit(0)
 def test_forks_while_other_threads_release() -> None:
     done = subprocess.run([sys.executable, "-c", STORM], check=False, timeout=120)
     assert done.returncode == 0
+
+
+def test_a_fork_while_another_thread_reads_a_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    entered, go_on, read_magic = threading.Event(), threading.Event(), np.lib.format.read_magic
+
+    def slowly(file: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            entered.set()
+            go_on.wait(30.0)
+        return read_magic(file)
+
+    monkeypatch.setattr(np.lib.format, "read_magic", slowly)
+    reading = threading.Thread(target=numpy_format.map_npy, args=(tmp_path / "x.npy",))
+    reading.start()
+    assert entered.wait(30.0)
+    threading.Timer(0.2, go_on.set).start()
+    assert in_a_child(lambda: numpy_format.map_npy(tmp_path / "x.npy").shape == (3,))
+    reading.join()

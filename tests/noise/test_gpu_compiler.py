@@ -1,4 +1,4 @@
-"""What is compiled for GPUs is kept on disk, and used only if it is what was kept."""
+"""Programs for GPUs are kept on disk, and used only if they are what was kept."""
 
 import ctypes
 import os

@@ -5,8 +5,7 @@ The kernels run on the processor, compiled from the same source, and on a GPU if
 
 import ctypes
 import secrets
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -27,8 +26,17 @@ from matrixdp.noise.kernels.numpy_kernel import NumpyKernel
 from matrixdp.noise.keys import stream as stream_module
 from matrixdp.noise.specification.scales import fitted_scale
 from matrixdp.noise.specification.table import GRID_BITS, load_table
-from reference.gpu_kernels import GivenWordsKernel, has_gpu, host_kernel
+from reference.gpu_kernels import (
+    GivenWordsKernel,
+    Undecided,
+    entries_of,
+    has_gpu,
+    host_kernel,
+)
 from reference.noise import empty_block, test_key
+
+if TYPE_CHECKING:
+    from matrixdp.noise.keys.stream import NoiseStream
 
 WAYS = ["four tables", "two tables", *(["gpu"] if has_gpu() else [])]
 RNG = np.random.default_rng(1)
@@ -108,22 +116,35 @@ def test_strided_tensors_are_read_in_c_order(kernel: TensorKernel) -> None:
 
 
 def test_the_undecided_elements_are_those_of_the_other_kernel(kernel: TensorKernel) -> None:
-    # Values whose rounding the first word leaves open, one in twenty: half steps beside the noise.
-    context = NoiseContext.describe(shape=(4000,), dtype="float64", scale=1.0)
-    with test_key(14).bind(context) as stream:
-        words = stream.words(0, 4000)
-    zeros = add_noise(np.zeros(4000), 1.0, test_key(14))
-    value = np.where(np.arange(4000) % 20 == 0, _to_half_step(words, zeros), 0.1)
+    value, words = open_values(14)
     block = Block(value, words, np.ones(1), np.empty(4000), np.empty(4000, np.bool_))
     expected = NumpyKernel(load_table())(block, GRID_BITS)
     assert expected > 50
-    on_the_way = begun(value, 1.0, test_key(14), kernel)
-    found = on_the_way._undecided.entries()
+    found: list[Undecided] = []
+
+    class Watched(TensorKernel):
+        def decide(self, *arguments: Any) -> None:
+            found.extend(entries_of(arguments[3]))
+            super().decide(*arguments)
+
+    watched = Watched(kernel._launcher, kernel.device)
+    noisy = begun(value, 1.0, test_key(14), watched).finish().cpu().numpy()
     assert [one.element for one in found] == block.undecided.nonzero()[0].tolist()
     assert [one.word for one in found] == words[block.undecided].tolist()
     assert [one.value for one in found] == value[block.undecided].tolist()
-    noisy = on_the_way.finish().cpu().numpy()
     assert np.array_equal(noisy, add_noise(value, 1.0, test_key(14)))
+
+
+def open_values(number: int) -> tuple[NDArray[np.float64], NDArray[np.uint64]]:
+    """Return values whose rounding the first word leaves open, one in twenty, and all first words.
+
+    They are half a step beside the noise.
+    """
+    context = NoiseContext.describe(shape=(4000,), dtype="float64", scale=1.0)
+    with test_key(number).bind(context) as stream:
+        words = stream.words(0, 4000)
+    zeros = add_noise(np.zeros(4000), 1.0, test_key(number))
+    return np.where(np.arange(4000) % 20 == 0, _to_half_step(words, zeros), 0.1), words
 
 
 def _to_half_step(words: NDArray[np.uint64], zeros: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -141,14 +162,35 @@ def _to_half_step(words: NDArray[np.uint64], zeros: NDArray[np.float64]) -> NDAr
 
 
 def test_nothing_secret_is_left(kernel: TensorKernel) -> None:
-    on_the_way = begun(np.zeros(5000), 1.0, test_key(15), kernel)
-    undecided, stream = on_the_way._undecided, on_the_way._stream
-    undecided.tensor[3:] = 7
-    on_the_way.finish()
-    assert not undecided.tensor.any()
-    assert not undecided._here.any()
+    streams: list[NoiseStream] = []
+
+    class Watched(TensorKernel):
+        def decide(self, *arguments: Any) -> None:
+            streams.append(arguments[2])
+            assert arguments[3].tensor[3:].count_nonzero() > 100
+            super().decide(*arguments)
+
+    watched = Watched(kernel._launcher, kernel.device)
+    undecided = begun(open_values(15)[0], 1.0, test_key(15), watched).undecided
+    count, *others = undecided.tensor.tolist()
+    assert count > 40
+    assert not any(others)
     with pytest.raises(KeyStateError, match="closed"):
-        stream.reader(0)
+        streams[0].reader(0)
+
+
+def test_a_list_that_is_never_decided_is_overwritten(kernel: TensorKernel) -> None:
+    lists: list[torch.Tensor] = []
+
+    class Interrupted(TensorKernel):
+        def decide(self, *arguments: Any) -> None:
+            lists.append(arguments[3].tensor)
+            assert lists[0][3:].count_nonzero() > 100
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        begun(open_values(15)[0], 1.0, test_key(15), Interrupted(kernel._launcher, kernel.device))
+    assert not lists[0].any()
 
 
 def test_the_schedule_of_a_launch_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,16 +204,27 @@ def test_the_schedule_of_a_launch_is_overwritten(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(kernel_module, "_schedule_of", watched)
     begun(np.zeros(10), 1.0, test_key(16), kernel).finish()
+    assert len(kept) == 2
     assert not any(kept[0].words)
+    assert not any(kept[1].words)
     assert ctypes.sizeof(kept[0]) == 240
 
 
 def test_too_many_undecided_elements_release_nothing(kernel: TensorKernel) -> None:
     # NaN is never decided. Callers refuse it; a value that is changed meanwhile would hold it.
-    on_the_way = begun(np.full(5000, np.nan), 1.0, test_key(17), kernel)
-    with pytest.raises(MatrixDPError, match="5000 elements are undecided"):
+    value = np.where(np.arange(5000) < 4000, np.nan, 1.0)
+    on_the_way = begun(value, 1.0, test_key(17), kernel, in_place=True)
+    with pytest.raises(MatrixDPError, match="4000 elements were undecided"):
         on_the_way.finish()
-    assert not on_the_way._undecided.tensor.any()
+    assert on_the_way.out.isnan().all()
+    assert not on_the_way.undecided.tensor[3:].any()
+
+
+def test_an_element_that_cannot_be_decided_releases_nothing(kernel: TensorKernel) -> None:
+    on_the_way = begun(np.array([0.0, np.nan, 1.0]), 1.0, test_key(17), kernel, in_place=True)
+    with pytest.raises(MatrixDPError, match="1 elements were undecided, or one could not be"):
+        on_the_way.finish()
+    assert on_the_way.out.isnan().tolist() == [False, True, False]
 
 
 def test_a_refused_payment_draws_nothing(kernel: TensorKernel) -> None:
@@ -186,6 +239,17 @@ def test_a_refused_payment_draws_nothing(kernel: TensorKernel) -> None:
     begun(np.zeros(4), 1.0, key, kernel).finish()
     with pytest.raises(KeyStateError, match="bound"):
         begun(np.zeros(4), 1.0, key, kernel)
+
+
+def test_a_cuda_graph_never_holds_noise(
+    kernel: TensorKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = ReleaseKey.from_bytes(secrets.token_bytes(32))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(MatrixDPError, match="while a CUDA graph is captured"):
+        begun(np.zeros(4), 1.0, key, kernel)
+    key.check_unbound()
 
 
 def test_a_failed_launch_closes_the_stream() -> None:
@@ -220,19 +284,32 @@ def test_a_wrong_table_is_noticed_before_a_kernel_is_used(table: int) -> None:
 def test_an_unlisted_element_is_noticed_before_a_kernel_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found, entries = [], kernel_module.UndecidedList.entries
+    decide = TensorKernel.decide
+    listed = []
 
-    def counted(self: kernel_module.UndecidedList) -> list[kernel_module.Undecided]:
-        found.append(entries(self))
-        return found[-1]
+    def shortened(self: TensorKernel, *arguments: Any) -> None:
+        listed.append(int(arguments[3].tensor[0]))
+        arguments[3].tensor[0] -= 1
+        decide(self, *arguments)
 
-    monkeypatch.setattr(kernel_module.UndecidedList, "entries", counted)
-    tensors.try_known(host_kernel())
-    assert len(found) == 4
-    assert all(found)
-    monkeypatch.setattr(kernel_module.UndecidedList, "entries", lambda self: entries(self)[1:])
+    monkeypatch.setattr(TensorKernel, "decide", shortened)
     with pytest.raises(MatrixDPError, match="known noise comes out wrong"):
         tensors.try_known(host_kernel())
+    assert listed[0] > 0
+
+
+def test_every_known_noise_has_an_undecided_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = TensorKernel.decide
+    listed = []
+
+    def counted(self: TensorKernel, *arguments: Any) -> None:
+        listed.append(int(arguments[3].tensor[0]))
+        decide(self, *arguments)
+
+    monkeypatch.setattr(TensorKernel, "decide", counted)
+    tensors.try_known(host_kernel())
+    assert len(listed) == 4
+    assert all(listed)
 
 
 def test_tensors_may_be_made_elsewhere_by_default() -> None:
@@ -240,41 +317,6 @@ def test_tensors_may_be_made_elsewhere_by_default() -> None:
     kernel = host_kernel()
     with torch.device("meta"):
         tensors.try_known(kernel)
-
-
-def test_what_was_closed_has_no_result(kernel: TensorKernel) -> None:
-    on_the_way = begun(np.zeros(5000), 1.0, test_key(20), kernel, in_place=True)
-    on_the_way.close()
-    with pytest.raises(KeyStateError, match="closed"):
-        on_the_way.finish()
-    with pytest.raises(KeyStateError, match="closed"):
-        on_the_way.finish()
-
-
-def test_an_interrupted_close_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    on_the_way = begun(np.full(9, np.nan), 1.0, test_key(21), host_kernel(), in_place=True)
-
-    def interrupted(self: kernel_module.UndecidedList) -> None:
-        self._here.zero_()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(kernel_module.UndecidedList, "wipe", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            on_the_way.close()
-    with pytest.raises(KeyStateError, match="closed"):
-        on_the_way.finish()
-    with pytest.raises(KeyStateError, match="closed"):
-        on_the_way._stream.reader(0)
-    on_the_way.close()
-    assert not on_the_way._undecided.tensor.any()
-
-
-def test_a_copy_that_comes_late_is_overwritten() -> None:
-    undecided = kernel_module.UndecidedList(100, torch.device("cpu"))
-    undecided._wait = partial(undecided._here.fill_, 7)  # type: ignore[assignment]
-    undecided.wipe()
-    assert not undecided._here.any()
 
 
 def test_given_words_reach_the_kernel_of_the_tests() -> None:

@@ -116,9 +116,9 @@ class WatchedSecret(bytearray):
     stream: NoiseStream
     closed_before: bool
 
-    def __setitem__(self, place: Any, content: Any) -> None:
+    def __setitem__(self, index: Any, content: Any) -> None:
         self.closed_before = self.stream._closed
-        super().__setitem__(place, content)
+        super().__setitem__(index, content)
 
 
 def test_a_stream_is_marked_as_closed_before_anything_is_overwritten() -> None:

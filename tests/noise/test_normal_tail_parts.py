@@ -71,7 +71,7 @@ def root_holds() -> bool:
     ctx.prec = 400
     truth = (2 / arb.pi()).sqrt()
     return all(
-        keeps_distance(normal_tail._root_two_over_pi.__wrapped__(bits), in_units(truth, bits), 0)
+        keeps_distance(normal_tail.root_two_over_pi.__wrapped__(bits), in_units(truth, bits), 0)
         for bits in BITS
     )
 

@@ -179,9 +179,9 @@ def test_every_element_has_the_limit_of_its_own_scale(tmp_path: Path) -> None:
         lambda value, _: noise.add_range(value.ravel(), 0),
         lambda _, key: add_noise_to_npy(source, target, scales, key),
     ]
-    for place in ((0, 1), (1, 0)):
+    for index in ((0, 1), (1, 0)):
         value = fine.copy()
-        value[place] = 2.0 * np.abs(fine).max(axis=1)[place[0]]
+        value[index] = 2.0 * np.abs(fine).max(axis=1)[index[0]]
         np.save(source, value)
         key = ReleaseKey.generate()
         for call in calls:

@@ -1,4 +1,4 @@
-"""What enters an account is checked at its door, and not again in the loops within."""
+"""Accounts check what enters them at their door, and not again in the loops within."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -8,7 +8,7 @@ from flint import acb, arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixdp.privacy.sampled_renyi import LARGEST_ORDER, sampled_divergence
+from matrixdp.privacy.renyi import LARGEST_ORDER, sampled_divergence
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +20,9 @@ def at_whole_order(multiplier: float, rate: float, order: int) -> arb:
     """Return log(A) / (alpha - 1) by the binomial sum of Mironov, Talwar and Zhang, less its 1."""
     spread, share = 2 * arb(multiplier) ** 2, arb(rate)
     weight, total = (1 - share) ** order, arb(0)
-    for place in range(order + 1):
-        total += weight * (arb(place * (place - 1)) / spread).expm1()
-        weight *= share / (1 - share) * (order - place) / (place + 1)
+    for k in range(order + 1):
+        total += weight * (arb(k * (k - 1)) / spread).expm1()
+        weight *= share / (1 - share) * (order - k) / (k + 1)
     return total.log1p() / (order - 1)
 
 

@@ -121,11 +121,11 @@ def random_covariance() -> Covariance:
 
 
 @all_sets
-def test_best_covariance_beats_a_thousand_others(sensitivity: SensitivitySet) -> None:
+def test_best_covariance_beats_many_others(sensitivity: SensitivitySet) -> None:
     least = sensitivity.best_covariance(BUDGET).total_variance(SHAPE)
     others = [
         random_covariance().rescaled_for(sensitivity, BUDGET).total_variance(SHAPE)
-        for _ in range(1000)
+        for _ in range(200)
     ]
     assert least <= min(others) * (1 + 1e-9)
     assert least < np.median(others)

@@ -237,10 +237,16 @@ class SymmetricDiagonal(EqualByValue, Covariance):
     def entry_scales(self, shape: Shape) -> FloatArray:
         """Return the standard deviations of the entries, rounded up."""
         self.check_shape(shape)
+        return self.scales_of_rows(0, shape[0])
+
+    def scales_of_rows(self, first: int, number: int) -> FloatArray:
+        """Return the standard deviations of the entries of some rows, rounded up."""
         # Each product is below its true value by three roundings at most: 3 units, of the 8 here.
-        scales = np.multiply.outer(self.scales, self.scales) * (1.0 + 2.0**-50)
-        upper = np.triu(scales * _SQRT_HALF, 1)
-        return np.asarray(upper + upper.T + np.diag(np.diagonal(scales)))
+        whole = np.multiply.outer(self.scales[first : first + number], self.scales)
+        whole *= 1.0 + 2.0**-50
+        scales, indices = whole * _SQRT_HALF, np.arange(len(whole))
+        scales[indices, first + indices] = whole[indices, first + indices]
+        return np.asarray(scales)
 
     def scaled(self, factor: float) -> Self:
         """Return the covariance whose noise is a factor larger."""

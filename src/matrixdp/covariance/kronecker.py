@@ -215,7 +215,7 @@ class Kronecker(EqualByValue, Directional):
         return np.broadcast_to(scales, shape).copy()
 
     def scaled(self, factor: float) -> Self:
-        """Return the covariance whose noise is about a factor larger; its radius may be off."""
+        """Return the covariance whose noise is larger by about a factor; its radius may be off."""
         factor = positive_number(factor, "factor")
         # Standard deviations are the root of the product of the two sides. One side takes the
         # factor twice instead of its square, which may overflow although the product does not.

@@ -22,7 +22,14 @@ from matrixdp.parameters.arrays import (
     shaped_array,
 )
 from matrixdp.parameters.by_value import EqualByValue
-from matrixdp.parameters.names import by_name, names_of
+from matrixdp.parameters.columns import TextColumn, columns_of
+from matrixdp.parameters.names import (
+    NamedRows,
+    all_names_of,
+    by_name,
+    in_order_of,
+    names_of,
+)
 from matrixdp.parameters.numbers import (
     DELTA,
     EPSILON,
@@ -47,6 +54,9 @@ __all__ = [
     "Domain",
     "EqualByValue",
     "Limit",
+    "NamedRows",
+    "TextColumn",
+    "all_names_of",
     "all_within",
     "broadcast_together",
     "by_name",
@@ -57,7 +67,9 @@ __all__ = [
     "checked_integers",
     "checked_matrix",
     "checked_symmetric",
+    "columns_of",
     "finite_array",
+    "in_order_of",
     "integer_array",
     "is_sparse",
     "members_of",

@@ -18,6 +18,7 @@ __all__ = [
     "Limit",
     "all_within",
     "check_cells",
+    "check_in_memory",
     "check_within",
     "checked_matrix",
     "checked_symmetric",
@@ -196,7 +197,7 @@ def checked_symmetric(matrix: Any, name: str) -> NDArray[np.float64]:
     if not np.array_equal(array, array.T):
         raise InvalidParameterError(
             f"{name} is not symmetric: its largest asymmetry is "
-            f"{np.max(np.abs(array - array.T)):.3g}; pass (A + A.T) / 2 if that is what is meant"
+            f"{np.max(np.abs(array - array.T)):.3g}; pass (A + A.T) / 2 if that is what you mean"
         )
     return array
 
@@ -241,11 +242,11 @@ def check_cells(value: Any, name: str, *, bools: bool = False) -> None:
     elif is_sparse(value):
         raise InvalidParameterError(f"{name} is sparse: pass its .toarray()")
     elif hasattr(value, "__array__"):
-        _check_in_memory(value, name)
+        check_in_memory(value, name)
         _check_array_cells(np.asarray(value), name, bools=bools)
 
 
-def _check_in_memory(value: Any, name: str) -> None:
+def check_in_memory(value: Any, name: str) -> None:
     """Raise for an array that is stored or computed in parts: it would be loaded whole."""
     library = type(value).__module__.partition(".")[0]
     if library in _IN_PARTS:
@@ -313,7 +314,7 @@ def _as_array(value: Any, name: str, *, booleans: bool) -> NDArray[Any]:
     """Return a value as a plain array in which nothing was rounded, unmasked or converted."""
     # An object with __array__ is asked once: it might answer something else the second time.
     if hasattr(value, "__array__") and not isinstance(value, np.ma.MaskedArray):
-        _check_in_memory(value, name)
+        check_in_memory(value, name)
         value = np.asarray(value)
     check_cells(value, name, bools=booleans)
     try:

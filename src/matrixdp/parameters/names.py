@@ -1,34 +1,83 @@
 """Names of a table's columns, which say more than its order: those of pandas, polars and Arrow."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
 
-__all__ = ["by_name", "names_of"]
+__all__ = ["NamedRows", "all_names_of", "by_name", "in_order_of", "names_of"]
 
 
-def names_of(table: Any) -> list[Hashable] | None:
+@dataclass(frozen=True, eq=False, repr=False)
+class NamedRows:
+    """Rows of values whose columns have names: what a database returns."""
+
+    names: tuple[Hashable, ...]
+    rows: list[tuple[Any, ...]]
+
+
+def names_of(table: Any, wanted: Collection[Hashable] = ()) -> list[Hashable] | None:
     """Return the names of a table's columns; None if it has none but those that were made up.
+
+    Parameters
+    ----------
+    table : Any
+        A frame, a column of one, a table of Arrow, or anything else, which has no names.
+    wanted : collection, optional
+        Names to look for. One of them says that the names of a table are meant, even if pandas or
+        polars could have made them up.
 
     Examples
     --------
     >>> names_of([[31, 40]]) is None
     True
     """
+    names = all_names_of(table)
+    if names is None or isinstance(table, NamedRows) or set(names) & set(wanted):
+        return names
+    return None if _made_up(names) else names
+
+
+def all_names_of(table: Any) -> list[Hashable] | None:
+    """Return the names of a table's columns, also those that were made up."""
     match _kind(table):
         case ("pandas" | "polars", "DataFrame"):
             names = list(table.columns)
-        case ("pandas" | "polars", "Series"):
+        case ("pandas" | "polars", "Series" | "Index"):
             names = [] if table.name in (None, "") else [table.name]
         case ("pyarrow", "Table" | "RecordBatch"):
             names = list(table.schema.names)
+        case ("", "NamedRows"):
+            return list(table.names)
         case _:
             return None
-    # What pandas and polars call the columns of an array.
-    places = range(len(names))
-    made_up = names in (list(places), [f"column_{place}" for place in places])
-    return None if made_up else names
+    return names
+
+
+def in_order_of(names: Sequence[Hashable] | None, table: Any) -> Any:
+    """Return the columns of a table in the order of another one's, where both have names.
+
+    Parameters
+    ----------
+    names : sequence or None
+        All names of the other table.
+    table : Any
+        The table.
+    """
+    found = all_names_of(table)
+    if names is None or found is None:
+        return table
+    apart = not set(names) & set(found)
+    if apart and (_made_up(names) or _made_up(found)):
+        return table
+    return by_name(table, names)
+
+
+def _made_up(names: Sequence[Hashable]) -> bool:
+    """Return whether pandas and polars call the columns of an array so."""
+    indices = range(len(names))
+    return list(names) in (list(indices), [f"column_{index}" for index in indices])
 
 
 def by_name(table: Any, wanted: Sequence[Hashable]) -> Any:
@@ -39,7 +88,7 @@ def by_name(table: Any, wanted: Sequence[Hashable]) -> Any:
     InvalidParameterError
         If a name is missing or ambiguous. The table's own names are not shown: they may be data.
     """
-    found = names_of(table) or []
+    found = names_of(table, wanted) or []
     for name in wanted:
         if found.count(name) != 1 or wanted.count(name) != 1:
             many = "more than one" if found.count(name) else "no"
@@ -50,8 +99,10 @@ def by_name(table: Any, wanted: Sequence[Hashable]) -> Any:
             )
     positions = [found.index(name) for name in wanted]
     match _kind(table):
-        case (_, "Series"):
+        case (_, "Series" | "Index"):
             return table
+        case ("", _):
+            return [tuple(row[position] for position in positions) for row in table.rows]
         case ("pandas", _):
             return table.iloc[:, positions]
         case ("polars", _):
@@ -66,4 +117,4 @@ def _kind(table: Any) -> tuple[str, str]:
         library = base.__module__.partition(".")[0]
         if library in ("pandas", "polars", "pyarrow"):
             return library, base.__name__
-    return "", ""
+    return "", type(table).__name__

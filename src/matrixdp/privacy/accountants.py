@@ -24,8 +24,12 @@ from matrixdp.privacy.bound import epsilon_bounds
 from matrixdp.privacy.claims import sampled_gaussian_epsilon
 from matrixdp.privacy.events import SampledPlan, TooLittleNoiseError
 from matrixdp.privacy.loss import LossAccount
-from matrixdp.privacy.renyi import best_renyi_epsilon, converted_epsilon
-from matrixdp.privacy.sampled_renyi import LARGEST_ORDER, sampled_divergence
+from matrixdp.privacy.renyi import (
+    LARGEST_ORDER,
+    best_renyi_epsilon,
+    converted_epsilon,
+    sampled_divergence,
+)
 
 __all__ = ["Accountant", "accounted_epsilon", "checked_accountant", "plan_epsilon"]
 

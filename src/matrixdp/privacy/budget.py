@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.markup import card
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
 from matrixdp.privacy.bound import epsilon_bounds, largest_mu
 from matrixdp.privacy.curve import holds_at_zero_epsilon
@@ -197,6 +198,10 @@ class Budget:
             f"Budget(epsilon={shown_down(self.epsilon)}, delta={shown_down(self.delta)}, "
             f"mu={shown_down(self.mu)})"
         )
+
+    def _repr_html_(self) -> str:
+        names = ("epsilon", "delta", "mu")
+        return card("Budget", [(name, shown_down(getattr(self, name))) for name in names])
 
 
 def check_budget(budget: object) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.markup import card, element
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer
 from matrixdp.privacy.bound import epsilon_bounds, largest_mu, least_delta, privacy_epsilon
 from matrixdp.privacy.budget import Budget
@@ -160,6 +161,11 @@ class Guarantee:
             f"({shown_up(self.epsilon, 4)}, {shown_up(self.delta, 4)})-differential privacy under "
             f"{change} (mu = {shown_up(self.mu, 4)})."
         )
+
+    def _repr_html_(self) -> str:
+        names = ("epsilon", "delta", "mu")
+        facts = [(name, shown_up(getattr(self, name))) for name in names]
+        return card("Guarantee", facts, element("p", str(self)))
 
 
 class HasGuarantee(Protocol):

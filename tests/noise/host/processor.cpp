@@ -31,6 +31,25 @@ LAUNCH(add_noise_single, float)
 LAUNCH(add_noise_double_one_scale, double)
 LAUNCH(add_noise_double, double)
 
+#define LAUNCH_DECISION(name, Value)                                                                 \
+    extern "C" void launch_##name(                                                                   \
+        u32 blocks, u32 threads, const Schedule* further_key, Value* out, u64 size,                  \
+        const Scales* scales, i64 grid_shift, const Tables* tables, UndecidedList* list, u64 capacity \
+    ) {                                                                                              \
+        launched(blocks, threads, [&] {                                                              \
+            name(*further_key, out, size, *scales, grid_shift, *tables, list, capacity);             \
+        });                                                                                          \
+    }
+
+LAUNCH_DECISION(decide_single, float)
+LAUNCH_DECISION(decide_double, double)
+
+extern "C" void launch_draw_coins(
+    u32 blocks, u32 threads, const Schedule* key, bool* taken, u32 count, u64 most, const Tables* tables
+) {
+    launched(blocks, threads, [&] { draw_coins(*key, taken, count, most, *tables); });
+}
+
 #define LAUNCH_GIVEN_WORDS(name, Value)                                                              \
     extern "C" void launch_##name(                                                                   \
         u32 blocks, u32 threads, const i64* words, const Value* values, Value* out, u32 count,       \

@@ -7,13 +7,13 @@
 #define __global__
 #define __shared__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __syncthreads() \
     if (filling) return
 
-using std::fabs;
-using std::rint;
+using std::erfc, std::exp, std::fabs, std::log, std::rint, std::sqrt;
 
 struct Index {
     unsigned x;

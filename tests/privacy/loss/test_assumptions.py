@@ -1,4 +1,4 @@
-"""What an account assumes of numpy and SciPy holds."""
+"""The assumptions of accounts about numpy and SciPy hold."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ import scipy
 from flint import arb, ctx
 
 from matrixdp.privacy.loss.one_step import MASS_ROUNDING
-from matrixdp.privacy.loss.rule import NODES, WEIGHTS
+from matrixdp.privacy.loss.points import NODES, WEIGHTS
 from matrixdp.privacy.loss.transform import transform_error
 from reference.ball import normal_tail
 

@@ -1,4 +1,4 @@
-"""What a sampled plan costs when it is chosen later; and why its history is no such cost."""
+"""The cost of a sampled plan that is chosen later; and why its history is no such cost."""
 
 import math
 

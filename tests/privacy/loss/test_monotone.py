@@ -43,7 +43,7 @@ def test_epsilon(
     assert cheap <= dear
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(_multipliers, _rates, _steps, powers(1e-3, 10.0), _factors)
 def test_delta(multiplier: float, rate: float, steps: int, epsilon: float, factor: float) -> None:
     account = account_of("add-remove", [(multiplier, rate, steps)])

@@ -5,11 +5,10 @@ import math
 import pytest
 from flint import arb, ctx
 
-from matrixdp.privacy.loss.curves import InvertedCurve, SmoothedCurve
+from matrixdp.privacy.loss.curves import InvertedCurve, Smoothed, SmoothedCurve
 from matrixdp.privacy.loss.inversion import Part, chernoff, inverted
 from matrixdp.privacy.loss.pairs import AddRemovePair, Pair, ReplacePair
 from matrixdp.privacy.loss.points import points_of
-from matrixdp.privacy.loss.smoothing import Smoothed
 from matrixdp.privacy.loss.tilting import Cumulants
 from reference.ball import curve
 from reference.loss_checks import account_of, encloses
@@ -113,10 +112,11 @@ def test_a_release_alone_is_the_gaussian_curve() -> None:
     cumulants = Cumulants([(part.pair, part.number) for part in steps], 1e-30)
     mu = math.sqrt(0.49 + 0.12)
     for epsilon in (0.0, 0.3, 2.0, 6.0):
-        near = cumulants.at_point(epsilon, cumulants.for_epsilon(epsilon).log_delta)
-        found = inverted(steps, near, 0.0)
         with ctx.workprec(200):
             true = curve(arb(mu), arb(epsilon)).log()
+        near = cumulants.at_point(epsilon, float(true.mid()))
+        found = inverted(steps, near, 0.0)
+        with ctx.workprec(200):
             upper, lower = found.log_upper(epsilon), found.log_lower(epsilon)
             assert bool(arb(lower) <= true + arb(1e-15))
             assert bool(true <= arb(upper) + arb(1e-15))

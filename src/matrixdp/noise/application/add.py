@@ -29,7 +29,7 @@ from matrixdp.noise.specification.scales import (
 )
 from matrixdp.parameters import checked_integer, checked_integers
 
-__all__ = ["ExactNoise", "PreparedNoise", "add_noise", "check_range"]
+__all__ = ["ExactNoise", "PreparedNoise", "add_noise", "check_range", "check_tile"]
 
 
 def add_noise(
@@ -198,6 +198,39 @@ def check_range(
     check_tiles(tiles, scales, values.dtype, threads)
 
 
+def check_tile(
+    block: NDArray[Any],
+    origin: tuple[int, ...],
+    *,
+    shape: tuple[int, ...],
+    scales: NDArray[np.float64],
+) -> None:
+    """Raise if a rectangular part of a matrix of some shape cannot be released; see `check_range`.
+
+    Raises
+    ------
+    ShapeError
+        If it is not a part of such a matrix.
+    """
+    _check_inside(block.shape, origin, shape)
+    # The values stand in for the output, which checks do not touch.
+    tile = rectangular_tile(block, block, scales, shape, origin, in_place=True)
+    check_tiles([tile], scales, block.dtype, 1)
+
+
+def _check_inside(part: tuple[int, ...], corner: tuple[int, ...], whole: tuple[int, ...]) -> None:
+    # In Python integers, which do not overflow: a wrong corner must not wrap around.
+    inside = len(corner) == len(part) == len(whole) and all(
+        0 <= position <= position + length <= full
+        for position, length, full in zip(corner, part, whole, strict=True)
+    )
+    if not inside:
+        raise ShapeError(
+            f"a tile of shape {part} at origin={corner} does not fit into the whole of shape "
+            f"{whole}"
+        )
+
+
 def _release(
     tile: Tile,
     context: NoiseContext,
@@ -311,16 +344,7 @@ class ExactNoise:
         """
         array = self._checked_part(tile)
         corner = checked_integers(origin, "origin")
-        # In Python integers, which do not overflow: a wrong corner must not wrap around.
-        inside = len(corner) == array.ndim == len(self.context.shape) and all(
-            0 <= position <= position + length <= whole
-            for position, length, whole in zip(corner, array.shape, self.context.shape, strict=True)
-        )
-        if not inside:
-            raise ShapeError(
-                f"a tile of shape {array.shape} at origin={corner} does not fit into the whole "
-                f"of shape {self.context.shape}"
-            )
+        _check_inside(array.shape, corner, self.context.shape)
         target = checked_output(out, array, self._scales)
         part = rectangular_tile(array, target, self._scales, self.context.shape, corner)
         self._fill([part], array.dtype, checked_threads(threads))

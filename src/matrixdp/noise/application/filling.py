@@ -1,9 +1,13 @@
 """Filling a tile with noisy values, block by block, by one thread or several.
 
+A block is a piece of one long run of elements, or several short runs together.
+
 Only finished noisy values are ever written to the output, each of them once: at any moment an
 element of it has its old value or the released one.
 """
 
+from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -11,9 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.noise.application.threads import over_ranges
-from matrixdp.noise.application.tiles import FlatView, Tile, runs_of_tile
+from matrixdp.noise.application.tiles import (
+    FlatView,
+    Tile,
+    rectangles,
+    run_length,
+    run_starts,
+    runs_of_tile,
+)
 from matrixdp.noise.kernels import KernelFactory
 from matrixdp.noise.kernels.block import Block, Kernel
+from matrixdp.noise.keys.short_runs import read_short_runs
 from matrixdp.noise.keys.stream import NoiseStream
 from matrixdp.noise.specification.exact import exact_element
 
@@ -49,7 +61,7 @@ def fill_block(
     try:
         stream.first_words(words)
         if kernel(block, stream.context.grid_bits):
-            _decide(block, 0, stream)
+            _decide(block, int, stream)
     finally:
         # As in `_Worker.fill`.
         words.fill(0)
@@ -140,27 +152,53 @@ class _Worker:
     def fill(self, first: int, last: int) -> None:
         """Fill the elements ``first .. last - 1`` of the tile."""
         try:
-            tile = self._tile
-            for run in runs_of_tile(tile.whole, tile.origin, tile.shape, first, last):
-                self._fill_run(*run)
+            length = run_length(self._tile.whole, self._tile.shape)
+            if 2 * length > self._space.length:
+                self._fill_runs(first, last)
+                return
+            # The tail of a run, whole runs, the head of a run: each may be missing.
+            for runs, inside in rectangles((prod(self._tile.shape) // length, length), first, last):
+                if runs.stop - runs.start > 1:
+                    self._fill_short_runs(runs.start, runs.stop, length)
+                else:
+                    begin = runs.start * length
+                    self._fill_runs(begin + inside.start, begin + inside.stop)
         finally:
             # Words and undecided values would give the noise away to anyone who reads freed memory.
             self._space.wipe()
             self._kernel.wipe(self._space.length)
 
+    def _fill_runs(self, first: int, last: int) -> None:
+        tile = self._tile
+        for run in runs_of_tile(tile.whole, tile.origin, tile.shape, first, last):
+            self._fill_run(*run)
+
+    def _fill_short_runs(self, first: int, last: int, length: int) -> None:
+        """Fill whole runs of the tile, by their numbers, many in each block."""
+        tile, together = self._tile, self._space.length // length
+        for start in range(first, last, together):
+            end = min(start + together, last)
+            starts = run_starts(tile.whole, tile.origin, tile.shape, start, end)
+            block = self._load(start * length, starts.size * length)
+            read_short_runs(self._stream, starts, block.words.reshape(starts.size, length))
+            self._finish(block, start * length, partial(_element_of_runs, starts, length))
+
     def _fill_run(self, begin: int, end: int, offset: int) -> None:
         """Fill consecutive elements; element i of the tile is ``i + offset`` of the whole."""
         # Words are read by element number in the whole: that is what makes tiles agree with it.
         reader = self._stream.reader(begin + offset)
-        grid_bits = self._stream.context.grid_bits
         length = self._space.length
         for start in range(begin, end, length):
             block = self._load(start, min(length, end - start))
             reader.read_into(block.words)
-            if self._kernel(block, grid_bits):
-                _decide(block, start + offset, self._stream)
-            if self._space.holds(block.noisy):
-                self._tile.out.write(start, block.noisy)
+            self._finish(block, start, (start + offset).__add__)
+
+    def _finish(self, block: Block, start: int, element: Callable[[int], int]) -> None:
+        """Fill a block that has its words, and write it from an element of the tile on."""
+        if self._kernel(block, self._stream.context.grid_bits):
+            _decide(block, element, self._stream)
+        if self._space.holds(block.noisy):
+            self._tile.out.write(start, block.noisy)
 
     def _load(self, start: int, size: int) -> Block:
         """Return the block that begins at an element of the tile, without its words."""
@@ -199,8 +237,14 @@ class _Worker:
         return values, noisy
 
 
-def _decide(block: Block, first: int, stream: NoiseStream) -> None:
-    """Send the undecided elements of a block, which begins at an element, to the exact path."""
+def _element_of_runs(starts: NDArray[np.uint64], length: int, i: int) -> int:
+    """Return the number in the whole of element i of a block of runs."""
+    run, inside = divmod(i, length)
+    return int(starts[run]) + inside
+
+
+def _decide(block: Block, element: Callable[[int], int], stream: NoiseStream) -> None:
+    """Send the undecided elements of a block to the exact path, by their numbers in the whole."""
     # One element in a million, so that Python integers are fast enough.
     one_scale = block.scales.size == 1
     for i in block.undecided.nonzero()[0].tolist():
@@ -208,6 +252,6 @@ def _decide(block: Block, first: int, stream: NoiseStream) -> None:
             float(block.values[i]),
             float(block.scales[0 if one_scale else i]),
             int(block.words[i]),
-            stream.further_words(first + i),
+            stream.further_words(element(i)),
             stream.context.grid_bits,
         )

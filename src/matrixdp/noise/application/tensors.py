@@ -1,29 +1,20 @@
-"""Adding exact noise to torch tensors on the GPU where they are: the same bits as on the processor.
-
-Only the undecided elements, less than one in a million, come to the processor, which decides them.
-"""
+"""Adding exact noise to torch tensors on their GPU: the same bits as on the processor."""
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from matrixdp.errors import KeyStateError, MatrixDPError
+from matrixdp.errors import MatrixDPError
 from matrixdp.noise.application.add import add_noise
-from matrixdp.noise.kernels.cuda.kernel import (
-    ScaleTensor,
-    TensorKernel,
-    Undecided,
-    UndecidedList,
-)
+from matrixdp.noise.kernels.cuda.kernel import ScaleTensor, TensorKernel, UndecidedList
 from matrixdp.noise.kernels.cuda.launcher import CudaLauncher
 from matrixdp.noise.keys.context import NoiseContext
 from matrixdp.noise.keys.release_key import ReleaseKey
-from matrixdp.noise.keys.stream import NoiseStream
-from matrixdp.noise.specification.exact import exact_element
 
 __all__ = ["NoiseOnTheWay", "TensorNoise", "cuda_kernel", "try_known"]
 
@@ -38,59 +29,24 @@ _KNOWN = (
 )
 
 
-class NoiseOnTheWay:
-    """A tensor that is being filled by its device; `finish` returns it with all of its noise.
+class NoiseOnTheWay(NamedTuple):
+    """A tensor that gets its noise before anything else that its device is asked to do now.
 
-    Between the two, other work of the processor and of the device may go on.
+    Attributes
+    ----------
+    out : Tensor
+        The noisy tensor; NaN where noise could not be drawn.
+    undecided : UndecidedList
+        Says whether it could.
     """
 
-    def __init__(
-        self, out: Tensor, scales: ScaleTensor, stream: NoiseStream, undecided: UndecidedList
-    ) -> None:
-        self._out = out
-        self._scales = scales
-        self._stream = stream
-        self._undecided = undecided
-        self._closed = False
-        self._wiped = False
+    out: Tensor
+    undecided: UndecidedList
 
     def finish(self) -> Tensor:
-        """Wait for the device, decide what it has left, and return the noisy tensor; once."""
-        # What was closed may hold elements without noise, and nobody knows any more which.
-        if self._closed:
-            raise KeyStateError("this noise is closed: what had not finished is not released")
-        try:
-            found = self._undecided.entries()
-            if found:
-                self._write(found)
-        finally:
-            self.close()
-        return self._out
-
-    def close(self) -> None:
-        """Overwrite the secrets; what is not finished has no result."""
-        # Marked first: an interrupted close is made up for by the next, and never finished.
-        self._closed = True
-        if not self._wiped:
-            self._stream.close()
-            self._undecided.wipe()
-            self._wiped = True
-
-    def _write(self, found: list[Undecided]) -> None:
-        """Decide elements, and write them by a single copy to the device."""
-        noisy = np.array([self._decided(*one) for one in found])
-        elements = np.array([one.element for one in found], dtype=np.int64)
-        both = torch.from_numpy(np.stack([elements, noisy.view(np.int64)]))
-        # From pinned memory, or the device would be waited for once more.
-        both = both.pin_memory() if self._out.is_cuda else both
-        moved = both.to(self._out.device, non_blocking=True)
-        # What comes to float32 is rounded here, once.
-        self._out.view(-1)[moved[0]] = moved[1].view(torch.float64).to(self._out.dtype)
-
-    def _decided(self, element: int, value: float, word: int) -> float:
-        further = self._stream.further_words(element)
-        grid_bits = self._stream.context.grid_bits
-        return exact_element(value, self._scales.of(element), word, further, grid_bits)
+        """Wait for the device, and return the noisy tensor."""
+        self.undecided.check()
+        return self.out
 
 
 class TensorNoise:
@@ -134,20 +90,27 @@ class TensorNoise:
             As in `ReleaseKey.bind`.
         in_place : bool, optional
             Whether the value may be overwritten by the result, which saves its memory.
+
+        Raises
+        ------
+        MatrixDPError
+            While a CUDA graph is captured: repeated, its noise would be the same. Nothing is spent.
         """
+        with torch.cuda.device_of(value):
+            _check_not_captured()
         # What can fail for lack of memory comes before the payment.
         undecided = UndecidedList(value.numel(), self._kernel.device)
         values = value.contiguous()
         out = values if in_place else torch.empty_like(values)
-        stream = key.bind(self._context, pay=pay)
-        on_the_way = NoiseOnTheWay(out, self._scales, stream, undecided)
-        try:
-            self._kernel(values, out, self._scales, stream, undecided)
-            undecided.fetch()
-        except BaseException:
-            on_the_way.close()
-            raise
-        return on_the_way
+        with key.bind(self._context, pay=pay) as stream:
+            try:
+                self._kernel(values, out, self._scales, stream, undecided)
+                self._kernel.decide(out, self._scales, stream, undecided)
+            except BaseException:
+                # Values and words that nobody decided would give their noise away.
+                undecided.tensor.zero_()
+                raise
+        return NoiseOnTheWay(out, undecided)
 
 
 @lru_cache(maxsize=64)
@@ -163,6 +126,15 @@ def cuda_kernel(index: int) -> TensorKernel:
     kernel = TensorKernel(CudaLauncher(index), torch.device("cuda", index))
     try_known(kernel)
     return kernel
+
+
+def _check_not_captured() -> None:
+    """Raise while the current device captures a CUDA graph."""
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        raise MatrixDPError(
+            "noise was asked for while a CUDA graph is captured, which would add the same noise to "
+            "other values each time it is replayed: draw noise outside of the graph"
+        )
 
 
 def try_known(kernel: TensorKernel) -> None:

@@ -9,7 +9,7 @@ from threading import Lock, Thread
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import checked_integer
 
-__all__ = ["checked_threads", "even_ranges", "over_ranges", "usable_cores"]
+__all__ = ["checked_threads", "over_ranges", "usable_cores"]
 
 Work = Callable[[int, int], None]
 """Works on the elements ``first .. last - 1``."""
@@ -37,12 +37,12 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
-def even_ranges(size: int, parts: int) -> list[tuple[int, int]]:
+def _even_ranges(size: int, parts: int) -> list[tuple[int, int]]:
     """Cut ``0 .. size`` into at most ``parts`` contiguous ranges of nearly equal length.
 
     Examples
     --------
-    >>> even_ranges(10, 3)
+    >>> _even_ranges(10, 3)
     [(0, 3), (3, 6), (6, 10)]
     """
     # In exact integers, so that the ranges have neither gaps nor overlaps.
@@ -79,7 +79,7 @@ def over_ranges(work: Work, size: int, threads: int | None, least: int) -> None:
         if size:
             work(0, size)
         return
-    crew = _Crew(work, even_ranges(size, parts))
+    crew = _Crew(work, _even_ranges(size, parts))
     while not crew.done:
         try:
             crew.carry_on()

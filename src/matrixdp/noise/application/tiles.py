@@ -17,6 +17,8 @@ __all__ = [
     "range_tiles",
     "rectangles",
     "rectangular_tile",
+    "run_length",
+    "run_starts",
     "runs_of_tile",
 ]
 
@@ -222,10 +224,7 @@ def runs_of_tile(
         if first < last:
             yield first, last, 0
         return
-    # Axes that the tile covers completely do not interrupt a run.
-    axis = len(whole) - 1
-    while axis > 0 and tile[axis] == whole[axis]:
-        axis -= 1
+    axis = _first_axis_of_a_run(whole, tile)
     length = prod(tile[axis:])
     while first < last:
         row = first // length
@@ -234,6 +233,45 @@ def runs_of_tile(
         corner = tuple(a + b for a, b in zip(index, origin, strict=True))
         yield first, end, _number(corner, whole) - row * length
         first = end
+
+
+def run_length(whole: tuple[int, ...], tile: tuple[int, ...]) -> int:
+    """Return the length of a tile's runs, of which the last and the first may be cut short.
+
+    Examples
+    --------
+    >>> run_length((4, 5), (2, 3)), run_length((4, 5), (2, 5))
+    (3, 10)
+    """
+    return prod(tile[_first_axis_of_a_run(whole, tile) :])
+
+
+def run_starts(
+    whole: tuple[int, ...], origin: tuple[int, ...], tile: tuple[int, ...], first: int, last: int
+) -> NDArray[np.uint64]:
+    """Return the numbers in the whole of the first elements of the runs ``first .. last - 1``.
+
+    Examples
+    --------
+    >>> run_starts((4, 5), (1, 2), (2, 3), 0, 2)
+    array([ 7, 12], dtype=uint64)
+    """
+    axis = _first_axis_of_a_run(whole, tile)
+    # Numbers of elements are below 2**64, so sums that wrap around on the way come out right.
+    rest = np.arange(first, last, dtype=np.uint64)
+    numbers = np.full(rest.shape, _number(origin[axis:], whole[axis:]), dtype=np.uint64)
+    for i in reversed(range(axis)):
+        rest, position = np.divmod(rest, np.uint64(tile[i]))
+        numbers += (position + np.uint64(origin[i])) * np.uint64(prod(whole[i + 1 :]))
+    return numbers
+
+
+def _first_axis_of_a_run(whole: tuple[int, ...], tile: tuple[int, ...]) -> int:
+    # Axes that the tile covers completely do not interrupt a run.
+    axis = len(whole) - 1
+    while axis > 0 and tile[axis] == whole[axis]:
+        axis -= 1
+    return axis
 
 
 def _index(number: int, shape: tuple[int, ...]) -> tuple[int, ...]:

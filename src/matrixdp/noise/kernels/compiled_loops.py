@@ -9,12 +9,12 @@ used for another table or error bound. Of the relaxations of IEEE arithmetic onl
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.interrupts import interrupts_held
+from matrixdp.noise.kernels.compiling import compiled as numba_compiled
 from matrixdp.noise.specification.coarse_table import (
     A_SHIFT,
     C0_SHIFT,
@@ -190,29 +190,17 @@ def fine_loop(content: bytes, *, value_bytes: int) -> Loop:
 
 
 def compiled(loop: Loop, value_bytes: int) -> Loop:
-    """Compile a loop for values and noisy values of 8 bytes or 4; an interrupt waits meanwhile.
+    """Compile a loop for values and noisy values of 8 bytes or 4."""
 
-    The compiler calls back from C, where an interrupt would be printed and forgotten.
-    """
-    # The import as well: of an interrupt while numba loads, its callbacks would leave nothing.
-    with interrupts_held():
-        return _compiled(loop, value_bytes)
+    def signature(types: Any) -> Any:
+        # Read-only arrays, because the value and the words may be. A fixed signature compiles at
+        # once, before a key is spent, and not in the middle of a release.
+        kind = types.float32 if value_bytes == 4 else types.float64
+        integers, floats, given = (
+            types.Array(number, 1, "C", readonly=True)
+            for number in (types.int64, types.float64, kind)
+        )
+        return types.int64(given, integers, floats, types.int64, kind[::1], types.boolean[::1])
 
-
-def _compiled(loop: Loop, value_bytes: int) -> Loop:
-    from numba import njit, types  # noqa: PLC0415 - an extra, imported late
-
-    # Read-only arrays, because the value and the words may be. A fixed signature compiles at once,
-    # before a key is spent, and not in the middle of a release.
-    kind: Any = types.float32 if value_bytes == 4 else types.float64
-    integers, floats, given = (
-        types.Array(number, 1, "C", readonly=True) for number in (types.int64, types.float64, kind)
-    )
-    signature = types.int64(given, integers, floats, types.int64, kind[::1], types.boolean[::1])
-    # nogil lets threads work side by side; "contract" is the one relaxation that is proven.
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-    try:
-        function = njit(signature, cache=True, **options)(loop)
-    except RuntimeError:  # no folder to keep compiled code in
-        function = njit(signature, **options)(loop)
-    return cast("Loop", function)
+    # "contract" is the one relaxation that is proven.
+    return numba_compiled(loop, signature, relaxations=frozenset({"contract"}))

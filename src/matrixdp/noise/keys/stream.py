@@ -223,6 +223,12 @@ class NoiseStream:
         self._check_open()
         return key
 
+    def further_key(self) -> bytearray:
+        """Return the AES key of all further words, to be overwritten."""
+        key = bytearray(self._further_key)
+        self._check_open()
+        return key
+
     def close(self) -> None:
         """Overwrite the stream's secret; it cannot be read any more."""
         # Marked first: see `_check_open`.

@@ -7,7 +7,7 @@ try:
 except ImportError as error:
     raise MissingExtraError(
         "the certificates of the noise tables need python-flint; install it with "
-        "pip install 'matrixdp[dev]'"
+        "pip install '.[dev]' in a clone of matrixdp"
     ) from error
 
 __all__ = ["PRECISION", "arb", "ctx", "fmpq"]

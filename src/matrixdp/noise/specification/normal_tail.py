@@ -8,7 +8,7 @@ bound is never too high, and an upper bound never too low.
 from functools import lru_cache
 from math import isqrt
 
-__all__ = ["tail_bounds"]
+__all__ = ["root_two_over_pi", "tail_bounds"]
 
 # Room for the roundings of some hundred terms; too few would cost precision, never correctness.
 _GUARD_BITS = 32
@@ -45,7 +45,7 @@ def tail_bounds(numerator: int, denominator: int, precision: int) -> tuple[int, 
     guard = _GUARD_BITS + ceiling * ceiling
     bits = precision + guard
     sum_low, sum_high = _series_bounds((numerator << bits) // denominator, bits)
-    factor_low, factor_high = _root_two_over_pi(bits)
+    factor_low, factor_high = root_two_over_pi(bits)
     low = (1 << bits) - ((factor_high * sum_high) >> bits) - 2
     high = (1 << bits) - ((factor_low * sum_low) >> bits)
     # Shifts round down, so the upper bound is negated around its shift.
@@ -82,7 +82,7 @@ def _series_bounds(b: int, bits: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256)
-def _root_two_over_pi(bits: int) -> tuple[int, int]:
+def root_two_over_pi(bits: int) -> tuple[int, int]:
     """Bound ``sqrt(2/pi)`` in units of ``2**-bits``."""
     pi_low, pi_high = _pi_bounds(bits)
     numerator = 2 << (3 * bits)

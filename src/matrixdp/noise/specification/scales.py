@@ -14,7 +14,6 @@ from matrixdp.parameters import Limit, checked_integer, real_array
 
 __all__ = [
     "LARGEST_SCALE_EXPONENT",
-    "check_scale_range",
     "checked_dtype",
     "checked_grid_bits",
     "checked_scale",
@@ -112,11 +111,11 @@ def fitted_scale(
             f"scale of shape {given} does not fit a value of shape {shape}; give one number, "
             "or an array with as many axes, each of length 1 or the value's length"
         )
-    check_scale_range(scales, dtype)
+    _check_scale_range(scales, dtype)
     return scales
 
 
-def check_scale_range(scales: NDArray[np.float64], dtype: Any) -> None:
+def _check_scale_range(scales: NDArray[np.float64], dtype: Any) -> None:
     """Raise unless all scales are within the range of a type; NaN fails the comparisons.
 
     See `LARGEST_SCALE_EXPONENT` for the ranges.

@@ -28,7 +28,7 @@ class Interval(NamedTuple):
         return self.upper - self.lower
 
     def narrowed(self, other: "Interval") -> "Interval":
-        """Return what this and other bounds of the same number have in common."""
+        """Return the intersection with other bounds of the same number."""
         return Interval(max(self.lower, other.lower), min(self.upper, other.upper))
 
 

@@ -31,14 +31,45 @@ from numpy.typing import NDArray
 
 from matrixdp.errors import CalibrationError
 from matrixdp.privacy.loss.pairs import Pair
-from matrixdp.privacy.loss.rule import NODES, WEIGHTS
 from matrixdp.rounding import UNIT_ROUNDOFF
 
-__all__ = ["Points", "TooManyPointsError", "log_decay_of", "points_of"]
+__all__ = [
+    "NODES",
+    "WEIGHTS",
+    "Points",
+    "TooManyPointsError",
+    "log_decay_of",
+    "points_of",
+]
 
 FloatArray = NDArray[np.float64]
 Height = float | FloatArray
 
+# The Gauss rule of 32 points, correctly rounded: numpy's has weights that are off by hundreds of
+# units.
+_HALF = (
+    (0.04830766568773832, 0.0965400885147278),
+    (0.1444719615827965, 0.09563872007927486),
+    (0.23928736225213706, 0.09384439908080457),
+    (0.33186860228212767, 0.09117387869576389),
+    (0.42135127613063533, 0.08765209300440381),
+    (0.5068999089322294, 0.08331192422694675),
+    (0.5877157572407623, 0.07819389578707031),
+    (0.6630442669302152, 0.0723457941088485),
+    (0.7321821187402897, 0.06582222277636185),
+    (0.7944837959679424, 0.058684093478535544),
+    (0.84936761373257, 0.050998059262376175),
+    (0.8963211557660521, 0.04283589802222668),
+    (0.9349060759377397, 0.03427386291302143),
+    (0.9647622555875064, 0.02539206530926206),
+    (0.9856115115452684, 0.01627439473090567),
+    (0.9972638618494816, 0.007018610009470096),
+)
+_RIGHT = np.array(_HALF)
+NODES = np.concatenate((-_RIGHT[::-1, 0], _RIGHT[:, 0]))
+"""In order, on the interval from -1 to 1."""
+WEIGHTS = np.concatenate((_RIGHT[::-1, 1], _RIGHT[:, 1]))
+"""They add up to 2."""
 _MOST_POINTS = 1 << 19
 _RULE = len(NODES)
 _RADIUS = 4.0  # rho

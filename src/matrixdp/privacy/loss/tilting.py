@@ -1,7 +1,7 @@
 """The choice of tilt for an account: estimates, on which no bound depends."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -185,19 +185,15 @@ class Cumulants:
             fall += float(others.sum())
         return delta, fall
 
-    def for_epsilon(self, epsilon: float) -> Saddle:
-        """Return the saddle at an epsilon."""
-        return self._found(lambda saddle: saddle.epsilon - epsilon)
-
     def for_delta(self, delta: float) -> Saddle:
-        """Return the saddle at a delta."""
-        return self._found(lambda saddle: math.log(delta) - saddle.log_delta)
-
-    def _found(self, excess: Callable[[Saddle], float]) -> Saddle:
-        """Return the saddle of the largest tilt below which a function is negative.
+        """Return the saddle of the largest tilt below which delta is larger.
 
         There may be others at smaller tilts, where ``e^K - 1`` is hardly anything.
         """
+
+        def excess(saddle: Saddle) -> float:
+            return math.log(delta) - saddle.log_delta
+
         high = low = self._largest
         while low > self._least and excess(self.saddle(low)) > 0.0:
             high, low = low, max(low / 1.6, self._least)

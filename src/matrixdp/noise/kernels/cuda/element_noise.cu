@@ -5,7 +5,7 @@
 // Compiled with fused multiply-add switched off, after definitions of the constants in capitals that
 // nothing here defines (`source.py` takes them from the specification). Tests compile this very file
 // for the processor too: it uses nothing but threadIdx, blockIdx, blockDim, gridDim, __syncthreads,
-// __byte_perm, atomicAdd and conversions of bits.
+// __byte_perm, atomicAdd, conversions of bits and functions of C.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -20,7 +20,6 @@ typedef long long i64;
 // Every entry of an AES table is there once for each lane of a warp, in a bank of its own: no two
 // lanes ever wait for each other. An entry of two tables takes 256 bytes, and the next two tables
 // begin where these end.
-#define LANES 32
 #define TABLE_BYTES (256 * 256)
 #if FOUR_TABLES
 #define SHARED_BYTES (2 * TABLE_BYTES + 8 * COLUMNS)
@@ -46,7 +45,7 @@ struct Undecided {
 };
 
 struct UndecidedList {
-    u64 count, unused[2];
+    u64 count, failed, unused;
     Undecided entries[1];
 };
 
@@ -232,15 +231,20 @@ __device__ __forceinline__ bool decided_coarsely(
     return decided(element, (c0 * q - ROOT_TWO) * q + c0, COARSE_DECIDED_BELOW, noisy);
 }
 
-__device__ __forceinline__ bool decided_finely(
-    const Element& element, const Tables& tables, double* noisy
-) {
+// The absolute value of the noise by the fine table; NaN outside of it.
+__device__ __forceinline__ double table_normal(const Element& element, const Tables& tables) {
     i64 bits = element.uniform_bits;
     const i64* entry = tables.fine + column_of(bits, SEGMENT_BITS, FIRST_COLUMN);
     double t = coordinate_of(bits, FRACTION_MASK, CENTRE);
     double c0 = NUMBER_OF(entry[0]), c1 = NUMBER_OF(entry[COLUMNS]), c2 = NUMBER_OF(entry[2 * COLUMNS]);
     double c3 = NUMBER_OF((i64)((u64)entry[2 * COLUMNS] << PACKED_SHIFT));
-    return decided(element, ((c3 * t + c2) * t + c1) * t + c0, DECIDED_BELOW, noisy);
+    return ((c3 * t + c2) * t + c1) * t + c0;
+}
+
+__device__ __forceinline__ bool decided_finely(
+    const Element& element, const Tables& tables, double* noisy
+) {
+    return decided(element, table_normal(element, tables), DECIDED_BELOW, noisy);
 }
 
 template <typename Value>
@@ -299,3 +303,20 @@ KERNEL(add_noise_single_one_scale, float, true)
 KERNEL(add_noise_single, float, false)
 KERNEL(add_noise_double_one_scale, double, true)
 KERNEL(add_noise_double, double, false)
+
+// Coins: whether the word of each record is at most a threshold.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) draw_coins(
+    const Schedule key, bool* taken, u32 count, u64 most, const Tables tables
+) {
+    fill_shared(tables);
+    __syncthreads();
+    u32 lane = 4 * (threadIdx.x % LANES);
+    Start start = start_of(key, lane);
+    u32 blocks = (count + 1) / 2;
+    for (u32 block = blockIdx.x * blockDim.x + threadIdx.x; block < blocks; block += gridDim.x * blockDim.x) {
+        i64 words[2];
+        words_of(key, start, block, lane, &words[0], &words[1]);
+        for (u32 half = 0; half < 2; half++)
+            if (2 * block + half < count) taken[2 * block + half] = (u64)words[half] <= most;
+    }
+}

@@ -1,7 +1,8 @@
 """The kernels on tensors: what a launch gets, and which elements it leaves undecided."""
 
 import ctypes
-from typing import NamedTuple
+import os
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,15 +12,15 @@ from torch import Tensor
 from matrixdp.errors import MatrixDPError
 from matrixdp.noise.kernels.cuda.aes import SCHEDULE_WORDS, key_schedule, round_table
 from matrixdp.noise.kernels.cuda.launcher import Launcher
-from matrixdp.noise.kernels.cuda.source import THREADS
-from matrixdp.noise.keys.stream import RANGE_ELEMENTS, NoiseStream
+from matrixdp.noise.kernels.cuda.source import DECIDING_THREADS, THREADS, WARP
+from matrixdp.noise.keys.stream import KEY_BYTES, RANGE_ELEMENTS, NoiseStream
 from matrixdp.noise.specification.coarse_table import load_coarse_table
 from matrixdp.noise.specification.table import load_table
 
-__all__ = ["ScaleTensor", "TensorKernel", "Undecided", "UndecidedList"]
+__all__ = ["ScaleTensor", "TensorKernel", "UndecidedList"]
 
 _KINDS = {torch.float64: "double", torch.float32: "single"}
-# How many entries were wanted, then the entries: element, value and random word.
+# How many entries were wanted and whether one failed; then entries: element, value, random word.
 _ENTRY_WORDS = 3
 # Less than one element in a million is undecided, by the choice of the noise alone: no release in
 # the world ever has as many as this.
@@ -79,26 +80,9 @@ class ScaleTensor:
         columns = 0 if self.is_one else self._columns
         return _Scales(self._tensor.data_ptr(), columns, self._row_stride, self._column_stride)
 
-    def of(self, element: int) -> float:
-        """Return the scale of an element, by its number in C order."""
-        row, column = divmod(element, self._columns)
-        return float(self._numbers[row * self._row_stride + column * self._column_stride])
-
-
-class Undecided(NamedTuple):
-    """An element that the fast path has left."""
-
-    element: int
-    value: float
-    word: int
-
-
-def _done() -> None:
-    """Return at once: nothing has been launched."""
-
 
 class UndecidedList:
-    """The elements of one release that are left, written by a device and read once.
+    """The elements of one release that no table decides, between one kernel and the next.
 
     Parameters
     ----------
@@ -112,40 +96,16 @@ class UndecidedList:
         self.capacity = _SPARE_ENTRIES + elements // _ELEMENTS_FOR_AN_ENTRY
         words = _ENTRY_WORDS * (1 + self.capacity)
         self.tensor = torch.zeros(words, dtype=torch.int64, device=device)
-        self._on_gpu = device.type == "cuda"
-        # Only from pinned memory does a copy run beside what the host does.
-        self._here = torch.empty(words, dtype=torch.int64, device="cpu", pin_memory=self._on_gpu)
-        self._wait = _done
 
-    def fetch(self) -> None:
-        """Begin to copy the list, as soon as the device has written it."""
-        self._here.copy_(self.tensor, non_blocking=True)
-        if self._on_gpu:
-            copied = torch.cuda.Event()
-            copied.record(torch.cuda.current_stream(self.tensor.device))
-            self._wait = copied.synchronize
-
-    def entries(self) -> list[Undecided]:
-        """Wait for the copy; return the entries in the order of their elements."""
-        self._wait()
-        rows = self._here.numpy().view(np.uint64).reshape(-1, _ENTRY_WORDS)
-        count = int(rows[0, 0])
-        if count > self.capacity:
+    def check(self) -> None:
+        """Wait for the device; raise if some elements have no noise, but are NaN."""
+        count, failed = self.tensor[:2].tolist()
+        if failed:
             raise MatrixDPError(
-                f"{count} elements are undecided: chance alone never leaves so many, so the values "
-                "were changed while noise was added, or the device computes wrongly. Nothing is "
-                "released"
+                f"{count} elements were undecided, or one could not be decided: chance alone never "
+                "does that, so the values were changed while noise was added, or the device "
+                "computes wrongly. Nothing is released"
             )
-        found = rows[1 : 1 + count]
-        values = np.ascontiguousarray(found[:, 1]).view(np.float64)
-        # Threads append in any order.
-        return sorted(map(Undecided, found[:, 0].tolist(), values.tolist(), found[:, 2].tolist()))
-
-    def wipe(self) -> None:
-        """Overwrite the list: with values and words it would give the noise away."""
-        self.tensor.zero_()
-        self._wait()  # what is still on its way would come after
-        self._here.zero_()
 
 
 class TensorKernel:
@@ -178,36 +138,78 @@ class TensorKernel:
         stream: NoiseStream,
         undecided: UndecidedList,
     ) -> None:
-        """Launch what fills ``out`` but for undecided elements, and lists these."""
+        """Launch the kernel that fills ``out`` except for undecided elements, and lists these."""
         kernel = f"add_noise_{_KINDS[values.dtype]}{'_one_scale' if scales.is_one else ''}"
-        grid_shift = ctypes.c_int64(stream.context.grid_bits << 52)
         size, width = values.numel(), values.element_size()
         # One key serves one range of elements, and one launch.
         for first in range(0, size, RANGE_ELEMENTS):
             count = min(RANGE_ELEMENTS, size - first)
-            schedule = _schedule_of(stream, first // RANGE_ELEMENTS)
-            blocks = min(self._launcher.most_blocks, -(-count // (2 * THREADS)))
             arguments = (
-                schedule,
                 ctypes.c_void_p(values.data_ptr() + first * width),
                 ctypes.c_void_p(out.data_ptr() + first * width),
                 ctypes.c_uint32(count),
                 ctypes.c_uint64(first),
-                scales.argument,
-                grid_shift,
-                self.tables,
-                ctypes.c_void_p(undecided.tensor.data_ptr()),
-                ctypes.c_uint64(undecided.capacity),
+                *self._shared_arguments(scales, stream, undecided),
             )
-            try:
-                self._launcher(kernel, blocks, arguments)
-            finally:
-                ctypes.memset(ctypes.byref(schedule), 0, ctypes.sizeof(schedule))
+            key = stream.range_key(first // RANGE_ELEMENTS)
+            self._launch(kernel, self._blocks(count), key, arguments)
+
+    def decide(
+        self, out: Tensor, scales: ScaleTensor, stream: NoiseStream, undecided: UndecidedList
+    ) -> None:
+        """Launch what decides the elements of a list, and overwrites the list.
+
+        What it cannot decide becomes NaN.
+        """
+        arguments = (
+            ctypes.c_void_p(out.data_ptr()),
+            ctypes.c_uint64(out.numel()),
+            *self._shared_arguments(scales, stream, undecided),
+        )
+        # A warp for each entry.
+        blocks = min(self._launcher.most_blocks, -(-undecided.capacity * WARP // DECIDING_THREADS))
+        self._launch(f"decide_{_KINDS[out.dtype]}", blocks, stream.further_key(), arguments)
+
+    def _shared_arguments(
+        self, scales: ScaleTensor, stream: NoiseStream, undecided: UndecidedList
+    ) -> tuple[Any, ...]:
+        return (
+            scales.argument,
+            ctypes.c_int64(stream.context.grid_bits << 52),
+            self.tables,
+            ctypes.c_void_p(undecided.tensor.data_ptr()),
+            ctypes.c_uint64(undecided.capacity),
+        )
+
+    def coins(self, number: int, most: int) -> Tensor:
+        """Return for each of so many uniform words of 64 bits whether it is at most a threshold.
+
+        The words are the keystream of AES-256-CTR under fresh keys, one for each range of elements.
+        """
+        taken = torch.empty(number, dtype=torch.bool, device=self.device)
+        for first in range(0, number, RANGE_ELEMENTS):
+            count = min(RANGE_ELEMENTS, number - first)
+            target = ctypes.c_void_p(taken.data_ptr() + first)
+            arguments = target, ctypes.c_uint32(count), ctypes.c_uint64(most), self.tables
+            key = bytearray(os.urandom(KEY_BYTES))
+            self._launch("draw_coins", self._blocks(count), key, arguments)
+        return taken
+
+    def _blocks(self, count: int) -> int:
+        """Return how many blocks run for so many elements, of which a thread takes two at once."""
+        return min(self._launcher.most_blocks, -(-count // (2 * THREADS)))
+
+    def _launch(self, kernel: str, blocks: int, key: bytearray, arguments: tuple[Any, ...]) -> None:
+        """Launch a kernel under a key that is overwritten."""
+        schedule = _schedule_of(key)
+        try:
+            self._launcher(kernel, blocks, (schedule, *arguments))
+        finally:
+            ctypes.memset(ctypes.byref(schedule), 0, ctypes.sizeof(schedule))
 
 
-def _schedule_of(stream: NoiseStream, number: int) -> _Schedule:
-    """Return the key schedule of a range of elements, to be overwritten."""
-    key = stream.range_key(number)
+def _schedule_of(key: bytearray) -> _Schedule:
+    """Return the schedule of a key, to be overwritten as the key is here."""
     words = key_schedule(key)
     schedule = _Schedule.from_buffer_copy(words.data)
     words.fill(0)

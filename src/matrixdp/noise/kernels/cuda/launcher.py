@@ -8,20 +8,28 @@ import torch
 
 from matrixdp.errors import MatrixDPError
 from matrixdp.noise.kernels.cuda.compiler import compiled
-from matrixdp.noise.kernels.cuda.source import COLUMNS, THREADS, kernel_source
+from matrixdp.noise.kernels.cuda.source import (
+    COLUMNS,
+    DECIDING_THREADS,
+    THREADS,
+    kernel_source,
+)
 
 __all__ = ["KERNELS", "Argument", "CudaLauncher", "Launcher"]
 
 Argument = Any
 """A ctypes number or structure."""
 
-KERNELS: Final = (
-    "add_noise_single",
-    "add_noise_single_one_scale",
-    "add_noise_double",
-    "add_noise_double_one_scale",
-)
-"""The names of the kernels."""
+KERNELS: Final = {
+    "add_noise_single": THREADS,
+    "add_noise_single_one_scale": THREADS,
+    "add_noise_double": THREADS,
+    "add_noise_double_one_scale": THREADS,
+    "decide_single": DECIDING_THREADS,
+    "decide_double": DECIDING_THREADS,
+    "draw_coins": THREADS,
+}
+"""The names of the kernels, and how many threads their blocks have."""
 
 _AES_TABLE_BYTES = 256 * 256
 _SMALL_LAYOUT = _AES_TABLE_BYTES
@@ -87,7 +95,7 @@ class CudaLauncher:
                 self._driver.cuLaunchKernel(
                     self._functions[kernel],
                     *(blocks, 1, 1),
-                    *(THREADS, 1, 1),
+                    *(KERNELS[kernel], 1, 1),
                     self._shared_bytes,
                     ctypes.c_void_p(torch.cuda.current_stream(self._index).cuda_stream),
                     (ctypes.c_void_p * len(pointers))(*pointers),

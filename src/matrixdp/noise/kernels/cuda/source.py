@@ -1,11 +1,12 @@
-"""The source of the GPU kernels: ``element_noise.cu`` behind the constants of the specification."""
+"""The source of the GPU kernels: two files behind the constants of the specification."""
 
 from functools import lru_cache
 from importlib.resources import files
 
 from matrixdp.noise.specification import coarse_table, table
+from matrixdp.noise.specification.normal_tail import root_two_over_pi
 
-__all__ = ["COLUMNS", "THREADS", "kernel_source"]
+__all__ = ["COLUMNS", "DECIDING_THREADS", "THREADS", "WARP", "kernel_source"]
 
 COLUMNS = (table.BINADES << table.SEGMENT_BITS) + 2
 """Columns of either table."""
@@ -13,6 +14,13 @@ COLUMNS = (table.BINADES << table.SEGMENT_BITS) + 2
 THREADS = 1024
 """Threads of a block; there is one block for each multiprocessor."""
 
+DECIDING_THREADS = 64
+"""Threads of a block that decides what no table does: a warp for each element."""
+
+WARP = 32
+"""Threads that a GPU runs together: the lanes of the source."""
+
+_FILES = "element_noise.cu", "exact_decision.cu"
 _INTEGERS = {
     "COLUMNS": COLUMNS,
     "UNIFORM_BITS": table.UNIFORM_BITS,
@@ -48,8 +56,12 @@ def kernel_source(*, four_tables: bool) -> str:
     '#define FOUR_TABLES 1'
     """
     lines = [f"#define FOUR_TABLES {int(four_tables)}", f"#define THREADS {THREADS}"]
+    lines += [f"#define DECIDING_THREADS {DECIDING_THREADS}", f"#define LANES {WARP}"]
     lines += [f"#define {name} {value}LL" for name, value in _INTEGERS.items()]
     # Hexadecimal, so that not a bit is lost.
     lines += [f"#define {name} {value.hex()}" for name, value in _FLOATS.items()]
-    text = files("matrixdp.noise.kernels.cuda").joinpath("element_noise.cu").read_text("ascii")
-    return "\n".join([*lines, text])
+    # With 64 bits more, whose bounds differ, so that it is too small by less than a unit.
+    factor = root_two_over_pi(320)[0] >> 64
+    lines += [f"#define ROOT_TWO_OVER_PI_{i} {factor >> 32 * i & 0xFFFFFFFF}U" for i in range(8)]
+    folder = files("matrixdp.noise.kernels.cuda")
+    return "\n".join([*lines, *(folder.joinpath(name).read_text("ascii") for name in _FILES)])
