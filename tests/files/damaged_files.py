@@ -65,23 +65,23 @@ def torn(content: bytes, random: Random) -> bytes:
     """Return content with bytes changed, cut off, repeated, moved or put in."""
     data = bytearray(content)
     for _ in range(random.choice((1, 1, 1, 2, 5, 20))):
-        place = random.randrange(len(data) + 1)
+        start = random.randrange(len(data) + 1)
         length = random.choice((1, 2, 4, 8, 64))
         match random.randrange(6):
             case 0 if data:
-                data[place % len(data)] = random.randrange(256)
+                data[start % len(data)] = random.randrange(256)
             case 1 if data:
-                data[place % len(data)] ^= 1 << random.randrange(8)
+                data[start % len(data)] ^= 1 << random.randrange(8)
             case 2 if random.random() < 0.3:
-                del data[place:]
+                del data[start:]
             case 3:
-                del data[place : place + length]
+                del data[start : start + length]
             case 4:
                 other = random.randrange(len(data) + 1)
-                data[place:place] = data[other : other + length]
+                data[start:start] = data[other : other + length]
             case _:
                 edge = struct.pack("<q", random.choice((0, -1, 1, 2**31 - 1, 2**63 - 1, 2**40)))
-                data[place : place + 8] = random.choice((edge, edge[:4], random.randbytes(length)))
+                data[start : start + 8] = random.choice((edge, edge[:4], random.randbytes(length)))
     return bytes(data)
 
 
@@ -120,8 +120,8 @@ def _npy(random: Random) -> bytes:
             described.pop(random.choice(sorted(described)))
         header = repr(described).encode()
     else:
-        place = random.randrange(len(text))
-        header = text[:place] + random.choice(_HEADER_PIECES) + text[place + random.randrange(9) :]
+        start = random.randrange(len(text))
+        header = text[:start] + random.choice(_HEADER_PIECES) + text[start + random.randrange(9) :]
     version = random.choice((1, 1, 2, 3, 9))
     length = len(header) + random.choice((0, 0, 0, 1, -1, 60_000))
     size = struct.pack("<H" if version == 1 else "<I", max(0, min(length, 65_535)))
@@ -291,18 +291,18 @@ def altered_json(content: bytes, random: Random) -> bytes:
         return torn(content, random)
     tree = json.loads(content)
     for _ in range(random.choice((1, 1, 2, 4))):
-        place, key = _somewhere(tree, random)
+        inner, key = _somewhere(tree, random)
         match random.randrange(6):
             case 0:
-                del place[key]
-            case 1 if isinstance(place, dict):
-                place[random.choice(("kind", "extra", "é"))] = _value(random)
-            case 2 | 3 if isinstance(place[key], int | float):
-                place[key] = random.choice((*_NUMBERS, float("nan"), float("inf"), -1e400, 1e-320))
-            case 4 if isinstance(place[key], list):
-                place[key] = place[key] * random.choice((0, 2, 3, 1000))
+                del inner[key]
+            case 1 if isinstance(inner, dict):
+                inner[random.choice(("kind", "extra", "é"))] = _value(random)
+            case 2 | 3 if isinstance(inner[key], int | float):
+                inner[key] = random.choice((*_NUMBERS, float("nan"), float("inf"), -1e400, 1e-320))
+            case 4 if isinstance(inner[key], list):
+                inner[key] = inner[key] * random.choice((0, 2, 3, 1000))
             case _:
-                place[key] = _value(random)
+                inner[key] = _value(random)
     text = json.dumps(tree, indent=random.choice((None, 2)))
     if random.random() < 0.02:
         text = text.replace(":", ":" + "[" * 5000, 1)
@@ -310,10 +310,10 @@ def altered_json(content: bytes, random: Random) -> bytes:
 
 
 def _somewhere(tree: Any, random: Random) -> tuple[Any, Any]:
-    """Return a container within a tree, and one of its keys or places."""
-    place: Any = {"": tree}
+    """Return a container within a tree, and one of its keys or indices."""
+    inner: Any = {"": tree}
     key: Any = ""
-    while isinstance(place[key], dict | list) and place[key] and random.random() < 0.85:
-        place = place[key]
-        key = random.choice(sorted(place) if isinstance(place, dict) else range(len(place)))
-    return (place, key) if key != "" else (tree, random.choice(sorted(tree)))
+    while isinstance(inner[key], dict | list) and inner[key] and random.random() < 0.85:
+        inner = inner[key]
+        key = random.choice(sorted(inner) if isinstance(inner, dict) else range(len(inner)))
+    return (inner, key) if key != "" else (tree, random.choice(sorted(tree)))

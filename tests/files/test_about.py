@@ -1,4 +1,4 @@
-"""What statements say for people: about what, for what, when, and by which version."""
+"""Statements say for people what they are about, what for, when, and by which version."""
 
 import json
 from collections.abc import Callable
@@ -96,7 +96,7 @@ def test_nothing_is_said_unless_somebody_says_it() -> None:
     assert main([*COMMANDS["sum.csv"], *PROMISE]) == 0
     said = statement("sum.csv")
     assert "about" not in said
-    assert said["query"] == "sum of records, norm at most 1"
+    assert said["query"] == "sum of records, columns 'a', 'b', norm at most 1"
     assert said["guarantee"]["neighbouring"] == "add-remove"
     loaded = mdp.Release.load("sum.csv")
     assert loaded.about is None

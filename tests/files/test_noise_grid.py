@@ -97,10 +97,10 @@ def check_that_only_independent_entries_count(covariance: Covariance) -> None:
 def test_symmetric_noise_of_many_scales_has_many_grids() -> None:
     noise = IMGM(ScaledSymmetricBall(1.0, [1.0, 1e9], "replace"), BUDGET).release(np.eye(2))
     assert can_be_released(noise.value, noise.covariance)
-    for place in [(0, 0), (1, 1), (0, 1)]:
+    for index in [(0, 0), (1, 1), (0, 1)]:
         moved = noise.value.copy()
-        moved[place] += 2.0**-60 if place == (0, 0) else 2.0**-30
-        assert moved[place] == noise.value[place] or not can_be_released(moved, noise.covariance)
+        moved[index] += 2.0**-60 if index == (0, 0) else 2.0**-30
+        assert moved[index] == noise.value[index] or not can_be_released(moved, noise.covariance)
     crooked = noise.value.copy()
     crooked[0, 1] += 2.0**20
     assert not can_be_released(crooked, noise.covariance)

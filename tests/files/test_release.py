@@ -91,18 +91,18 @@ def test_existing_files_are_kept_unless_forced(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def altered(path: Path, *place: str, value: object) -> None:
+def altered(path: Path, *keys: str, value: object) -> None:
     """Change one entry of a statement."""
     statement = json.loads(path.read_text())
     inner = statement
-    for name in place[:-1]:
+    for name in keys[:-1]:
         inner = inner[name]
-    inner[place[-1]] = value
+    inner[keys[-1]] = value
     path.write_text(json.dumps(statement))
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "message"),
+    ("keys", "value", "message"),
     [
         (("guarantee", "epsilon"), 0.5, "not guaranteed"),
         (("guarantee", "delta"), 1e-9, "not guaranteed"),
@@ -131,10 +131,10 @@ def altered(path: Path, *place: str, value: object) -> None:
     ],
 )
 def test_an_altered_statement_is_refused(
-    place: tuple[str, ...], value: object, message: str, tmp_path: Path
+    keys: tuple[str, ...], value: object, message: str, tmp_path: Path
 ) -> None:
     MECHANISMS["ball"].release(np.zeros((2, 2))).save(tmp_path / "out.npy")
-    altered(tmp_path / "out.npy.json", *place, value=value)
+    altered(tmp_path / "out.npy.json", *keys, value=value)
     with pytest.raises(FileFormatError, match=message):
         Release.verify(tmp_path / "out.npy")
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from matrixdp import IMGM, Budget, FrobeniusBall, MatrixMechanism, Release
-from matrixdp.errors import FileFormatError
+from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.formats.suffixes import FORMATS
 from matrixdp.files.publishing.streamed_release import release_npy
 from matrixdp.mechanisms.workload_release import WorkloadRelease
@@ -226,7 +226,7 @@ def test_unknown_flags_of_gzip_are_refused(saved: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "places"),
+    ("part", "offsets"),
     [
         (b"PK\x03\x04", [4, 10, 12, 14, 18, 22, 43, 51]),  # of the member: times, sums, sizes
         (b"PK\x01\x02", [4, 34, 36, 38, 40]),  # of the list of members: attributes
@@ -234,12 +234,12 @@ def test_unknown_flags_of_gzip_are_refused(saved: Callable[..., Path]) -> None:
     ],
 )
 def test_bytes_of_an_archive_that_no_reader_looks_at(
-    part: bytes, places: list[int], saved: Callable[..., Path]
+    part: bytes, offsets: list[int], saved: Callable[..., Path]
 ) -> None:
     target = saved(".npz")
     content = target.read_bytes()
-    for place in places:
-        at = content.index(part) + place
+    for offset in offsets:
+        at = content.index(part) + offset
         target.write_bytes(content[:at] + b"AB" + content[at + 2 :])
         refused(target)
 
@@ -259,10 +259,12 @@ def test_the_system_that_wrote_an_archive_does_not_matter(saved: Callable[..., P
 def test_bytes_between_the_columns_of_an_arrow_file(saved: Callable[..., Path]) -> None:
     target = saved(".arrow")
     content = target.read_bytes()
-    gaps = [place for place in range(len(content) - 8) if content[place : place + 8] == bytes(8)]
+    gaps = [
+        offset for offset in range(len(content) - 8) if content[offset : offset + 8] == bytes(8)
+    ]
     assert gaps
-    for place in gaps:
-        target.write_bytes(content[:place] + SECRET[:8] + content[place + 8 :])
+    for offset in gaps:
+        target.write_bytes(content[:offset] + SECRET[:8] + content[offset + 8 :])
         refused(target)
 
 
@@ -293,8 +295,8 @@ def test_a_parquet_file_of_another_version_of_pyarrow(saved: Callable[..., Path]
     target.write_bytes(content.replace(b"%\x02\x18\x010", b"%\x02\x18\x01A"))
     refused(target)
     packed = base64.b64decode(schema)
-    for place in (place for place, byte in enumerate(packed) if byte == 0):
-        hidden = base64.b64encode(packed[:place] + SECRET[:1] + packed[place + 1 :])
+    for offset in (offset for offset, byte in enumerate(packed) if byte == 0):
+        hidden = base64.b64encode(packed[:offset] + SECRET[:1] + packed[offset + 1 :])
         target.write_bytes(content.replace(schema, hidden))
         refused(target)
 
@@ -321,3 +323,55 @@ def test_what_the_text_of_a_statement_can_hide(
     for read in (Release.load, Release.verify):
         with pytest.raises(FileFormatError):
             read(target)
+
+
+PAYMENT = {"ledger": "a" * 32, "account": "trial/site", "sequence": 1, "digest": "b" * 64}
+
+
+def changed_statement(target: Path, *fields: str, text: object) -> None:
+    beside = target.with_name(target.name + ".json")
+    statement = json.loads(beside.read_text())
+    statement["payment"] = dict(PAYMENT)
+    *path, last = fields or ["payment"]
+    part = statement
+    for field in path:
+        part = part[field]
+    part[last] = text
+    beside.write_text(json.dumps(statement))
+
+
+@pytest.mark.parametrize(
+    ("fields", "texts"),
+    [
+        (("mechanism",), [SECRET.decode(), "", "IMGM\n", "I" * 101]),
+        (("file", "name"), ["", "a" * 256, "measles/Ada"]),
+        (("payment", "ledger"), [SECRET.decode(), "A" * 32, "a" * 33]),
+        (("payment", "account"), ["\x1b[2J", "a" * 201, SECRET.decode()]),
+        (("payment", "digest"), [SECRET.decode(), "b" * 64 + "\n"]),
+    ],
+)
+def test_texts_of_a_statement_have_no_room_for_data(
+    fields: tuple[str, ...], texts: list[str], saved: Callable[..., Path], tmp_path: Path
+) -> None:
+    target, measured = saved(".npy"), tmp_path / "out.npz"
+    changed_statement(target, text=PAYMENT)
+    assert Release.verify(target) == MECHANISM.guarantee
+    MatrixMechanism(Prefix(4), BUDGET, neighbouring="replace").release([1, 2, 3, 4]).save(measured)
+    for text in texts:
+        for path, kind in ((target, Release), (measured, WorkloadRelease)):
+            changed_statement(path, *fields, text=text)
+            with pytest.raises(FileFormatError, match=fields[-1]):
+                kind.verify(path)
+
+
+def test_a_release_names_the_class_of_its_mechanism() -> None:
+    release = MECHANISM.release(np.eye(2))
+    for name in (SECRET.decode(), "", "I" * 101):
+        with pytest.raises(InvalidParameterError, match="name of a class"):
+            Release(
+                value=release.value,
+                sensitivity=release.sensitivity,
+                covariance=release.covariance,
+                guarantee=release.guarantee,
+                mechanism=name,
+            )

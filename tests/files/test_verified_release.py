@@ -116,7 +116,7 @@ print(Release.verify(sys.argv[1]).mu, Release.load(sys.argv[1]).guarantee.mu)
 """
 
 
-@pytest.mark.parametrize("size", [3, 60, 150])
+@pytest.mark.parametrize("size", [3, pytest.param(60, marks=pytest.mark.thorough), 150])
 def test_directional_releases_are_proven_by_other_processors_too(size: int, tmp_path: Path) -> None:
     # Another kernel of the linear algebra, another number of threads: other last digits.
     rows = dense.random_definite(size, np.random.default_rng(size), 2.0)

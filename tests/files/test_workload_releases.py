@@ -367,7 +367,7 @@ def test_other_processors_prove_it_too(tmp_path: Path) -> None:
         for workload in (Identity(50), Prefix(60), WORKLOADS["tables"])
         for relation in ("add-remove", "replace")
     ]
-    paths = [tmp_path / f"{place}.npz" for place in range(len(releases))]
+    paths = [tmp_path / f"{number}.npz" for number in range(len(releases))]
     for release, path in zip(releases, paths, strict=True):
         release.save(path)
     for kernel in ("Prescott", "Haswell"):

@@ -20,9 +20,17 @@ from matrixdp import (
     WorkloadRelease,
 )
 from matrixdp.errors import ShapeError
+from matrixdp.integer_sums import Integers, Part
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.queries import Bins, Categories, ContingencyTable
-from matrixdp.workloads import Identity, Prefix, Workload, count_cells, marginals
+from matrixdp.workloads import (
+    Identity,
+    Prefix,
+    ResidualStrategy,
+    Workload,
+    count_cells,
+    marginals,
+)
 from matrixdp.workloads.strategies.product import ProductStrategy
 
 BUDGET = Budget(1.0, 1e-5)
@@ -42,8 +50,8 @@ def truth_of(records: np.ndarray, workload: Workload) -> np.ndarray:
     """Count every table by itself, from what its factors keep."""
     tables = []
     for term in workload.terms():
-        kept = [place for place, factor in enumerate(term) if isinstance(factor, Identity)]
-        sizes = [workload.dimensions[place] for place in kept]
+        kept = [index for index, factor in enumerate(term) if isinstance(factor, Identity)]
+        sizes = [workload.dimensions[index] for index in kept]
         table = np.zeros(sizes)
         for record in records[:, kept]:
             table[tuple(record)] += 1
@@ -101,8 +109,8 @@ def test_a_table_beyond_memory_has_the_errors_that_were_stated(relation: Neighbo
 
 
 def _counted(records: np.ndarray, kept: tuple[int, ...]) -> np.ndarray:
-    table = np.zeros([SIZES[place] for place in kept], dtype=np.int64)
-    np.add.at(table, tuple(records[:, place] for place in kept), 1)
+    table = np.zeros([SIZES[index] for index in kept], dtype=np.int64)
+    np.add.at(table, tuple(records[:, index] for index in kept), 1)
     return table
 
 
@@ -128,8 +136,8 @@ def test_neighbours_beyond_memory_are_within_the_claim_and_reach_it(relation: Ne
     else:
         for differing in product((0, 1), repeat=4):
             other = records.copy()
-            for place, differs in zip((0, 1, 6, 7), differing, strict=True):
-                other[0, place] = (other[0, place] + differs) % SIZES[place]
+            for index, differs in zip((0, 1, 6, 7), differing, strict=True):
+                other[0, index] = (other[0, index] + differs) % SIZES[index]
             distances.append(_distance(base, _measured(mechanism, other)))
     assert max(distances) <= claimed
     assert max(distances) >= claimed * (1 - Fraction(1, 10**5))
@@ -216,12 +224,77 @@ def test_no_records_are_released_like_some(none: Any) -> None:
     assert float(one.table(()) - release.table(())) == pytest.approx(1.0, abs=1e-3)
 
 
-def test_more_records_than_the_noise_covers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("matrixdp.workloads.counting.LARGEST_TOTAL", 5)
-    mechanism = MatrixMechanism(LARGE, BUDGET, neighbouring="add-remove")
+def test_more_records_than_the_bound_are_refused() -> None:
+    mechanism = MatrixMechanism(LARGE, BUDGET, neighbouring="add-remove", most_records=5)
     mechanism.release_records([[0] * 14] * 5)
     with pytest.raises(InvalidParameterError, match="more than 5"):
         mechanism.release_records(iter([[[0] * 14] * 3] * 2))
+    counted = MatrixMechanism(Prefix(4), BUDGET, neighbouring="add-remove", most_records=5)
+    counted.release([1, 2, 0, 2])
+    for release in (counted.release, lambda data: counted.simulate(data, np.random.default_rng(0))):
+        with pytest.raises(InvalidParameterError, match="at most 5 records"):
+            release([1, 2, 0, 3])
+
+
+def grown(times: int) -> Callable[..., Part]:
+    """Return what counts every record many times, as if the data were that much larger."""
+
+    def collected(partial: Callable[[Any], Part], data: Any, *_more: Any) -> Part:
+        part = partial(data)
+        sums = (Integers(each.low * times, None, each.largest * times) for each in part.sums)
+        return Part(part.records * times, tuple(sums))
+
+    return collected
+
+
+def test_more_than_a_billion_records_by_a_stated_bound(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    records = [[n % 2] * 14 for n in range(7)]
+    monkeypatch.setattr("matrixdp.mechanisms.measuring.collected", grown(2**31))
+    usual = MatrixMechanism(LARGE, BUDGET, neighbouring="replace")
+    with pytest.raises(InvalidParameterError, match="most_records="):
+        usual.release_records(records)
+    mechanism = MatrixMechanism(LARGE, BUDGET, neighbouring="replace", most_records=2**34)
+    assert usual.sensitivity.bound < mechanism.sensitivity.bound < usual.sensitivity.bound * 1.001
+    release = mechanism.release_records_to(tmp_path / "out.npz", records)
+    loaded = WorkloadRelease.load(tmp_path / "out.npz")
+    assert loaded.guarantee == mechanism.guarantee
+    assert abs(float(release.table(())) - 7 * 2**31) < 1000
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+def test_neighbours_of_many_records_are_as_close_as_stated(neighbouring: Any) -> None:
+    # In exact rationals, on counts near the bound that are rounded as floats.
+    most, rng = 2**36, np.random.default_rng(5)
+    workload = marginals([3, 4], [(0, 1)])
+    strategy = ResidualStrategy([3, 4], [(), (0,), (1,), (0, 1)], [0.7, 0.3, 0.9, 1.1])
+    (table,) = strategy.tables
+    mechanism = MatrixMechanism(
+        workload, BUDGET, neighbouring=neighbouring, strategy=strategy, most_records=most
+    )
+    for _ in range(30):
+        counts = rng.multinomial(most - 1, rng.dirichlet(np.ones(12) / 3)).reshape(3, 4)
+        other = counts.copy()
+        other[tuple(rng.integers(0, (3, 4)))] += 1
+        if neighbouring == "replace":
+            other[np.unravel_index(np.argmax(counts), counts.shape)] -= 1
+        one, two = (strategy.measure_tables({table: each}) for each in (counts, other))
+        pairs = zip(one.ravel().tolist(), two.ravel().tolist(), strict=True)
+        squared = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in pairs)
+        assert squared <= Fraction(mechanism.sensitivity.bound) ** 2
+
+
+def test_bounds_that_would_overflow_are_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="this strategy measures"):
+        MatrixMechanism(LARGE, BUDGET, neighbouring="replace", most_records=2**61)
+    with pytest.raises(InvalidParameterError, match=f"more than the {2**30}"):
+        MatrixMechanism(Prefix(8), BUDGET, neighbouring="replace", most_records=2**31)
+    strategy = ResidualStrategy([3, 2], [(0, 1)], [1.0])
+    most = strategy.most_records
+    tables: dict[tuple[int, ...], Any] = {(0, 1): np.array([[0, 0], [0, 0], [0, most]])}
+    exact = (Fraction(2) * most) / (Fraction(6**0.5) * Fraction(2**0.5))
+    assert float(np.abs(strategy.measure_tables(tables)).max()) == pytest.approx(float(exact))
 
 
 @pytest.mark.parametrize(

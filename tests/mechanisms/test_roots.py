@@ -6,9 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matrixdp import IMGM, Budget, FrobeniusBall, Guarantee, PrivacyFilter, RowBounds, SymmetricBall
+from matrixdp import (
+    IMGM,
+    Budget,
+    FrobeniusBall,
+    Guarantee,
+    MatrixMechanism,
+    PrivacyFilter,
+    RowBounds,
+    SymmetricBall,
+)
 from matrixdp.cli.main import main
 from matrixdp.privacy import solve
+from matrixdp.workloads import Prefix
 
 SETS: dict[str, Any] = {
     "ball": FrobeniusBall(1.0, neighbouring="replace"),
@@ -60,4 +70,20 @@ def test_the_command_finds_one_root(tmp_path: Path, roots: list[None], budget: l
     arguments = [str(tmp_path / "in.npy"), str(tmp_path / "out.npy"), "--delta", "1e-5"]
     given = ["--sensitivity", "1", "--neighbouring", "replace"]
     assert main(["release", *arguments, *given, *budget]) == 0
+    assert len(roots) == 1
+
+
+@pytest.mark.parametrize("name", ["out.npy", "out.npz", "out.zarr"])
+def test_verify_finds_one_root(tmp_path: Path, roots: list[None], name: str) -> None:
+    target, budget = tmp_path / name, Budget(1.0, 1e-5)
+    if target.suffix == ".npz":
+        mechanism = MatrixMechanism(Prefix(4), budget, neighbouring="replace")
+        mechanism.release([1, 2, 3, 4]).save(target)
+    elif target.suffix == ".zarr":
+        arrays = pytest.importorskip("dask.array", reason="Dask writes folders of chunks")
+        IMGM(SETS["ball"], budget).release_to(target, arrays.ones((4, 4)))
+    else:
+        IMGM(SETS["ball"], budget).release(np.eye(4)).save(target)
+    roots.clear()
+    assert main(["verify", str(target)]) == 0
     assert len(roots) == 1

@@ -24,7 +24,7 @@ from matrixdp.errors import BudgetExceededError, InvalidParameterError, MatrixDP
 from matrixdp.mechanisms import gaussian, tensors
 from matrixdp.mechanisms.other_arrays import is_on_gpu, is_other_array
 from matrixdp.noise.application.tensors import TensorNoise
-from matrixdp.sensitivity import RowBounds, RowBox, SymmetricBall
+from matrixdp.sensitivity import RowBounds, RowBox, ScaledSymmetricBall, SymmetricBall
 from reference.gpu_kernels import has_gpu, host_kernel
 
 BUDGET = Budget(1.0, 1e-5)
@@ -58,6 +58,10 @@ SHAPES = {
     "rows": (IMGM(RowBounds(np.arange(1.0, 13.0), neighbouring="replace"), BUDGET), MATRIX),
     "box": (IMGM(RowBox(np.arange(1.0, 8.0), neighbouring="replace"), BUDGET), MATRIX),
     "symmetric": (IMGM(SymmetricBall(1.0, neighbouring="replace"), BUDGET), SYMMETRIC),
+    "symmetric, of several scales": (
+        IMGM(ScaledSymmetricBall(1.0, np.arange(1.0, 8.0), neighbouring="replace"), BUDGET),
+        SYMMETRIC,
+    ),
     "directional": (
         IMGM(BALL, BUDGET, covariance=Kronecker(rows=np.diag(np.arange(30.0, 42.0) ** 2))),
         MATRIX,

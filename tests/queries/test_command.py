@@ -60,7 +60,8 @@ def test_the_statement_says_which_bounds_were_applied_and_no_count() -> None:
     assert main([*arguments, *BOX, "--norm", "50"]) == 0
     statement = json.loads(Path("out.npy.json").read_text())
     assert (
-        statement["query"] == "sum of records, column ranges 0 to 100, 0 to 3 and norm at most 50"
+        statement["query"] == "sum of records, columns 'age', 'income', "
+        "column ranges 0 to 100, 0 to 3 and norm at most 50"
     )
     assert "clipped" not in json.dumps(statement)
     assert Release.verify("out.npy").neighbouring == "replace"
@@ -88,7 +89,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, *PROMISE, "--json"]) == 0
     reply = json.loads(capsys.readouterr().out)
     assert reply["shape"] == [1, 1]
-    assert reply["query"] == "Gram matrix of records, norm at most 1"
+    assert reply["query"] == "Gram matrix of records, column 'age', norm at most 1"
 
 
 SUM = ["query", "sum", "in.csv", "out.csv"]
@@ -114,7 +115,7 @@ AGE = ["--columns", "age", "--norm", "1"]
         (["query", "sum", "in.npy", "o.npy", "--columns", "9" * 5000, *AGE[2:], *PROMISE], "0 to"),
         (["query", "sum", "in.csv", "", *AGE, *PROMISE], "is of format ''"),
         (["query", "gram", "in.csv", "/", *AGE, *PROMISE], "/ is of format ''"),
-        (["query", "mean", "in.csv", "out.csv", *AGE, *PROMISE], "count=None pays"),
+        (["query", "mean", "in.csv", "out.csv", *AGE, *PROMISE], "pass --count, the number"),
         (["query", "mean", "in.csv", "out.csv", *AGE, *PROMISE, "--count", "4"], "count=4"),
         (["query", "covariance", "in.csv", "out.csv", *AGE, *PROMISE], "pass --count"),
         (["query", "histogram", "in.csv", "out.csv", *PROMISE], "at least one"),

@@ -6,38 +6,67 @@ import numpy as np
 import pytest
 
 from matrixdp import InvalidParameterError
-from matrixdp.queries import Mean, PublicBounds, SampleCovariance
+from matrixdp.integer_sums import RunningSum
+from matrixdp.queries import Mean, PublicBounds, SampleCovariance, Sum
 from matrixdp.queries.exact_sums import (
-    PRODUCT_BITS,
+    MOST_RECORDS,
     PRODUCT_ROWS,
-    ExactSum,
     block_rows,
+    column_sums,
+    dropped_bits,
+    for_products,
     power_of_two_up,
     rounded_quotients,
 )
-from matrixdp.queries.grid import GRID_BITS, MOST_RECORDS
+from matrixdp.queries.grid import GRID_BITS
 
 
 def test_sums_beyond_64_bits_are_exact() -> None:
     rng = np.random.default_rng(0)
-    total, exact = ExactSum((2, 3)), np.zeros((2, 3), dtype=object)
-    for _ in range(600):
-        # 2**20 records in a block that claims to have so many: wider than an int64 after eight.
-        block = rng.integers(-(2**53), 2**53, (2, 3))
-        total.add(block.astype(np.float64), 2**20)
-        exact = exact + block.astype(np.float64).astype(np.int64).astype(object)
-    assert total.integers().tolist() == exact.tolist()
-    for bits in (0, 1, 19):
+    total, exact = RunningSum((2, 3)), np.zeros((2, 3), dtype=object)
+    for _ in range(3000):
+        # Wider than an int64 after a thousand of them.
+        block = rng.integers(2**52, 2**53, (2, 3)) * np.array([[1], [-1]])
+        total.add(block.astype(np.float64))
+        exact = exact + block.astype(object)
+    found = total.total()
+    assert found.exact().tolist() == exact.tolist()
+    for bits in (0, 1, 19, 32):
         rounded = [[(number + 2**bits // 2) // 2**bits for number in row] for row in exact]
-        assert total.rounded(bits).tolist() == rounded
+        if abs(exact).max() < 2 ** (62 + bits):
+            assert found.rounded(bits).tolist() == rounded
 
 
 def test_no_product_of_a_block_and_no_rounded_sum_exceeds_what_a_float_holds() -> None:
     assert PRODUCT_ROWS * 4**GRID_BITS <= 2**53
-    assert MOST_RECORDS * 4**GRID_BITS // 2**PRODUCT_BITS <= 2**53
-    assert MOST_RECORDS * 2**GRID_BITS <= 2**53
+    for most in (1, 5, MOST_RECORDS, MOST_RECORDS + 1, 2**43):
+        for bits in (GRID_BITS, 2 * GRID_BITS):
+            assert most * 2**bits <= 2 ** (53 + dropped_bits(most, bits))
+            assert dropped_bits(most, bits) <= 32
     for columns in (1, 100, 10_000, 2**24):
-        assert 1 <= block_rows(columns) <= block_rows(columns, 512) <= PRODUCT_ROWS
+        assert 1 <= block_rows(columns) <= PRODUCT_ROWS
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 100, 2048])
+def test_sums_of_columns_are_exact_in_either_float(rows: int) -> None:
+    # The largest integers, so that float32 holds the sum of eight and of no more.
+    whole = np.full((rows, 3), 2.0**GRID_BITS)
+    whole[::2, 1] *= -1
+    whole[:, 2] -= np.arange(rows) % 5
+    exact = [sum(map(int, column)) for column in whole.T]
+    assert column_sums(whole).tolist() == exact
+    assert column_sums(whole.astype(np.float32)).tolist() == exact
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2048,), (2047, 2), (0, 5000, 3), ()])
+def test_blocks_are_joined_for_products(sizes: tuple[int, ...]) -> None:
+    kinds = (np.float32, np.float64)
+    blocks = [np.full((rows, 2), place, kinds[place % 2]) for place, rows in enumerate(sizes)]
+    joined = [block.copy() for block in for_products(iter(blocks))]
+    assert all(0 < len(block) <= PRODUCT_ROWS for block in joined)
+    expected = [place for place, rows in enumerate(sizes) for _ in range(rows)]
+    assert [row[1] for block in joined for row in block.tolist()] == expected
+    assert all(block.dtype == np.float64 for block in joined)
 
 
 def test_products_of_a_full_block_are_exact_in_every_order() -> None:
@@ -56,20 +85,18 @@ def test_products_of_a_full_block_are_exact_in_every_order() -> None:
 
 
 def test_the_largest_sum_is_a_float_without_rounding() -> None:
-    total = ExactSum((1, 1))
-    for _ in range(2**10):
-        # 2**20 records whose products are all 2**42; the blocks are added as parts below 2**53.
-        for _ in range(4):
-            total.add(np.array([[2.0**53]]), 2**11)
-    assert total.integers().item() == 2**65
-    assert total.rounded(19).item() == 2**46
+    total = RunningSum((1, 1))
+    for _ in range(2**12):
+        total.add(np.array([[2.0**53]]))
+    assert total.total().exact().item() == 2**65
+    assert total.total().rounded(19).item() == 2**46
 
 
 def test_too_many_records_are_refused() -> None:
-    total = ExactSum((1, 1))
-    total.add(np.zeros((1, 1)), 2**30)
-    with pytest.raises(InvalidParameterError, match="1073741824 records"):
-        total.add(np.zeros((1, 1)), 1)
+    query = Sum(PublicBounds(1, norm=1.0), "add-remove", most_records=3)
+    assert query.evaluate([[1.0]] * 3).item() == 3.0
+    with pytest.raises(InvalidParameterError, match="more than 3 records"):
+        query.evaluate([[1.0]] * 4)
 
 
 def test_quotients_are_rounded_to_the_nearest() -> None:
@@ -90,9 +117,12 @@ def test_powers_of_two(value: Fraction) -> None:
     assert power.denominator & (power.denominator - 1) == 0
 
 
+@pytest.mark.parametrize("most", [1, 1000, 2**30, 2**40 + 1])
 @pytest.mark.parametrize("count", [1, 3, 1000, 2**30, 2**62])
-def test_no_quotient_exceeds_what_a_float_holds(count: int) -> None:
+def test_no_quotient_exceeds_what_a_float_holds(count: int, most: int) -> None:
     bounds = PublicBounds(2, norm=1.0)
-    covariance, mean = (make(bounds, "add-remove", count) for make in (SampleCovariance, Mean))
-    assert 2**53 * count * covariance._unit >= MOST_RECORDS * 4**GRID_BITS
-    assert 2**53 * count * mean._unit >= MOST_RECORDS * 2**GRID_BITS
+    covariance, mean = (
+        make(bounds, "add-remove", count, most) for make in (SampleCovariance, Mean)
+    )
+    assert 2**53 * count * covariance._unit >= most * 4**GRID_BITS
+    assert 2**53 * count * mean._unit >= most * 2**GRID_BITS

@@ -209,3 +209,19 @@ def test_a_record_is_clipped_if_a_number_moves_by_more_than_a_step() -> None:
     grid = RecordGrid(PublicBounds(1, lower=-(2.0**20), upper=2.0**20))
     moved = np.array([[0.0], [0.4], [1.0], [1.01], [3.0], [9.0]])
     assert grid.clipped(2.0**20 + moved).tolist() == [False, False, False, True, True, True]
+
+
+@pytest.mark.parametrize("columns", [3, 256, 3000])
+def test_float32_rows_at_the_edge_of_the_norm_are_within_it(columns: int) -> None:
+    # Nearer to the limit than float32 can add up squares, on either side of it.
+    rng = np.random.default_rng(columns)
+    rows = rng.standard_normal((300, columns))
+    rows *= (1.3 / np.linalg.norm(rows, axis=1) * (1.0 + rng.uniform(-2e-6, 2e-6, 300)))[:, None]
+    single = rows.astype(np.float32)
+    grid = RecordGrid(PublicBounds(columns, norm=1.3))
+    whole = grid(single)
+    limit = (Fraction(1.3) / Fraction(float(grid.steps[0]))) ** 2
+    squares = [sum(int(number) ** 2 for number in row) for row in whole]
+    assert all(square <= limit for square in squares)
+    assert sum(square > limit * (1 - Fraction(1, 10**5)) for square in squares) > 30
+    np.testing.assert_array_equal(whole, grid(single.astype(np.float64)))

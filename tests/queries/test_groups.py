@@ -202,6 +202,20 @@ def test_standard_errors_of_means_are_those_of_many_releases() -> None:
     np.testing.assert_allclose(spread, stated, rtol=0.25)
 
 
+def test_a_release_of_other_names_has_no_summary_here() -> None:
+    bounds = PublicBounds(["x"], lower=0, upper=10)
+    query = GroupMoments(bounds, "replace", by=[SEX])
+    release = query.release([("F", 1.0), ("M", 2.0)], Budget(1.0, 1e-6))
+    others = (
+        GroupMoments(bounds, "replace", by=[Categories("sex", ["M", "F"])]),
+        GroupMoments(PublicBounds(["y"], lower=0, upper=10), "replace", by=[SEX]),
+    )
+    for other in others:
+        with pytest.raises(InvalidParameterError, match="other names"):
+            other.summary(release)
+    assert query.summary(release).groups == ("sex=F", "sex=M")
+
+
 def test_labels() -> None:
     query = GroupMoments(BOUNDS["norm"], "replace", by=[SEX, SITE], order=2)
     assert query.index[:2] == ["sex=F, site=[0; 1)", "sex=F, site=[1; 2)"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from matrixdp import Release
 from matrixdp.cli.main import main
 from matrixdp.files.formats.decimals import grouped_float
+from matrixdp.mechanisms.workload_release import WorkloadRelease
 
 ADDING = ["--mu", "1000", "--delta", "1e-6", "--neighbouring", "add-remove"]
 REPLACING = [*ADDING[:-1], "replace"]
@@ -147,7 +148,52 @@ def test_missing_cells_are_left_out_or_filled(capsys: pytest.CaptureFixture[str]
     assert "--fill needs --missing" in message(capsys, "in.csv", "--fill", "0")
     error = message(capsys, "in.csv", "--missing", "NA", "--fill", "1,2,3")
     assert "--fill has 3 values: pass one, or one for each of the 2 columns" in error
-    assert "row 3, column 'age'" in message(capsys, "in.csv", "--missing", "NA,?,", "--fill", "x")
+
+
+@pytest.mark.parametrize(
+    ("fill", "why"),
+    [
+        ("1,2,3,4", "--fill has 4 values: pass one, or one for each of the 3 columns sex,age,pay"),
+        ("x", "--fill 'x' for column 'sex' is not among its --categories"),
+        ("F,x,1", "--fill 'x' for column 'age' is not a number"),
+        ("F,101,1", "--fill '101' for column 'age' is in none of its --bins"),
+        ("F,1,nan", "--fill 'nan' for column 'pay' is not a number"),
+    ],
+)
+def test_what_missing_cells_count_as_is_refused_before_any_is_read(
+    fill: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # There is no file, so that nothing can have been read.
+    asked = ["query", "groups", "none.csv", "out.csv", "--columns", "pay", "--by", "sex,age"]
+    asked += ["--categories", "sex=F,M", "--bins", "age=0,40,100", "--lower", "0", "--upper", "9"]
+    assert main([*asked, *ADDING, "--missing", "?", "--fill", fill]) == 2
+    assert capsys.readouterr().err == f"matrixdp: {why}\n"
+    main([*asked, *ADDING, "--missing", "?", "--fill", "F,1,1"])
+    assert capsys.readouterr().err.startswith("matrixdp: none.csv does not exist")
+
+
+def test_groups_of_records_with_filled_cells() -> None:
+    Path("in.csv").write_text("pay,sex\n3,F\n?,F\n5,?\n")
+    asked = ["query", "groups", "in.csv", "out.csv", "--columns", "pay", "--by", "sex", *ADDING]
+    asked += ["--categories", "sex=F,M", "--lower", "0", "--upper", "9"]
+    assert main([*asked, "--missing", "?", "--fill", "M,7"]) == 0
+    np.testing.assert_allclose(Release.load("out.csv").value, [[2, 10], [1, 5]], atol=0.2)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "parquet", "csv"])
+def test_numbers_as_categories(suffix: str) -> None:
+    if suffix == "npy":
+        np.save("in.npy", [[0.5], [1.0], [0.5]])
+    elif suffix == "parquet":
+        arrow = pytest.importorskip("pyarrow")
+        table = arrow.table({"0": [0.5, 1.0, 0.5]})
+        importlib.import_module("pyarrow.parquet").write_table(table, "in.parquet")
+    else:
+        Path("in.csv").write_text("0\n0.5\n1\n0.5\n")
+    for missing in ([], ["--missing", "?"]):
+        asked = ["query", "histogram", f"in.{suffix}", "out.csv", "--categories", "0=0.5,1"]
+        assert main([*asked, *ADDING, *missing, "--force"]) == 0
+        np.testing.assert_allclose(Release.load("out.csv").value, [[2], [1]], atol=0.1)
 
 
 def test_the_statement_says_what_missing_cells_count_as() -> None:
@@ -158,7 +204,21 @@ def test_the_statement_says_what_missing_cells_count_as() -> None:
     ):
         released("in.csv", "--missing", "NA,?", *options)
         statement = json.loads(Path("out.csv.json").read_text())
-        assert statement["query"] == f"sum of records, column ranges 0 to 100, 0 to 9000{words}"
+        assert statement["query"] == (
+            f"sum of records, columns 'age', 'income', column ranges 0 to 100, 0 to 9000{words}"
+        )
+
+
+@pytest.mark.parametrize("said", [[], ["--unit", "person"]])
+def test_the_statement_of_marginals_says_it_too(said: list[str]) -> None:
+    Path("in.csv").write_text("sex,age\nF,30\n?,50\nM,NA\n")
+    asked = ["query", "marginals", "in.csv", "out.npz", "--ways", "1", "--categories", "sex=F,M"]
+    assert main([*asked, *ADDING, "--missing", "?,NA", *said]) == 0
+    about = json.loads(Path("out.npz.json").read_text())["about"]
+    rule = "records with a missing cell ('?' or 'NA') are left out"
+    assert about == {"missing": rule} | ({"unit": "person"} if said else {})
+    loaded = WorkloadRelease.load("out.npz")
+    np.testing.assert_allclose(loaded.answers, [1, 1], atol=0.1)
 
 
 def test_missing_categories() -> None:

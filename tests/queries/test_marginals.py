@@ -14,7 +14,18 @@ import matrixdp as mdp
 from cli.json_answers import answer
 from matrixdp.cli.main import main
 from matrixdp.mechanisms.workload_release import WorkloadRelease
-from matrixdp.queries import Bins, Categories, ContingencyTable
+from matrixdp.queries import (
+    Bins,
+    Categories,
+    ContingencyTable,
+    CrossMoment,
+    Features,
+    JointMoments,
+    Mean,
+    PublicBounds,
+    Query,
+)
+from matrixdp.rounding import shown_up
 from matrixdp.workloads import CellNames, Identity, Prefix, Product, Ranges, marginals
 from matrixdp.workloads.cell_names import named_queries
 
@@ -89,7 +100,7 @@ def test_all_tables_of_so_many_columns_by_name(ways: int) -> None:
         assert float(row[1]) == pytest.approx(count(**wanted), abs=0.1)
 
 
-def test_one_table_long_and_wide() -> None:
+def test_one_table_long_and_wide(capsys: pytest.CaptureFixture[str]) -> None:
     released("--of", "age,sex,race", "--ways", "3")
     order = ["race", "age", "sex"]
     heading, *long = exported("--table", ",".join(order))
@@ -104,7 +115,13 @@ def test_one_table_long_and_wide() -> None:
     assert [cell for row in wide for cell in row[1:]] == [row[1] for row in long]
     for index, (race, age, sex) in enumerate(product(*(LABELS[name] for name in order))):
         assert float(long[index][1]) == pytest.approx(count(race=race, age=age, sex=sex), abs=0.1)
+    shown = shown_up(float(long[0][2]), 3)
+    assert f"standard error of each entry: {shown}\n" in capsys.readouterr().err
+    exported("--table", ",".join(order), "--wide", "--json")
+    errors = json.loads(capsys.readouterr().out)["standard_errors"]
+    assert [str(error) for row in errors for error in row] == [row[2] for row in long]
     whole = exported("--table", ",".join(order), "--wide", "--non-negative", "--integer")
+    assert "standard error" not in capsys.readouterr().err
     numbers = [[int(float(cell)) for cell in row[1:]] for row in whole[1:]]
     assert np.ravel(numbers).tolist() == [round(float(row[1])) for row in long]
     one = exported("--table", "sex", "--wide")
@@ -215,6 +232,55 @@ def test_releases_of_queries_have_labels_and_the_query_in_words() -> None:
     plain = total(bounds, "replace").release([[3.0]], budget)
     assert plain.labels is None
     assert plain.query.startswith("number of records")
+
+
+PARTS = PublicBounds(["age"], norm=9.0), PublicBounds(["hours"], norm=9.0)
+BOTH = PublicBounds(["age", "hours"], lower=0, upper=9)
+
+
+@pytest.mark.parametrize(
+    ("query", "columns", "index"),
+    [
+        (JointMoments(*PARTS, "replace"), ["age", "hours"], ["age", "hours"]),
+        (CrossMoment(*PARTS, "replace"), ["hours"], ["age"]),
+        (Features(BOTH, "replace", 2), ["age", "hours"], None),
+        (Mean(BOTH, "add-remove"), ["age", "hours"], ["mean"]),
+    ],
+    ids=["joint", "cross", "features", "mean"],
+)
+def test_names_of_other_answers(query: Query, columns: list[str], index: list[str] | None) -> None:
+    budget, data = mdp.Budget(1.0, 1e-5), [[1.0, 2.0], [3.0, 4.0]]
+    release: Any = query.release(data, budget)
+    assert (release.labels.columns, release.labels.index) == (columns, index)
+    release.save("saved.csv")
+    direct: Any = query.release_to("direct.csv", data, budget)
+    assert direct.labels == release.labels == type(direct).load("saved.csv").labels
+    heads = [Path(name).read_text().splitlines()[0] for name in ("saved.csv", "direct.csv")]
+    assert heads == [("" if index is None else ",") + ",".join(columns)] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["--categories", "sex=Male,Female"], "sex"),
+        (["--bins", "sex=0,1"], "sex"),
+        (["--bins", "age=0,100"], "age"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["query", "marginals", "in.csv", "out.npz"],
+        ["query", "groups", "in.csv", "out.csv", "--by", "sex", "--columns", "age", "--norm", "9"],
+        ["plan", "--query", "histogram"],
+    ],
+    ids=["marginals", "groups", "plan"],
+)
+def test_a_column_whose_values_are_said_twice_is_refused(
+    command: list[str], words: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, *COLUMNS, *words, *PROMISE]) == 2
+    assert f"name {name!r} more than once" in capsys.readouterr().err
 
 
 def test_names_of_queries() -> None:

@@ -1,6 +1,8 @@
 """Names decide which column is which: their order does not matter, and a missing one is refused."""
 
+import contextlib
 import importlib
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,25 @@ def test_names_in_the_data_alone_are_refused_where_order_matters(query: Query) -
         np.testing.assert_array_equal(query.evaluate(unnamed), query.evaluate([[0.5, 0.5]]))
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        lambda frame: list(frame.itertuples(index=False)),
+        lambda frame: [row for _, row in frame.iterrows()],
+        lambda frame: frame.to_dict("records"),
+        lambda frame: frame.to_records(index=False),
+        lambda frame: iter([list(frame.itertuples(index=False))]),
+    ],
+    ids=["named tuples", "rows of a frame", "dictionaries", "structured", "blocks of them"],
+)
+@every_query
+def test_rows_with_names_of_their_own_are_refused(query: Query, rows: Maker) -> None:
+    # Their order is that of the frame, and would have been taken for that of the query.
+    frame = pd.DataFrame({"gain": [1.0], "hours": [3.0], "age": [2.0]})
+    with pytest.raises(InvalidParameterError, match="names of their own"):
+        query.evaluate(rows(frame))
+
+
 def test_bounds_that_treat_columns_alike_need_no_names() -> None:
     frame = pd.DataFrame({"b": [0.5, 0.25], "a": [0.0, 1.0]})
     for bounds in (PublicBounds(2, norm=2.0), PublicBounds(2, lower=0, upper=1)):
@@ -170,3 +191,32 @@ def test_workloads_refuse_names_that_they_cannot_match() -> None:
     with pytest.raises(InvalidParameterError, match="ContingencyTable"):
         mechanism.release_records(pd.DataFrame({"b": [0, 1], "a": [0, 1]}))
     assert mechanism.release_records(pd.DataFrame([[0, 1], [1, 2]])).table((0, 1)).shape == (2, 3)
+
+
+def test_names_as_they_are_made_up_count_where_the_query_has_them() -> None:
+    bounds = PublicBounds(["column_1", "column_0"], lower=0, upper=[100, 3])
+    bins = [Bins("column_1", [0, 60, 100]), Bins("column_0", [0, 1.5, 3])]
+    columns = {"column_0": [1.0, 2.0], "column_1": [50.0, 70.0]}
+    for make in (pd.DataFrame, pl.DataFrame, pa.table):
+        assert Sum(bounds, "replace").evaluate(make(columns)).tolist() == [[120.0, 3.0]]
+        assert ContingencyTable(bins, "replace").counts(make(columns)).tolist() == [[1, 0], [0, 1]]
+    only_one = Sum(PublicBounds(["column_1"], lower=0, upper=100), "replace")
+    assert only_one.evaluate(pl.DataFrame(columns)).tolist() == [[120.0]]
+    with pytest.raises(InvalidParameterError, match="no column 'age'"):
+        Sum(PublicBounds(["column_1", "age"], norm=1.0), "replace").evaluate(pl.DataFrame(columns))
+
+
+def test_rows_of_a_database_are_refused() -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        rows = database.execute("SELECT 20 AS age, 40 AS hours").fetchall()
+    bounds = PublicBounds(["hours", "age"], lower=0, upper=[99, 90])
+    with pytest.raises(InvalidParameterError, match="names of their own"):
+        Sum(bounds, "replace").evaluate(rows)
+
+
+def test_the_name_of_an_index_counts() -> None:
+    bins = ContingencyTable([Bins("hours", [0, 20, 100])], "replace")
+    assert bins.counts(pd.Index([10, 40], name="hours")).tolist() == [1, 1]
+    with pytest.raises(InvalidParameterError, match="no column 'hours'"):
+        bins.counts(pd.Index([10, 40], name="age"))

@@ -131,12 +131,6 @@ def test_errors_that_are_no_errors(error: Any) -> None:
         NUMBERS[0].budget_for(error, delta=1e-6)
 
 
-def test_no_data_are_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    for query in NUMBERS:
-        monkeypatch.setattr(type(query), "evaluate", lambda *_: pytest.fail("data were read"))
-        query.preview(BUDGET)
-
-
 def test_groups_have_a_preview() -> None:
     bounds = PublicBounds(["a", "b"], lower=LOWER[:2], upper=UPPER[:2])
     for order in (1, 2):

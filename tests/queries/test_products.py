@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from matrixdp.queries import PublicBounds
-from matrixdp.queries.moments import cross_change, gram_change
+from matrixdp.queries.products import cross_change, gram_change
 
 
 def exact_square(x: PublicBounds, y: PublicBounds | None = None) -> Fraction:

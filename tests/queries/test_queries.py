@@ -258,3 +258,10 @@ def test_threads_are_passed_on() -> None:
     with pytest.raises(InvalidParameterError, match="threads=0"):
         query.release(np.zeros((5, 3)), Budget(1.0, 1e-5), threads=0)
     assert query.release(np.zeros((5, 3)), Budget(1.0, 1e-5), threads=2).shape == (1, 3)
+
+
+def test_bounds_in_words_name_their_columns() -> None:
+    assert str(PublicBounds(["age"], norm=1.0)) == "column 'age', norm at most 1"
+    many = PublicBounds([f"c{k}" for k in range(30)], norm=1.0)
+    assert str(many).startswith("columns 'c0', 'c1', ")
+    assert str(many).endswith("'c19' and 10 more, norm at most 1")

@@ -227,15 +227,15 @@ TABLE = ContingencyTable([Categories("sex", ["F", "M"]), Bins("age", [0, 40, 120
         ([((8675309, []), 3)], "'sex'"),
         ([("F", 10**400)], "'age'"),
         ([("F", -(10**400))], "'age'"),
-        (iter([("F", 3)]), "rows of 2 values"),
+        (iter([("F", 3)]), "iterator of tuples, which are rows"),
         (iter([None]), "rows of 2 values"),
         (iter([8675309]), "rows of 2 values"),
         (np.ma.array([[1.0, 2.0]], mask=[[True, False]]), "masked"),
         (np.ones((2, 3)), "rows of 2 values"),
-        ([], "from 1 to"),
-        (iter([]), "from 1 to"),
+        ([], "no records"),
+        (iter([]), "no records"),
         (8675309, "data is a int"),
-        ("8675309", "data is a str"),
+        ("8675309", "data is a path"),
         ({"sex": ["F"]}, "data is a dict"),
     ],
 )
@@ -297,12 +297,6 @@ def test_columns_of_parquet_files_are_names(columns: Any) -> None:
         next(parquet_blocks("rows.parquet", columns))
 
 
-def test_a_lazy_frame_is_refused_by_name() -> None:
-    frame = pytest.importorskip("polars").DataFrame({"a": [SECRET], "b": [1.0]}).lazy()
-    with pytest.raises(InvalidParameterError, match="data is a LazyFrame"):
-        Sum(BOUNDS, "replace").evaluate(frame)
-
-
 def test_text_is_not_a_block_of_records() -> None:
     # Its letters would be counted: one record, of which the neighbour has none, in two cells.
     table = ContingencyTable([Categories("sex", ["F", "M"])], "add-remove")
@@ -312,6 +306,27 @@ def test_text_is_not_a_block_of_records() -> None:
     series = pytest.importorskip("pandas").Series(["F", "FM"])
     with pytest.raises(InvalidParameterError, match="'sex'"):
         table.evaluate(series)
+
+
+def test_a_row_is_not_a_block_of_records() -> None:
+    # Each of its numbers would count as a record of one column.
+    table, total = (
+        ContingencyTable([Bins("age", [0, 50, 100])], "replace"),
+        Sum(PublicBounds(["age"], lower=0, upper=9), "replace"),
+    )
+    for query in (table, total):
+        with pytest.raises(InvalidParameterError, match="iterator of tuples, which are rows"):
+            query.evaluate(iter([(31, 40), (50, 60)]))
+        rows = ((31,), (50,))
+        np.testing.assert_array_equal(query.evaluate(iter([rows])), query.evaluate([31, 50]))
+
+
+def test_sparse_data_are_refused_by_name() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    for kind in ("csr", "dia"):
+        for query in (Sum(BOUNDS, "replace"), TABLE):
+            with pytest.raises(InvalidParameterError, match="data is sparse"):
+                query.evaluate(sparse.eye(2, format=kind))
 
 
 def test_a_filter_does_not_pay_for_noise_that_cannot_be_drawn() -> None:

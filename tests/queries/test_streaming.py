@@ -154,7 +154,7 @@ def test_arrow_and_parquet(tmp_path: Path) -> None:
     arrow = importlib.import_module("pyarrow")
     parquet = importlib.import_module("pyarrow.parquet")
     names = list("fedcba")
-    table = arrow.table({name: records()[:, place] for place, name in enumerate(names)})
+    table = arrow.table({name: records()[:, index] for index, name in enumerate(names)})
     parquet.write_table(table, tmp_path / "rows.parquet", row_group_size=700)
     for query in QUERIES:
         if not Columns.together(*(part.read for part in parts_of(query))).alike:
@@ -174,5 +174,5 @@ def test_arrow_and_parquet(tmp_path: Path) -> None:
 def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'matrixdp\[data\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[data\]'"):
         next(parquet_blocks("rows.parquet", ["a"]))

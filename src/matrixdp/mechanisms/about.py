@@ -23,6 +23,8 @@ class About:
         What the release is for.
     unit : str, optional
         Whom a record is about: person, visit, and so on.
+    missing : str, optional
+        What became of records with missing cells, where that is not said with the query.
 
     Examples
     --------
@@ -33,6 +35,7 @@ class About:
     dataset: str | None = None
     purpose: str | None = None
     unit: str | None = None
+    missing: str | None = None
 
     def __post_init__(self) -> None:
         """Raise unless all of them are short texts."""

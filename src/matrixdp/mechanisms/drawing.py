@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from matrixdp.covariance import Covariance, Diagonal, Directional, Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.labelled import Relabel, without_labels
+from matrixdp.mechanisms.other_arrays import is_in_chunks
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey
@@ -246,6 +247,11 @@ def checked_matrix(matrix: Any, proof: NoiseProof) -> CheckedMatrix:
     """Return a matrix that may be released with the noise of a proof, or raise with the reason."""
     # A plain array has no labels, and nothing to convert.
     plain = type(matrix) is np.ndarray
+    if not plain and is_in_chunks(matrix):
+        raise InvalidParameterError(
+            "matrix is an array of Dask, which would be loaded whole: call release or "
+            "release_to('out.zarr', matrix) of a mechanism, or pass matrix.compute()"
+        )
     numbers, relabel = (matrix, None) if plain else without_labels(matrix)
     array = shaped_array(numbers, "matrix", axes=2, booleans=True, keep_single=True)
     drawing = drawing_for(proof, array.shape, array.dtype)

@@ -14,7 +14,7 @@ from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.drawing import CheckedMatrix, PreparedRelease, Promise, checked_matrix
-from matrixdp.mechanisms.other_arrays import is_on_gpu
+from matrixdp.mechanisms.other_arrays import is_in_chunks, is_on_gpu
 from matrixdp.mechanisms.proof import NoiseProof
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise import ReleaseKey, SimulatedValue
@@ -120,12 +120,13 @@ class GaussianMechanism:
 
         Parameters
         ----------
-        matrix : ndarray, list of lists, pandas or polars DataFrame, Tensor
+        matrix : ndarray, list of lists, pandas or polars DataFrame, Tensor, Dask array
             Finite numbers, two axes. A tensor, or an array of CuPy or JAX, stays on its device.
+            That of an array of Dask is computed when it is needed: `distributed.release_lazily`.
             float32 stays float32; integers and booleans become float64 (integers beyond 2**53 are
-            refused; on a GPU, cast them). Labels are kept. Entries are at most about 2**52 times
-            the scale of their noise (2**23 times for float32): beyond that the type has no digits
-            left for the noise.
+            refused; on a GPU and for Dask, cast them). Labels are kept. Entries are at most about
+            2**52 times the scale of their noise (2**23 times for float32): beyond that the type
+            has no digits left for the noise.
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
         privacy_filter : PrivacyFilter or LedgerAccount, optional
@@ -147,6 +148,16 @@ class GaussianMechanism:
         BudgetExceededError
             If the filter does not hold enough; nothing is drawn and the key is not spent.
         """
+        # A plain array is what nearly everybody has.
+        if type(matrix) is not np.ndarray and is_in_chunks(matrix):
+            # Late, because what knows Dask is above mechanisms.
+            from matrixdp.distributed.lazy import release_lazily  # noqa: PLC0415
+
+            if threads is not None:
+                raise InvalidParameterError(
+                    f"threads={threads!r}: workers have their threads by themselves"
+                )
+            return release_lazily(self, matrix, privacy_filter=privacy_filter, key=key)
         # All checks come first: what is refused costs neither a key nor a part of a budget.
         prepared = self._prepared_on_gpu(matrix) or self.prepared(matrix)
         if key is not None and not isinstance(key, ReleaseKey):
@@ -185,9 +196,10 @@ class GaussianMechanism:
         ----------
         path : path
             As in `Release.save`.
-        matrix : ndarray, list of lists, pandas or polars DataFrame; or path of a ``.npy`` file
+        matrix : ndarray, list of lists, DataFrame; Dask array; or path of a ``.npy`` file
             As in `release`. A file is read in parts and may be larger than memory; the release is
-            then mapped from its file, and the noise must be independent.
+            then mapped from its file, and the noise must be independent. An array of Dask may be
+            larger than a machine, and becomes a folder of chunks: see ``distributed.release_to``.
         privacy_filter : PrivacyFilter or LedgerAccount, optional
             Pays for the release, after all checks and before anything is drawn.
         request : str, optional
@@ -221,7 +233,18 @@ class GaussianMechanism:
         ...     Release.verify(path) == mechanism.guarantee
         True
         """
-        # Late, because files are above mechanisms.
+        # Late, because files are above mechanisms, and so is what knows Dask.
+        if is_in_chunks(matrix):
+            from matrixdp.distributed.release import release_to as release_chunks_to  # noqa: PLC0415
+
+            if force or threads is not None:
+                raise InvalidParameterError(
+                    f"force={force!r}, threads={threads!r}: a folder is never replaced, so remove "
+                    "it before; and workers have their threads by themselves"
+                )
+            return release_chunks_to(
+                self, path, matrix, privacy_filter=privacy_filter, request=request, about=about
+            )
         if isinstance(matrix, str | PathLike):
             from matrixdp.files.publishing.streamed_release import release_npy_to  # noqa: PLC0415
 

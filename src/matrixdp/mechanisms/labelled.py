@@ -91,7 +91,7 @@ def without_labels(matrix: Any) -> tuple[Any, Relabel | None]:
     if is_sparse(matrix):
         raise InvalidParameterError(
             "matrix is sparse, but its release is not: noise goes on the zeros too. Pass "
-            "matrix.toarray() if that is what is meant"
+            "matrix.toarray() if that is what you mean"
         )
     library = type(matrix).__module__.partition(".")[0]
     if library == "pandas" and type(matrix).__name__ == "DataFrame":
@@ -144,5 +144,5 @@ def _refuse_sparse_columns(frame: Any) -> None:
     if any(hasattr(kind, "fill_value") for kind in frame.dtypes):
         raise InvalidParameterError(
             "matrix has sparse columns, but its release is not sparse: pass "
-            "frame.sparse.to_dense() if that is what is meant"
+            "frame.sparse.to_dense() if that is what you mean"
         )

@@ -14,7 +14,7 @@ from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
-from matrixdp.mechanisms.measuring import Counts, measured
+from matrixdp.mechanisms.measuring import Counts, checked_most, measured
 from matrixdp.mechanisms.workload_release import WorkloadRelease, measured_sensitivity
 from matrixdp.noise import ReleaseKey, SimulatedValue, simulate_noise
 from matrixdp.privacy.budget import Budget, check_budget
@@ -29,7 +29,7 @@ from matrixdp.workloads import (
     optimal_strategy,
 )
 from matrixdp.workloads.cell_names import checked_cell_names
-from matrixdp.workloads.counting import checked_counts
+from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
 __all__ = ["MatrixMechanism", "WorkloadRelease", "measured_sensitivity"]
 
@@ -63,6 +63,10 @@ class MatrixMechanism:
         Public names of the cells along each attribute, such as `ContingencyTable.cell_names`:
         statements hold them, and exported answers are called by them.
 
+    most_records : int, optional
+        A public bound of the number of records; more are refused. Above 2**30 it needs a
+        `ResidualStrategy`, as for marginals, and records, not a histogram.
+
     Raises
     ------
     InvalidParameterError
@@ -73,17 +77,17 @@ class MatrixMechanism:
     Notes
     -----
     *Guarantee:* every release is (guarantee.epsilon, guarantee.delta)-DP under the relation, in
-    exact arithmetic, over all histograms of at most 2**30 records; larger ones are refused. The
-    noise covers what is really measured, floats that are off from ``A x``: entry by entry by at
+    exact arithmetic, over all data of at most 2**30 records, or `most_records`; more are refused.
+    The noise covers what is really measured, floats that are off from ``A x``: entry by entry by at
     most ``r |A| x`` with r = `Strategy.measurement_error`, about 2**-53 for each attribute, because
     the products are compensated. Since ``|| |A| x || <= (records) max_j ||a_j||``, two neighbours'
-    measurements are at most ``s + 2 r 2**30 max_j ||a_j||`` apart, s the exact sensitivity rounded
-    up and a_j without the measurements that are exact (`Strategy.rounded_norm`): some 1e-6 more
-    than s. Underflow is far smaller than the amount by which that is rounded up. The stated
-    sensitivity is larger again by a factor of 1 + 2**-32, so that a processor that sums in another
-    order can prove it from the strategy. The same holds for the parts of a `StackedStrategy`, with
-    the largest r and the columns of all parts together. A `ResidualStrategy` computes in
-    integers, and rounds twice. The noise is that of `IMGM` on the
+    measurements are at most ``s + 2 r n max_j ||a_j||`` apart, n that bound, s the exact
+    sensitivity rounded up and a_j without the measurements that are exact
+    (`Strategy.rounded_norm`): some 1e-6 more than s. Underflow is far smaller than the amount by
+    which that is rounded up. The stated sensitivity is larger again by a factor of 1 + 2**-32, so
+    that a processor that sums in another order can prove it from the strategy. The same holds for
+    the parts of a `StackedStrategy`, with the largest r and the columns of all parts together. A
+    `ResidualStrategy` computes in integers, and rounds twice. The noise is that of `IMGM` on the
     Frobenius ball; everything after it is post-processing.
 
     References
@@ -111,6 +115,7 @@ class MatrixMechanism:
     neighbouring: Neighbouring
     strategy: Strategy
     attributes: tuple[CellNames, ...] | None
+    most_records: int
 
     def __init__(
         self,
@@ -120,6 +125,7 @@ class MatrixMechanism:
         neighbouring: Neighbouring,
         strategy: Strategy | None = None,
         attributes: Iterable[CellNames] | None = None,
+        most_records: int = LARGEST_TOTAL,
     ) -> None:
         if not isinstance(workload, Workload):
             raise InvalidParameterError(
@@ -145,6 +151,7 @@ class MatrixMechanism:
         object.__setattr__(self, "neighbouring", relation)
         object.__setattr__(self, "strategy", strategy)
         object.__setattr__(self, "attributes", names)
+        object.__setattr__(self, "most_records", checked_most(most_records, strategy))
         if not isinstance(strategy, ResidualStrategy):
             workload.check_histogram()
         _ = self.sensitivity  # raises here rather than at the first release
@@ -157,7 +164,9 @@ class MatrixMechanism:
     @property
     def sensitivity(self) -> FrobeniusBall:
         """How far apart neighbours' measurements may be, their rounding included."""
-        computed = measured_sensitivity(self.strategy, self.neighbouring)
+        # Never below what the proof of a release covers.
+        most = max(self.most_records, LARGEST_TOTAL)
+        computed = measured_sensitivity(self.strategy, self.neighbouring, most)
         return FrobeniusBall(computed * _PROVABLE_ELSEWHERE, self.neighbouring)
 
     @property
@@ -200,7 +209,7 @@ class MatrixMechanism:
         Parameters
         ----------
         histogram : array_like, shape (cells,) or the workload's dimensions
-            Counts of records: integers of at least 0, at most 2**30 in all.
+            Counts of records: integers of at least 0, at most 2**30 in all, and `most_records`.
         key : ReleaseKey, optional
             By default a fresh one from the operating system; a given one is spent.
         privacy_filter : PrivacyFilter or LedgerAccount, optional
@@ -277,7 +286,7 @@ class MatrixMechanism:
         ----------
         records : array_like of int, shape (records, attributes), or iterator of such blocks
             The index of the cell along each attribute, by position: of a table with names pass
-            ``ContingencyTable.cells``. At most 2**30 records.
+            ``ContingencyTable.cells``. At most `most_records` of them.
         key, privacy_filter, threads
             As for `release`.
 
@@ -321,7 +330,7 @@ class MatrixMechanism:
         )
 
     def _measured(self, counts: Counts, data: Any) -> FloatArray:
-        return measured(self.workload, self.strategy, counts, data)
+        return measured(self.workload, self.strategy, counts, data, self.most_records)
 
     def _released(
         self,
@@ -363,6 +372,7 @@ class MatrixMechanism:
             self.strategy,
             attributes=self.attributes,
             counts=counts,
+            most_records=self.most_records,
             privacy_filter=paying,
             request=request,
             force=force,
@@ -375,9 +385,9 @@ class MatrixMechanism:
 
         Nothing simulated can become a release.
         """
-        exact = self.strategy.measure(checked_counts(histogram, self.workload))
+        exact = self._measured("histogram", histogram)
         # Float noise, which protects nothing; hence not a WorkloadRelease but a SimulatedValue.
-        noisy = simulate_noise(exact.reshape(-1, 1), self.covariance.scale, generator).array
+        noisy = simulate_noise(exact, self.covariance.scale, generator).array
         answers = self.strategy.answers(self.workload, noisy)
         return SimulatedValue(array=answers, scale=self.standard_errors())
 

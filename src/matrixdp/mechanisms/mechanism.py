@@ -55,7 +55,7 @@ class Mechanism(Protocol[R_co]):
         privacy_filter: Payer | None = None,
         threads: int | None = None,
     ) -> R_co:
-        """Return what leaves, with exact noise, and what it guarantees; a filter pays for it."""
+        """Return the matrix with exact noise, and its guarantee; a filter pays for it."""
 
     def release_to(
         self,
@@ -68,7 +68,7 @@ class Mechanism(Protocol[R_co]):
         force: bool = False,
         threads: int | None = None,
     ) -> R_co:
-        """Write the same into files; a release that a ledger paid for can be finished later."""
+        """Release into files; a release that a ledger paid for can be finished later."""
 
     def simulate(self, matrix: Any, /, generator: np.random.Generator) -> SimulatedValue:
         """Return the same with seeded noise of the same covariance, for experiments only."""

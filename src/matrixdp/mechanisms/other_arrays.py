@@ -14,6 +14,7 @@ from matrixdp.errors import InvalidParameterError
 
 __all__ = [
     "host_array",
+    "is_in_chunks",
     "is_on_gpu",
     "is_other_array",
     "other_from_host",
@@ -38,6 +39,13 @@ def is_other_array(value: object) -> bool:
         and not isinstance(value, np.ndarray | np.generic)
         and (hasattr(value, "__dlpack_device__"))
     )
+
+
+def is_in_chunks(value: object) -> bool:
+    """Return whether this is an array of Dask."""
+    # Its user has imported the library.
+    dask = sys.modules.get("dask.array")
+    return dask is not None and isinstance(value, dask.Array)
 
 
 def is_on_gpu(value: Any) -> bool:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Covariance, Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.markup import card
 from matrixdp.mechanisms.about import About
+from matrixdp.mechanisms.in_words import noise_in_words, sensitivity_in_words
 from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
 from matrixdp.mechanisms.other_arrays import host_array, is_other_array
 from matrixdp.mechanisms.proof import NoiseProof
@@ -21,6 +24,8 @@ from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["ConfidenceBounds", "Release", "described", "joint_quantile"]
+
+_LONGEST_NAME = 100
 
 
 class ConfidenceBounds(NamedTuple):
@@ -48,7 +53,7 @@ class Release:
     guarantee : Guarantee
         What is promised.
     mechanism : str
-        Which mechanism made it.
+        Which mechanism made it: the name of its class.
     floor : float or None
         The scale of the exact i.i.d. noise within directional noise that the guarantee rests on;
         None for independent entries.
@@ -80,6 +85,12 @@ class Release:
         floor: float | None = None,
     ) -> None:
         """Prove the guarantee, and raise if the noise does not give it."""
+        # Statements hold the name, which must not be another way for data to leave.
+        if not (mechanism.isidentifier() and len(mechanism) <= _LONGEST_NAME):
+            raise InvalidParameterError(
+                "mechanism must be the name of a class, such as 'IMGM', of at most "
+                f"{_LONGEST_NAME} characters"
+            )
         shape = _checked_shape(value)
         proof = NoiseProof(sensitivity, covariance, floor)
         for part in (sensitivity, covariance):
@@ -135,7 +146,7 @@ class Release:
 
     @property
     def floor(self) -> float | None:
-        """The scale of the i.i.d. noise that the guarantee of directional noise rests on."""
+        """The scale of the independent noise that directional noise's guarantee rests on."""
         # Stated in files too: another machine may prove less than this one did.
         return self.proof.floor
 
@@ -237,11 +248,54 @@ class Release:
     def verify(cls, path: str | PathLike[str]) -> Guarantee:
         """Check a saved release and return the guarantee that it proves.
 
-        As `load` does it, but a ``.npy`` file may be larger than memory.
+        As `load` does it, but a ``.npy`` file may be larger than memory, and so may a folder of
+        chunks, which are checked by several threads.
         """
+        if Path(path).name and Path(path).is_dir():
+            from matrixdp.files.publishing.chunked_release import verified_chunks  # noqa: PLC0415
+
+            return verified_chunks(Path(path))[1]
         from matrixdp.files.publishing.releases import verify_release  # noqa: PLC0415
 
         return verify_release(path)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the noisy matrix: a row or a column with its standard errors, else a heat map.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where; by default a new figure of pyplot.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            With the drawing in it.
+        """
+        # Late, because matplotlib takes a second to load.
+        from matrixdp.mechanisms.figure import draw_heat_map, draw_numbers  # noqa: PLC0415
+
+        # A data frame carries its own names.
+        named = self.value if self.labels is None else self.labels
+        index, columns = getattr(named, "index", None), getattr(named, "columns", None)
+        matrix = np.asarray(self)
+        if 1 not in matrix.shape:
+            return draw_heat_map(matrix, index, columns, self.guarantee, axes)
+        names = columns if matrix.shape[0] == 1 else index
+        errors = self.standard_errors()
+        return draw_numbers(matrix.ravel(), errors.ravel(), names, self.guarantee, axes)
+
+    def _repr_html_(self) -> str:
+        rows, columns = self.shape
+        facts = [
+            ("matrix", f"{rows} by {columns}, with noise"),
+            ("guarantee", self.guarantee),
+            ("mechanism", self.mechanism),
+            ("one record changes", sensitivity_in_words(self.sensitivity)),
+            ("noise", noise_in_words(self.covariance)),
+        ]
+        query = [] if self.query is None else [("query", self.query)]
+        return card("Release", [*query, *facts])
 
     def __repr__(self) -> str:
         """Say what it is and what it promises."""

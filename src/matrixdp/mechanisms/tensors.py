@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from matrixdp.covariance import SymmetricIsotropic
 from matrixdp.errors import InvalidParameterError, MatrixDPError, MissingExtraError, ShapeError
 from matrixdp.mechanisms.drawing import Drawing, Promise, drawing_for
 from matrixdp.mechanisms.other_arrays import other_from_tensor, plain_tensor
@@ -22,8 +21,8 @@ try:
     from matrixdp.noise.application.tensors import TensorNoise, cuda_kernel
 except ImportError:
     raise MissingExtraError(
-        "noise on a GPU needs PyTorch: pip install 'matrixdp[train]', or pass the matrix as an "
-        "array of numpy"
+        "noise on a GPU needs PyTorch: pip install '.[train]' in a clone of matrixdp, or pass the "
+        "matrix as an array of numpy"
     ) from None
 
 __all__ = ["PreparedTensor", "prepared_tensor"]
@@ -65,7 +64,7 @@ class PreparedTensor(NamedTuple):
         pay: Callable[[], None] | None = None,
     ) -> Release:
         """Return the release; its value is of the library and on the device of the matrix."""
-        if isinstance(self.promise.covariance, SymmetricIsotropic):
+        if self.promise.covariance.mirrored:
             noisy = self._mirrored(key, pay)
         else:
             noisy = self.noise.begin(self.tensor, key, pay=pay).finish()
@@ -109,7 +108,7 @@ def prepared_tensor(matrix: Any, promise: Promise) -> PreparedTensor | None:
         )
     drawing = drawing_for(promise.proof, (tensor.shape[0], tensor.shape[1]), kind)
     prepared = drawing.noise
-    if not (drawing.by_element or isinstance(promise.covariance, SymmetricIsotropic)):
+    if not (drawing.by_element or promise.covariance.mirrored):
         return None
     try:
         kernel = cuda_kernel(tensor.device.index)

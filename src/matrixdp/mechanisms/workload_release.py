@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from matrixdp.covariance import Isotropic
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.markup import card
 from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.release import ConfidenceBounds, Release, joint_quantile
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring
@@ -296,19 +297,48 @@ class WorkloadRelease:
         """Check a saved release as `load` does, and return the guarantee that it proves."""
         return cls.load(path).guarantee
 
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the answers with their standard errors, in the workload's order.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where; by default a new figure of pyplot.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            With the drawing in it.
+        """
+        # Late, because matplotlib takes a second to load.
+        from matrixdp.mechanisms.figure import draw_numbers  # noqa: PLC0415
+
+        return draw_numbers(self.answers, self.standard_errors(), None, self.guarantee, axes)
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("workload", repr(self.workload)),
+            ("queries", self.workload.rows),
+            ("guarantee", self.guarantee),
+            ("noise scale of a measurement", f"{self.noise_scale:g}"),
+        ]
+        return card("WorkloadRelease", facts)
+
     def __repr__(self) -> str:
         """Say what it is and what it promises."""
         return f"WorkloadRelease(queries={self.workload.rows}: {self.guarantee})"
 
 
-def measured_sensitivity(strategy: Strategy, neighbouring: Neighbouring) -> float:
+def measured_sensitivity(
+    strategy: Strategy, neighbouring: Neighbouring, most_records: int = LARGEST_TOTAL
+) -> float:
     """Return an upper bound on how far apart the measurements of neighbours are.
 
     It covers the measurements as floats: what one record changes, and the rounding of both sides
-    over at most 2**30 records.
+    over so many records.
     """
     # Twice, because the measurements of both neighbours are rounded.
-    rounding = 2.0 * strategy.measurement_error * LARGEST_TOTAL
+    rounding = 2.0 * strategy.measurement_error * most_records
     exact = strategy.sensitivity(neighbouring)
     # The factor covers the rounding of this line, four operations of 2**-53 each.
     return (exact + rounding * strategy.rounded_norm) * (1.0 + 2.0**-50)

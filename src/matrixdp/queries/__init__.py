@@ -1,5 +1,6 @@
 """Queries: from records to a matrix, with a proven bound on what one record changes."""
 
+from matrixdp.queries.additive import AdditiveQuery
 from matrixdp.queries.attributes import Bins, Categories
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.covariances import SampleCovariance
@@ -16,6 +17,7 @@ from matrixdp.queries.sums import ClippedRecords, GradientSum, Sum
 from matrixdp.queries.tables import ContingencyTable
 
 __all__ = [
+    "AdditiveQuery",
     "Bins",
     "Categories",
     "ClippedRecords",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.parameters import EqualByValue, members_of
+from matrixdp.parameters import EqualByValue, TextColumn, members_of
 from matrixdp.parameters.arrays import plain_array
 from matrixdp.rounding import shown_exactly
 
@@ -82,9 +82,11 @@ class Categories:
 
     def cells(self, column: Any) -> IntArray:
         """Return the index of the cell of each value, or raise if a value is not listed."""
-        indices = {value: index for index, value in enumerate(self.values)}
-        found = [_index(indices, _plain(value)) for value in _members(column)]
-        cells = np.array(found, dtype=np.int64)
+        if isinstance(column, TextColumn):
+            # -1 takes the last: a missing value is not listed.
+            cells = np.append(self._indices(column.values), -1)[column.codes]
+        else:
+            cells = self._indices(_members(column))
         if self.other is not None:
             return np.where(cells < 0, len(self.values), cells)
         if cells.size and not bool(cells.min() >= 0):
@@ -93,6 +95,15 @@ class Categories:
                 "category for it, or one for all others (other=..., --other)"
             )
         return cells
+
+    def _indices(self, values: list[Any]) -> IntArray:
+        """Return the index of the cell of each value, or -1 if it is not listed."""
+        indices = {value: index for index, value in enumerate(self.values)}
+        try:
+            found = [indices.get(value, -1) for value in values]
+        except TypeError:  # some cannot be looked up: a list in the cell, or in a tuple
+            found = [_index(indices, value) for value in values]
+        return np.array(found, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +198,8 @@ def described(attributes: Sequence[Attribute]) -> str:
 
 def numbers(column: Any) -> NDArray[np.float64]:
     """Return the numbers of a column, NaN for what is not a number, even if it looks like one."""
+    if isinstance(column, TextColumn):
+        return np.full(len(column), math.nan)
     array = np.asarray(column)
     if array.dtype == object:  # a column of a table of several types
         array = np.array([_number(value) for value in array.tolist()], dtype=np.float64)

@@ -1,6 +1,6 @@
 """Public bounds, known or enforced, on every record: its norm, the range of its numbers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -26,6 +26,8 @@ FloatArray = NDArray[np.float64]
 # Within these the squares of bounds and of grid steps are normal floats.
 _SMALLEST, _LARGEST = 1e-100, 1e100
 _MOST_COLUMNS = 2**24
+# In words; a statement is for people.
+_MOST_LISTED = 20
 # A box narrower than this share of the bound that sets its grid would have a few steps only.
 _NARROWEST = 2.0**-14
 
@@ -201,7 +203,12 @@ class PublicBounds(EqualByValue):
         return np.array([float_up(width) for width in exact])
 
     def __str__(self) -> str:
-        """Say which bounds are enforced."""
+        """Say which columns there are, if they have names, and which bounds are enforced."""
+        return self.in_words if self.names is None else f"{_listed(self.names)}, {self.in_words}"
+
+    @property
+    def in_words(self) -> str:
+        """Which bounds are enforced."""
         parts = []
         if self.lower is not None and self.upper is not None:
             ranges = _ranges(self.lower, self.upper)
@@ -215,7 +222,15 @@ class PublicBounds(EqualByValue):
     def __repr__(self) -> str:
         """Show the columns and the bounds."""
         named = self.names and ", ".join(map(repr, self.names))
-        return f"PublicBounds({named or f'{self.columns} columns'}, {self})"
+        return f"PublicBounds({named or f'{self.columns} columns'}, {self.in_words})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the names of columns, of many only the first."""
+    shown = ", ".join(map(repr, names[:_MOST_LISTED]))
+    more = len(names) - _MOST_LISTED
+    several = "s" if len(names) > 1 else ""
+    return f"column{several} {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def exact_squared_norm(vector: FloatArray) -> Fraction:

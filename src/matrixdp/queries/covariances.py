@@ -8,22 +8,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.integer_sums import Part, RunningSum
 from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.queries.additive import AdditiveQuery, shown_most
 from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import (
-    LEAST_PRODUCT_ROWS,
-    PRODUCT_BITS,
-    ExactSum,
+    MOST_RECORDS,
     block_rows,
+    checked_most,
+    column_sums,
+    for_products,
     power_of_two_up,
     rounded_quotients,
 )
 from matrixdp.queries.grid import GRID_BITS, RecordGrid, whole_blocks
-from matrixdp.queries.moments import product_rounding
 from matrixdp.queries.preview import AnswerRanges
-from matrixdp.queries.query import Query, check_bounds, check_public_count, labels_of
+from matrixdp.queries.products import product_bits, product_rounding
+from matrixdp.queries.query import check_bounds, check_public_count, labels_of
 from matrixdp.queries.sources import record_blocks
 from matrixdp.queries.units import symmetric_set, units_of
 from matrixdp.rounding import float_up
@@ -36,7 +39,7 @@ FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class SampleCovariance(Query):
+class SampleCovariance(AdditiveQuery):
     """The covariance matrix of the records about their own mean, over a public count: symmetric.
 
     That is ``sum (x - m)(x - m)^T / count`` with m the mean of the records.
@@ -51,6 +54,8 @@ class SampleCovariance(Query):
         A public divisor; 1 gives the scatter matrix. Under ``replace`` the number of records is
         public, and must be this one. Under ``add-remove`` it is private: choose a divisor without
         looking at the data.
+    most_records : int, optional
+        A public bound of the number of records; more are refused.
 
     Notes
     -----
@@ -92,7 +97,8 @@ class SampleCovariance(Query):
     *Rounding.* The quotient is an exact rational, rounded to a multiple of ``u step_i step_j``,
     where u is a power of two and at most ``2**20 / count``, and the steps are those of the grid or
     finer. ``u |steps|^2`` is added to the bound: a share of at most ``d 2**-22`` for a norm and d
-    columns, and of 2**-20 for ranges.
+    columns, and of 2**-20 for ranges. For a bound of ``2**c`` records other than 2**30, u and these
+    shares are ``2**(c - 30)`` times as large, so that float64 holds every entry.
 
     Examples
     --------
@@ -106,11 +112,13 @@ class SampleCovariance(Query):
     bounds: PublicBounds
     neighbouring: Neighbouring
     count: int
+    most_records: int = MOST_RECORDS
 
     def __post_init__(self) -> None:
-        """Raise unless these are bounds, a relation and a count."""
+        """Raise unless these are bounds, a relation, a count and a bound of the records."""
         check_bounds(self.bounds)
         checked_neighbouring(self.neighbouring)
+        object.__setattr__(self, "most_records", checked_most(self.most_records))
         object.__setattr__(self, "count", positive_integer(self.count, "count"))
 
     @cached_property
@@ -168,28 +176,39 @@ class SampleCovariance(Query):
     @property
     def _unit(self) -> Fraction:
         """What entries are rounded to multiples of, in products of steps."""
-        # Of 2**30 records the scatter is at most 2**72 products of steps: 2**53 units.
-        return power_of_two_up(Fraction(2**PRODUCT_BITS, self.count))
+        # Of n records the scatter is at most n 2**42 products of steps: 2**53 units.
+        return power_of_two_up(Fraction(2 ** product_bits(self.most_records), self.count))
 
-    def evaluate(self, data: Any) -> FloatArray:
-        """Return the covariance matrix, which is private."""
-        columns, steps = self.bounds.columns, self._steps
-        products, total = ExactSum((columns, columns)), ExactSum((1, columns))
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """The names of the columns, if they have names."""
+        return self.bounds.names
+
+    def partial(self, data: Any) -> Part:
+        """Return the products and the sum of the records of a block or a source; private."""
+        columns, records = self.bounds.columns, 0
+        products, total = RunningSum((columns, columns)), RunningSum((1, columns))
         product = np.empty((columns, columns))
-        blocks = record_blocks(data, self.bounds.read, block_rows(columns, LEAST_PRODUCT_ROWS))
-        for whole in whole_blocks(blocks, self._grid):
-            products.add(np.matmul(whole.T, whole, out=product), len(whole))
-            total.add(whole.sum(axis=0, keepdims=True), len(whole))
-        check_public_count(total.records, self.count, self.neighbouring)
+        blocks = record_blocks(data, self.bounds.read, block_rows(columns))
+        for whole in for_products(whole_blocks(blocks, self._grid)):
+            products.add(np.matmul(whole.T, whole, out=product))
+            total.add(column_sums(whole)[None])
+            records += len(whole)
+        return Part(records, (products.total(), total.total()))
+
+    def _answer(self, part: Part) -> FloatArray:
+        steps, records = self._steps, part.records
+        check_public_count(records, self.count, self.neighbouring)
+        products, sums = (each.exact() for each in part.sums)
         # In Python integers: n sum x x^T and s s^T nearly cancel, and exceed 64 bits.
-        sums = total.integers()
-        scatter = total.records * products.integers() - sums.T * sums
+        scatter = records * products - sums.T * sums
         finer = np.array(list(map(int, self._finer)), dtype=object)
         scatter *= np.multiply.outer(finer, finer)
-        quotients = rounded_quotients(scatter, total.records * self.count * self._unit)
+        quotients = rounded_quotients(scatter, records * self.count * self._unit)
         units = steps[:, None] * steps * float(self._unit)
         return np.asarray(quotients * units)
 
     def __str__(self) -> str:
         """Say what is computed."""
-        return f"covariance of records over the public count {self.count}, {self.bounds}"
+        most = shown_most(self.most_records)
+        return f"covariance of records over the public count {self.count}, {self.bounds}{most}"

@@ -1,9 +1,10 @@
-"""Sums of integers that are exact whatever their order: small ones in floats, large in pairs.
+"""Sums of the integers of records: of columns and of products, without rounding.
 
 Products of rows of integers are computed by BLAS in float64, which is exact while every partial sum
-stays below 2**53. They are then added up in 64-bit integers, and those in pairs of integers.
+stays below 2**53. They are then added up in `RunningSum`.
 """
 
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -11,107 +12,121 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.queries.grid import GRID_BITS, MOST_RECORDS
+from matrixdp.parameters import positive_integer
+from matrixdp.queries.bounds import exact_squared_norm
+from matrixdp.queries.compiled_rows import totals_loop, worth_compiling
+from matrixdp.queries.grid import GRID_BITS, Whole
+from matrixdp.rounding import sqrt_up
 
 __all__ = [
-    "LEAST_PRODUCT_ROWS",
-    "PRODUCT_BITS",
+    "MOST_RECORDS",
     "PRODUCT_ROWS",
-    "ExactSum",
     "block_rows",
+    "checked_most",
+    "column_sums",
+    "dropped_bits",
+    "for_products",
     "power_of_two_up",
     "rounded_quotients",
+    "sum_rounding",
 ]
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+
+MOST_RECORDS = 2**30
+"""So many records at most, unless a query states another bound."""
 
 PRODUCT_ROWS: int = 2 ** (53 - 2 * GRID_BITS)
 """Of so many records, products of two integers add up to at most 2**53."""
 
-LEAST_PRODUCT_ROWS = 512
-"""With fewer records at once, adding up products would take longer than making them."""
-
-PRODUCT_BITS = 19
-"""Bits that are rounded off a sum of products: of 2**30 records it is then below 2**53."""
-
-# Of so many records the sum of products is at most 2**62, and fits an int64.
-_NARROW_RECORDS = 2 ** (62 - 2 * GRID_BITS)
-_LOW_BITS = 32
-# Two megabytes of float64.
+# The largest bound that can be stated: sums of products are rounded by at most 32 bits then.
+_MOST_STATED = 2**43
+# Of so many rows, integers add up to at most 2**24, which float32 holds.
+_SINGLE_ROWS = 2 ** (24 - GRID_BITS)
+_ONES = np.ones(_SINGLE_ROWS, dtype=np.float32)
+# A megabyte of float32, two of float64.
 _BLOCK_NUMBERS = 2**18
+# With fewer records at once, adding up products takes longer than making them; with more numbers
+# than this it does not get better.
+_LEAST_PRODUCT_ROWS = 512
+_PRODUCT_NUMBERS = 2**19
 
 
-class ExactSum:
-    """The sum of arrays of integers, each of the records of one block.
+def checked_most(most_records: Any) -> int:
+    """Return a public bound of the number of records, or raise if it is none."""
+    most = positive_integer(most_records, "most_records")
+    if not most <= _MOST_STATED:
+        raise InvalidParameterError(f"most_records={most} is more than {_MOST_STATED}: state less")
+    return most
+
+
+def dropped_bits(most_records: int, bits: int) -> int:
+    """Return how many bits a sum of integers has to lose so that float64 holds it.
 
     Parameters
     ----------
-    shape : tuple of int
-        Of the arrays.
+    most_records : int
+        How many numbers are added up, at most.
+    bits : int
+        No number is above ``2**bits`` in absolute value.
 
-    Attributes
-    ----------
-    records : int
-        How many records have been added up.
+    Notes
+    -----
+    With ``2**(c - 1) < n <= 2**c``, the sum of n numbers is at most ``2**(c + bits)``, and float64
+    holds all integers up to 2**53.
+
+    Examples
+    --------
+    >>> dropped_bits(2**30, 42), dropped_bits(2**30 + 1, 42), dropped_bits(2**30, 21)
+    (19, 20, 0)
     """
+    return max(0, (most_records - 1).bit_length() + bits - 53)
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.records = 0
-        self._narrow = np.zeros(shape, dtype=np.int64)
-        self._whole = np.empty(shape, dtype=np.int64)
-        self._in_narrow = 0
-        # The sum is narrow + low + 2**32 high.
-        self._low: IntArray | None = None
-        self._high: IntArray | None = None
 
-    def add(self, block: FloatArray, records: int) -> None:
-        """Add the sum of a block of at most `PRODUCT_ROWS` records: integers of at most 2**53.
+def sum_rounding(steps: FloatArray, bits: int) -> Fraction:
+    """Return by how much rounding bits off lets the difference of two sums grow, in norm.
 
-        Raises
-        ------
-        InvalidParameterError
-            If there are too many records.
-        """
-        self.records += records
-        # How many there are is private, and not shown.
-        if not self.records <= MOST_RECORDS:
-            raise InvalidParameterError(
-                f"data has more than {MOST_RECORDS} records: split it by a public rule, and the "
-                "budget too where a record could be in two parts"
-            )
-        if self._in_narrow + records > _NARROW_RECORDS:
-            self._widen()
-        np.copyto(self._whole, block, casting="unsafe")
-        self._narrow += self._whole
-        self._in_narrow += records
+    Two numbers, each rounded to the nearest multiple of a unit, differ by at most one unit more
+    than before.
+    """
+    return 2**bits * Fraction(sqrt_up(exact_squared_norm(steps))) if bits else Fraction(0)
 
-    def integers(self) -> NDArray[Any]:
-        """Return the sum as an array of Python integers."""
-        low, high = self._split()
-        return np.asarray(high.astype(object) * 2**_LOW_BITS + low.astype(object))
 
-    def rounded(self, bits: int) -> IntArray:
-        """Return the sum divided by ``2**bits``, rounded to the nearest integer, halves up."""
-        low, high = self._split()
-        # `low` is below 2**32 and at least 0, so that nothing is carried into `high`.
-        return (high << (_LOW_BITS - bits)) + ((low + (1 << bits >> 1)) >> bits)
+def for_products(blocks: Iterable[Whole]) -> Iterator[FloatArray]:
+    """Yield blocks of integers as float64, joined to so many rows that products are quick.
 
-    def _widen(self) -> None:
-        """Move the narrow sum into the pair."""
-        self._low, self._high = self._split()
-        self._narrow[...] = 0
-        self._in_narrow = 0
+    Each overwrites the one before it. Products of one of them add up to at most 2**53, exactly.
+    """
+    space, filled = np.empty((0, 0)), 0
+    for whole in blocks:
+        if not space.size:
+            space = np.empty((_product_rows(whole.shape[1]), whole.shape[1]))
+        for start in range(0, len(whole), len(space)):
+            piece = whole[start : start + len(space)]
+            if filled + len(piece) > len(space):
+                yield space[:filled]
+                filled = 0
+            np.copyto(space[filled : filled + len(piece)], piece)
+            filled += len(piece)
+    if filled:
+        yield space[:filled]
 
-    def _split(self) -> tuple[IntArray, IntArray]:
-        """Return the lowest 32 bits of the whole sum, and the rest of it."""
-        low = self._narrow & ((1 << _LOW_BITS) - 1)
-        high = self._narrow >> _LOW_BITS
-        if self._low is not None and self._high is not None:
-            low, high = low + self._low, high + self._high
-            high += low >> _LOW_BITS
-            low &= (1 << _LOW_BITS) - 1
-        return low, high
+
+def column_sums(whole: Whole) -> FloatArray:
+    """Return the sums of the columns of at most `PRODUCT_ROWS` rows, exactly."""
+    if whole.dtype == np.float64:
+        return np.asarray(whole.sum(axis=0), dtype=np.float64)
+    if worth_compiling(whole.size) and whole.flags.c_contiguous:
+        columns = whole.shape[1]
+        totals = np.zeros(columns, dtype=np.int64)
+        totals_loop()(whole, np.empty(columns, dtype=np.int32), totals)
+        return totals.astype(np.float64)
+    # Eight numbers at a time, which are exact in float32 in any order and move half as many bytes.
+    rows, columns = whole.shape
+    eighth = rows // _SINGLE_ROWS
+    rest = whole[eighth * _SINGLE_ROWS :].sum(axis=0)
+    eights = _ONES @ whole[: eighth * _SINGLE_ROWS].reshape(_SINGLE_ROWS, -1)
+    return np.asarray(eights.reshape(eighth, columns).sum(axis=0, dtype=np.float64) + rest)
 
 
 def rounded_quotients(numerators: NDArray[Any], denominator: Fraction) -> FloatArray:
@@ -144,6 +159,10 @@ def power_of_two_up(value: Fraction) -> Fraction:
     return power
 
 
-def block_rows(columns: int, least: int = 1) -> int:
-    """Return how many records to work on at once: a block that fits a cache, where it can."""
-    return min(PRODUCT_ROWS, max(least, _BLOCK_NUMBERS // columns))
+def block_rows(columns: int) -> int:
+    """Return how many records to round at once: a block that fits a cache, where it can."""
+    return min(PRODUCT_ROWS, max(1, _BLOCK_NUMBERS // columns))
+
+
+def _product_rows(columns: int) -> int:
+    return min(PRODUCT_ROWS, max(_LEAST_PRODUCT_ROWS, _PRODUCT_NUMBERS // columns))

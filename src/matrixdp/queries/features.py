@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.queries.bounds import PublicBounds
@@ -80,6 +81,12 @@ class Features(Query):
         if self.bounds.columns * ball**2 <= sum(map(Fraction, sides)) ** 2:
             return RowBounds(np.full(self.count, float_up(ball)), "replace")
         return box_of(sides, self.bounds, "replace")
+
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns; rows have none."""
+        names = self.bounds.names
+        return None if names is None else MatrixLabels(list(names))
 
     @property
     def ranges(self) -> AnswerRanges:

@@ -1,7 +1,7 @@
 """Counts, sums and second moments by group, in one release at the price of one group."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.integer_sums import Part, RunningSum
 from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.queries.additive import AdditiveQuery, shown_most
 from matrixdp.queries.attributes import (
     Attribute,
     cell_labels,
@@ -21,13 +23,19 @@ from matrixdp.queries.attributes import (
     numbers,
 )
 from matrixdp.queries.bounds import PublicBounds
-from matrixdp.queries.exact_sums import PRODUCT_BITS, PRODUCT_ROWS, ExactSum
-from matrixdp.queries.grid import RecordGrid
+from matrixdp.queries.exact_sums import (
+    MOST_RECORDS,
+    PRODUCT_ROWS,
+    checked_most,
+    dropped_bits,
+    sum_rounding,
+)
+from matrixdp.queries.grid import GRID_BITS, RecordGrid
 from matrixdp.queries.group_summary import GroupSummary, summary_of
 from matrixdp.queries.mixed_rows import column_blocks
-from matrixdp.queries.moments import gram_change, product_rounding
 from matrixdp.queries.preview import AnswerRanges, product_lengths
-from matrixdp.queries.query import Query, check_bounds
+from matrixdp.queries.products import gram_change, product_bits, product_rounding
+from matrixdp.queries.query import check_bounds
 from matrixdp.queries.units import in_units, units_of
 from matrixdp.rounding import float_up, sqrt_up
 from matrixdp.sensitivity.scaled import ScaledBall
@@ -40,7 +48,7 @@ _MOST_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
-class GroupMoments(Query):
+class GroupMoments(AdditiveQuery):
     """The number of records of each group, their sum and, if asked for, their second moments.
 
     The matrix has a row for each group: every combination of the attributes' cells, whether there
@@ -57,6 +65,8 @@ class GroupMoments(Query):
         What groups are, by public values.
     order : {1, 2}, optional
         Up to which moments: counts and sums, or second moments besides.
+    most_records : int, optional
+        A public bound of the number of records; more are refused.
 
     Notes
     -----
@@ -65,13 +75,17 @@ class GroupMoments(Query):
     by ``r(x) - r(y)`` if it stays in its group. If it moves, it changes two rows, one by r(x) and
     one by ``-r(y)``, by ``sqrt(2) max |r|`` together. The larger of the two is taken.
 
+    *Nothing is centred*, as in `Gram`: subtract a public number from a column that is far from 0
+    compared with the length of its range, and add it to the means again.
+
     *Units.* A row is measured in public units: those of `Gram` for columns with ranges alone, times
     a unit for each order. So counts, sums and second moments of d columns have shares of mu² as
     1 to ``sqrt(d)`` to d, of a record that is as large as the bounds allow. Without second moments
     that minimises the error of means as large as their bounds, as in `Mean` over a private count.
 
-    *Rounding.* Counts and sums are exact. Second moments are rounded as those of `Gram`, and the
-    change of each row grows by as much.
+    *Rounding.* Counts are exact, and sums too for up to 2**32 records. Second moments are rounded
+    as those of `Gram`, and sums of more records as those of `Sum`. The change of each row grows by
+    as much.
 
     The size of a group is private under either relation. It is released with noise, and means are
     over the released size: never divide by ``len(group)``.
@@ -95,6 +109,7 @@ class GroupMoments(Query):
     neighbouring: Neighbouring
     by: tuple[Attribute, ...]
     order: int
+    most_records: int
 
     def __init__(
         self,
@@ -103,8 +118,10 @@ class GroupMoments(Query):
         *,
         by: Iterable[Attribute],
         order: int = 1,
+        most_records: int = MOST_RECORDS,
     ) -> None:
         check_bounds(bounds)
+        object.__setattr__(self, "most_records", checked_most(most_records))
         object.__setattr__(self, "bounds", bounds)
         object.__setattr__(self, "neighbouring", checked_neighbouring(neighbouring))
         object.__setattr__(self, "by", checked_attributes(by, "by"))
@@ -172,12 +189,13 @@ class GroupMoments(Query):
         # Squared norms of a row: of one record, and of the difference of two in one group.
         whole = 1 / of_count**2 + square / of_sums**2
         within = bounds.squared_distance / of_sums**2
-        rounding = Fraction(0)
+        steps = RecordGrid(bounds).steps
+        rounding = sum_rounding(steps, self._sum_bits) / of_sums
         if self.order == 2:
-            steps = RecordGrid(bounds).steps
             whole += (square / of_products) ** 2
             within += (gram_change((bounds,), "replace") / of_products) ** 2
-            rounding = product_rounding(steps, steps, Fraction(2**PRODUCT_BITS)) / of_products
+            unit = Fraction(2 ** product_bits(self.most_records))
+            rounding += product_rounding(steps, steps, unit) / of_products
         change = Fraction(sqrt_up(whole)) + rounding
         if self.neighbouring == "replace":
             moved = Fraction(sqrt_up(Fraction(2))) * change
@@ -188,6 +206,11 @@ class GroupMoments(Query):
             self._column_units(np.ones(bounds.columns) if units is None else units, bounds),
             self.neighbouring,
         )
+
+    @property
+    def _sum_bits(self) -> int:
+        """How many bits of the sums are rounded off."""
+        return dropped_bits(self.most_records, GRID_BITS)
 
     def _orders(self, bounds: PublicBounds) -> tuple[float, float, float]:
         """Return the units of counts, of sums and of second moments, beside those of columns.
@@ -218,8 +241,13 @@ class GroupMoments(Query):
     def _grid(self) -> RecordGrid:
         return RecordGrid(self.bounds)
 
-    def evaluate(self, data: Any) -> FloatArray:
-        """Return the moments of every group, which are private.
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """The names of the attributes and the columns."""
+        return tuple(self._names)
+
+    def partial(self, data: Any) -> Part:
+        """Return counts, sums and products of every group, of a block or a source; private.
 
         Parameters
         ----------
@@ -229,27 +257,32 @@ class GroupMoments(Query):
         """
         groups, width = len(self.index), self.bounds.columns
         left, right = self._pairs
-        sums = ExactSum((groups, 1 + width))
-        products = ExactSum((groups, len(left) if self.order == 2 else 0))
+        records = 0
+        sums = RunningSum((groups, 1 + width))
+        products = RunningSum((groups, len(left) if self.order == 2 else 0))
         for columns in column_blocks(data, self._names):
             rows = self._groups_of(columns[: len(self.by)])
-            records = np.column_stack([numbers(column) for column in columns[len(self.by) :]])
+            block = np.column_stack([numbers(column) for column in columns[len(self.by) :]])
+            records += len(block)
             for start in range(0, len(rows), PRODUCT_ROWS):
                 part = slice(start, start + PRODUCT_ROWS)
-                whole = self._grid(records[part])
+                whole = self._grid(block[part])
                 ones = np.ones((len(whole), 1))
-                sums.add(_by_row(rows[part], np.hstack([ones, whole]), groups), len(whole))
+                sums.add(_by_row(rows[part], np.hstack([ones, whole]), groups))
                 if self.order == 2:
                     pairs = whole[:, left] * whole[:, right]
-                    products.add(_by_row(rows[part], pairs, groups), len(whole))
-        if not sums.records:
-            raise ShapeError("data has no records: a query needs at least one")
-        steps = self._grid.steps
-        parts = [sums.rounded(0) * np.append(1.0, steps)]
+                    products.add(_by_row(rows[part], pairs, groups))
+        return Part(records, (sums.total(), products.total()))
+
+    def _answer(self, part: Part) -> FloatArray:
+        sums, products = part.sums
+        steps, bits = self._grid.steps, self._sum_bits
+        counts = sums.rounded(0)[:, :1].astype(np.float64)
+        columns = [counts, sums.rounded(bits)[:, 1:] * (steps * 2.0**bits)]
         if self.order == 2:
-            units = steps[left] * 2.0**PRODUCT_BITS * steps[right]
-            parts.append(products.rounded(PRODUCT_BITS) * units)
-        return np.asarray(np.hstack(parts))
+            (left, right), bits = self._pairs, product_bits(self.most_records)
+            columns.append(products.rounded(bits) * (steps[left] * 2.0**bits * steps[right]))
+        return np.asarray(np.hstack(columns))
 
     def _groups_of(self, columns: list[NDArray[Any]]) -> NDArray[np.intp]:
         cells = [each.cells(column) for each, column in zip(self.by, columns, strict=True)]
@@ -265,13 +298,24 @@ class GroupMoments(Query):
         """
         if getattr(release, "shape", None) != (len(self.index), len(self.columns)):
             raise ShapeError("release is not one of this query: its shape is another")
+        found = release.labels or MatrixLabels()  # of an array, or of a file that keeps none
+        if not _same(found.columns, self.columns) or not _same(found.index, self.index):
+            raise InvalidParameterError(
+                "release is not one of this query: its rows or columns have other names"
+            )
         return summary_of(release, self.index, self.bounds.names or (), self.order)
 
     def __str__(self) -> str:
         """Say what is computed."""
         what = "counts and sums" if self.order == 1 else "counts, sums and second moments"
         names = ", ".join(self.bounds.names or ())
-        return f"{what} of {names} by {described(self.by)}, {self.bounds}"
+        most = shown_most(self.most_records)
+        return f"{what} of {names} by {described(self.by)}, {self.bounds.in_words}{most}"
+
+
+def _same(found: Sequence[str] | None, names: Sequence[str]) -> bool:
+    """Return whether names are these, where there are any."""
+    return found is None or list(found) == list(names)
 
 
 def _by_row(rows: NDArray[np.intp], parts: FloatArray, groups: int) -> FloatArray:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.integer_sums import Part
 from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.mechanisms.labelled import MatrixLabels
@@ -18,20 +19,26 @@ from matrixdp.parameters import positive_integer
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.privacy.payment import Payer
+from matrixdp.queries.additive import AdditiveQuery, shown_most
 from matrixdp.queries.bounds import PublicBounds
-from matrixdp.queries.exact_sums import power_of_two_up, rounded_quotients
+from matrixdp.queries.exact_sums import (
+    MOST_RECORDS,
+    checked_most,
+    dropped_bits,
+    power_of_two_up,
+    rounded_quotients,
+)
 from matrixdp.queries.grid import GRID_BITS, RecordGrid
 from matrixdp.queries.one_row import single_row_set
 from matrixdp.queries.preview import AnswerRanges, Preview
 from matrixdp.queries.private_count import previewed_means, release_means_to, released_means
 from matrixdp.queries.query import (
     MechanismMaker,
-    Query,
     check_bounds,
     check_public_count,
     labels_of,
 )
-from matrixdp.queries.sums import exact_total
+from matrixdp.queries.sums import Sum, column_part
 from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
 
 __all__ = ["Mean"]
@@ -40,7 +47,7 @@ FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Mean(Query):
+class Mean(AdditiveQuery):
     """The sum of the records divided by a public count: a matrix of one row.
 
     Parameters
@@ -54,12 +61,16 @@ class Mean(Query):
         Under ``add-remove`` it is private: choose a divisor without looking at the data (the answer
         is the mean times the true number over this one), or leave it out. Then the budget pays for
         the number of records too, and `release` returns a `MeanRelease`.
+    most_records : int, optional
+        A public bound of the number of records; more are refused.
 
     Notes
     -----
     *Sensitivity.* That of `Sum` divided by the count, plus one unit of the grid that quotients are
     rounded to: two roundings to the nearest multiple differ by at most one unit more than what is
-    rounded. A unit is at most ``step / count``, a share of 2**-20 of the change of an entry.
+    rounded. A unit is at most ``step / count``, a share of 2**-20 of the change of an entry; for a
+    bound of ``2**c`` records above 2**31 it is ``2**(c - 31)`` times as large, so that float64
+    holds every quotient.
 
     *Never* ``count=len(group)``. The size of a group is private under either relation: a record
     that is replaced may move to another group. A statement that names the size gives it away, and
@@ -86,11 +97,13 @@ class Mean(Query):
     bounds: PublicBounds
     neighbouring: Neighbouring
     count: int | None = None
+    most_records: int = MOST_RECORDS
 
     def __post_init__(self) -> None:
-        """Raise unless these are bounds, a relation and a count."""
+        """Raise unless these are bounds, a relation, a count and a bound of the records."""
         check_bounds(self.bounds)
         checked_neighbouring(self.neighbouring)
+        object.__setattr__(self, "most_records", checked_most(self.most_records))
         if self.count is not None:
             object.__setattr__(self, "count", positive_integer(self.count, "count"))
         elif self.neighbouring == "replace":
@@ -131,7 +144,12 @@ class Mean(Query):
         if self.count is not None:
             return super().preview(budget, mechanism=mechanism)
         _check_left_out("mechanism", given=mechanism is not IMGM)
-        return previewed_means(self.bounds, budget, str(self), self.ranges)
+        return previewed_means(self.of_records, budget, str(self), self.ranges)
+
+    @cached_property
+    def of_records(self) -> Sum:
+        """The sum, which is released beside a count where none is public."""
+        return Sum(self.bounds, self.neighbouring, self.most_records)
 
     @property
     def _largest_steps(self) -> FloatArray:
@@ -143,8 +161,9 @@ class Mean(Query):
     @property
     def _unit(self) -> Fraction:
         """What quotients are rounded to multiples of, in steps: at most one over the count."""
-        # A sum of at most 2**51 steps has less than 2**53 units then.
-        return power_of_two_up(Fraction(1, self._divisor)) / 2
+        # A sum of n records has at most n 2**22 units of half a step over the count.
+        wider: int = 2 ** dropped_bits(self.most_records, GRID_BITS + 1)
+        return power_of_two_up(Fraction(1, self._divisor)) * wider / 2
 
     @property
     def _divisor(self) -> int:
@@ -156,12 +175,24 @@ class Mean(Query):
             )
         return self.count
 
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """The names of the columns, if they have names."""
+        return self.bounds.names
+
+    def partial(self, data: Any) -> Part:
+        """Return the sum of the records of a block or a source, in steps; private."""
+        return column_part(data, self.grid)
+
     def evaluate(self, data: Any) -> FloatArray:
         """Return the mean, which is private."""
+        _ = self._divisor  # raises before a pass over the data
+        return super().evaluate(data)
+
+    def _answer(self, part: Part) -> FloatArray:
         divisor = self._divisor
-        total = exact_total(data, self.grid)
-        check_public_count(total.records, divisor, self.neighbouring)
-        quotients = rounded_quotients(total.integers(), divisor * self._unit)
+        check_public_count(part.records, divisor, self.neighbouring)
+        quotients = rounded_quotients(part.sums[0].exact(), divisor * self._unit)
         return np.asarray(quotients * (self.grid.steps * float(self._unit)))
 
     # Any, because the count decides: a `Release`, or the `MeanRelease` of two of them.
@@ -192,7 +223,7 @@ class Mean(Query):
         _check_left_out("key", given=key is not None)
         _check_left_out("mechanism", given=mechanism is not IMGM)
         return released_means(
-            data, self.bounds, budget, str(self), privacy_filter=privacy_filter, threads=threads
+            data, self.of_records, budget, str(self), privacy_filter=privacy_filter, threads=threads
         )
 
     def release_to(
@@ -228,7 +259,7 @@ class Mean(Query):
         return release_means_to(
             path,
             data,
-            self.bounds,
+            self.of_records,
             budget,
             str(self),
             privacy_filter=privacy_filter,
@@ -240,9 +271,9 @@ class Mean(Query):
 
     def __str__(self) -> str:
         """Say what is averaged."""
-        if self.count is None:
-            return f"mean of records over a private count, {self.bounds}"
-        return f"sum of records over the public count {self.count}, {self.bounds}"
+        over = "a private count" if self.count is None else f"the public count {self.count}"
+        what = "mean" if self.count is None else "sum"
+        return f"{what} of records over {over}, {self.bounds}{shown_most(self.most_records)}"
 
 
 def _check_left_out(name: str, *, given: bool) -> None:

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.parameters import columns_of
+from matrixdp.queries.iterators import iterated_blocks
 from matrixdp.queries.names import Columns
 from matrixdp.queries.stored import stored_parts
 
@@ -16,12 +18,12 @@ __all__ = ["column_blocks"]
 _NO_BLOCKS = (str, bytes, bytearray, memoryview, dict, set, frozenset)
 
 
-def column_blocks(data: Any, names: Sequence[str]) -> Iterator[list[NDArray[Any]]]:
+def column_blocks(data: Any, names: Sequence[str]) -> Iterator[list[Any]]:
     """Yield the named columns of blocks of rows.
 
     Parameters
     ----------
-    data : sequence of rows, array, data frame, or iterator of such blocks
+    data : sequence of rows, array, data frame, stored source, or iterator of such blocks
         One value for each name in a row.
     names : sequence of str
         Of the columns, in the order of rows that have no names.
@@ -32,18 +34,21 @@ def column_blocks(data: Any, names: Sequence[str]) -> Iterator[list[NDArray[Any]
         If rows are of another width, or a name is missing or ambiguous.
     """
     read = Columns(len(names), tuple(names))
-    for block in _table_blocks(data):
+    for block in _table_blocks(data, names):
         yield _columns_of(read.of(block), read.width)
 
 
-def _columns_of(block: Any, width: int) -> list[NDArray[Any]]:
+def _columns_of(block: Any, width: int) -> list[Any]:
     """Return the columns of a block, or raise if rows are of another width."""
+    columns = columns_of(block)
+    if columns is not None and len(columns) == width:
+        return columns
     if isinstance(block, np.ma.MaskedArray):
         raise InvalidParameterError("data is a masked array: fill its gaps, then pass its data")
     if not isinstance(block, np.ndarray):
-        # Frames, their columns and Arrow tables; anything else is taken row by row.
-        framed = hasattr(block, "__array__")
-        block = np.asarray(block, dtype=object) if framed else _table_of(block, width)
+        # Arrays of other libraries; anything else is taken row by row.
+        has_array = hasattr(block, "__array__")
+        block = np.asarray(block, dtype=object) if has_array else _table_of(block, width)
     if block.ndim == 1 and width == 1:
         block = block[:, None]
     if block.ndim != 2 or block.shape[1] != width:
@@ -56,15 +61,15 @@ def _values(row: Any) -> list[Any]:
     return list(row) if isinstance(row, np.ndarray) and row.ndim == 1 else [row]
 
 
-def _table_blocks(data: Any) -> Iterator[Any]:
+def _table_blocks(data: Any, names: Sequence[str]) -> Iterator[Any]:
     """Yield blocks of rows: a sequence, an array or a frame is one, an iterator yields many."""
-    parts = stored_parts(data)
+    parts = stored_parts(data, names)
     if parts is not None:
         yield from parts
     elif isinstance(data, list | tuple) or hasattr(data, "__array__"):
         yield data
     elif isinstance(data, Iterable) and not isinstance(data, _NO_BLOCKS):
-        yield from data
+        yield from iterated_blocks(data)
     else:
         raise InvalidParameterError(
             f"data is a {type(data).__name__}: pass rows with one value for each attribute, or an "

@@ -1,6 +1,5 @@
 """Second moments that are not centred, and what one record changes in sums of products."""
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -9,64 +8,56 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixdp.integer_sums import Part, RunningSum
 from matrixdp.mechanisms.labelled import MatrixLabels
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
-from matrixdp.queries.bounds import PublicBounds, exact_squared_norm
+from matrixdp.queries.additive import AdditiveQuery, shown_most
+from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.exact_sums import (
-    LEAST_PRODUCT_ROWS,
-    PRODUCT_BITS,
-    ExactSum,
+    MOST_RECORDS,
     block_rows,
+    checked_most,
+    for_products,
 )
 from matrixdp.queries.grid import RecordGrid, whole_blocks
 from matrixdp.queries.names import Columns
 from matrixdp.queries.preview import AnswerRanges, product_lengths
-from matrixdp.queries.query import Query, check_bounds, labels_of
+from matrixdp.queries.products import (
+    cross_change,
+    gram_change,
+    gram_part,
+    product_bits,
+    product_rounding,
+    product_values,
+)
+from matrixdp.queries.query import check_bounds, labels_of
 from matrixdp.queries.sources import record_blocks
 from matrixdp.queries.units import ball, in_units, symmetric_set, units_of
-from matrixdp.rounding import float_up, inflated, sqrt_up
+from matrixdp.rounding import float_up
 from matrixdp.sensitivity.scaled import ScaledBall, ScaledSymmetricBall
 from matrixdp.sensitivity.sets import FrobeniusBall, SymmetricBall
 
-__all__ = [
-    "CrossMoment",
-    "Gram",
-    "JointMoments",
-    "cross_change",
-    "gram_change",
-    "product_rounding",
-]
+__all__ = ["CrossMoment", "Gram", "JointMoments"]
 
 FloatArray = NDArray[np.float64]
-Interval = tuple[FloatArray, FloatArray]
-
-_UNIT = Fraction(2**PRODUCT_BITS)
-
-
-def _gram_values(data: Any, grids: tuple[RecordGrid, ...]) -> FloatArray:
-    steps = _joined_steps(grids)
-    total, product = ExactSum((len(steps), len(steps))), np.empty((len(steps), len(steps)))
-    read = Columns.together(*(grid.bounds.read for grid in grids))
-    blocks = record_blocks(data, read, block_rows(len(steps), LEAST_PRODUCT_ROWS))
-    for whole in whole_blocks(blocks, *grids):
-        total.add(np.matmul(whole.T, whole, out=product), len(whole))
-    return _product_values(total, steps, steps)
 
 
 def _gram_set(
-    parts: tuple[PublicBounds, ...], neighbouring: Neighbouring
+    parts: tuple[PublicBounds, ...], neighbouring: Neighbouring, most_records: int
 ) -> SymmetricBall | ScaledSymmetricBall:
     units = units_of(*parts)
     if units is None:
-        return SymmetricBall(_gram_bound(parts, neighbouring), neighbouring)
+        return SymmetricBall(_gram_bound(parts, neighbouring, most_records), neighbouring)
     ends = np.cumsum([part.columns for part in parts])[:-1]
-    scaled = map(in_units, parts, np.split(units, ends))
-    return symmetric_set(_gram_bound(tuple(scaled), neighbouring), units, neighbouring)
+    scaled = tuple(map(in_units, parts, np.split(units, ends)))
+    return symmetric_set(_gram_bound(scaled, neighbouring, most_records), units, neighbouring)
 
 
-def _gram_bound(parts: tuple[PublicBounds, ...], neighbouring: Neighbouring) -> float:
+def _gram_bound(
+    parts: tuple[PublicBounds, ...], neighbouring: Neighbouring, most_records: int
+) -> float:
     steps = _joined_steps(tuple(map(RecordGrid, parts)))
-    rounding = product_rounding(steps, steps, _UNIT)
+    rounding = product_rounding(steps, steps, Fraction(2 ** product_bits(most_records)))
     return float_up(gram_change(parts, neighbouring) + rounding)
 
 
@@ -75,7 +66,7 @@ def _joined_steps(grids: tuple[RecordGrid, ...]) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Gram(Query):
+class Gram(AdditiveQuery):
     """The Gram matrix ``X^T X`` of the records, the sum of ``x x^T``: symmetric.
 
     Parameters
@@ -84,6 +75,8 @@ class Gram(Query):
         Enforced on every record.
     neighbouring : {"add-remove", "replace"}
         What a record's change is.
+    most_records : int, optional
+        A public bound of the number of records; more are refused.
 
     Notes
     -----
@@ -104,11 +97,21 @@ class Gram(Query):
     these units, so a column in other units changes only the unit of the answer. A norm says that
     columns are comparable as they are.
 
+    *Nothing is centred*, because the moments are about 0. A column far from 0 compared with the
+    length of its range, such as a year, has noise as its largest value and not as its length:
+    subtract a public number from it first, such as the middle of its range, or ask for the
+    `SampleCovariance`.
+
     *Rounding.* Records are rounded to a public grid, products are added up in integers, and sums
     are rounded to a multiple of ``2**19 step_i step_j``. Two rounded matrices differ by at most
     ``2**19 |steps|^2`` more than before, which is added: for a norm C and d columns at most
     ``d 2**-21 C^2``, a share of 0.00012 for 256 columns. An entry of n records is off by at most
     ``n C step``, a share of 2**-20 of the largest that it could be, and half such a unit.
+
+    *More records.* That is for a bound of 2**30 records: integers are up to 2**21, their products
+    up to 2**42, and sums of ``2**c`` of those lose ``c - 11`` bits, so that float64 holds the rest.
+    The unit is ``2**(c - 11) step_i step_j`` then, and as much is added in its place. So the
+    guarantee holds for any bound; 2**34 records cost a share of 0.002 for 256 columns.
 
     Examples
     --------
@@ -121,16 +124,18 @@ class Gram(Query):
 
     bounds: PublicBounds
     neighbouring: Neighbouring
+    most_records: int = MOST_RECORDS
 
     def __post_init__(self) -> None:
-        """Raise unless these are bounds and a relation."""
+        """Raise unless these are bounds, a relation and a bound of the records."""
         check_bounds(self.bounds)
         checked_neighbouring(self.neighbouring)
+        object.__setattr__(self, "most_records", checked_most(self.most_records))
 
     @cached_property
     def sensitivity(self) -> SymmetricBall | ScaledSymmetricBall:
         """A ball of symmetric matrices, in the units of the columns."""
-        return _gram_set((self.bounds,), self.neighbouring)
+        return _gram_set((self.bounds,), self.neighbouring, self.most_records)
 
     @property
     def labels(self) -> MatrixLabels | None:
@@ -139,7 +144,7 @@ class Gram(Query):
 
     @property
     def ranges(self) -> AnswerRanges:
-        """Those of the products of two numbers of a record."""
+        """The ranges of the products of two values of a record."""
         intervals = self.bounds.intervals
         lengths = product_lengths(intervals, intervals, same=True)
         return AnswerRanges(lengths, of_each_record=True)
@@ -148,29 +153,45 @@ class Gram(Query):
     def _grid(self) -> RecordGrid:
         return RecordGrid(self.bounds)
 
-    def evaluate(self, data: Any) -> FloatArray:
-        """Return the Gram matrix, which is private."""
-        return _gram_values(data, (self._grid,))
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """The names of the columns, if they have names."""
+        return self.bounds.names
+
+    def partial(self, data: Any) -> Part:
+        """Return the products of the records of a block or a source, in steps; private."""
+        return gram_part(data, self._grid)
+
+    def _answer(self, part: Part) -> FloatArray:
+        steps, bits = self._grid.steps, product_bits(self.most_records)
+        return product_values(part.sums[0], steps, steps, bits)
 
     def __str__(self) -> str:
         """Say what is computed."""
-        return f"Gram matrix of records, {self.bounds}"
+        return f"Gram matrix of records, {self.bounds}{shown_most(self.most_records)}"
 
 
 @dataclass(frozen=True)
-class _OfTwoParts(Query):
+class _OfTwoParts(AdditiveQuery):
     """A query on rows ``[x y]`` whose parts have bounds of their own."""
 
     x: PublicBounds
     y: PublicBounds
     neighbouring: Neighbouring
+    most_records: int = MOST_RECORDS
 
     def __post_init__(self) -> None:
-        """Raise unless these are bounds and a relation."""
+        """Raise unless these are bounds, a relation and a bound of the records."""
         check_bounds(self.x, "x")
         check_bounds(self.y, "y")
         checked_neighbouring(self.neighbouring)
+        object.__setattr__(self, "most_records", checked_most(self.most_records))
         Columns.together(self.x.read, self.y.read)
+
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """The names of the columns of both parts, if they have names."""
+        return Columns.together(self.x.read, self.y.read).names
 
     @cached_property
     def _grids(self) -> tuple[RecordGrid, RecordGrid]:
@@ -188,6 +209,8 @@ class JointMoments(_OfTwoParts):
         Enforced on the first columns of every record, and on the rest.
     neighbouring : {"add-remove", "replace"}
         What a record's change is.
+    most_records : int, optional
+        A public bound of the number of records; more are refused.
 
     Notes
     -----
@@ -208,23 +231,34 @@ class JointMoments(_OfTwoParts):
     @cached_property
     def sensitivity(self) -> SymmetricBall | ScaledSymmetricBall:
         """A ball of symmetric matrices, in the units of the columns."""
-        return _gram_set((self.x, self.y), self.neighbouring)
+        return _gram_set((self.x, self.y), self.neighbouring, self.most_records)
+
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns of both parts, twice."""
+        names = self.columns_read
+        return None if names is None else MatrixLabels(list(names), list(names))
 
     @property
     def ranges(self) -> AnswerRanges:
-        """Those of the products of two numbers of a row."""
+        """The ranges of the products of two values of a row."""
         parts = self.x.intervals, self.y.intervals
         joined = np.concatenate(parts, axis=1)
         lengths = product_lengths((joined[0], joined[1]), (joined[0], joined[1]), same=True)
         return AnswerRanges(lengths, of_each_record=True)
 
-    def evaluate(self, data: Any) -> FloatArray:
-        """Return the joint moments of rows ``[x y]``, which are private."""
-        return _gram_values(data, self._grids)
+    def partial(self, data: Any) -> Part:
+        """Return the products of the rows ``[x y]`` of a block or a source; private."""
+        return gram_part(data, *self._grids)
+
+    def _answer(self, part: Part) -> FloatArray:
+        steps, bits = _joined_steps(self._grids), product_bits(self.most_records)
+        return product_values(part.sums[0], steps, steps, bits)
 
     def __str__(self) -> str:
         """Say what is computed."""
-        return f"joint moments of records [x y], x: {self.x}; y: {self.y}"
+        most = shown_most(self.most_records)
+        return f"joint moments of records [x y], x: {self.x}; y: {self.y}{most}"
 
 
 class CrossMoment(_OfTwoParts):
@@ -236,6 +270,8 @@ class CrossMoment(_OfTwoParts):
         Enforced on the first columns of every record, and on the rest.
     neighbouring : {"add-remove", "replace"}
         What a record's change is.
+    most_records : int, optional
+        A public bound of the number of records; more are refused.
 
     Notes
     -----
@@ -246,7 +282,8 @@ class CrossMoment(_OfTwoParts):
     ``upper`` and ``lower``. A part with ranges alone is in units of its own, as in `Gram`. No bound
     is too large by more than a factor of 2: the corner farthest
     from 0 and the point nearest to 0 attain half of every ``L_ij``, and ``Rx Ry`` if that is 0.
-    Rounding is that of `Gram`: ``2**19 |steps of x| |steps of y|`` is added.
+    Rounding is that of `Gram`: ``2**19 |steps of x| |steps of y|`` is added, or more for a larger
+    bound of the number of records.
 
     Examples
     --------
@@ -263,103 +300,42 @@ class CrossMoment(_OfTwoParts):
         rows, columns = units_of(self.x), units_of(self.y)
         x = self.x if rows is None else in_units(self.x, rows)
         y = self.y if columns is None else in_units(self.y, columns)
-        rounding = product_rounding(RecordGrid(x).steps, RecordGrid(y).steps, _UNIT)
+        unit = Fraction(2 ** product_bits(self.most_records))
+        rounding = product_rounding(RecordGrid(x).steps, RecordGrid(y).steps, unit)
         bound = float_up(cross_change(x, y, self.neighbouring) + rounding)
         rows = np.ones(x.columns) if rows is None else rows
         columns = np.ones(y.columns) if columns is None else columns
         return ball(bound, rows, columns, self.neighbouring)
 
     @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns of y, for the rows those of x."""
+        if self.x.names is None or self.y.names is None:
+            return None
+        return MatrixLabels(list(self.y.names), list(self.x.names))
+
+    @property
     def ranges(self) -> AnswerRanges:
-        """Those of the products of a number of x and one of y."""
+        """The ranges of the products of a value of x and a value of y."""
         lengths = product_lengths(self.x.intervals, self.y.intervals, same=False)
         return AnswerRanges(lengths, of_each_record=True)
 
-    def evaluate(self, data: Any) -> FloatArray:
-        """Return the cross-moment of rows ``[x y]``, which is private."""
-        left, right = self._grids
+    def partial(self, data: Any) -> Part:
+        """Return the products of x and y of the records of a block or a source; private."""
         split, read = self.x.columns, Columns.together(self.x.read, self.y.read)
-        total = ExactSum((split, self.y.columns))
-        blocks = record_blocks(data, read, block_rows(read.width, LEAST_PRODUCT_ROWS))
-        for whole in whole_blocks(blocks, left, right):
-            total.add(whole[:, :split].T @ whole[:, split:], len(whole))
-        return _product_values(total, left.steps, right.steps)
+        total, records = RunningSum((split, self.y.columns)), 0
+        blocks = record_blocks(data, read, block_rows(read.width))
+        for whole in for_products(whole_blocks(blocks, *self._grids)):
+            total.add(whole[:, :split].T @ whole[:, split:])
+            records += len(whole)
+        return Part(records, (total.total(),))
+
+    def _answer(self, part: Part) -> FloatArray:
+        left, right = self._grids
+        bits = product_bits(self.most_records)
+        return product_values(part.sums[0], left.steps, right.steps, bits)
 
     def __str__(self) -> str:
         """Say what is computed."""
-        return f"cross-moment of records [x y], x: {self.x}; y: {self.y}"
-
-
-def _product_values(total: ExactSum, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return sums of products of integers in float64, rounded to multiples of 2**19 steps²."""
-    # At most 2**53 such units; the factors are powers of two, so that nothing else is rounded.
-    units = (left * 2.0**PRODUCT_BITS)[:, None] * right
-    return np.asarray(total.rounded(PRODUCT_BITS) * units)
-
-
-def product_rounding(left: FloatArray, right: FloatArray, unit: Fraction) -> Fraction:
-    """Return by how much rounding to units lets the difference of two matrices grow, in norm.
-
-    Two numbers, each rounded to the nearest multiple of a unit, differ by at most one unit more
-    than before. The norm of the matrix of units is ``unit |left| |right|``.
-    """
-    lengths = [Fraction(sqrt_up(exact_squared_norm(steps))) for steps in (left, right)]
-    return unit * lengths[0] * lengths[1]
-
-
-def gram_change(parts: tuple[PublicBounds, ...], neighbouring: Neighbouring) -> Fraction:
-    """Return a bound of the norm of ``z z^T``, or of the difference of two, for rows z = [x y ..].
-
-    Derived in the docstring of `Gram`.
-    """
-    square = sum((part.squared_radius for part in parts), start=Fraction(0))
-    if neighbouring == "add-remove":
-        return square
-    whole = Fraction(sqrt_up(2 * square**2))
-    # With one norm for several columns the ranges of single entries say less.
-    if len(parts) == 1 and parts[0].lower is None and parts[0].columns > 1:
-        return whole
-    interval = (
-        np.concatenate([part.intervals[0] for part in parts]),
-        np.concatenate([part.intervals[1] for part in parts]),
-    )
-    return min(whole, _entrywise(interval, interval, same=True))
-
-
-def cross_change(x: PublicBounds, y: PublicBounds, neighbouring: Neighbouring) -> Fraction:
-    """Return a bound of the norm of ``x y^T``, or of the difference of two.
-
-    Derived in the docstring of `CrossMoment`.
-    """
-    product = Fraction(sqrt_up(x.squared_radius * y.squared_radius))
-    if neighbouring == "add-remove":
-        return product
-    # Likewise: two norms alone say more than the ranges of the entries.
-    if x.lower is None and y.lower is None:
-        return 2 * product
-    return min(2 * product, _entrywise(x.intervals, y.intervals, same=False))
-
-
-def _entrywise(x: Interval, y: Interval, *, same: bool) -> Fraction:
-    """Return the norm of the matrix of the lengths of the ranges of ``x_i y_j``, rounded up.
-
-    Parameters
-    ----------
-    x, y : pair of ndarray
-        The ranges of the entries.
-    same : bool
-        Whether y is x, so that the entries on the diagonal are squares.
-    """
-    corners = [np.multiply.outer(a, b) for a in x for b in y]
-    lengths = np.maximum.reduce(corners) - np.minimum.reduce(corners)
-    if same:
-        squares = np.square(x)
-        least = np.where((x[0] <= 0.0) & (x[1] >= 0.0), 0.0, squares.min(axis=0))
-        np.fill_diagonal(lengths, squares.max(axis=0) - least)
-    # Each length is a difference of two rounded products, which may cancel: the error is a share
-    # of the larger one, so that it is added and not multiplied.
-    largest = np.maximum.reduce([np.abs(corner) for corner in corners])
-    lengths += largest * 2.0**-50
-    scale = float(lengths.max())
-    norm = scale * math.sqrt(float(np.sum(np.square(lengths / scale))))
-    return Fraction(inflated(norm, lengths.size + 16))
+        most = shown_most(self.most_records)
+        return f"cross-moment of records [x y], x: {self.x}; y: {self.y}{most}"

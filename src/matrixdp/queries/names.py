@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.parameters import by_name, names_of
+from matrixdp.parameters import NamedRows, by_name, names_of
+from matrixdp.queries.named_rows import refuse_rows_with_names
 
 __all__ = ["Columns"]
 
@@ -55,11 +56,13 @@ class Columns:
         ------
         InvalidParameterError
             If the table has names, and a column is missing or ambiguous, or if only the table has
-            names and columns differ in what is done with them.
+            names and columns differ in what is done with them, or if rows have names of their own.
         """
-        found = names_of(table)
+        refuse_rows_with_names(table)
+        found = names_of(table, self.names or ())
+        unnamed = table.rows if isinstance(table, NamedRows) else table
         if found is None:
-            return table
+            return unnamed
         if self.names is not None:
             return by_name(table, self.names)
         if not self.alike:
@@ -68,4 +71,4 @@ class Columns:
                 "column, have none: name them, PublicBounds(['age', 'hours'], lower=..., "
                 "upper=...), or pass an array without names"
             )
-        return table
+        return unnamed

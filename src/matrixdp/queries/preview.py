@@ -36,7 +36,7 @@ class AnswerRanges(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Preview:
-    """What a release will be like; public, since no record has any part in it.
+    """What a release will be like; public, since it is computed without records.
 
     Made by `Query.preview`.
 

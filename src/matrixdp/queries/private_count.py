@@ -22,6 +22,7 @@ from matrixdp.files.publishing.releases import load_stated_release
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.mechanisms.about import About
 from matrixdp.mechanisms.imgm import IMGM
+from matrixdp.mechanisms.labelled import MatrixFile, MatrixLabels
 from matrixdp.mechanisms.release import Release
 from matrixdp.noise.application.threads import checked_threads
 from matrixdp.noise.keys.stream import KEY_BYTES
@@ -29,9 +30,8 @@ from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee
 from matrixdp.privacy.payment import Payer, Payment, check_payer
-from matrixdp.queries.bounds import PublicBounds
 from matrixdp.queries.preview import AnswerRanges, Preview
-from matrixdp.queries.sums import Sum, exact_total
+from matrixdp.queries.sums import Sum
 from matrixdp.sensitivity.sets import FrobeniusBall
 
 __all__ = ["MeanRelease", "previewed_means", "release_means_to", "released_means", "sum_path"]
@@ -77,8 +77,14 @@ class MeanRelease:
         """The shape of the means: one row."""
         return self.total.shape
 
+    @property
+    def labels(self) -> MatrixLabels | None:
+        """The names of the columns, if they have names."""
+        named = self.total.labels
+        return None if named is None else MatrixLabels(named.columns, ["mean"])
+
     def standard_errors(self) -> FloatArray:
-        """Return about the standard deviation of every mean: from the sum's noise and the count's.
+        """Return approximate standard deviations of the means, from the noise of sum and count.
 
         To first order: that of the sum, and the mean times that of the count, over the count.
         """
@@ -115,7 +121,7 @@ class MeanRelease:
             Whether to replace existing files; by default they are refused.
         columns : sequence of str, optional
             Names of the columns, which ``.npy`` and ``.npz`` files do not keep; by default those of
-            the file that the means were read from.
+            the query, or of the file that the means were read from.
         """
         _check_columns(columns, self.shape[1])
         target, beside = Path(path), sum_path(path)
@@ -173,7 +179,7 @@ class MeanRelease:
 
 def released_means(
     data: Any,
-    bounds: PublicBounds,
+    of_records: Sum,
     budget: Budget,
     query: str,
     *,
@@ -184,26 +190,24 @@ def released_means(
 
     A filter pays for both at once, after all checks and before anything is drawn.
     """
-    shares = _Shares.of(bounds, budget)
+    shares = _Shares.of(of_records, budget)
     check_payer(privacy_filter)
     workers = None if threads is None else checked_threads(threads)
-    prepared = shares.prepared(data, query)
+    prepared = shares.prepared(data, query, of_records.bounds.names)
     # Everything is checked before the filter pays, and nothing can be refused after it.
     if privacy_filter is not None:
         privacy_filter.spend(shares.both)
     return shares.means(prepared, secrets.token_bytes(KEY_BYTES), workers)
 
 
-def previewed_means(
-    bounds: PublicBounds, budget: Budget, query: str, ranges: AnswerRanges
-) -> Preview:
+def previewed_means(of_records: Sum, budget: Budget, query: str, ranges: AnswerRanges) -> Preview:
     """Return what means over a private count will be like."""
-    shares = _Shares.of(bounds, budget)
+    shares = _Shares.of(of_records, budget)
     return Preview(
         query,
         shares.of_sum.sensitivity,
         shares.both,
-        shares.of_sum.covariance.entry_scales((1, bounds.columns)),
+        shares.of_sum.covariance.entry_scales((1, of_records.bounds.columns)),
         ranges,
         count_error=float(shares.of_count.covariance.entry_scales((1, 1)).item()),
     )
@@ -212,7 +216,7 @@ def previewed_means(
 def release_means_to(
     path: str | PathLike[str],
     data: Any,
-    bounds: PublicBounds,
+    of_records: Sum,
     budget: Budget,
     query: str,
     *,
@@ -224,19 +228,19 @@ def release_means_to(
     about: About | None = None,
 ) -> MeanRelease:
     """Release means with sum and count to files; see `MeanRelease.save` and `Query.release_to`."""
-    shares, target = _Shares.of(bounds, budget), Path(path).absolute()
-    beside = sum_path(target)
-    _check_columns(columns, bounds.columns)
+    shares, target = _Shares.of(of_records, budget), Path(path).absolute()
+    beside, names = sum_path(target), of_records.bounds.names if columns is None else columns
+    _check_columns(names, of_records.bounds.columns)
     files = [target, beside, statement_path(beside)]
     name = checked_request(privacy_filter, request, files, force=force)
     workers = None if threads is None else checked_threads(threads)
-    prepared = shares.prepared(data, query, columns, about)
+    prepared = shares.prepared(data, query, names, about)
     done: list[MeanRelease] = []
 
     def write(payment: Payment) -> str:
         released = shares.means(prepared, payment.secret, workers)
         done.append(released)
-        return released._write(target, force=force, columns=columns, about=about, payment=payment)  # noqa: SLF001 - of this module
+        return released._write(target, force=force, columns=names, about=about, payment=payment)  # noqa: SLF001 - of this module
 
     publish_paid(privacy_filter, name, prepared.publication(beside, write, others=[target]))
     return done[0] if done else MeanRelease.load(target)
@@ -252,10 +256,9 @@ class _Shares:
     both: Guarantee
 
     @classmethod
-    def of(cls, bounds: PublicBounds, budget: Budget) -> "_Shares":
+    def of(cls, total: Sum, budget: Budget) -> "_Shares":
         check_budget(budget)
-        parts = budget.split([math.sqrt(bounds.columns), 1.0])
-        total = Sum(bounds, "add-remove")
+        parts = budget.split([math.sqrt(total.bounds.columns), 1.0])
         of_sum = IMGM(total.sensitivity, parts[0])
         of_count = IMGM(FrobeniusBall(1.0, "add-remove"), parts[1])
         mu = composed_mu([of_sum.mu, of_count.mu])
@@ -270,12 +273,13 @@ class _Shares:
         about: About | None = None,
     ) -> PaidMatrix:
         """Read the records, and return all but the noise."""
-        exact = exact_total(data, self.total.grid)
-        summed = labelled_row("sum", exact.rounded(0) * self.total.grid.steps, columns)
+        part = self.total.collected(data)
+        names = None if columns is None else list(columns)
+        summed = labelled_row("sum", self.total.finish(part), names)
         main = self.of_sum.prepared(summed)
         return PaidMatrix(
             main=main._replace(promise=main.promise._replace(guarantee=self.both)),
-            counts={"records": self.of_count.prepared(np.array([[float(exact.records)]]))},
+            counts={"records": self.of_count.prepared(np.array([[float(part.records)]]))},
             query=query,
             about=about,
         )
@@ -283,8 +287,9 @@ class _Shares:
     def means(self, prepared: PaidMatrix, secret: bytes, threads: int | None) -> MeanRelease:
         """Return the release with the noise of a secret."""
         total, counts = prepared.drawn(secret, threads)
+        labels = total.value.labels if isinstance(total.value, MatrixFile) else None
         alone = Release.from_proof(
-            np.asarray(total.value), total.proof, self.of_sum.guarantee, total.mechanism
+            np.asarray(total.value), total.proof, self.of_sum.guarantee, total.mechanism, labels
         )
         return MeanRelease(alone, counts["records"], self.both, str(prepared.query))
 

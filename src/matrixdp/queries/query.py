@@ -30,7 +30,14 @@ from matrixdp.queries.preview import AnswerRanges, Preview
 from matrixdp.rounding import quotient_up
 from matrixdp.sensitivity.sets import SensitivitySet
 
-__all__ = ["MechanismMaker", "Query", "check_bounds", "check_public_count", "labels_of"]
+__all__ = [
+    "MechanismMaker",
+    "Query",
+    "check_bounds",
+    "check_public_count",
+    "labels_of",
+    "least_budget",
+]
 
 FloatArray = NDArray[np.float64]
 MechanismMaker: TypeAlias = Callable[[SensitivitySet, Budget], Mechanism[Release]]
@@ -110,7 +117,7 @@ class Query(ABC):
     def budget_for(
         self, error: float, measure: ErrorMeasure | str = ErrorMeasure.ENTRY, *, delta: float
     ) -> Budget:
-        """Return the least budget with which a release has no larger an error.
+        """Return the least budget with which no error of a release is larger than a bound.
 
         Parameters
         ----------
@@ -128,10 +135,7 @@ class Query(ABC):
         >>> query.budget_for(20.0, delta=1e-5)
         Budget(epsilon=1.77..., delta=1e-05, mu=0.45...)
         """
-        wanted = positive_number(error, "error")
-        # All noise here is proportional to 1 / mu. The margin covers its roundings.
-        at_one = self.preview(Budget.from_mu(1.0, delta)).error(measure)
-        return Budget.from_mu(quotient_up(at_one, wanted) * (1.0 + 1e-12), delta)
+        return least_budget(self.preview(Budget.from_mu(1.0, delta)), error, measure, delta)
 
     def release(
         self,
@@ -249,6 +253,15 @@ class Query(ABC):
                 "is called with"
             )
         return chosen
+
+
+def least_budget(
+    at_one: Preview, error: float, measure: ErrorMeasure | str, delta: float
+) -> Budget:
+    """Return the least budget that an error needs, from a preview at a mu of 1."""
+    wanted = positive_number(error, "error")
+    # All noise here is proportional to 1 / mu. The margin covers its roundings.
+    return Budget.from_mu(quotient_up(at_one.error(measure), wanted) * (1.0 + 1e-12), delta)
 
 
 def labels_of(bounds: PublicBounds, row: str | None = None) -> MatrixLabels | None:

@@ -3,25 +3,23 @@
 Whatever the source, records are handed on in blocks, and memory is bounded by the block.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.errors import FileFormatError, InvalidParameterError, ShapeError
-from matrixdp.files.formats.arrow_format import arrow_module, open_table
-from matrixdp.files.formats.numpy_format import map_npy
-from matrixdp.files.formats.opening import check_regular, foreign_errors
-from matrixdp.files.formats.suffixes import format_of
+from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.files.formats.opening import foreign_errors
 from matrixdp.parameters import members_of
 from matrixdp.parameters.arrays import plain_array
+from matrixdp.queries.iterators import iterated_blocks
 from matrixdp.queries.names import Columns
+from matrixdp.queries.record_files import arrow_batches
 from matrixdp.queries.stored import stored_parts
 
-__all__ = ["arrow_batches", "arrow_blocks", "parquet_blocks", "record_blocks"]
+__all__ = ["arrow_blocks", "parquet_blocks", "record_blocks"]
 
 # What can be iterated over, but not in blocks of records.
 _NO_BLOCKS = (dict, set, frozenset, bytes, bytearray, memoryview)
@@ -34,9 +32,9 @@ def record_blocks(data: Any, columns: Columns, rows: int) -> Iterator[NDArray[An
 
     Parameters
     ----------
-    data : array_like, path, Arrow table, or iterable of blocks
-        Records in rows. An array may be memory-mapped; a path ends in ``.npy``; blocks are arrays
-        of any number of rows, such as a generator yields. One column may have one axis.
+    data : array_like, stored source, or iterable of blocks
+        Records in rows. An array may be memory-mapped; `stored_parts` lists stored sources; blocks
+        are arrays of any number of rows, such as a generator yields. One column may have one axis.
     columns : Columns
         Those that every block must have, by name where it has names.
     rows : int
@@ -45,12 +43,11 @@ def record_blocks(data: Any, columns: Columns, rows: int) -> Iterator[NDArray[An
     Raises
     ------
     InvalidParameterError, ShapeError
-        If a block does not hold rows of real numbers of that width, or if there are no records.
-        Whether they are finite is checked where they are rounded.
+        If a block does not hold rows of real numbers of that width. Whether they are finite is
+        checked where they are rounded.
     """
-    found, waiting, held = False, list[NDArray[Any]](), 0
+    waiting, held = list[NDArray[Any]](), 0
     for piece in _pieces(data, columns, rows):
-        found = True
         if waiting and held + len(piece) > rows:
             yield np.concatenate(waiting)
             waiting, held = [], 0
@@ -62,14 +59,12 @@ def record_blocks(data: Any, columns: Columns, rows: int) -> Iterator[NDArray[An
             yield piece
     if waiting:
         yield np.concatenate(waiting)
-    if not found:
-        raise ShapeError("data has no records: a query needs at least one")
 
 
 def _pieces(data: Any, columns: Columns, rows: int) -> Iterator[NDArray[Any]]:
     """Yield the records of a source in pieces of from 1 to so many rows."""
     width = columns.width
-    for block in map(columns.of, _blocks(data)):
+    for block in map(columns.of, _blocks(data, columns)):
         # An array is cut before it is converted, so that a mapped file is never read whole.
         whole = block if isinstance(block, np.ndarray) and block.ndim else _checked(block, width)
         for start in range(0, len(whole), rows):
@@ -93,67 +88,35 @@ def parquet_blocks(path: str | PathLike[str], columns: list[str]) -> Iterator[An
     FileFormatError
         If it is not a Parquet file, or has no such column.
     """
-    return arrow_batches(path, columns, ".parquet")
+    return arrow_batches(path, _named(columns), ".parquet")
 
 
 def arrow_blocks(path: str | PathLike[str], columns: list[str]) -> Iterator[NDArray[Any]]:
     """Yield the numbers of some columns of a Parquet or Arrow file, in blocks."""
-    for batch in arrow_batches(path, columns):
+    for batch in arrow_batches(path, _named(columns)):
         yield _from_arrow(batch, path)
 
 
-def arrow_batches(
-    path: str | PathLike[str], columns: Sequence[str], suffix: str | None = None
-) -> Iterator[Any]:
-    """Yield some columns of a Parquet or Arrow file as batches, in the order that they are named.
-
-    The format is that of the file's name, unless a suffix is given.
-    """
+def _named(columns: Any) -> list[str]:
+    """Return names of columns, at least one."""
     names = list(members_of(columns, "columns", "names of columns, such as ['age']"))
     if not names:
         raise InvalidParameterError("columns=[] has no name: pass at least one")
-    arrow = arrow_module()
-    kind = format_of(Path(path)) if suffix is None else suffix
-    check_regular(path)
-    # Mapped, not read: an Arrow file may be larger than memory.
-    opener = arrow.OSFile if kind == ".parquet" else arrow.memory_map
-    with opener(str(path)) as source:
-        table = open_table(source, kind, path)
-        found = table.schema.names
-        for name in names:
-            if found.count(name) != 1:
-                many = "more than one" if name in found else "no"
-                raise FileFormatError(
-                    f"{path} has {many} column {name!r}: name one that it has once"
-                )
-        indices = [found.index(name) for name in names]
-        for batch in table.batches():
-            # By their indices: pyarrow gives the columns in the order of the file.
-            yield batch.select(indices)
+    return names
 
 
-def _blocks(data: Any) -> Iterator[Any]:
-    if isinstance(data, str | PathLike):
-        return iter([_mapped(Path(data))])
-    parts = stored_parts(data)
+def _blocks(data: Any, columns: Columns) -> Iterator[Any]:
+    parts = stored_parts(data, columns.names)
     if parts is not None:
         return parts
     if hasattr(data, "__array__") or isinstance(data, list | tuple):
         return iter([data])
     if isinstance(data, Iterable) and not isinstance(data, _NO_BLOCKS):
-        return iter(data)
+        return iterated_blocks(data)
     raise InvalidParameterError(
-        f"data is a {type(data).__name__}: pass an array of records, a path to a .npy file, or an "
+        f"data is a {type(data).__name__}: pass an array of records, paths of files, or an "
         "iterator of blocks"
     )
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    if path.suffix.lower() != ".npy":
-        raise InvalidParameterError(
-            f"data is the path {str(path)!r}: pass a .npy file, or parquet_blocks(path, columns)"
-        )
-    return map_npy(path)
 
 
 def _checked(block: Any, columns: int) -> NDArray[Any]:

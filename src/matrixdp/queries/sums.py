@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,35 +10,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.integer_sums import Integers, Part, RunningSum
 from matrixdp.mechanisms.labelled import MatrixLabels
-from matrixdp.parameters import checked_integers, members_of
+from matrixdp.parameters import LARGEST_EXACT_INTEGER, checked_integers, members_of
 from matrixdp.parameters.arrays import plain_array
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.queries.additive import AdditiveQuery, shown_most
 from matrixdp.queries.bounds import PublicBounds
-from matrixdp.queries.exact_sums import ExactSum, block_rows
-from matrixdp.queries.grid import RecordGrid, whole_blocks
+from matrixdp.queries.exact_sums import (
+    MOST_RECORDS,
+    block_rows,
+    checked_most,
+    column_sums,
+    dropped_bits,
+)
+from matrixdp.queries.grid import GRID_BITS, RecordGrid, whole_blocks
 from matrixdp.queries.one_row import single_row_set
 from matrixdp.queries.preview import AnswerRanges
-from matrixdp.queries.query import Query, check_bounds, labels_of
+from matrixdp.queries.query import check_bounds, labels_of
 from matrixdp.queries.sources import record_blocks
 from matrixdp.sensitivity.sets import FrobeniusBall, RowBox
 
-__all__ = ["ClippedRecords", "GradientSum", "Sum", "exact_total"]
+__all__ = ["ClippedRecords", "GradientSum", "Sum", "column_part"]
 
 FloatArray = NDArray[np.float64]
 
 
-def exact_total(data: Any, grid: RecordGrid) -> ExactSum:
-    """Return the sum of the records of a source, in integer multiples of the grid's steps."""
+def column_part(data: Any, grid: RecordGrid) -> Part:
+    """Return the part of the records of a source in a sum: integer multiples of a grid's steps."""
     columns = grid.bounds.columns
-    total = ExactSum((1, columns))
+    total, records = RunningSum((1, columns)), 0
     for whole in whole_blocks(record_blocks(data, grid.bounds.read, block_rows(columns)), grid):
-        total.add(whole.sum(axis=0, keepdims=True), len(whole))
-    return total
+        total.add(column_sums(whole)[None])
+        records += len(whole)
+    return Part(records, (total.total(),))
 
 
 @dataclass(frozen=True)
-class Sum(Query):
+class Sum(AdditiveQuery):
     """The sum of the records: a matrix of one row.
 
     Parameters
@@ -47,6 +56,8 @@ class Sum(Query):
         Enforced on every record.
     neighbouring : {"add-remove", "replace"}
         What a record's change is.
+    most_records : int, optional
+        A public bound of the number of records; more are refused.
 
     Notes
     -----
@@ -61,7 +72,11 @@ class Sum(Query):
 
     *Rounding.* Records are rounded to a public grid whose step is at most 2**-20 of the bound, so
     the sum of n records is off by at most n/2 steps; in practice by about ``0.3 sqrt(n)`` steps,
-    because roundings cancel. It is added up in integers and not rounded again.
+    because roundings cancel. It is added up in integers, which float64 holds for up to 2**32
+    records. If more may come, for a bound of ``2**c`` records the sum is rounded to a multiple of
+    ``2**(c - 32)`` steps. Two numbers that are rounded to multiples of a unit differ by at most one
+    unit more than before, so one unit for every entry is added to the sensitivity, and the
+    guarantee holds as it is.
 
     Examples
     --------
@@ -77,16 +92,24 @@ class Sum(Query):
 
     bounds: PublicBounds
     neighbouring: Neighbouring
+    most_records: int = MOST_RECORDS
 
     def __post_init__(self) -> None:
-        """Raise unless these are bounds and a relation."""
+        """Raise unless these are bounds, a relation and a number of records."""
         check_bounds(self.bounds)
         checked_neighbouring(self.neighbouring)
+        object.__setattr__(self, "most_records", checked_most(self.most_records))
 
     @cached_property
     def sensitivity(self) -> FrobeniusBall | RowBox:
         """A ball or a box around every record, or around every difference of two."""
-        return single_row_set(self.bounds, self.neighbouring)
+        rounding = self.grid.steps * 2.0**self._bits if self._bits else None
+        return single_row_set(self.bounds, self.neighbouring, rounding=rounding)
+
+    @property
+    def _bits(self) -> int:
+        """How many bits of the sum are rounded off."""
+        return dropped_bits(self.most_records, GRID_BITS)
 
     @cached_property
     def grid(self) -> RecordGrid:
@@ -100,21 +123,29 @@ class Sum(Query):
 
     @property
     def ranges(self) -> AnswerRanges:
-        """Those of the numbers that a record adds."""
+        """The ranges of the values that a record adds."""
         return AnswerRanges(self.bounds.widths[None], of_each_record=True)
 
-    def evaluate(self, data: Any) -> FloatArray:
-        """Return the sum, which is private."""
-        # At most 2**51 steps: a float64 without rounding.
-        return np.asarray(exact_total(data, self.grid).rounded(0) * self.grid.steps)
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """The names of the columns, if they have names."""
+        return self.bounds.names
+
+    def partial(self, data: Any) -> Part:
+        """Return the sum of the records of a block or a source, in steps; private."""
+        return column_part(data, self.grid)
+
+    def _answer(self, part: Part) -> FloatArray:
+        # At most 2**53 units, whose size is a power of two: a float64 without rounding.
+        return np.asarray(part.sums[0].rounded(self._bits) * (self.grid.steps * 2.0**self._bits))
 
     def __str__(self) -> str:
         """Say what is summed."""
-        return f"sum of records, {self.bounds}"
+        return f"sum of records, {self.bounds}{shown_most(self.most_records)}"
 
 
 @dataclass(frozen=True)
-class GradientSum(Query):
+class GradientSum(AdditiveQuery):
     """The sum of per-example gradients, each clipped over all parameters together.
 
     Parameters
@@ -125,6 +156,8 @@ class GradientSum(Query):
         The clip norm of one example's whole gradient.
     neighbouring : {"add-remove", "replace"}
         What a record's change is. One record is one example.
+    most_records : int, optional
+        As for `Sum`.
 
     Notes
     -----
@@ -144,9 +177,14 @@ class GradientSum(Query):
     shapes: tuple[tuple[int, ...], ...]
     norm: float
     neighbouring: Neighbouring
+    most_records: int
 
     def __init__(
-        self, shapes: Iterable[Sequence[int]], norm: float, neighbouring: Neighbouring
+        self,
+        shapes: Iterable[Sequence[int]],
+        norm: float,
+        neighbouring: Neighbouring,
+        most_records: int = MOST_RECORDS,
     ) -> None:
         members = members_of(shapes, "shapes", "one shape for each parameter")
         checked = tuple(checked_integers(shape, "shapes") for shape in members)
@@ -155,12 +193,14 @@ class GradientSum(Query):
         object.__setattr__(self, "shapes", checked)
         object.__setattr__(self, "norm", norm)
         object.__setattr__(self, "neighbouring", neighbouring)
+        object.__setattr__(self, "most_records", checked_most(most_records))
         _ = self._sum  # raises here rather than at the first release
 
     @cached_property
     def _sum(self) -> Sum:
         columns = sum(math.prod(shape) for shape in self.shapes)
-        return Sum(PublicBounds(columns, norm=self.norm), self.neighbouring)
+        bounds = PublicBounds(columns, norm=self.norm)
+        return Sum(bounds, self.neighbouring, self.most_records)
 
     @property
     def sensitivity(self) -> FrobeniusBall | RowBox:
@@ -169,16 +209,16 @@ class GradientSum(Query):
 
     @property
     def ranges(self) -> AnswerRanges:
-        """Those of the numbers that a gradient adds."""
+        """The ranges of the entries of a gradient."""
         return self._sum.ranges
 
-    def evaluate(self, data: Any) -> FloatArray:
-        """Return the sum as a matrix of one row, which is private.
+    def partial(self, data: Any) -> Part:
+        """Return the sum of the gradients of a batch, or of several; private.
 
         Parameters
         ----------
         data : list of arrays, or an iterator of such lists
-            For each parameter the gradients of a batch of examples, of shape (examples, *shape).
+            For each parameter the gradients of a batch, of shape ``(examples, *shape)``.
         """
         batches = [data] if isinstance(data, list | tuple) else data
         if not isinstance(batches, Iterable) or isinstance(batches, np.ndarray | str | dict):
@@ -186,7 +226,10 @@ class GradientSum(Query):
                 f"data is a {type(data).__name__}: pass a list with the gradients of each "
                 "parameter, or an iterator of such lists"
             )
-        return self._sum.evaluate(self._rows(batches))
+        return self._sum.partial(self._rows(batches))
+
+    def _answer(self, part: Part) -> FloatArray:
+        return self._sum.finish(part)
 
     def split(self, matrix: FloatArray) -> list[FloatArray]:
         """Return a released sum as one array for each parameter."""
@@ -217,11 +260,12 @@ class GradientSum(Query):
 
     def __str__(self) -> str:
         """Say what is summed."""
-        return f"sum of per-example gradients, {self._sum.bounds}"
+        most = shown_most(self.most_records)
+        return f"sum of per-example gradients, {self._sum.bounds}{most}"
 
 
 @dataclass(frozen=True)
-class ClippedRecords(Query):
+class ClippedRecords(AdditiveQuery):
     """The number of records that clipping or clamping changes: a matrix of one entry.
 
     Use it to judge bounds that were chosen without looking at the data.
@@ -248,6 +292,7 @@ class ClippedRecords(Query):
 
     bounds: PublicBounds
     neighbouring: Neighbouring
+    most_records: int = field(default=LARGEST_EXACT_INTEGER, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise unless these are bounds and a relation."""
@@ -268,13 +313,21 @@ class ClippedRecords(Query):
     def _grid(self) -> RecordGrid:
         return RecordGrid(self.bounds)
 
-    def evaluate(self, data: Any) -> NDArray[np.float64]:
-        """Return the count, which is private."""
-        total = ExactSum((1, 1))
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """The names of the columns, if they have names."""
+        return self.bounds.names
+
+    def partial(self, data: Any) -> Part:
+        """Return how many records of a block or a source are changed; private."""
+        records, clipped = 0, 0
         for block in record_blocks(data, self.bounds.read, block_rows(self.bounds.columns)):
-            clipped = np.count_nonzero(self._grid.clipped(block))
-            total.add(np.array([[float(clipped)]]), len(block))
-        return total.rounded(0).astype(np.float64)
+            clipped += int(np.count_nonzero(self._grid.clipped(block)))
+            records += len(block)
+        return Part(records, (Integers(np.array([[clipped]]), None, records),))
+
+    def _answer(self, part: Part) -> FloatArray:
+        return part.sums[0].rounded(0).astype(np.float64)
 
     def __str__(self) -> str:
         """Say what is counted."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.errors import InvalidParameterError
+from matrixdp.integer_sums import Part
+from matrixdp.mechanisms.collecting import mapped
 from matrixdp.mechanisms.labelled import MatrixLabels
-from matrixdp.parameters import members_of
+from matrixdp.parameters import LARGEST_EXACT_INTEGER, members_of
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
+from matrixdp.queries.additive import AdditiveQuery
 from matrixdp.queries.attributes import Attribute, cell_labels, checked_attributes, described
-from matrixdp.queries.grid import MOST_RECORDS
 from matrixdp.queries.mixed_rows import column_blocks
 from matrixdp.queries.preview import AnswerRanges
-from matrixdp.queries.query import Query
 from matrixdp.rounding import sqrt_up
 from matrixdp.sensitivity.sets import FrobeniusBall
-from matrixdp.workloads import CellNames, Workload, count_cells, marginals
+from matrixdp.workloads import CellNames, Workload, marginals
+from matrixdp.workloads.counting import TableCounts
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM
 
 __all__ = ["ContingencyTable"]
@@ -30,7 +32,7 @@ FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ContingencyTable(Query):
+class ContingencyTable(AdditiveQuery):
     """How many records have each combination of values.
 
     The matrix has a row for each cell of the first attribute and a column for each combination of
@@ -67,6 +69,7 @@ class ContingencyTable(Query):
 
     attributes: tuple[Attribute, ...]
     neighbouring: Neighbouring
+    most_records: int = field(default=LARGEST_EXACT_INTEGER, init=False, repr=False)
 
     def __init__(self, attributes: Iterable[Attribute], neighbouring: Neighbouring) -> None:
         object.__setattr__(self, "attributes", checked_attributes(attributes, "attributes"))
@@ -114,24 +117,35 @@ class ContingencyTable(Query):
 
     def counts(self, data: Any) -> NDArray[np.int64]:
         """Return the counts in the shape of the dimensions, which are private."""
+        return self.evaluate(data).reshape(self.dimensions).astype(np.int64)
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        """The names of the attributes."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    def partial(self, data: Any) -> Part:
+        """Return the counts of the records of a block or a source; private."""
+        return self._counts.partial(self._cells(data))
+
+    @cached_property
+    def _counts(self) -> TableCounts:
         if not math.prod(self.dimensions) <= LARGEST_HISTOGRAM:
             raise InvalidParameterError(
                 f"attributes have the dimensions {self.dimensions}: the table must have at most "
                 f"{LARGEST_HISTOGRAM} cells; merge cells, or release its marginals"
             )
-        counts = np.zeros(self.dimensions, dtype=np.int64)
-        records = 0
-        for cells in self.cells(data):
-            counts += count_cells(cells, self.dimensions)
-            records += len(cells)
-        if not 1 <= records <= MOST_RECORDS:
-            raise ShapeError(f"data must have from 1 to {MOST_RECORDS} records")
-        return counts
+        return TableCounts(self.dimensions, (tuple(range(len(self.dimensions))),))
 
-    def cells(self, data: Any) -> Iterator[NDArray[np.int64]]:
-        """Yield the number of each record's cell along each attribute, which is private.
+    def _answer(self, part: Part) -> FloatArray:
+        return part.sums[0].rounded(0).reshape(self.dimensions[0], -1).astype(np.float64)
 
-        These are the records that `MatrixMechanism.release_records` takes.
+    # Any: an iterator of arrays, or records that Dask's workers read.
+    def cells(self, data: Any) -> Any:
+        """Return the number of each record's cell along each attribute, in blocks; private.
+
+        These are the records that `MatrixMechanism.release_records` takes. Those of a Dask object
+        are made where it is computed.
 
         Parameters
         ----------
@@ -151,7 +165,10 @@ class ContingencyTable(Query):
         >>> release.table(table.numbers(("code 3", "age"))).shape
         (1000, 2)
         """
-        for block in column_blocks(data, [each.name for each in self.attributes]):
+        return mapped(self._cells, data, self.columns_read)
+
+    def _cells(self, data: Any) -> Iterator[NDArray[np.int64]]:
+        for block in column_blocks(data, self.columns_read):
             columns = zip(self.attributes, block, strict=True)
             yield np.stack([attribute.cells(column) for attribute, column in columns], axis=1)
 
@@ -176,16 +193,6 @@ class ContingencyTable(Query):
                     f"are {', '.join(map(repr, known))}"
                 )
         return tuple(known.index(name) for name in wanted)
-
-    def evaluate(self, data: Any) -> FloatArray:
-        """Return the counts as a matrix, which is private.
-
-        Parameters
-        ----------
-        data : sequence of rows, array, data frame, or iterator of such blocks
-            As in `cells`.
-        """
-        return self.counts(data).reshape(self.dimensions[0], -1).astype(np.float64)
 
     def __str__(self) -> str:
         """Say what is counted."""

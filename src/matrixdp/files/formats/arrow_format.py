@@ -44,7 +44,7 @@ def arrow_module(name: str = "pyarrow") -> ModuleType:
     except ImportError:
         raise MissingExtraError(
             "Parquet and Arrow files need pyarrow, which is not installed: pip install "
-            "'matrixdp[data]'"
+            "'.[data]' in a clone of matrixdp"
         ) from None
 
 
@@ -124,7 +124,7 @@ class Table:
     rows : int
         How many rows the file says that it has.
     batches : callable
-        Returns an iterator of all columns in batches, each of them checked: the offsets and the
+        Returns an iterator of the columns in batches, each of them checked: the offsets and the
         text of a damaged Arrow file are used by pyarrow without a look, and may crash it.
     """
 
@@ -133,8 +133,12 @@ class Table:
     batches: Callable[[], Iterator[Any]]
 
 
-def open_table(source: Any, suffix: str, name: object) -> Table:
+def open_table(
+    source: Any, suffix: str, name: object, columns: Sequence[str] | None = None
+) -> Table:
     """Return the table in a file of pyarrow, which is open for reading and stays open.
+
+    Batches of a Parquet file have only the columns that are named, and those of an Arrow file all.
 
     Raises
     ------
@@ -147,12 +151,16 @@ def open_table(source: Any, suffix: str, name: object) -> Table:
         if suffix == ".parquet":
             file = arrow_module("pyarrow.parquet").ParquetFile(source, pre_buffer=False)
             schema, rows = file.schema_arrow, file.metadata.num_rows
-            together = max(_FEWEST_ROWS, _CELLS_TOGETHER // max(len(schema.names), 1))
+            wanted = None if columns is None else list(columns)
+            width = len(schema.names) if wanted is None else len(wanted)
+            together = max(_FEWEST_ROWS, _CELLS_TOGETHER // max(width, 1))
 
             def batches() -> Iterator[Any]:
                 # By one thread: at the end of a process, threads of pyarrow that still hold a
                 # file may abort it.
-                return iter(file.iter_batches(batch_size=together, use_threads=False))
+                return iter(
+                    file.iter_batches(batch_size=together, columns=wanted, use_threads=False)
+                )
         else:
             file = arrow_module("pyarrow.ipc").open_file(source)
             numbers = range(file.num_record_batches)

@@ -1,12 +1,14 @@
 """The opener of ``.npy`` files, whose header is checked before they are read, and of ``.npz``."""
 
 import io
+import os
 import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -35,6 +37,14 @@ _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 _KINDS_OF_NUMBERS = "biuf"
 # So much takes a fraction of a second to read.
 _BYTES_TOGETHER = 1 << 26
+# numpy reads a header by Python's parser, which fails at times if two threads use it at once
+# (SystemError, in Python 3.11).
+_PARSER = Lock()
+if hasattr(os, "register_at_fork"):  # systems without fork do not have it
+    # A child must not wait for a thread that it does not have.
+    os.register_at_fork(
+        before=_PARSER.acquire, after_in_parent=_PARSER.release, after_in_child=_PARSER.release
+    )
 # The limits of numpy 2.
 _MOST_AXES = 64
 _LONGEST_AXIS = 1 << 63
@@ -135,7 +145,7 @@ def read_npy(file: BinaryIO, length: int, name: object) -> NDArray[Any]:
 
 def _layout(file: BinaryIO, length: int, name: object) -> NpyLayout:
     """Read magic and header, and check them against the length of the file in bytes."""
-    with foreign_errors(name, _KIND), warnings.catch_warnings():
+    with foreign_errors(name, _KIND), _PARSER, warnings.catch_warnings():
         # numpy warns of headers that Python 2 wrote, and reads them.
         warnings.simplefilter("ignore")
         file.seek(0)

@@ -4,7 +4,16 @@ from pathlib import Path
 
 from matrixdp.errors import InvalidParameterError
 
-__all__ = ["ARROW", "FORMATS", "LABELLED", "TEXT", "check_format", "format_of", "with_word"]
+__all__ = [
+    "ARROW",
+    "CHUNKED",
+    "FORMATS",
+    "LABELLED",
+    "TEXT",
+    "check_format",
+    "format_of",
+    "with_word",
+]
 
 TEXT = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 """Formats of text, and what stands between their cells."""
@@ -14,6 +23,9 @@ ARROW = (".parquet", ".arrow")
 
 FORMATS = (".npy", ".npz", *TEXT, *ARROW)
 """The formats of matrices."""
+
+CHUNKED = (".zarr", ".npy", ".parquet")
+"""Folders of chunks, of a matrix that may be larger than a machine."""
 
 LABELLED = (*TEXT, *ARROW)
 """Those that keep the names of rows and columns."""

@@ -26,6 +26,7 @@ __all__ = [
     "hidden_file",
     "let_others_read",
     "publish",
+    "remove",
     "remove_unfinished",
     "storage_errors",
     "unfinished_file",
@@ -218,13 +219,13 @@ def publish(hidden: Path, target: Path) -> None:
         raise
 
 
-def let_others_read(hidden: Path) -> None:
-    """Give a hidden file that is about to get its name the rights that new files have."""
+def let_others_read(hidden: Path, rights: int = 0o666) -> None:
+    """Give what is hidden and about to get its name the rights that new files (0o666) have."""
     if os.name == "posix":
         mask = os.umask(0o077)
         os.umask(mask)
         with suppress(OSError):  # on file systems without such rights
-            hidden.chmod(0o666 & ~mask)
+            hidden.chmod(rights & ~mask)
 
 
 def force_folder(path: Path) -> None:
@@ -277,14 +278,22 @@ def _hidden_name(target: Path) -> Path:
     return target.with_name(f".{target.name}.{secrets.token_hex(_HIDDEN_BYTES)}.unfinished")
 
 
+def remove(path: Path) -> None:
+    """Remove a file or a folder of chunks, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def _remove(hidden: Path) -> None:
-    """Remove a hidden file if possible; leftovers must not make anything else fail."""
+    """Remove what is hidden if possible; leftovers must not make anything else fail."""
     with suppress(OSError):
-        hidden.unlink(missing_ok=True)
+        remove(hidden)
 
 
 def remove_unfinished(target: Path) -> None:
-    """Remove what attempts at a target left that were killed: hidden files of its name alone."""
+    """Remove what attempts at a target left that were killed: hidden ones of its name alone."""
     begin, end = f".{target.name}.", ".unfinished"
     with suppress(OSError):
         for found in target.parent.iterdir():

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.files.publishing.chunked_release import CHUNKED_SCHEMA
 from matrixdp.files.publishing.mean_files import mean_path, write_means
 from matrixdp.files.publishing.paid import checked_request, publish_paid
 from matrixdp.files.publishing.paid_counts import PaidCount, promise_of_count
 from matrixdp.files.publishing.paid_release import PaidMatrix, release_prepared_to
 from matrixdp.files.publishing.release_file import labelled_file
 from matrixdp.files.publishing.releases import ReleaseStatement, promise_of
-from matrixdp.files.publishing.statement import decoded, statement_path
+from matrixdp.files.publishing.statement import decoded, schema_of, statement_path
 from matrixdp.files.publishing.streamed_release import release_promised_npy
 from matrixdp.files.schemas.about import about_of
 from matrixdp.files.schemas.values import guarantee_of
@@ -54,6 +55,12 @@ def release_drafted_to(
     InvalidParameterError
         If the draft does not hold all that is needed, or the counts are not those that it states.
     """
+    if schema_of(draft, _NAME).startswith(CHUNKED_SCHEMA):
+        # Late, because what knows Dask is above files.
+        from matrixdp.distributed.release import finish_drafted  # noqa: PLC0415
+
+        finish_drafted(draft, value, target, payer=payer, request=request)
+        return
     try:
         statement = decoded(draft, ReleaseStatement, _NAME)
     except FileFormatError:
@@ -133,7 +140,7 @@ def _release_measured(
     promise, workload, strategy = drafted_workload(kept)
 
     def measure() -> PreparedRelease:
-        exact = measured(workload, strategy, kept.counts, value)
+        exact = measured(workload, strategy, kept.counts, value, kept.most_records)
         return PreparedRelease(checked_matrix(exact, promise.proof), promise)
 
     release_measured_to(
@@ -143,6 +150,7 @@ def _release_measured(
         strategy,
         attributes=attributes_of(kept.statement),
         counts=kept.counts,
+        most_records=kept.most_records,
         privacy_filter=payer,
         request=request,
         force=force,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matrixdp.errors import InvalidParameterError, StorageError
+from matrixdp.files.formats.chunk_folders import folder_digest
 from matrixdp.files.publishing.atomic import write_all
 from matrixdp.files.publishing.locks import folder_locked
 from matrixdp.files.publishing.stated_payment import is_stated
@@ -61,9 +62,11 @@ def _write_one(
 
 
 def digest_of(content: bytes | Path) -> str:
-    """Return the SHA-256 of a content or of a file."""
+    """Return the SHA-256 of a content or of a file, or the digest of a folder of chunks."""
     if isinstance(content, bytes):
         return hashlib.sha256(content).hexdigest()
+    if content.is_dir():
+        return folder_digest(content)
     try:
         with content.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -93,7 +93,7 @@ def _scales_of_rows(
             scales[indices, first + indices] = covariance.scale
             return scales
         case SymmetricDiagonal():
-            return covariance.entry_scales((shape[0], shape[1]))[first : first + number]
+            return covariance.scales_of_rows(first, number)
         case Isotropic():
             return np.array([[covariance.scale]])
     raise TypeError(type(covariance).__name__)
@@ -157,6 +157,7 @@ def _is_too_coarse(value: NDArray[Any], covariance: Covariance, floor: float | N
     """
     # What holds for t holds for smaller ones, and B grows with t: the largest t decides.
     coarsest, finest, largest = _EVERY_GRID, _EVERY_GRID, -_EVERY_GRID
+    finest_of_all = _finest_of_all(covariance)
     for first, part in _parts(value):
         steps = _step_exponents(covariance, value.shape, first, part, floor)
         divisors = _divisor_exponents(part)
@@ -164,6 +165,8 @@ def _is_too_coarse(value: NDArray[Any], covariance: Covariance, floor: float | N
         coarsest = min(coarsest, int(hindered.min(initial=_EVERY_GRID)))
         finest = min(finest, int(steps.min(initial=_EVERY_GRID)))
         largest = max(largest, int(steps.max(initial=-_EVERY_GRID)) + GRID_BITS)
+        if coarsest <= finest_of_all:  # as with noise, nearly at once: no later row changes it
+            return False
     if coarsest <= finest:
         return False
     bits, refused = 0.0, _BITS_REFUSED + math.log2(largest - finest + 1)
@@ -177,6 +180,17 @@ def _is_too_coarse(value: NDArray[Any], covariance: Covariance, floor: float | N
         if bits >= refused:
             return True
     return False
+
+
+def _finest_of_all(covariance: Covariance) -> int:
+    """Return e of the finest step ``2**e`` of independent noise, or a lower bound of others."""
+    match covariance:
+        case Isotropic(scale=scale):
+            return math.frexp(scale)[1] - 1 - GRID_BITS
+        case Diagonal(scales=scales):
+            return math.frexp(float(scales.min()))[1] - 1 - GRID_BITS
+        case _:
+            return -_EVERY_GRID
 
 
 def _rounded_lengths(

@@ -145,10 +145,12 @@ def _written(publication: Publication, payment: Payment) -> str:
         try:
             digest = publication.write(payment)
         except (MatrixDPError, OSError):
-            # Another attempt at the same request may have been faster.
-            digest = completed_digest(target, payment.evidence)
+            # Another attempt at the same request may have been faster, or is just giving the names.
+            with folder_locked(target.parent):
+                digest = completed_digest(target, payment.evidence)
             if digest is None:
                 raise
+            remove_unfinished(target)  # what this one may have left
     if payment.evidence is not None:
         # The ledger is about to forget the key: the names must not be lost in a power cut.
         force_folder(target.parent)
@@ -156,7 +158,7 @@ def _written(publication: Publication, payment: Payment) -> str:
 
 
 def _check_out(target: Path, digest: str, request: str) -> None:
-    if not target.is_file() or digest_of(target) != digest:
+    if not target.exists() or digest_of(target) != digest:
         raise InvalidParameterError(
             f"request={request!r} was released as {target}, and that file is not there any more, "
             "or is another one: its noise cannot be drawn again. Make another request"

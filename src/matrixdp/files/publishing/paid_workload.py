@@ -34,6 +34,7 @@ def release_measured_to(
     *,
     attributes: tuple[CellNames, ...] | None,
     counts: Counts,
+    most_records: int,
     privacy_filter: Payer | None,
     request: str | None,
     force: bool,
@@ -53,7 +54,7 @@ def release_measured_to(
     stated = stated_measurements(
         promise, workload, DigestSchema(target.name, ""), attributes=attributes, about=about
     )
-    draft = workload_draft(stated, workload, strategy, counts)
+    draft = workload_draft(stated, workload, strategy, counts, most_records)
     done: list[WorkloadRelease] = []
 
     def write(payment: Payment) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -46,6 +46,7 @@ from matrixdp.files.schemas.values import (
     CovarianceSchema,
     EvidenceSchema,
     GuaranteeSchema,
+    MechanismName,
     Schema,
     SensitivitySchema,
     covariance_of,
@@ -74,6 +75,7 @@ __all__ = [
     "promise_of",
     "save_release",
     "stated_release",
+    "verified_statement",
     "verify_release",
 ]
 
@@ -82,7 +84,7 @@ class ReleaseStatement(Schema, frozen=True, omit_defaults=True):
     """The statement of a saved release."""
 
     schema: Literal["matrixdp-release/2"]
-    mechanism: str
+    mechanism: MechanismName
     guarantee: GuaranteeSchema
     in_words: str  # for people; checked against the numbers, since people believe it
     sensitivity: SensitivitySchema
@@ -251,7 +253,26 @@ def stated_release(
     )
 
 
-def promise_of(statement: ReleaseStatement) -> Promise:
+class _Promising(Protocol):
+    """A statement, as far as it promises."""
+
+    @property
+    def sensitivity(self) -> SensitivitySchema: ...
+
+    @property
+    def covariance(self) -> CovarianceSchema: ...
+
+    @property
+    def floor(self) -> float | None: ...
+
+    @property
+    def guarantee(self) -> GuaranteeSchema: ...
+
+    @property
+    def mechanism(self) -> str: ...
+
+
+def promise_of(statement: _Promising) -> Promise:
     """Return what a statement promises, if its noise proves it.
 
     Raises
@@ -276,31 +297,38 @@ def load_stated_release(path: str | PathLike[str]) -> StatedRelease:
     """Read a saved release with what its statement says beside it, and verify all of it."""
     source = _named(path)
     statement = _statement_of(source)
-    facts = statement.file
-    with source.open("rb") as file:
-        matrix = read_matrix(
-            file, format_of(source), source.name, header=facts.header, index=facts.index
-        )
-    if format_of(source) in TEXT:
-        # Text does not say which type its numbers had.
-        matrix = replace(matrix, array=matrix.array.astype(facts.dtype))
-    check_nothing_undeclared(source, matrix)
-    release, counts = _proven(matrix, statement, source)
+    release, counts = _proven(_matrix_in(source, statement.file), statement, source)
     known = described(release, statement.query, release.labels, about_of(statement.about))
     return StatedRelease(known, statement.query, counts, statement.applied)
 
 
 def verify_release(path: str | PathLike[str]) -> Guarantee:
     """Check a saved release, which may be larger than memory; see `Release.verify`."""
+    return verified_statement(path)[1]
+
+
+def verified_statement(path: str | PathLike[str]) -> tuple[ReleaseStatement, Guarantee]:
+    """Check a saved release, even one larger than memory; return its statement and guarantee."""
     source = _named(path)
-    if format_of(source) != ".npy":
-        return load_release(source).guarantee
     statement = _statement_of(source)
-    read_layout(source)  # raises unless it is a whole array of floats
-    # Mapped, not read: only the check of the numbers touches it, a few rows at a time.
-    matrix = MatrixFile(map_npy(source))
-    check_nothing_undeclared(source, matrix)
-    return _proven(matrix, statement, source)[0].guarantee
+    if format_of(source) == ".npy":
+        read_layout(source)  # raises unless it is a whole array of floats
+        # Mapped, not read: only the check of the numbers touches it, a few rows at a time.
+        matrix = MatrixFile(map_npy(source))
+    else:
+        matrix = _matrix_in(source, statement.file)
+    return statement, _proven(matrix, statement, source)[0].guarantee
+
+
+def _matrix_in(source: Path, facts: MatrixSchema) -> MatrixFile:
+    """Read the matrix of a file that is as a statement says."""
+    with source.open("rb") as file:
+        matrix = read_matrix(
+            file, format_of(source), source.name, header=facts.header, index=facts.index
+        )
+    # Text does not say which type its numbers had.
+    known = matrix.array.astype(facts.dtype) if format_of(source) in TEXT else matrix.array
+    return replace(matrix, array=known)
 
 
 def _named(path: str | PathLike[str]) -> Path:
@@ -324,6 +352,7 @@ def _proven(
     matrix: MatrixFile, statement: ReleaseStatement, source: Path
 ) -> tuple[Release, dict[PaidCount, Release]]:
     """Return the release and the counts of a matrix and a statement, if these prove them."""
+    check_nothing_undeclared(source, matrix)
     array, facts, beside = matrix.array, statement.file, statement_path(source).name
     if array.shape != facts.shape or array.dtype.name != facts.dtype:
         raise FileFormatError(f"{source} does not hold the matrix that its statement describes")

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from matrixdp.errors import FileFormatError, InvalidParameterError
+from matrixdp.files.formats.chunk_folders import folder_digest
 from matrixdp.files.formats.opening import opened
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.files.schemas.values import EvidenceSchema, stated_evidence
@@ -65,6 +66,8 @@ def read_payment(source: Path) -> StatedPayment:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 of a file, or the digest of a folder of chunks."""
+    if path.is_dir():
+        return folder_digest(path)
     with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

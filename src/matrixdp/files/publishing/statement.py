@@ -24,6 +24,7 @@ __all__ = [
     "encoded",
     "read_schema",
     "read_statement",
+    "schema_of",
     "statement_path",
 ]
 
@@ -157,11 +158,15 @@ def read_schema(source: Path) -> str:
     """
     beside = statement_path(source)
     with opened(beside) as file:
-        data = file.read()
+        return schema_of(file.read(), beside.name)
+
+
+def schema_of(data: bytes, name: str) -> str:
+    """Return the schema of the text of a statement; errors call it by a name."""
     try:
         return msgspec.json.decode(data, type=_Schema).schema
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileFormatError(f"{beside.name} is not a statement of matrixdp: {error}") from error
+        raise FileFormatError(f"{name} is not a statement of matrixdp: {error}") from error
 
 
 def check_digest(found: str, stated: str, source: Path) -> None:

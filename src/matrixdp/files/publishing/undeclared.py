@@ -6,19 +6,17 @@ libraries below it are known to differ.
 """
 
 import io
-import re
 import zipfile
 import zlib
 from pathlib import Path
 
 import numpy as np
-from numpy.lib import format as npy
 
 from matrixdp.errors import FileFormatError
-from matrixdp.files.formats.arrow_format import arrow_module, write_arrow
 from matrixdp.files.formats.csv_format import write_csv
 from matrixdp.files.formats.numpy_format import read_layout
 from matrixdp.files.formats.opening import foreign_errors
+from matrixdp.files.formats.plain import is_plain_header, is_plain_parquet, written_by_arrow
 from matrixdp.files.formats.suffixes import TEXT, format_of
 from matrixdp.mechanisms.labelled import MatrixFile
 
@@ -27,9 +25,7 @@ __all__ = ["check_archive", "check_nothing_undeclared"]
 # No name, no time, the slowest compression, an unknown system: what Python writes.
 _GZIP_START = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
 _SYSTEMS = (0, 3)  # Windows and all others, as Python's zipfile names the one that it runs on
-_MAKERS = re.compile(r"parquet-cpp-arrow version \d{1,3}\.\d{1,3}\.\d{1,3}")
 _KIND = "a file as matrixdp saves it"
-_PARQUET_ENDS = 12  # PAR1 in front; the length of the footer and PAR1 at the end
 
 
 def check_nothing_undeclared(source: Path, matrix: MatrixFile) -> None:
@@ -45,7 +41,7 @@ def check_nothing_undeclared(source: Path, matrix: MatrixFile) -> None:
         if suffix == ".npy":
             layout = read_layout(source)
             with source.open("rb") as file:
-                whole = _is_plain_header(file.read(layout.offset))
+                whole = is_plain_header(file.read(layout.offset))
         else:
             data = source.read_bytes()
             if suffix == ".npz":
@@ -53,9 +49,9 @@ def check_nothing_undeclared(source: Path, matrix: MatrixFile) -> None:
             elif suffix in TEXT:
                 whole = _is_plain_text(data, matrix, suffix)
             elif suffix == ".parquet":
-                whole = _is_plain_parquet(data, matrix)
+                whole = is_plain_parquet(data, matrix)
             else:
-                whole = _written(matrix, suffix) == data
+                whole = written_by_arrow(matrix, suffix) == data
     if not whole:
         raise FileFormatError(
             f"{source} holds more than the matrix and the labels that its statement declares, or "
@@ -84,26 +80,6 @@ def _is_plain_text(data: bytes, matrix: MatrixFile, suffix: str) -> bool:
     return written.getvalue() == data
 
 
-def _is_plain_header(header: bytes) -> bool:
-    """Return whether the start of a ``.npy`` file is what numpy writes, up to spaces at its end."""
-    file = io.BytesIO(header)
-    if npy.read_magic(file) != (1, 0):
-        return False
-    shape, fortran_order, dtype = npy.read_array_header_1_0(file)
-    plain = io.BytesIO()
-    described = {"descr": dtype.str, "fortran_order": fortran_order, "shape": shape}
-    npy.write_array_header_1_0(plain, described)
-    expected = plain.getvalue()
-    # Versions of numpy differ in how much space they leave for a longer shape; 64 divides all.
-    return (
-        len(header) <= len(expected)
-        and len(header) % npy.ARRAY_ALIGN == 0
-        and header[10:].rstrip(b" \n") == expected[10:].rstrip(b" \n")
-        and header.endswith(b"\n")
-        and header.count(b"\n", 10) == 1
-    )
-
-
 def _is_plain_archive(data: bytes, names: list[str]) -> bool:
     """Return whether a zip file is what numpy writes for some arrays, on any system."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -125,38 +101,4 @@ def _is_plain_array(content: bytes) -> bool:
     """Return whether the member of an archive is one ``.npy`` file to its last byte."""
     file = io.BytesIO(content)
     array = np.load(file, allow_pickle=False)
-    return file.tell() == len(content) and _is_plain_header(content[: len(content) - array.nbytes])
-
-
-def _is_plain_parquet(data: bytes, matrix: MatrixFile) -> bool:
-    """Return whether a Parquet file is what `write_arrow` writes.
-
-    Another version of pyarrow may write other bytes: then whether it has the same columns and
-    metadata, which all versions write alike, and no gaps.
-    """
-    written = _written(matrix, ".parquet")
-    footer, own = (
-        arrow_module("pyarrow.parquet").read_metadata(io.BytesIO(content))
-        for content in (data, written)
-    )
-    if footer.created_by == own.created_by:
-        return written == data
-    columns = [
-        footer.row_group(group).column(column)
-        for group in range(footer.num_row_groups)
-        for column in range(footer.num_columns)
-    ]
-    packed = sum(column.total_compressed_size for column in columns)
-    return (
-        footer.schema.equals(own.schema)
-        and footer.metadata == own.metadata
-        and _MAKERS.fullmatch(footer.created_by or "") is not None
-        and not any(column.is_stats_set for column in columns)
-        and packed + footer.serialized_size + _PARQUET_ENDS == len(data)
-    )
-
-
-def _written(matrix: MatrixFile, suffix: str) -> bytes:
-    written = io.BytesIO()
-    write_arrow(written, matrix, suffix)
-    return written.getvalue()
+    return file.tell() == len(content) and is_plain_header(content[: len(content) - array.nbytes])

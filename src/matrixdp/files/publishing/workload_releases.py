@@ -45,6 +45,7 @@ from matrixdp.files.schemas.values import (
     FrobeniusBallSchema,
     GuaranteeSchema,
     IsotropicSchema,
+    MechanismName,
     Schema,
     guarantee_of,
     stated_evidence,
@@ -73,12 +74,14 @@ from matrixdp.workloads import (
     Strategy,
     Workload,
 )
+from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
 __all__ = [
     "WorkloadDraft",
     "WorkloadStatement",
     "attributes_of",
     "drafted_workload",
+    "load_stated_workload",
     "load_workload_release",
     "save_workload_release",
     "stated_measurements",
@@ -97,7 +100,7 @@ class WorkloadStatement(Schema, frozen=True, omit_defaults=True):
     """The statement of a saved workload release."""
 
     schema: Literal["matrixdp-workload-release/1"]
-    mechanism: str
+    mechanism: MechanismName
     guarantee: GuaranteeSchema
     in_words: str
     sensitivity: FrobeniusBallSchema
@@ -122,6 +125,7 @@ class WorkloadDraft(Schema, frozen=True, omit_defaults=True):
     schema: Literal["matrixdp-workload-draft/1"]
     statement: WorkloadStatement
     counts: Counts
+    most_records: int = LARGEST_TOTAL
     # The strategy, and the matrices of dense queries, unless they are large.
     arrays: bytes | None = None
 
@@ -168,7 +172,11 @@ def _arrays(workload: Workload, strategy: Strategy) -> dict[str, NDArray[Any]]:
 
 
 def workload_draft(
-    statement: WorkloadStatement, workload: Workload, strategy: Strategy, counts: Counts
+    statement: WorkloadStatement,
+    workload: Workload,
+    strategy: Strategy,
+    counts: Counts,
+    most_records: int,
 ) -> WorkloadDraft:
     """Return what finishes a release of measurements."""
     arrays = _arrays(workload, strategy)
@@ -177,6 +185,7 @@ def workload_draft(
         schema="matrixdp-workload-draft/1",
         statement=statement,
         counts=counts,
+        most_records=most_records,
         arrays=packed_arrays(arrays) if small else None,
     )
 
@@ -233,6 +242,13 @@ def stated_measurements(
 
 def load_workload_release(path: str | PathLike[str]) -> WorkloadRelease:
     """Read a saved workload release, and prove it on the way; see `WorkloadRelease.load`."""
+    return load_stated_workload(path)[0]
+
+
+def load_stated_workload(
+    path: str | PathLike[str],
+) -> tuple[WorkloadRelease, WorkloadStatement]:
+    """Read a saved workload release with its statement, and verify both."""
     source = Path(path)
     data = read_archive(source)
     statement = read_statement(source, WorkloadStatement, "a saved workload release")
@@ -250,7 +266,7 @@ def load_workload_release(path: str | PathLike[str]) -> WorkloadRelease:
             f"{statement_path(source)} was altered: noise, in_words or workload_in_words is not "
             "what the file holds"
         )
-    return release
+    return release, statement
 
 
 def _proven(arrays: dict[str, NDArray[Any]], statement: WorkloadStatement) -> WorkloadRelease:

@@ -23,6 +23,7 @@ class AboutSchema(Schema, frozen=True, omit_defaults=True):
     dataset: str | None = None
     purpose: str | None = None
     unit: str | None = None
+    missing: str | None = None
 
 
 class _Stamped(Protocol):
@@ -45,7 +46,7 @@ def about_of(schema: AboutSchema | None) -> About | None:
     """Return what a statement says that its release is about, or raise if it says too much."""
     if schema is None:
         return None
-    return About(dataset=schema.dataset, purpose=schema.purpose, unit=schema.unit)
+    return About(**msgspec.structs.asdict(schema))
 
 
 def stamped(statement: S) -> S:

@@ -4,7 +4,7 @@ Every schema refuses unknown fields, and values of another type than the one tha
 numbers are written so that they read back to the same floats.
 """
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ __all__ = [
     "FrobeniusBallSchema",
     "GuaranteeSchema",
     "IsotropicSchema",
+    "MechanismName",
     "Rows",
     "Schema",
     "SensitivitySchema",
@@ -49,6 +50,13 @@ __all__ = [
 ]
 
 Rows: TypeAlias = list[list[float]]
+
+# Texts of a statement that nothing else proves: none has room for data, and each is safe to print.
+MechanismName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w{0,99}\Z")]
+_FileName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[^/\x00]{1,255}\Z")]
+_AccountName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[\w.@+/-]{1,200}\Z")]
+_LedgerName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
+_Digest: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 # Unknown fields are refused: a reader that skips them might miss what they restrict.
@@ -74,17 +82,17 @@ class GuaranteeSchema(Schema, frozen=True):
 class DigestSchema(Schema, frozen=True):
     """The name and the digest of the file that a statement belongs to."""
 
-    name: str  # when it was saved; files may be renamed, so it is not compared
+    name: _FileName  # when it was saved; files may be renamed, so it is not compared
     sha256: str  # 64 hexadecimal digits
 
 
 class EvidenceSchema(Schema, frozen=True):
     """Where the payment for a release stands in a ledger."""
 
-    ledger: str
-    account: str
+    ledger: _LedgerName
+    account: _AccountName
     sequence: int
-    digest: str  # of the entry: it ties the statement to all entries up to there
+    digest: _Digest  # of the entry: it ties the statement to all entries up to there
 
 
 class FrobeniusBallSchema(_Kind, frozen=True, tag="FrobeniusBall"):
