@@ -10,7 +10,8 @@ pytest.importorskip("torch", reason="private training needs the extra `train`")
 import torch
 from torch import Generator, Tensor, nn
 
-from matrixdp.training.layers.tracing import MeasuredUse, Tracer
+from matrixdp.training.layers.tracing import Tracer
+from matrixdp.training.layers.use import MeasuredUse
 from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
 
 Losses = Callable[[nn.Module, Tensor], Tensor]

@@ -1,4 +1,4 @@
-"""What the tests of private training share: a small model, small data, and plain loops."""
+"""A small model, small data and plain loops, which the tests of private training share."""
 
 from collections.abc import Callable
 from functools import partial

@@ -122,14 +122,14 @@ class Placed(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table, self.places = nn.Embedding(9, 8), nn.Embedding(8, 8)
+        self.table, self.positions = nn.Embedding(9, 8), nn.Embedding(8, 8)
         self.table.requires_grad_(False)
         self.head = nn.Linear(8, 3)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1])
-        rows = torch.tanh(self.table(tokens) + self.places(places))
-        rows = rows.masked_fill((places >= lengths[:, None])[..., None], 0.0)
+        positions = torch.arange(tokens.shape[1])
+        rows = torch.tanh(self.table(tokens) + self.positions(positions))
+        rows = rows.masked_fill((positions >= lengths[:, None])[..., None], 0.0)
         made: Tensor = self.head(rows.sum(1))
         return made
 

@@ -82,7 +82,7 @@ def test_every_batch_fits_into_one_of_a_few_sizes(
     numbers: NDArray[np.int64], expected: float, size: int
 ) -> None:
     division = Division(RECORDS, expected, size)
-    assert len(division.sizes) <= 5
+    assert len(division.sizes) <= 9
     assert division.sizes[-1] <= size
     for batch in division.batches(numbers):
         smaller = [one for one in division.sizes if one < division.size_for(batch)]
@@ -90,7 +90,7 @@ def test_every_batch_fits_into_one_of_a_few_sizes(
 
 
 @pytest.mark.parametrize("expected", [64, 256, 1024, 4096])
-def test_filling_up_adds_half_a_standard_deviation(expected: int) -> None:
+def test_filling_up_adds_a_third_of_a_standard_deviation(expected: int) -> None:
     records = 50 * expected
     generator = np.random.default_rng(2)
     division = Division(records, expected, 2 * expected)
@@ -100,7 +100,14 @@ def test_filling_up_adds_half_a_standard_deviation(expected: int) -> None:
     assert len(drawn) > 19_990  # nearly all, and the others are halved
     added = np.array([division.size_for(np.arange(number)) for number in drawn[:2000]])
     # And half of what sizes are multiples of.
-    assert np.mean(added - drawn[:2000]) < 0.6 * deviation + 4.0
+    assert np.mean(added - drawn[:2000]) < 0.35 * deviation + 4.0
+
+
+@pytest.mark.parametrize(("views", "multiple"), [(1, 8), (2, 4), (3, 8), (16, 1)])
+def test_sizes_are_multiples_of_eight_rows(views: int, multiple: int) -> None:
+    *sizes, most = Division(4096, 64.0, 100, views).sizes
+    assert all(size % multiple == 0 for size in sizes)
+    assert math.gcd(*sizes, most if multiple == 1 else 0) == multiple
 
 
 def test_a_batch_size_of_the_whole_lot_needs_no_more_rows_than_records() -> None:

@@ -281,11 +281,11 @@ def test_changes_of_the_model() -> None:
             step()
     model[1] = activation
     weight = model.get_parameter("2.weight")
-    place = weight.data
-    weight.data = place.clone()
+    former = weight.data
+    weight.data = former.clone()
     with pytest.raises(InvalidParameterError, match=r"'2\.weight' was added, .* moved in memory"):
         step()
-    weight.data = place
+    weight.data = former
     model.get_parameter("2.bias").requires_grad_(False)
     with pytest.raises(InvalidParameterError, match=r"'2\.bias' was removed or frozen"):
         step()

@@ -1,4 +1,4 @@
-"""What a CUDA graph can get wrong: work that waits for the GPU, and numbers that stay the same."""
+"""Faults of CUDA graphs: work that waits for the GPU, and numbers that stay the same."""
 
 import subprocess
 import sys

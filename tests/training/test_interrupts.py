@@ -55,7 +55,7 @@ def model_with_all_kinds() -> nn.Module:
     """Return a model with a rule of its own, a layer without one, and corrected gradients."""
     torch.manual_seed(5)
     return nn.Sequential(
-        *(nn.Linear(6, 8), nn.RMSNorm(8), nn.Unflatten(1, (2, 2, 2))),
+        *(nn.Linear(6, 8), nn.PReLU(8), nn.Unflatten(1, (2, 2, 2))),
         *(nn.InstanceNorm2d(2), nn.Flatten(), nn.Linear(8, 3)),
     )
 

@@ -29,12 +29,12 @@ Losses = Callable[..., Tensor]
 class Reader(nn.Module):
     """A transformer that reads tokens, with positions of several kinds."""
 
-    def __init__(self, positions: str = "", dropout: float = 0.0) -> None:
+    def __init__(self, kind: str = "", dropout: float = 0.0) -> None:
         super().__init__()
         torch.manual_seed(1)
-        self.positions = positions
+        self.kind = kind
         self.table = nn.Embedding(9, 8)
-        self.places = nn.Embedding(64, 8)
+        self.positions = nn.Embedding(64, 8)
         self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=dropout)
         self.layer.self_attn.dropout = 0.0
         self.head = nn.Linear(8, 3)
@@ -44,11 +44,11 @@ class Reader(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         rows = self.table(tokens) * math.sqrt(8)
-        if self.positions == "of the tutorial":  # right where time comes first
+        if self.kind == "of the tutorial":  # right where time comes first
             rows = rows + self.waves[: rows.size(0)]
-        elif self.positions == "row numbers":
-            rows = rows + self.places(torch.arange(len(rows)))[:, None]
-        elif self.positions == "along time":
+        elif self.kind == "row numbers":
+            rows = rows + self.positions(torch.arange(len(rows)))[:, None]
+        elif self.kind == "along time":
             rows = rows + self.waves[: rows.size(1)].transpose(0, 1)
         made: Tensor = self.head(self.layer(rows).mean(1))
         return made

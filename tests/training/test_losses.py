@@ -1,4 +1,4 @@
-"""What losses return: one real number for each record, which depends on what is trained."""
+"""Losses return one real number for each record, which depends on what is trained."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

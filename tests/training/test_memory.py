@@ -1,4 +1,4 @@
-"""What is large is let go as soon as it is no longer needed."""
+"""Memory: large tensors are let go as soon as they are no longer needed."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from matrixdp.training.layers.convolution import ConvolutionUse  # noqa: E402
 from matrixdp.training.layers.embedding import EmbeddingUse  # noqa: E402
 from matrixdp.training.layers.gram import gram  # noqa: E402
 from matrixdp.training.layers.linear import LinearUse  # noqa: E402
-from matrixdp.training.layers.tracing import MeasuredUse, Tracer  # noqa: E402
-from matrixdp.training.layers.use import KeptGradients, LayerUse  # noqa: E402
+from matrixdp.training.layers.tracing import Tracer  # noqa: E402
+from matrixdp.training.layers.use import KeptGradients, LayerUse, MeasuredUse  # noqa: E402
 from matrixdp.training.lots.clipping import clipped_sum  # noqa: E402
 
 
@@ -71,10 +71,9 @@ def test_a_use_holds_nothing_after_its_sum(make: Any) -> None:
 
 def test_an_embedding_holds_nothing_after_its_sum() -> None:
     use = EmbeddingUse(nn.Embedding(9, 4), torch.randint(0, 9, (5, 3)), torch.randn(5, 3, 4))
-    held = storage(use._rows)
-    clipped_sum(
-        [MeasuredUse("layer", use, use.norm_bounds())], dict.fromkeys(use.parameters, 0), [1.0]
-    )
+    measured = MeasuredUse("layer", use, use.norm_bounds())
+    held = storage(use.outputs)
+    clipped_sum([measured], dict.fromkeys(use.parameters, 0), [1.0])
     assert held.expired()
 
 
@@ -93,8 +92,8 @@ class LiveBytes(TorchDispatchMode):
         known = len(self._live)
         for part in tree_leaves(result):
             if isinstance(part, Tensor):
-                place = part.untyped_storage()
-                self._live[place._cdata] = (StorageWeakRef(place), place.nbytes())
+                storage = part.untyped_storage()
+                self._live[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
         if len(self._live) > known:
             self._live = {key: one for key, one in self._live.items() if not one[0].expired()}
             self.peak = max(self.peak, sum(size for _, size in self._live.values()))

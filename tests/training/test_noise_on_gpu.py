@@ -1,9 +1,8 @@
-"""The noise of steps where the sums are: the same bits, one wait, and nothing secret left behind.
+"""The noise of steps where the sums are: the same bits, and no wait.
 
 On a machine without a GPU the processor plays one.
 """
 
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -17,9 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from matrixdp.covariance import Diagonal, Kronecker
-from matrixdp.errors import KeyStateError, MatrixDPError
+from matrixdp.errors import InvalidParameterError, MatrixDPError
 from matrixdp.noise import ReleaseKey
 from matrixdp.noise.application.tensors import NoiseOnTheWay, TensorNoise, cuda_kernel
+from matrixdp.noise.kernels.cuda.kernel import TensorKernel, UndecidedList
 from matrixdp.training import PrivateTraining, TrainingPlan
 from matrixdp.training.noise import block_noise
 from reference.gpu_kernels import has_gpu, host_kernel
@@ -105,48 +105,35 @@ def test_weights_are_those_with_noise_of_the_processor(
         assert torch.equal(one, other)
 
 
-@pytest.fixture
-def ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, NoiseOnTheWay]]]:
-    """Watch what begins and what is finished."""
-    seen: list[tuple[str, NoiseOnTheWay]] = []
-    begin, finish = TensorNoise.begin, NoiseOnTheWay.finish
-
-    def begun(self: TensorNoise, *arguments: Any, **options: Any) -> NoiseOnTheWay:
-        seen.append(("begin", begin(self, *arguments, **options)))
-        return seen[-1][1]
-
-    def finished(self: NoiseOnTheWay) -> Tensor:
-        seen.append(("finish", self))
-        return finish(self)
-
-    monkeypatch.setattr(TensorNoise, "begin", begun)
-    monkeypatch.setattr(NoiseOnTheWay, "finish", finished)
-    yield seen
-    assert seen
-
-
 @pytest.mark.usefixtures("played")
-def test_all_matrices_begin_before_one_is_waited_for(
-    ways: list[tuple[str, NoiseOnTheWay]],
-) -> None:
+def test_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def waited(_self: UndecidedList) -> None:
+        pytest.fail("a step waits for its noise")
+
+    drawn = []
+    begin = TensorNoise.begin
+
+    def counted(self: TensorNoise, *arguments: Any, **options: Any) -> NoiseOnTheWay:
+        drawn.append(self)
+        return begin(self, *arguments, **options)
+
+    monkeypatch.setattr(UndecidedList, "check", waited)
+    monkeypatch.setattr(TensorNoise, "begin", counted)
     trained(layer_covariances={"0": Diagonal(LAYER)})
-    assert [what for what, _ in ways] == ["begin", "begin", "finish", "finish"] * 3
+    assert len(drawn) == 3 * 2  # or nothing would have been there to wait for
 
 
 @pytest.mark.usefixtures("played")
-def test_an_interrupt_leaves_no_secret(
-    monkeypatch: pytest.MonkeyPatch, ways: list[tuple[str, NoiseOnTheWay]]
-) -> None:
-    def interrupted(_self: NoiseOnTheWay) -> Tensor:
-        raise KeyboardInterrupt
+def test_noise_that_fails_leaves_nothing_to_train_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = TensorKernel.__call__
 
-    monkeypatch.setattr(NoiseOnTheWay, "finish", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        trained(layer_covariances={"0": Diagonal(LAYER)})
-    for _, noise in ways:
-        assert not noise._undecided.tensor.any()
-        with pytest.raises(KeyStateError, match="closed"):
-            noise._stream.reader(0)
+    def failing(self: TensorKernel, *arguments: Any) -> None:
+        kernel(self, *arguments)
+        arguments[4].tensor[0] = 1 << 40
+
+    monkeypatch.setattr(TensorKernel, "__call__", failing)
+    with pytest.raises(InvalidParameterError, match="holds NaN"):
+        trained()
 
 
 @pytest.mark.usefixtures("played")

@@ -14,8 +14,8 @@ from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers import convolution
 from matrixdp.training.layers.gram import gram
 from matrixdp.training.layers.precision import factor_rounding, multiplies_coarsely
-from matrixdp.training.layers.tracing import MeasuredUse, Tracer
-from matrixdp.training.layers.use import KeptGradients, norm_bounds_of
+from matrixdp.training.layers.tracing import Tracer
+from matrixdp.training.layers.use import KeptGradients, MeasuredUse, norm_bounds_of
 from matrixdp.training.lots.clipping import clipped_sum
 
 
@@ -123,7 +123,7 @@ def test_scaled_gradients_that_underflow(positions: int, *, flush: bool) -> None
     if flush and not torch.set_flush_denormal(True):
         pytest.skip("this processor cannot flush subnormal numbers to zero")
     try:
-        for seed in range(100):
+        for seed in range(40):
             torch.manual_seed(seed)
             inputs = 8e18 * torch.rand(1, positions, 4).clamp(min=0.1)
             gradient = 2.0**-90 * torch.rand(1, positions, 4)

@@ -150,13 +150,13 @@ def sums_of_a_step(
 
 @pytest.mark.parametrize("bad", [1e25, -1e38, math.inf, math.nan])
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("place", [3, -1])  # the last one also fills up the last batch
+@pytest.mark.parametrize("index", [3, -1])  # the last one also fills up the last batch
 def test_no_step_tells_whether_an_outlier_is_there(
-    way: str, bad: float, place: int, monkeypatch: pytest.MonkeyPatch
+    way: str, bad: float, index: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs, targets = small_data()
-    inputs[place, 1] = bad
-    kept = torch.arange(len(inputs)) != place % len(inputs)
+    inputs[index, 1] = bad
+    kept = torch.arange(len(inputs)) != index % len(inputs)
     whole = sums_of_a_step((inputs, targets), way, monkeypatch)
     without = sums_of_a_step((inputs[kept], targets[kept]), way, monkeypatch)
     assert float((whole - without).norm()) <= small_plan().sensitivity + 1e-6
@@ -295,9 +295,15 @@ def one_by_one(weight: Tensor, inputs: Tensor) -> Tensor:
 
 
 @pytest.mark.filterwarnings("ignore:the model is run for ")
-@pytest.mark.parametrize("run", [at_once, one_by_one])
-@pytest.mark.parametrize("way", ["fast", "captured"])
-@pytest.mark.parametrize("bad", [math.inf, math.nan])
+@pytest.mark.parametrize(
+    ("way", "run", "bad"),
+    [
+        ("fast", at_once, math.inf),
+        ("fast", one_by_one, math.nan),
+        ("captured", at_once, math.nan),
+        ("captured", one_by_one, math.inf),
+    ],
+)
 def test_losses_that_are_not_finite_where_models_are_run_per_record(
     way: str, bad: float, run: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

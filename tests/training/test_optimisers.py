@@ -52,13 +52,13 @@ def test_several_optimisers(kind: Callable[[list[optim.Optimizer]], optim.Optimi
     models = [small_model() for _ in range(2)]
     rates = (0.1, 0.01)
     several: list[optim.Optimizer] = [
-        optim.SGD(models[0][place].parameters(), lr=rate)
-        for place, rate in zip((0, 2), rates, strict=True)
+        optim.SGD(models[0][index].parameters(), lr=rate)
+        for index, rate in zip((0, 2), rates, strict=True)
     ]
     train(private(models[0], make=lambda _: kind(several), seed=SEED))
     groups = [
-        {"params": models[1][place].parameters(), "lr": rate}
-        for place, rate in zip((0, 2), rates, strict=True)
+        {"params": models[1][index].parameters(), "lr": rate}
+        for index, rate in zip((0, 2), rates, strict=True)
     ]
     one = optim.SGD(groups)
     train(private(models[1], make=lambda _: one, seed=SEED))

@@ -170,7 +170,7 @@ def test_without_torch_the_install_line_is_named() -> None:
         "except MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'matrixdp[train]'" in done.stdout
+    assert "pip install '.[train]'" in done.stdout
 
 
 @pytest.mark.parametrize("clip_norm", [("a", 1.0), (1, 2), (("a", 1.0, 2.0),), ((1, 1.0),)])

@@ -1,4 +1,4 @@
-"""What a training tells: its progress, a bar, its ``repr``, and how its gradients are formed."""
+"""Reports of a training: its progress, a bar, its ``repr``, and how its gradients are formed."""
 
 import re
 from typing import Any
@@ -95,7 +95,7 @@ def explained(training: Any, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_how_gradients_are_formed(capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(6, 8), nn.RMSNorm(8), nn.Tanh(), nn.Linear(8, 3))
+    model = nn.Sequential(nn.Linear(6, 8), nn.PReLU(8), nn.Tanh(), nn.Linear(8, 3))
     training = private(model, seed=1)
     with pytest.raises(InvalidParameterError, match="nothing was checked yet"):
         training.explain()
@@ -103,7 +103,7 @@ def test_how_gradients_are_formed(capsys: pytest.CaptureFixture[str]) -> None:
     header, *layers = explained(training, capsys)
     assert header.split() == ["layer", "kind", "rule"]
     assert [line.split()[:2] for line in layers] == [
-        *(["0", "Linear"], ["1", "RMSNorm"], ["3", "Linear"]),
+        *(["0", "Linear"], ["1", "PReLU"], ["3", "Linear"]),
     ]
     assert "run again for every record" in layers[1]
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,15 +25,27 @@ from torch.utils.data import (
 )
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.noise.application.tensors import cuda_kernel
+from matrixdp.noise.kernels.cuda import kernel as kernel_module
+from matrixdp.noise.kernels.cuda.kernel import TensorKernel
 from matrixdp.training.lots.records import checked_records, record_source
-from matrixdp.training.lots.sampling import SecureCoins, SeededCoins, drawn_records
+from matrixdp.training.lots.sampling import (
+    Coins,
+    DeviceCoins,
+    SecureCoins,
+    SeededCoins,
+    WordCoins,
+    drawn_records,
+    secure_coins,
+)
+from reference.gpu_kernels import has_gpu, host_kernel
 
 RECORDS, LOTS, RATE = 60, 3000, Fraction(1, 5)
 # Of a false alarm, for the tests whose randomness is fresh in every run.
 RARE = 1e-9
 
 
-def poisson(coins: SecureCoins | SeededCoins) -> NDArray[np.bool_]:
+def poisson(coins: Coins) -> NDArray[np.bool_]:
     taken = np.zeros((LOTS, RECORDS), dtype=bool)
     for step in range(LOTS):
         taken[step, drawn_records(coins, RECORDS, RATE, step)] = True
@@ -45,8 +58,8 @@ def shuffled() -> NDArray[np.bool_]:
     taken = np.zeros((LOTS, RECORDS), dtype=bool)
     for start in range(0, LOTS, 5):
         order = generator.permutation(RECORDS)
-        for place in range(5):
-            taken[start + place, order[12 * place : 12 * place + 12]] = True
+        for lot in range(5):
+            taken[start + lot, order[12 * lot : 12 * lot + 12]] = True
     return taken
 
 
@@ -91,9 +104,21 @@ def p_values(taken: NDArray[np.bool_]) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("coins", [SecureCoins(), SeededCoins(3)], ids=["secure", "seeded"])
-def test_lots_are_poisson(coins: SecureCoins | SeededCoins) -> None:
-    assert min(p_values(poisson(coins)).values()) > RARE
+def device_kernel() -> TensorKernel:
+    """Return the kernel of a GPU, or as the processor runs it."""
+    return cuda_kernel(0) if has_gpu() else host_kernel()
+
+
+COINS = {
+    "secure": SecureCoins,
+    "seeded": partial(SeededCoins, 3),
+    "device": lambda: DeviceCoins(device_kernel()),
+}
+
+
+@pytest.mark.parametrize("make", COINS.values(), ids=COINS)
+def test_lots_are_poisson(make: Callable[[], Coins]) -> None:
+    assert min(p_values(poisson(make())).values()) > RARE
 
 
 @pytest.mark.parametrize(
@@ -110,7 +135,7 @@ def test_other_lots_are_found_out(make: Callable[[], NDArray[np.bool_]], fails: 
     assert {name for name, value in values.items() if value < RARE} >= fails
 
 
-class GivenWords:
+class GivenWords(WordCoins):
     kind = "seeded"
 
     def __init__(self, *words: int) -> None:
@@ -124,10 +149,10 @@ class GivenWords:
 def test_the_coin_is_exact_and_never_above_the_rate() -> None:
     third = 2**64 // 3  # a third is no multiple of 2**-64: rounded down
     coins = GivenWords(0, third - 1, third, 2**64 - 1)
-    assert drawn_records(coins, 4, Fraction(1, 3), 0).tolist() == [0, 1]  # type: ignore[arg-type]
-    assert drawn_records(coins, 4, Fraction(1), 0).tolist() == [0, 1, 2, 3]  # type: ignore[arg-type]
+    assert drawn_records(coins, 4, Fraction(1, 3), 0).tolist() == [0, 1]
+    assert drawn_records(coins, 4, Fraction(1), 0).tolist() == [0, 1, 2, 3]
     smallest = Fraction(1, 2**64)
-    assert drawn_records(coins, 4, smallest, 0).tolist() == [0]  # type: ignore[arg-type]
+    assert drawn_records(coins, 4, smallest, 0).tolist() == [0]
 
 
 @given(st.fractions(Fraction(1, 2**64), 1))
@@ -135,7 +160,7 @@ def test_the_last_word_that_takes_a_record(rate: Fraction) -> None:
     taking = rate.numerator * 2**64 // rate.denominator  # so many words out of 2**64
     assert rate - Fraction(1, 2**64) < Fraction(taking, 2**64) <= rate
     words = [taking - 1, *([taking] if taking < 2**64 else [])]
-    assert drawn_records(GivenWords(*words), len(words), rate, 0).tolist() == [0]  # type: ignore[arg-type]
+    assert drawn_records(GivenWords(*words), len(words), rate, 0).tolist() == [0]
 
 
 def test_secure_words_are_blocks_of_aes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +178,38 @@ def test_secure_words_are_blocks_of_aes(monkeypatch: pytest.MonkeyPatch) -> None
     words = SecureCoins().words(1001, 0)
     assert words.tobytes() == encrypted[: 8 * 1001]
     assert asked == [32]
+
+
+@pytest.mark.parametrize("number", [1, 2, 999, 5000])
+@pytest.mark.parametrize("rate", [Fraction(1, 3), Fraction(1), Fraction(1, 2**64)])
+def test_coins_of_a_device_are_those_of_the_processor(
+    monkeypatch: pytest.MonkeyPatch, number: int, rate: Fraction
+) -> None:
+    device = DeviceCoins(device_kernel())
+    monkeypatch.setattr(os, "urandom", lambda size: bytes(range(7, 7 + size)))
+    found = drawn_records(device, number, rate, 0)
+    assert found.dtype == np.int64
+    assert np.array_equal(found, drawn_records(SecureCoins(), number, rate, 0))
+
+
+def test_ranges_of_a_device_have_keys_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = device_kernel()
+    monkeypatch.setattr(kernel_module, "RANGE_ELEMENTS", 100)
+    keys = [bytes([byte]) * 32 for byte in (1, 2, 3)]
+    given = iter(2 * keys)
+    monkeypatch.setattr(os, "urandom", lambda _size: next(given))
+    whole = kernel.coins(250, 2**63).cpu().numpy()
+    parts = [SecureCoins().taken(count, 2**63, 0) + start for start, count in RANGES]
+    assert np.flatnonzero(whole).tolist() == np.concatenate(parts).tolist()
+
+
+RANGES = (0, 100), (100, 100), (200, 50)
+
+
+@pytest.mark.parametrize("records", [1 << 16, (1 << 16) - 1])
+def test_few_records_are_drawn_on_the_processor(records: int) -> None:
+    kind = DeviceCoins if has_gpu() and records == 1 << 16 else SecureCoins
+    assert isinstance(secure_coins(torch.device("cuda" if has_gpu() else "cpu"), records), kind)
 
 
 def test_secure_words_are_never_those_of_another_lot() -> None:

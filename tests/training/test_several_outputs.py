@@ -87,8 +87,8 @@ class Uses(nn.Module):
                 outputs = smooth_parts(self.layer(torch.sin(hidden + call)))
                 if self.change is not None:
                     self.change(outputs)
-                for place, part in enumerate(outputs[: self.number]):
-                    found.append((place + 1.0) * part.reshape(len(part), -1).sin().sum(1))
+                for index, part in enumerate(outputs[: self.number]):
+                    found.append((index + 1.0) * part.reshape(len(part), -1).sin().sum(1))
             made: Tensor = self.last(torch.stack(found, 1))
         return made.float()
 
@@ -182,7 +182,7 @@ class Program:
         pool = [inputs, hidden(inputs, weight)]
         for kind, one, other in self.steps:
             pool.append(STEPS[kind](pool[one % len(pool)], pool[other % len(pool)], weight))
-        return _contained(self.container, [pool[place % len(pool)] for place in self.chosen])
+        return _contained(self.container, [pool[index % len(pool)] for index in self.chosen])
 
 
 STEPS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
@@ -200,7 +200,7 @@ def _contained(kind: str, outputs: Sequence[Tensor]) -> Any:
         case "list":
             return [None, *outputs]
         case "dict":
-            return {str(place): part for place, part in reversed(list(enumerate(outputs)))}
+            return {str(index): part for index, part in reversed(list(enumerate(outputs)))}
         case "nested":
             ordered = OrderedDict(rest=(*outputs[1:],), best=outputs[0].argmax(1), text="text")
             return [(outputs[0],), {"inner": Pair(3, ordered)}]

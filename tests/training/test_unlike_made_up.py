@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
+from matrixdp.training.checks.made_up import KINDS, Kind, imitation
 from matrixdp.training.checks.model import ModelCheck
 from training.test_attacks import LABELS, RECORDS, ROWS, mlp, padded, training_of
 
@@ -143,14 +144,14 @@ class Places(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(3)
-        self.table, self.places, self.head = (
+        self.table, self.positions, self.head = (
             nn.Embedding(9, 8),
             nn.Embedding(64, 8),
             nn.Linear(8, 3),
         )
 
-    def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
-        rows = torch.tanh(self.table(tokens) + self.places(places))
+    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        rows = torch.tanh(self.table(tokens) + self.positions(positions))
         made: Tensor = self.head(rows.mean(-2))
         return made
 
@@ -168,9 +169,9 @@ def test_a_shared_tensor_that_is_as_long_as_the_batch() -> None:
         model = Places()
 
         def losses(
-            tokens: Tensor, places: Tensor, labels: Tensor, model: nn.Module = model
+            tokens: Tensor, positions: Tensor, labels: Tensor, model: nn.Module = model
         ) -> Tensor:
-            return functional.cross_entropy(model(tokens, places), labels, reduction="none")
+            return functional.cross_entropy(model(tokens, positions), labels, reduction="none")
 
         training = training_of(model, losses, mode=mode)
         sums.append(sum_of_first_step(training, items, collate=with_places))
@@ -269,3 +270,29 @@ def test_numbers_that_losses_do_not_take_are_not_needed() -> None:
     for lot in training.lots(rows):
         training.step(lot, batch_size=RECORDS)
     assert training.progress.steps_left == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_class_of_made_up_records_differs(kind: Kind) -> None:
+    record = {
+        "number": 0,
+        "class": torch.tensor(2),
+        "one": torch.tensor([5]),
+        "x": torch.tensor(0.5),
+    }
+    made = [imitation(record, kind, index) for index in range(4)]
+    # Sequences of one integer do not, where they end with padding.
+    for name in ("number", "class", "one")[: 1 if kind.startswith("ends") else 3]:
+        assert sorted(int(one[name]) for one in made) == [0, 0, 1, 1]
+    assert len({float(one["x"]) for one in made}) == 4
+
+
+def test_mixing_by_the_only_integer_of_a_record_is_found() -> None:
+    model = mlp()
+
+    def losses(groups: Tensor, weights: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+        shift = functional.one_hot(groups[0], 8).float()  # of the first record, for all
+        return weights * functional.cross_entropy(model(rows + shift[:1]), labels, reduction="none")
+
+    with pytest.raises(InvalidParameterError, match="the loss of a record"):
+        training_of(model, losses).lots((LABELS[:, None], torch.ones(RECORDS), ROWS, LABELS))

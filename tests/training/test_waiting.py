@@ -1,6 +1,7 @@
-"""How often a step waits for the device: what is launched meanwhile would otherwise come too late.
+"""Steps hardly ever wait for the device: what is launched meanwhile would come too late.
 
-A step with simulated noise waits once, before it is spent: whether the weights are finite.
+A step with simulated noise waits for one event, which comes before its sum: whether the weights
+are finite.
 """
 
 import warnings
@@ -64,15 +65,15 @@ def test_a_step_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     take = steps("cpu", "loop")
     with Waiting() as waiting:
         take()
-    # The second one looks for records to leave out, on a CPU only.
-    assert len(waiting.found) <= 2
+    # That one looks for records to leave out, on a CPU only.
+    assert len(waiting.found) <= 1
 
 
 def test_a_captured_step() -> None:
     take = steps("cpu", "captured")
     with Waiting() as waiting:
         take()
-    assert len(waiting.found) == 1
+    assert not waiting.found
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -95,4 +96,4 @@ def test_on_a_gpu(way: str, changes: dict[str, Any]) -> None:
             torch.cuda.set_sync_debug_mode("default")
     waits = [one for one in caught if "called a synchronizing" in str(one.message)]
     where = {f"{one.filename}:{one.lineno}" for one in waits}
-    assert len(waits) == 3, where
+    assert not waits, where

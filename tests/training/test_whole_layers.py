@@ -153,8 +153,8 @@ def memories(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
     if kind is nn.RNN:
         options["nonlinearity"] = draw(st.sampled_from(["tanh", "relu"]))
     layer = kind(draw(st.integers(1, 3)), 3, batch_first=True, **options)
-    places = range(3 if kind is nn.LSTM else 2)
-    parts = draw(st.lists(st.sampled_from(places), min_size=1, unique=True))
+    indices = range(3 if kind is nn.LSTM else 2)
+    parts = draw(st.lists(st.sampled_from(indices), min_size=1, unique=True))
     model = Remembers(layer, started=draw(st.booleans()), parts=tuple(parts))
     return model, torch.randn(6, draw(st.integers(1, 6)), 3)
 

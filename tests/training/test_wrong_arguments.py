@@ -1,4 +1,4 @@
-"""What a training cannot be made with: optimisers, models, groups, data and other arguments."""
+"""Arguments that no training is made with: optimisers, models, groups, data and others."""
 
 from collections.abc import Callable
 from typing import Any

@@ -10,7 +10,7 @@ try:
     import torch as _torch  # noqa: F401
 except ImportError:
     raise MissingExtraError(
-        "private training needs PyTorch: pip install 'matrixdp[train]'"
+        "private training needs PyTorch: pip install '.[train]' in a clone of matrixdp"
     ) from None
 
 # Below the check, since all of these import torch.

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.privacy.payment import RunPayer, StepCounter
 from matrixdp.processes import current_process
 from matrixdp.training.plan import TrainingPlan
+from matrixdp.training.ranks.group import ALONE, Ranks
+from matrixdp.training.ranks.spending import shared_counter
 from matrixdp.training.spending import SpendingFile
 
 __all__ = ["State", "StepAccount"]
@@ -29,15 +32,22 @@ class StepAccount:
         How gradients are added up: the guarantee is for one mode in all steps.
     spending : Path, RunPayer or None
         The spending file or the run of a ledger, if there is one.
+    ranks : Ranks, optional
+        All that take the same steps; the first one writes.
     """
 
     def __init__(
-        self, plan: TrainingPlan, seed: int | None, mode: str, spending: Path | RunPayer | None
+        self,
+        plan: TrainingPlan,
+        seed: int | None,
+        mode: str,
+        spending: Path | RunPayer | None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self._plan = plan
         self._seed = seed
         self._mode = mode
-        self._counter = _counter(spending, plan, seed, mode)
+        self._counter = shared_counter(ranks, partial(_counter, spending, plan, seed, mode))
         self._process = current_process()
         self._unwritten = 0  # steps spent, where there is no file to count them
         self._begun = False  # whether this process has spent a step, or loaded a checkpoint

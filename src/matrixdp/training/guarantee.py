@@ -65,6 +65,8 @@ class TrainingGuarantee:
         The layers whose noise has a covariance of its own; the rest is independent noise.
     debug : bool
         Whether steps stop at records that are not finite, which tells that these are there.
+    ranks : int
+        How many processes took part.
     """
 
     epsilon: float
@@ -78,6 +80,7 @@ class TrainingGuarantee:
     lots: Lots
     shaped_layers: tuple[str, ...] = ()
     debug: bool = False
+    ranks: int = 1
 
     @property
     def protects(self) -> bool:
@@ -102,7 +105,19 @@ class TrainingGuarantee:
         warning = "" if self.protects else "An experiment, which protects nothing; it simulates: "
         stops = " Debugging: a step stops at records that are not finite." if self.debug else ""
         sources = f"Noise: {self.noise}. Lots: {self.lots}."
-        return f"{warning}{claim} {how} {sources}{stops} {_ASSUMPTIONS[self.mode]}"
+        return f"{warning}{claim} {how} {sources}{stops} {_ASSUMPTIONS[self.mode]}{self._sums()}"
+
+    def _sums(self) -> str:
+        if self.ranks == 1:
+            return ""
+        rounding = "" if self.mode == "exact" else ", whose rounding was taken off the clip norm"
+        return (
+            f" {self.ranks} ranks, each with the records of its own numbers; their sums were added "
+            f"up as integers{rounding}, and the processes and their network are trusted. It is "
+            "assumed that a number is the same record on all ranks, which was checked for the "
+            "first record of tensors and for the indices of a Subset only, and that losses get "
+            "nothing from other ranks."
+        )
 
     def _sampling(self) -> str:
         if self.sampling_rate == 1.0:

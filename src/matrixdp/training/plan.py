@@ -9,10 +9,11 @@ from math import ceil
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.markup import card
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.parameters import DELTA, EPSILON, checked_choice, positive_integer, positive_number
 from matrixdp.privacy import Accountant, Budget, SampledPlan, noise_multiplier_for, plan_epsilon
-from matrixdp.rounding import float_up, quotient_down, sqrt_up
+from matrixdp.rounding import float_up, quotient_down, shown_up, sqrt_up
 from matrixdp.sensitivity import FrobeniusBall
 
 __all__ = ["TrainingPlan"]
@@ -228,6 +229,19 @@ class TrainingPlan:
     def noise_scale(self) -> float:
         """The standard deviation of the noise on the sum of gradients, rounded up."""
         return self.step_mechanism.covariance.smallest_singular_value
+
+    def _repr_html_(self) -> str:
+        promise = f"epsilon {shown_up(self.epsilon, 4)} at delta {shown_up(self.delta, 4)}"
+        norms = ", ".join(f"{bound:g} {name}".strip() for name, bound in self.bounds)
+        facts = [
+            ("guarantee", f"{promise}, under adding or removing one record"),
+            ("records", self.records),
+            ("expected lot size", f"{self.lot_size:g}"),
+            ("steps", f"{self.steps}, which are {self.epochs:.4g} epochs"),
+            ("clip norm", norms),
+            ("noise multiplier", f"{self.noise_multiplier:.6g}"),
+        ]
+        return card("TrainingPlan", facts)
 
     @property
     def digest(self) -> str:

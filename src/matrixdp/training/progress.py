@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from matrixdp.markup import element
 from matrixdp.privacy import SampledPlan, plan_epsilon
 from matrixdp.rounding import shown_up
 from matrixdp.training.plan import TrainingPlan
@@ -43,7 +44,7 @@ class TrainingProgress:
 
     @property
     def epsilon_spent(self) -> float:
-        """What the steps so far cost at the plan's delta, had just these been planned.
+        """The epsilon of the steps so far at the plan's delta, as if only these had been planned.
 
         Some time is needed to find it. The guarantee of a run that stops early stays that of the
         whole plan, unless the number of steps was chosen without looking at what came out.
@@ -57,6 +58,10 @@ class TrainingProgress:
             neighbouring="add-remove",
         )
         return plan_epsilon(spent, self.plan.delta, self.plan.accountant)
+
+    def _repr_html_(self) -> str:
+        bar = element("progress", value=self.steps_spent, max=self.plan.steps)
+        return element("div", bar, element("p", str(self)), class_="matrixdp")
 
     def __str__(self) -> str:
         """Say it in one line, without the epsilon so far, which takes time."""

@@ -1,7 +1,8 @@
 """The steps of a training: spend, draw a lot, form its sum, add noise, optimise."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,16 +28,22 @@ from matrixdp.training.model.compiled import uncompiled
 from matrixdp.training.model.trainable import Trainable
 from matrixdp.training.noise.noisy_step import NoisyStep
 from matrixdp.training.plan import TrainingPlan
+from matrixdp.training.ranks.facts import facts_of_data, facts_of_model
+from matrixdp.training.ranks.group import Point, RankGroup, Ranks, agree
 
 __all__ = ["Steps"]
 
+# So often, in steps, ranks compare their weights: it takes about a second for a billion of them.
+_COMPARED = 100
+
 
 class _Open(NamedTuple):
-    """A lot that was drawn, and its records."""
+    """A lot that was drawn, its records, and what raises if the weights are not finite."""
 
     lot: Lot
     source: RecordSource
     numbers: NDArray[np.int64]
+    check_weights: Callable[[], None]
 
 
 class Steps:
@@ -58,6 +65,8 @@ class Steps:
         Draw the lots.
     end : NoisyStep
         Noise and optimisers.
+    ranks : Ranks
+        The processes that take the same steps.
     mode : {"fast", "exact"}
         How gradients are formed.
     restart : bool
@@ -76,6 +85,7 @@ class Steps:
         account: StepAccount,
         coins: Coins,
         end: NoisyStep,
+        ranks: Ranks,
         mode: Mode,
         restart: bool,
         debug: bool,
@@ -88,24 +98,47 @@ class Steps:
         self._account = account
         self._coins = coins
         self._end = end
+        self._ranks = ranks
         self._mode = mode
         self._restart = restart
         self._debug = debug
         # Threads must neither spend one step for two lots, nor take two steps with one lot.
         self._lock = threading.RLock()
         self._open: _Open | None = None
+        self._first = 0  # step since training has begun or was resumed
 
     def begin(self, data: Any, source: RecordSource, *, is_release: bool) -> None:
-        """Check everything before steps on some data are spent."""
-        self._account.check_resumed(restart=self._restart)
-        self._account.check_not_over()
-        self._check_ready()
-        self._gradients(source)
+        """Check everything before steps on some data are spent, on every rank."""
+        self._ranks.together(self._at("begin"), partial(self._begin, source))
+        self._agree_on(data, source)
+        self._first = self._account.spent
         if is_release:
             tensors = source.tensors if isinstance(source, TensorRecords) else (data,)
             account = self._account  # alone, or the training would keep its own data alive
             release = Release(account.run, self._plan, lambda: account.spent)
             warn_if_repeated(release, [*self._trainable, *tensors])
+
+    def _begin(self, source: RecordSource) -> None:
+        self._account.check_resumed(restart=self._restart)
+        self._account.check_not_over()
+        self._check_ready()
+        self._trainable.finite_check()()
+        self._gradients(source)
+
+    def _agree_on(self, data: Any, source: RecordSource) -> None:
+        """Raise unless all ranks have the same weights, and records in the same order."""
+        self._agree()
+        if isinstance(self._ranks, RankGroup):
+            look = partial(facts_of_data, data, source, self._ranks.secret())
+            agree(self._ranks, self._account.spent, self._ranks.together(self._at("agree"), look))
+
+    def _agree(self) -> None:
+        """Raise unless all ranks have the same weights."""
+        if self._ranks.size > 1:
+            agree(self._ranks, self._account.spent, facts_of_model(self._model))
+
+    def _at(self, name: str) -> Point:
+        return Point(name, self._account.spent)
 
     def lots(self, source: RecordSource) -> Iterator[Lot]:
         """Return a lot for every step that is left."""
@@ -132,17 +165,16 @@ class Steps:
                     "another training: call training.step(lot) once for each lot of "
                     "training.lots(...)"
                 )
-            self._check_ready()
-            self._account.check_process()
-            gradients = self._gradients(opened.source)
-            with uncompiled(), torch.enable_grad():
-                sums = self._sum_of(opened, gradients, size)
+            sums = self._ranks.together(self._at("sum"), partial(self._checked_sum, opened, size))
             # Before the noise: no lot may come to two steps.
             self._open = None
             self._end.take(sums, lot.step)
 
     def captured(self, source: TensorRecords, size: int) -> CapturedSum:
         """Return the sum of lots in batches of a few sizes, on a GPU as CUDA graphs."""
+        return self._ranks.together(self._at("begin"), partial(self._captured, source, size))
+
+    def _captured(self, source: TensorRecords, size: int) -> CapturedSum:
         gradients = self._gradients(source)
         if gradients is None:
             raise InvalidParameterError(
@@ -161,18 +193,20 @@ class Steps:
         """Take the next step by a captured sum of some losses."""
         with self._lock:
             self._open = None
-            self._account.check_resumed(restart=self._restart)
-            self._account.check_left()
-            total.check_unchanged()
-            if self.losses is not losses:
-                raise InvalidParameterError(
-                    "training.losses was set after the step was captured, which repeats what the "
-                    "former losses did: call training.captured_step(...) again"
-                )
+            self._ranks.together(self._at("begin"), partial(self._check_captured, total, losses))
             opened = self._opened(source)
-            with uncompiled(), torch.enable_grad():
-                sums = total(opened.numbers)
+            sums = self._ranks.together(self._at("sum"), partial(_captured_sum, total, opened))
             self._end.take(sums, opened.lot.step)
+
+    def _check_captured(self, total: CapturedSum, losses: Losses) -> None:
+        self._account.check_resumed(restart=self._restart)
+        self._account.check_left()
+        total.check_unchanged()
+        if self.losses is not losses:
+            raise InvalidParameterError(
+                "training.losses was set after the step was captured, which repeats what the "
+                "former losses did: call training.captured_step(...) again"
+            )
 
     def give_up(self) -> None:
         """Let go of a lot that was drawn and never came to its step; it stays spent."""
@@ -181,15 +215,31 @@ class Steps:
 
     def _opened(self, source: RecordSource) -> _Open:
         """Spend a step, and draw its lot."""
-        self._check_ready()
-        self._trainable.check_finite()
+        check_weights = self._ranks.together(self._at("ready"), self._checked_weights)
         number = self._account.spent
+        # After the first step, too: it tells whether optimisers do the same.
+        if number % _COMPARED == 0 or number == self._first + 1:
+            self._agree()
         # Before the lot is drawn: whatever happens from here on depends on its records, also
         # whether it is given up, or the process dies.
         self._account.spend()
         rate = self._plan.exact_rate
         numbers = drawn_records(self._coins, self._plan.records, rate, number)
-        return _Open(Lot(number), source, numbers)
+        return _Open(Lot(number), source, numbers, check_weights)
+
+    def _checked_weights(self) -> Callable[[], None]:
+        self._check_ready()
+        return self._trainable.finite_check()
+
+    def _checked_sum(self, opened: _Open, size: int) -> Sums:
+        self._check_ready()
+        self._account.check_process()
+        gradients = self._gradients(opened.source)
+        with uncompiled(), torch.enable_grad():
+            sums = self._sum_of(opened, gradients, size)
+        # No sooner: a GPU knows this long before the sum is there, but not when it is begun.
+        opened.check_weights()
+        return sums
 
     def _sum_of(self, opened: _Open, gradients: BatchGradients | None, size: int) -> Sums:
         source, numbers, plan = opened.source, opened.numbers, self._plan
@@ -201,7 +251,8 @@ class Steps:
         return exact(source.batches(list(numbers[:, None]), plan.views))
 
     def _division(self, size: int) -> Division:
-        return Division(self._plan.records, self._plan.lot_size, size)
+        plan = self._plan
+        return Division(plan.records, plan.lot_size, size, plan.views)
 
     def _gradients(self, source: RecordSource) -> BatchGradients | None:
         """Return how gradients are formed, after a check if anything has changed.
@@ -221,3 +272,10 @@ class Steps:
         """Raise if a step could not be taken, before it is spent."""
         check_not_inference()
         self._trainable.check_unchanged()
+
+
+def _captured_sum(total: CapturedSum, opened: _Open) -> Sums:
+    with uncompiled(), torch.enable_grad():
+        sums = total(opened.numbers)
+    opened.check_weights()
+    return sums

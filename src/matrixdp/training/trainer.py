@@ -6,36 +6,32 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torch import nn, optim
+from torch.distributed import ProcessGroup
 
 from matrixdp.covariance import Covariance
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.payment import RunPayer
 from matrixdp.training.account import State, StepAccount
-from matrixdp.training.checks.arguments import (
-    check_kinds,
-    check_losses,
-    check_mode,
-    checked_covariances,
-    checked_optimizers,
-    checked_spending,
-)
+from matrixdp.training.checks.arguments import check_losses
 from matrixdp.training.checks.model import own_batches
 from matrixdp.training.guarantee import Mode, TrainingGuarantee
 from matrixdp.training.lots.batch import Losses
 from matrixdp.training.lots.lot import Lot
 from matrixdp.training.lots.records import (
     Collate,
+    RecordSource,
     TensorRecords,
     checked_records,
     record_source,
 )
-from matrixdp.training.lots.sampling import Coins, SecureCoins, SeededCoins
-from matrixdp.training.model.trainable import Trainable
 from matrixdp.training.noise.noisy_step import NoisyStep
-from matrixdp.training.noise.step_noise import StepNoise
+from matrixdp.training.parts import Arguments, made_parts
 from matrixdp.training.plan import TrainingPlan
 from matrixdp.training.progress import TrainingProgress
+from matrixdp.training.ranks.accepted import checked_ranks
+from matrixdp.training.ranks.facts import facts_of_training
+from matrixdp.training.ranks.group import Point, agree
 from matrixdp.training.steps import Steps
 
 __all__ = ["PrivateTraining"]
@@ -77,6 +73,11 @@ class PrivateTraining:
         times inputs, with the bias as the last column. A covariance needs at least
         ``plan.noise_scale`` in every direction: use ``covariance.rescaled_for(sensitivity,
         plan.step_budget)``.
+    ranks : ProcessGroup, optional
+        The processes of ``torch.distributed`` that train one model together, such as
+        ``torch.distributed.group.WORLD``; see ``docs/ranks.md``. All make the same calls. Each
+        reads and clips the records of its own numbers, the first one spends, and every element of
+        the sum gets noise once. The model is not wrapped.
     debug : bool, optional
         Raise in a step if a loss or a gradient is not finite, and name the layer. This tells that
         such a record is there, without noise: for public data. Otherwise such records add nothing.
@@ -87,6 +88,8 @@ class PrivateTraining:
         If a layer mixes records or an argument is wrong; the message names it.
     BudgetExceededError
         If a covariance is too small.
+    RankError
+        If another rank was refused, or is at another point of the program.
 
     Notes
     -----
@@ -127,24 +130,29 @@ class PrivateTraining:
         restart: bool = False,
         mode: Mode = "fast",
         layer_covariances: Mapping[str, Covariance] | None = None,
+        ranks: ProcessGroup | None = None,
         debug: bool = False,
     ) -> None:
-        check_kinds(model, losses, plan, seed)
-        check_mode(mode, plan)
-        optimizers = checked_optimizers(optimizer)
-        covariances = checked_covariances(layer_covariances)
         self._model, self._plan, self._mode, self._debug = model, plan, mode, debug
-        trainable = Trainable(model, optimizers, plan, mode)
-        self._noise = StepNoise(model, trainable, plan, covariances, seed)
-        self._coins: Coins = SecureCoins() if seed is None else SeededCoins(seed)
+        self._ranks = checked_ranks(ranks)
+        given = Arguments(
+            *(model, losses, optimizer, plan, seed, spending, mode, layer_covariances, ranks)
+        )
+        parts = self._ranks.together(Point("make", 0), lambda: made_parts(given, self._ranks))
+        self._noise, self._coins = parts.noise, parts.coins
+        options: Any = {"mode": mode, "seed": seed, "debug": debug, "restart": restart}
+        options |= {"covariances": self._noise.shaped_layers, "shards": self._noise.shards}
+        agree(self._ranks, 0, facts_of_training(plan, model, **options))
+        self._ranks.number_training()
         # Last, as it may make a file.
-        self._account = StepAccount(plan, seed, mode, checked_spending(spending))
+        self._account = StepAccount(plan, seed, mode, parts.spending, self._ranks)
         self._steps = Steps(
             *(model, losses, plan),
-            trainable=trainable,
+            trainable=parts.trainable,
             account=self._account,
-            coins=self._coins,
-            end=NoisyStep(self._noise, trainable, optimizers, plan.lot_size),
+            coins=parts.coins,
+            end=NoisyStep(parts.noise, parts.trainable, parts.optimizers, plan.lot_size),
+            ranks=self._ranks,
             mode=mode,
             restart=restart,
             debug=debug,
@@ -195,6 +203,7 @@ class PrivateTraining:
             lots=self._coins.kind,
             shaped_layers=self._noise.shaped_layers,
             debug=self._debug,
+            ranks=self._ranks.size,
         )
 
     def check(self, rows: Any, *, collate: Collate | None = None) -> None:
@@ -256,16 +265,25 @@ class PrivateTraining:
             If the data makes its own batches, or has another number of records than the plan; if
             losses mix records; or if a spending file counts steps whose checkpoint was not loaded.
             Also when a lot is asked for, if the model was changed or holds NaN; nothing is spent
-            then.
+            then. On a GPU, NaN that came up in a step is found by the next call of `step`, whose
+            lot is spent.
         BudgetExceededError
             If no step is left. A finished run that is resumed has no lots, and raises nothing.
         StorageError
             When a lot is asked for, if the spending file cannot be written; nothing is drawn.
         """
-        source = checked_records(record_source(data, collate, workers), self._plan.records)
+        source = self._source(data, collate, workers)
         self._steps.begin(data, source, is_release=self._noise.kind == "exact")
         lots = self._steps.lots(source)
-        return _shown(lots, self.progress) if progress else lots
+        return _shown(lots, self.progress) if progress and self._ranks.number == 0 else lots
+
+    def _source(self, data: Any, collate: Collate | None = None, workers: int = 0) -> RecordSource:
+        """Return the records on every rank, or raise on all of them."""
+        point = Point("begin", self._account.spent)
+        records = self._plan.records
+        return self._ranks.together(
+            point, lambda: checked_records(record_source(data, collate, workers), records)
+        )
 
     def step(self, lot: Lot, *, batch_size: int) -> None:
         """Take one step: losses, gradients, clipping, noise, and the optimiser.
@@ -328,7 +346,7 @@ class PrivateTraining:
         >>> while training.progress.steps_left:
         ...     step()
         """
-        source = checked_records(record_source(data), self._plan.records)
+        source = self._source(data)
         if not isinstance(source, TensorRecords):
             raise InvalidParameterError(
                 f"the data is a {type(data).__name__}: a captured step needs tensors whose first "

@@ -111,8 +111,8 @@ def check_not_inference() -> None:
         )
 
 
-def check_mode(mode: object, plan: TrainingPlan) -> None:
-    """Raise unless the mode is known and can do what the plan says."""
+def check_mode(mode: object, plan: TrainingPlan, *, alone: bool = True) -> None:
+    """Raise unless the mode is known and can do what the plan says, alone or on several ranks."""
     if mode not in get_args(Mode):
         raise InvalidParameterError(f"mode={mode!r} is not known: pass 'fast' or 'exact'")
     if mode == "exact" and not plan.records <= MOST_RECORDS:
@@ -125,4 +125,9 @@ def check_mode(mode: object, plan: TrainingPlan) -> None:
         raise InvalidParameterError(
             f"sum_norm={plan.sum_norm!r} would round sums that are exact: use mode='fast', or a "
             "plan without sum_norm"
+        )
+    if not alone and plan.sum_norm is not None:
+        raise InvalidParameterError(
+            f"sum_norm={plan.sum_norm!r} needs the norm of the whole sum, which no rank has: leave "
+            "out sum_norm or ranks"
         )

@@ -51,36 +51,36 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
     record : any
         What to imitate: tensors, arrays, numbers and strings in containers.
     kind : Kind
-        What integers and booleans are: random, or the same in all records up to a point that
-        depends on the record, where padding begins. Other numbers are between 0 and 1, or larger
-        and of both signs.
+        What integers and booleans are: others in some records than in the rest, or the same in all
+        records up to a point that depends on the record, where padding begins. Other numbers are
+        between 0 and 1, or larger and of both signs.
     index : int
         Of the made-up record; the same one is always the same.
     cut : bool, optional
         Whether sequences end where padding would begin.
     """
-    generator = np.random.default_rng([KINDS.index(kind), index])
+    numbers = _Numbers(kind, index)
     # The first one is the longest, as batches of all records and of fewer are to be equally long.
     length = 1.0 - index % _LENGTHS / _LENGTHS
 
     def made(leaf: Any) -> Any:
         match leaf:
             case Tensor():
-                array = _array(_numpy_type(leaf), tuple(leaf.shape), kind, length, generator)
+                array = _array(_numpy_type(leaf), tuple(leaf.shape), kind, length, numbers)
                 found: Any = torch.from_numpy(array).to(leaf.device, leaf.dtype)
             case np.ndarray():
-                found = _array(leaf.dtype, leaf.shape, kind, length, generator).astype(leaf.dtype)
+                found = _array(leaf.dtype, leaf.shape, kind, length, numbers).astype(leaf.dtype)
             case bool() | int() | np.bool_() | np.integer():
-                return type(leaf)(generator.integers(2))
+                return type(leaf)(numbers.integers(()))
             case float() | np.floating():
-                return type(leaf)(_floats(kind, (), generator))
+                return type(leaf)(numbers.floats(()))
             case str():
                 return " ".join(["a"] * _end(8, length))
             case None:
                 return None
             case _:
                 raise InvalidParameterError(
-                    f"a record holds a {type(leaf).__name__}, of which none can be made up: call "
+                    f"a record holds a {type(leaf).__name__}, which cannot be imitated: call "
                     "training.check(rows) with records of your own that are not private"
                 )
         return found[: _end(len(found), length)] if cut and found.ndim else found
@@ -101,27 +101,47 @@ def _array(
     shape: tuple[int, ...],
     kind: Kind,
     length: float,
-    generator: np.random.Generator,
+    numbers: "_Numbers",
 ) -> Any:
     padded = kind.startswith("ends") and len(shape) > 0
     end = _end(shape[0], length) if padded else 0
     if dtype.kind == "c":
-        return _floats(kind, shape, generator) + 1j * _floats(kind, shape, generator)
+        return numbers.floats(shape) + 1j * numbers.floats(shape)
     if dtype.kind == "f":
-        values = _floats(kind, shape, generator)
+        values = numbers.floats(shape)
         if padded and len(shape) > 1:
             values[end:] = 0.0
         return values
     if not padded:
-        return generator.integers(2, size=shape).astype(dtype)
+        return numbers.integers(shape).astype(dtype)
     values = np.full(shape, kind == "ends with zeros", dtype)
     values[end:] = kind == "ends with ones"
     return values
 
 
-def _floats(kind: Kind, shape: tuple[int, ...], generator: np.random.Generator) -> Any:
-    values = generator.random(shape)
-    return 6.0 * values - 3.0 if kind == "of both signs" else values
+class _Numbers:
+    """The numbers of one made-up record, one leaf after another."""
+
+    def __init__(self, kind: Kind, index: int) -> None:
+        self._kind = kind
+        self._code = (index ^ index >> 2) & 3
+        self._own = np.random.default_rng([KINDS.index(kind), index])
+        self._common = np.random.default_rng(KINDS.index(kind))
+
+    def floats(self, shape: tuple[int, ...]) -> Any:
+        """Return numbers between 0 and 1, or of both signs."""
+        values = self._own.random(shape)
+        # Without axes, what numpy makes of an array is no array any more.
+        return np.asarray(6.0 * values - 3.0 if self._kind == "of both signs" else values)
+
+    def integers(self, shape: tuple[int, ...]) -> Any:
+        """Return integers each of which is 0 in two of four records, and 1 in the two others.
+
+        By chance a single one, such as a class, would be the same in all of them.
+        """
+        halves = self._common.integers(1, 4, size=shape)
+        odd = (halves & self._code) % 3 > 0
+        return np.asarray(odd ^ self._common.integers(2, size=shape, dtype=bool))
 
 
 def _end(size: int, length: float) -> int:

@@ -29,6 +29,7 @@ from matrixdp.training.model.trainable import Trainable
 __all__ = ["ModelCheck", "made_up_batches", "own_batches"]
 
 Signature = tuple[object, ...]
+SharedCalls = dict[str, tuple[bool, ...]]
 
 
 class ModelCheck:
@@ -110,14 +111,17 @@ class ModelCheck:
                     "that are not private"
                 )
             by_row = set[int].intersection(*(program.by_row for program in programs))
-            ways = self._ways(losses, by_row, debug=False)
+            shared = _shared_by_all(programs)
+            ways = self._ways(losses, by_row, shared, debug=False)
             chosen = first_right(ways, self._trainable, programs)
         if self._debug:
-            chosen = chosen._replace(gradients=self._ways(losses, by_row, debug=True)[chosen.name])
+            chosen = chosen._replace(
+                gradients=self._ways(losses, by_row, shared, debug=True)[chosen.name]
+            )
         for way in (ways[chosen.name], chosen.gradients):
             if isinstance(way, ByLayer):
-                way.tracer.rows = ways[chosen.name].tracer.rows
-                way.tracer.learns = False
+                way.tracer.known = ways[chosen.name].tracer.known
+                way.tracer.known.complete = True
         if chosen.refused:
             warnings.warn(
                 f"the model is run {chosen.name}, which takes more time and memory than layer by "
@@ -144,11 +148,13 @@ class ModelCheck:
                 "call training.check(rows) with records of your own that are not private"
             ) from error
 
-    def _ways(self, losses: Losses, by_row: set[int], *, debug: bool) -> dict[str, Any]:
+    def _ways(
+        self, losses: Losses, by_row: set[int], shared: SharedCalls, *, debug: bool
+    ) -> dict[str, Any]:
         options: Any = {"views": self._views, "by_row": by_row, "debug": debug}
         arguments = self._model, losses, self._trainable
         return {
-            "layer by layer": ByLayer(*arguments, **options),
+            "layer by layer": ByLayer(*arguments, **options, shared=shared),
             "for all records at once by torch.func.vmap": ByRecord(
                 *arguments, **options, at_once=True
             ),
@@ -175,7 +181,7 @@ class ModelCheck:
         gradients = self._last.gradients
         layers = gradients.tracer.layers if isinstance(gradients, ByLayer) else []
         return _table(
-            [(layer.name, type(layer.module).__name__, rule_of(layer.module)) for layer in layers]
+            [(layer.name, type(layer.module).__name__, rule_of(layer)) for layer in layers]
         )
 
     def _signature(self, losses: Losses, collate: Collate | None) -> Signature:
@@ -197,6 +203,16 @@ def _silent() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def _shared_by_all(programs: Sequence[Program]) -> SharedCalls:
+    """Return the calls of layers that return something without rows, whatever records there are."""
+    first, *others = (program.shared for program in programs)
+    return {
+        name: calls
+        for name, calls in first.items()
+        if all(other.get(name) == calls for other in others)
+    }
 
 
 def _shows(program: Program) -> bool:

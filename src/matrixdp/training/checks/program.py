@@ -1,5 +1,6 @@
 """The losses of a model, run on made-up records with random draws that are fixed by record."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ class Output(NamedTuple):
     """What a layer returned in a run."""
 
     layer: str
+    call: int
     tensor: Tensor
 
     @property
@@ -95,6 +97,7 @@ class Program:
             one.tensor.shape != other.tensor.shape
             for one, other in zip(whole.outputs, fewer.outputs, strict=False)
         ]
+        self.shared = _shared_calls(whole.outputs, self.batched)
         # At once, as some losses cannot be computed for a single record.
         self.alone = self._run_alone()
 
@@ -162,11 +165,29 @@ class Program:
         batch = tree_map_only(Tensor, followed, self.batch(records))
         state = TensorState(self._model)
 
+        calls: Counter[str] = Counter()
+
         def keep(name: str, _module: Any, _arguments: Any, _named: Any, output: Any) -> None:
-            outputs.extend(Output(name, tensor) for tensor in tensors_in(output))
+            outputs.extend(Output(name, calls[name], tensor) for tensor in tensors_in(output))
+            calls[name] += 1
 
         hooks = [(module, partial(keep, name)) for name, module in self._model.named_modules()]
         with hooked(hooks), self.draws(records) as draws:
             losses = losses_of(self._losses, batch, len(records), self._views)
         state.check()
         return Run(losses, outputs, inputs, draws.shapes)
+
+
+def _shared_calls(
+    outputs: Sequence[Output], batched: Sequence[bool]
+) -> dict[str, tuple[bool, ...]]:
+    """Return for each layer whether what its calls returned had no rows: in any is True."""
+    found: dict[str, dict[int, bool]] = {}
+    for output, by_row in zip(outputs, batched, strict=False):
+        calls = found.setdefault(output.layer, {})
+        calls[output.call] = not by_row and calls.get(output.call, True)
+    return {
+        name: tuple(calls.get(call, False) for call in range(max(calls) + 1))
+        for name, calls in found.items()
+        if any(calls.values())
+    }

@@ -103,7 +103,7 @@ def _lasting(one: object) -> tuple[object, _Part]:
 
 
 def _meet(one: _Part, other: _Part) -> bool:
-    """Return whether two parts have something in common, so far as that can be told."""
+    """Return whether two parts have something in common, as far as that can be seen."""
     if isinstance(one, range) and isinstance(other, range):
         return one.start < other.stop and other.start < one.stop
     if isinstance(one, frozenset) and isinstance(other, frozenset):

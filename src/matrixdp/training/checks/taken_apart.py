@@ -8,7 +8,9 @@ from torch import Tensor
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.checks.program import RECORDS, Program
+from matrixdp.training.layers.expanded import NotExpandableError
 from matrixdp.training.lots.batch import BatchGradients
+from matrixdp.training.lots.by_layer import ByLayer
 from matrixdp.training.lots.by_record import ByRecord
 from matrixdp.training.lots.clipping import ClippedSum
 from matrixdp.training.model.trainable import Trainable
@@ -54,7 +56,7 @@ def first_right(
     """
     refused: dict[str, str] = {}
     for name, gradients in ways.items():
-        reason = _reason(gradients, trainable, programs)
+        reason = _settled(gradients, trainable, programs)
         if reason is None:
             return Chosen(name, gradients, refused)
         refused[name] = reason
@@ -62,6 +64,26 @@ def first_right(
     raise InvalidParameterError(
         f"the gradients of single records cannot be formed ({reasons}): use mode='exact'"
     )
+
+
+def _settled(
+    gradients: BatchGradients, trainable: Trainable, programs: Sequence[Program]
+) -> str | None:
+    """Say why a way is not right, or return None, after it has found out how to run its layers.
+
+    Weights that are not only broadcast cannot be expanded: their layers are run again instead.
+    """
+    while True:
+        try:
+            reason = _reason(gradients, trainable, programs)
+        except NotExpandableError as error:
+            reason, layers = str(error), set(error.sources)
+        else:
+            layers = gradients.tracer.known.expanded if isinstance(gradients, ByLayer) else set()
+        if reason is None:
+            return None
+        if not (isinstance(gradients, ByLayer) and gradients.tracer.unexpand(layers)):
+            return reason
 
 
 def _reason(
@@ -74,7 +96,7 @@ def _reason(
             try:
                 with program.draws(records):
                     clipped = gradients(program.batch(records), len(records))
-            except torch.OutOfMemoryError:
+            except (torch.OutOfMemoryError, NotExpandableError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, this way does not go
                 return f"{type(error).__name__}: {error}"

@@ -23,9 +23,9 @@ class Neighbours(NamedTuple):
     Attributes
     ----------
     nodes : Tensor of int, shape (..., neighbours)
-        Their numbers; -1 where a node has fewer than others.
+        Their indices; -1 where a node has fewer than others.
     weights : Tensor, shape (..., neighbours)
-        With which the graph adds them up; zero where there is none.
+        The graph's weight of each; zero where a node has fewer than others.
     """
 
     nodes: Tensor
@@ -40,7 +40,7 @@ class NodeRows(NamedTuple):
     features : Tensor, shape (..., neighbours, features)
         The features of each node's neighbours; zeros where it has fewer than others.
     weights : Tensor, shape (..., neighbours)
-        With which the graph adds up the neighbours; zero where there is none.
+        The graph's weight of each neighbour; zero where a node has fewer than others.
     """
 
     features: Tensor
@@ -117,7 +117,7 @@ class Neighbourhoods:
         self._counts = counts
 
     def neighbours(self, nodes: Tensor) -> Neighbours:
-        """Return the neighbours of some nodes, as many as the one with most of them has.
+        """Return the neighbours of some nodes, padded to the largest number of them.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Neighbourhoods:
         return Neighbours(self._neighbours[known, :longest].where(weights != 0, -1), weights)
 
     def rows(self, features: Tensor, nodes: Tensor) -> NodeRows:
-        """Return the rows of some nodes' neighbourhoods, as long as the longest of them.
+        """Return the rows of some nodes' neighbourhoods, padded to the longest.
 
         Parameters
         ----------

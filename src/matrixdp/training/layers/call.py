@@ -26,12 +26,15 @@ class TracedLayer(NamedTuple):
         Those whose gradients its calls account for, by every name that they have in it.
     whole : bool
         Whether the layers inside it are part of its calls.
+    expanded : bool
+        Whether its own weights are expanded to all rows, and its calls need not be traced.
     """
 
     name: str
     module: nn.Module
     parameters: tuple[nn.Parameter, ...]
     whole: bool
+    expanded: bool = False
 
 
 class LayerCall:
@@ -58,6 +61,7 @@ class LayerCall:
         self.autocast_type = (
             torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
         )
+        self.copies = 0  # for how many rows it was called once, if it was
         self.outputs = 0  # how many tensors it returned
         self.tapped = 0  # how many of them can have a gradient
         self.gradients: dict[int, Tensor] = {}  # by the index of the output

@@ -18,7 +18,15 @@ from matrixdp.training.layers.use import (
     without,
 )
 
-__all__ = ["LinearUse"]
+__all__ = ["LinearUse", "gram_is_less"]
+
+# So many numbers of a gradient are held for an example: never those of a table of words.
+_MOST_KEPT = 2**24
+
+
+def gram_is_less(positions: int, width: int, height: int) -> bool:
+    """Return whether Gram matrices are less work than the gradients of examples, or memory."""
+    return positions * (width + height) <= width * height or width * height > _MOST_KEPT
 
 
 class LinearUse(LayerUse):
@@ -26,18 +34,27 @@ class LinearUse(LayerUse):
 
     Parameters
     ----------
-    weight : Parameter, shape (out, in)
+    weight : Parameter, shape (out, in), or (in, out) if transposed
         The weight.
     bias : Parameter or None
         The bias, if there is one.
     inputs, outputs : Tensor, shapes (examples, positions, in) and (examples, positions, out)
         What went in, and the gradients of what came out.
+    transposed : bool, optional
+        Whether the weight has inputs by outputs, as GPT-2's.
     """
 
     def __init__(
-        self, weight: nn.Parameter, bias: nn.Parameter | None, inputs: Tensor, outputs: Tensor
+        self,
+        weight: nn.Parameter,
+        bias: nn.Parameter | None,
+        inputs: Tensor,
+        outputs: Tensor,
+        *,
+        transposed: bool = False,
     ) -> None:
-        self._weight = weight
+        self.weight = weight
+        self._transposed = transposed
         self._bias = bias
         self._inputs = inputs.to(outputs.dtype)
         self._outputs = outputs
@@ -46,26 +63,37 @@ class LinearUse(LayerUse):
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
         """Weight and bias, as far as they are trained."""
-        return trainable(self._weight, self._bias)
+        return trainable(self.weight, self._bias)
+
+    @property
+    def positions(self) -> int:
+        """How many positions an example has."""
+        return self._inputs.shape[1]
+
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """Return the left and the right factors of the weight's gradient, at every position."""
+        pair = self._outputs, self._inputs
+        return pair[::-1] if self._transposed else pair
 
     def gradients(self) -> PerExample:
         """Return ``sum_t g_t x_t^T``, and ``sum_t g_t`` for the bias."""
         result: PerExample = {}
-        if self._weight.requires_grad:
-            result[self._weight] = self._products()
-        return result | self._bias_gradients
+        if self.weight.requires_grad:
+            kept = self._products() if self._kept is None else self._kept
+            result[self.weight] = kept.mT if self._transposed else kept
+        return result | self.bias_gradients
 
     def norm_bounds(self) -> dict[nn.Parameter, NormBounds]:
         """Return bounds of the norms by the cheapest of three ways."""
         positions = self._inputs.shape[1]
         width, height = self._inputs.shape[2], self._outputs.shape[2]
-        result = {bias: norm_bounds_of(tensor) for bias, tensor in self._bias_gradients.items()}
-        if not self._weight.requires_grad:
+        result = {bias: norm_bounds_of(tensor) for bias, tensor in self.bias_gradients.items()}
+        if not self.weight.requires_grad:
             return result
         if positions == 1:
             # Its norm is the product of the norms.
             bounds = outer_product_bounds(self._inputs, self._outputs)
-        elif positions * (width + height) <= width * height:
+        elif gram_is_less(positions, width, height):
             rounding = factor_rounding(self._outputs)
             bounds = gram_bounds(gram(self._inputs), gram(self._outputs), width + height, rounding)
         else:
@@ -75,16 +103,17 @@ class LinearUse(LayerUse):
             self._kept = self._products()
             self._inputs = self._outputs = self._kept.new_empty(0)
             bounds = norm_bounds_of(self._kept)
-        return {self._weight: bounds} | result
+        return {self.weight: bounds} | result
 
     def weighted_sum(self, weights: Tensor) -> PerExample:
         """Return the sum from kept gradients, or as one product over examples and positions."""
         result = {
-            bias: weighted_sum_of(tensor, weights) for bias, tensor in self._bias_gradients.items()
+            bias: weighted_sum_of(tensor, weights) for bias, tensor in self.bias_gradients.items()
         }
         if self._kept is not None:
-            result[self._weight] = weighted_sum_of(self._kept, weights)
-        elif self._weight.requires_grad:
+            total = weighted_sum_of(self._kept, weights)
+            result[self.weight] = total.T if self._transposed else total
+        elif self.weight.requires_grad:
             # The smaller of the two is scaled.
             left, right = self._outputs, self._inputs
             scale = weights.to(torch.float32)[:, None, None]
@@ -92,8 +121,10 @@ class LinearUse(LayerUse):
                 left = (left * scale).to(left.dtype)
             else:
                 right = (right * scale).to(right.dtype)
+            if self._transposed:
+                left, right = right, left
             product = wide_product(left.flatten(0, 1).T, right.flatten(0, 1))
-            result[self._weight] = product.to(torch.float32)
+            result[self.weight] = product.to(torch.float32)
         return result
 
     def leave_out(self, spoilt: Tensor) -> None:
@@ -104,20 +135,21 @@ class LinearUse(LayerUse):
             )
         else:
             self._kept = without(self._kept, spoilt)
-        self._bias_gradients = {
-            bias: without(tensor, spoilt) for bias, tensor in self._bias_gradients.items()
+        self.bias_gradients = {
+            bias: without(tensor, spoilt) for bias, tensor in self.bias_gradients.items()
         }
 
     def forget(self) -> None:
         """Let go of everything that is as large as the activations."""
-        self._inputs = self._outputs = self._weight.new_empty(0)
+        self._inputs = self._outputs = self.weight.new_empty(0)
         self._kept = None
 
     def _products(self) -> Tensor:
         return torch.bmm(self._outputs.transpose(1, 2), self._inputs).to(torch.float32)
 
     @cached_property
-    def _bias_gradients(self) -> PerExample:
+    def bias_gradients(self) -> PerExample:
+        """The gradients of the bias, if there is one that is trained."""
         if self._bias is None or not self._bias.requires_grad:
             return {}
         outputs = self._outputs

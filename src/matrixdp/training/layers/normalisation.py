@@ -1,4 +1,4 @@
-"""Group, layer and instance normalisation: one scale and one shift for each channel or element.
+"""Group, layer and instance normalisation: one scale and shift for each channel or element.
 
 ``y = weight * n(x) + bias`` with n the normalisation alone, so an example's gradients are the sums
 of ``g * n(x)`` and of ``g`` over its positions. They are small, and kept.
@@ -14,7 +14,9 @@ from matrixdp.training.layers.use import KeptGradients, trainable
 
 __all__ = ["NormalisationLayer", "normalisation_use"]
 
-NormalisationLayer = nn.GroupNorm | nn.LayerNorm | nn.InstanceNorm1d | nn.InstanceNorm2d
+NormalisationLayer = (
+    nn.GroupNorm | nn.LayerNorm | nn.RMSNorm | nn.InstanceNorm1d | nn.InstanceNorm2d
+)
 
 
 def normalisation_use(
@@ -22,14 +24,15 @@ def normalisation_use(
 ) -> KeptGradients:
     """Return the use of a normalisation layer."""
     match module:
-        case nn.LayerNorm():
+        case nn.LayerNorm() | nn.RMSNorm():
             found = _by_element(module, inputs, outputs, examples)
         case nn.GroupNorm():
             found = _by_channel(inputs, outputs, module.num_groups, module.eps, examples)
         case _:
             found = _by_channel(inputs, outputs, inputs.shape[1], module.eps, examples)
     # Without affine parameters these are None.
-    parameters = cast("tuple[nn.Parameter | None, ...]", (module.weight, module.bias))
+    own = module.weight, getattr(module, "bias", None)
+    parameters = cast("tuple[nn.Parameter | None, ...]", own)
     kept = zip(parameters, found, strict=True)
     return KeptGradients(
         {parameter: tensor for parameter, tensor in kept if parameter in trainable(parameter)}
@@ -37,12 +40,17 @@ def normalisation_use(
 
 
 def _by_element(
-    module: nn.LayerNorm, inputs: Tensor, outputs: Tensor, examples: int
+    module: nn.LayerNorm | nn.RMSNorm, inputs: Tensor, outputs: Tensor, examples: int
 ) -> tuple[Tensor, Tensor]:
     """Return the sums of ``g * n(x)`` and of ``g``; n(x) is computed again rather than kept."""
     shape = tuple(module.normalized_shape)
     wide, gradient = inputs.to(torch.float32), outputs.to(torch.float32)
-    normalised = functional.layer_norm(wide, shape, eps=module.eps)
+    if isinstance(module, nn.RMSNorm):
+        # By default its least variance depends on the type that it ran in.
+        eps = torch.finfo(inputs.dtype).eps if module.eps is None else module.eps
+        normalised = functional.rms_norm(wide, shape, eps=eps)
+    else:
+        normalised = functional.layer_norm(wide, shape, eps=module.eps)
     product = (gradient * normalised).reshape(examples, -1, *shape).sum(1)
     return product, gradient.reshape(examples, -1, *shape).sum(1)
 

@@ -1,12 +1,14 @@
 """The table of layers: rules for known kinds, and ``torch.func`` for the rest."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from matrixdp.training.layers.call import LayerCall
+from matrixdp.errors import ShapeError
+from matrixdp.training.layers.call import LayerCall, TracedLayer
 from matrixdp.training.layers.convolution import ConvolutionUse
 from matrixdp.training.layers.embedding import EmbeddingUse
 from matrixdp.training.layers.linear import LinearUse
@@ -25,6 +27,7 @@ _RULES: dict[type[nn.Module], str] = {
     nn.LSTM: "gradients of the gates, formed again",
     nn.GroupNorm: "sums over positions",
     nn.LayerNorm: "sums over positions",
+    nn.RMSNorm: "sums over positions",
     nn.InstanceNorm1d: "sums over positions",
     nn.InstanceNorm2d: "sums over positions",
 }
@@ -59,11 +62,13 @@ def runs_plainly(module: nn.Module, *kinds: type[nn.Module]) -> bool:
     )
 
 
-def rule_of(module: nn.Module) -> str:
+def rule_of(layer: TracedLayer) -> str:
     """Return how gradients of a layer are formed, and why where that is slow."""
-    kind = _kind(module)
+    if layer.expanded:
+        return "weights expanded to all records: they are only added, multiplied or joined"
+    kind = None if layer.whole else _kind(layer.module)
     if kind is not None:
-        return _RULES[kind]
+        return _RULES.get(kind, _RULES[nn.Linear])
     return "run again for every record by torch.func: no rule is known for it"
 
 
@@ -79,23 +84,38 @@ def layer_uses(call: LayerCall, examples: int) -> list[LayerUse]:
     if kind is None:
         return [use_by_record(call, examples, states=runs_plainly(module, *_RECURRENT))]
     first, gradients = call.first(), call.gradients
+    if call.copies:
+        if kind not in {nn.Linear, _transposed_linear(), nn.Embedding, nn.LayerNorm, nn.RMSNorm}:
+            raise ShapeError(f"layer {call.layer.name!r} is called for all records at once")
+        first = first.expand(call.copies, *first.shape)
+    if kind in {nn.Linear, _transposed_linear()}:
+        return [
+            _linear_use(module, first, gradients[0], examples, transposed=kind is not nn.Linear)
+        ]
     match module:
         case nn.LSTM():
             return list(recurrent_uses(module, _recurrent_call(module, call), examples))
-        case nn.Linear():
-            inputs = first.reshape(examples, -1, first.shape[-1])
-            outputs = gradients[0].reshape(examples, -1, gradients[0].shape[-1])
-            weight, bias = (
-                cast("nn.Parameter", module.weight),
-                cast("nn.Parameter | None", module.bias),
-            )
-            return [LinearUse(weight, bias, inputs, outputs)]
         case nn.Conv1d() | nn.Conv2d():
             return [ConvolutionUse(module, first, gradients[0], examples)]
         case nn.Embedding():
             gradient = gradients[0].reshape(examples, -1, module.weight.shape[1])
             return [EmbeddingUse(module, first.reshape(examples, -1), gradient)]
     return [normalisation_use(module, first, gradients[0], examples)]  # type: ignore[arg-type]
+
+
+def _linear_use(
+    module: nn.Module, inputs: Tensor, outputs: Tensor, examples: int, *, transposed: bool
+) -> LinearUse:
+    weight, bias = cast("nn.Parameter", module.weight), cast("nn.Parameter | None", module.bias)
+    inputs, outputs = (
+        tensor.reshape(examples, -1, tensor.shape[-1]) for tensor in (inputs, outputs)
+    )
+    return LinearUse(weight, bias, inputs, outputs, transposed=transposed)
+
+
+def _transposed_linear() -> type[nn.Module] | None:
+    """Return GPT-2's linear layer if transformers is loaded, as any model that has one does."""
+    return getattr(sys.modules.get("transformers.pytorch_utils"), "Conv1D", None)
 
 
 _RECURRENT = nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell
@@ -115,7 +135,8 @@ def _kind(module: nn.Module) -> type[nn.Module] | None:
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     if weight is bias and isinstance(weight, nn.Parameter):
         return None
-    for kind in _RULES:
+    transposed = _transposed_linear()
+    for kind in _RULES if transposed is None else (*_RULES, transposed):
         if isinstance(module, kind):
             forward = type(module).forward
             plain = _RUNS_AS.get(forward, forward) is kind.forward

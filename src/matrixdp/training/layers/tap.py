@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["ROOT", "tapped"]
+__all__ = ["ROOT", "Arrived", "tap", "tapped"]
 
 # Not as whoever imports this may have it, in inference mode or on another device.
 with torch.inference_mode(mode=False):
@@ -65,15 +65,16 @@ def tapped(output: Any, arrived: Arrived) -> tuple[Any, int, int]:
     if type(output) is Tensor:
         # As nearly every layer returns: a short way, as this is done at every call.
         if output.requires_grad:
-            return _tap(output, 0, arrived), 1, 1
+            return tap(output, 0, arrived), 1, 1
         return output, 1, 0
     leaves, structure = tree_flatten(output)
     indices = [index for index, tensor in enumerate(leaves) if isinstance(tensor, Tensor)]
     smooth = [index for index in indices if leaves[index].requires_grad]
     for index in smooth:
-        leaves[index] = _tap(leaves[index], indices.index(index), arrived)
+        leaves[index] = tap(leaves[index], indices.index(index), arrived)
     return tree_unflatten(leaves, structure), len(indices), len(smooth)
 
 
-def _tap(output: Tensor, index: int, arrived: Arrived) -> Tensor:
+def tap(output: Tensor, index: int, arrived: Arrived) -> Tensor:
+    """Return a tensor whose gradient is handed over when the backward pass comes by."""
     return cast("Tensor", _Tap.apply(output, ROOT, index, arrived))  # type: ignore[no-untyped-call]

@@ -7,10 +7,10 @@ the model.
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,26 +18,18 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers.call import LayerCall, TracedLayer
+from matrixdp.training.layers.expanded import Expansion
 from matrixdp.training.layers.hooks import hooked
+from matrixdp.training.layers.known import Known
+from matrixdp.training.layers.own_weights import expanded_weights, uses_own_weights
 from matrixdp.training.layers.precision import without_autocast
 from matrixdp.training.layers.table import has_rule, layer_uses, runs_plainly
-from matrixdp.training.layers.tap import ROOT, tapped
-from matrixdp.training.layers.use import KeptGradients, LayerUse
+from matrixdp.training.layers.tap import ROOT, Arrived, tapped
+from matrixdp.training.layers.tied import with_tied
+from matrixdp.training.layers.use import KeptGradients, LayerUse, MeasuredUse
 
-__all__ = ["MeasuredUse", "Tracer", "traced_layers"]
-
-
-class MeasuredUse(NamedTuple):
-    """The use of a layer's parameters, and bounds of the norms of every example's gradient.
-
-    There are no bounds where a parameter has other uses too, whose gradients are to be added first.
-    """
-
-    name: str
-    use: LayerUse
-    norm_bounds: dict[nn.Parameter, NormBounds] | None
+__all__ = ["Tracer", "traced_layers"]
 
 
 class _Held(NamedTuple):
@@ -57,42 +49,84 @@ class Tracer:
         Any module.
     trained : collection of Parameter
         The parameters that are trained.
+    shared : mapping of str to tuple of bool, optional
+        The calls of layers that return something without rows. Only if it is given, and be it
+        empty, are weights of layers expanded.
 
     Attributes
     ----------
-    rows : dict of str to set of Fraction
-        How many rows for each example a layer was seen with.
-    learns : bool
-        Whether layers may have other numbers of rows than were seen.
+    known : Known
+        What every batch is held to.
+    half : bool
+        Whether the last backward pass had gradients of 16 bits.
     """
 
-    def __init__(self, model: nn.Module, trained: Collection[nn.Parameter]) -> None:
-        self.layers = traced_layers(model)
-        self.rows: dict[str, set[Fraction]] = {}
-        self.learns = True
+    def __init__(
+        self,
+        model: nn.Module,
+        trained: Collection[nn.Parameter],
+        shared: Mapping[str, tuple[bool, ...]] | None = None,
+    ) -> None:
+        self.known = Known()
+        if shared is not None:
+            self.known.shared = dict(shared)
+            self.known.expanded = {
+                name
+                for name, module in model.named_modules()
+                if not has_rule(module) and uses_own_weights(module)
+            }
+        self.half = False
+        self._model = model
         self._trained = trained
         self._thread = 0  # the one that the losses are computed in
         self._listening = False
         self._measuring = False
         self._calls: list[LayerCall] = []
+        self._numbers: Counter[str] = Counter()  # of calls, with those that are not traced
         self._measured: list[MeasuredUse] = []
         self._held: list[_Held] = []
         self._shared: set[nn.Parameter] = set()
         self._examples = 0
-        self.half = False  # whether the last backward pass had gradients of 16 bits
+        self._expansion = Expansion(0, self.known)
+        self._arrived_weights: set[tuple[str, str]] = set()
+
+    @cached_property
+    def layers(self) -> list[TracedLayer]:
+        """The layers that are traced, and those whose weights are expanded."""
+        return traced_layers(self._model, self.known.expanded)
 
     @contextmanager
-    def on(self) -> Iterator[None]:
-        """Trace every call of the model's layers within the block, where gradients are enabled."""
-        hooks = [(layer.module, partial(self._called, layer)) for layer in self.layers]
+    def on(self, rows: int = 0) -> Iterator[None]:
+        """Trace every call of the model's layers within the block, where gradients are enabled.
+
+        Parameters
+        ----------
+        rows : int, optional
+            How many rows the batch has, which weights of layers are expanded to.
+        """
+        layers = self.layers
+        hooks = [
+            (layer.module, partial(self._called, layer)) for layer in layers if not layer.expanded
+        ]
+        own = [layer for layer in layers if layer.expanded]
+        self._expansion = Expansion(rows, self.known)
         try:
             # First of all hooks: a gradient is that of what the forward pass itself returned.
-            with hooked(hooks):
+            with hooked(hooks), expanded_weights(own, self._expansion, self._weight_arrived):
                 self._thread, self._listening = threading.get_ident(), True
                 yield
         finally:
-            self._listening = False
+            self._expansion.on = self._listening = False
             self._calls = []
+            self._numbers.clear()
+            self._arrived_weights.clear()
+
+    def unexpand(self, layers: Collection[str]) -> bool:
+        """Run some layers again for each record instead; return whether any were expanded."""
+        found = self.known.expanded & set(layers)
+        self.known.expanded -= found
+        vars(self).pop("layers", None)
+        return bool(found)
 
     def uses(self, losses: Tensor, examples: int) -> list[MeasuredUse]:
         """Run the backward pass; return the uses of all layers.
@@ -107,7 +141,13 @@ class Tracer:
         examples : int
             How many there are; each owns as many consecutive rows.
         """
-        counted = Counter(parameter for call in self._calls for parameter in call.layer.parameters)
+        for layer in self.layers:
+            shared = () if layer.expanded else self.known.shared.get(layer.name, ())
+            if shared and self._numbers[layer.name] != len(shared):
+                raise ShapeError(f"layer {layer.name!r} has other calls than when it was checked")
+        used = [layer for layer in self.layers if layer.name in self._expansion.used]
+        layers = [*(call.layer for call in self._calls), *(one for one in used if one.expanded)]
+        counted = Counter(parameter for layer in layers for parameter in layer.parameters)
         self._shared = {parameter for parameter, number in counted.items() if number > 1}
         self._examples, self.half = examples, False
         # A layer without a rule is run again, which is not to be traced.
@@ -124,7 +164,7 @@ class Tracer:
                         "backward pass, after its norm was taken: let hooks and backward functions "
                         "return new tensors"
                     )
-            return self._measured
+            return with_tied(self._measured, self._shared)
         finally:
             self._measuring = False
             self._measured, self._held = [], []
@@ -133,24 +173,51 @@ class Tracer:
         self, layer: TracedLayer, _module: nn.Module, arguments: Any, named: Any, output: Any
     ) -> Any:
         own_thread = threading.get_ident() == self._thread
-        if not (self._listening and own_thread and torch.is_grad_enabled()):
+        if not (self._listening and own_thread):
             return None  # another thread runs the same model, and not for these losses
-        if not any(parameter.requires_grad for parameter in layer.parameters):
+        number = self._numbers[layer.name]
+        self._numbers[layer.name] += 1
+        trained = any(parameter.requires_grad for parameter in layer.parameters)
+        if not (trained and torch.is_grad_enabled()):
             return None  # frozen for this call
         call = LayerCall(layer, arguments, named)
-        output, call.outputs, call.tapped = tapped(output, partial(self._arrived, call))
+        arrived = partial(self._arrived, call)
+        if self.known.shared.get(layer.name, ())[number : number + 1] == (True,):
+            return self._expanded(call, output, arrived)
+        output, call.outputs, call.tapped = tapped(output, arrived)
         if call.tapped:
             self._calls.append(call)
         return output
+
+    def _expanded(self, call: LayerCall, output: Any, arrived: Arrived) -> Any:
+        """Return what a layer made for all rows at once, with a gradient for each of them."""
+        if type(output) is not Tensor:
+            raise ShapeError(f"layer {call.layer.name!r} returns no single tensor without rows")
+        if not output.requires_grad:
+            return None
+        call.outputs = call.tapped = 1
+        call.copies = self._expansion.rows
+        self._calls.append(call)
+        return self._expansion.expanded(output, call.layer.name, arrived)
+
+    def _weight_arrived(
+        self, layer: TracedLayer, name: str, parameter: nn.Parameter, _index: int, gradient: Tensor
+    ) -> None:
+        if not self._measuring:
+            return
+        if (layer.name, name) in self._arrived_weights:
+            raise InvalidParameterError(_asked_within(layer))
+        self._arrived_weights.add((layer.name, name))
+        self.half = self.half or gradient.element_size() < 4
+        by_row = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+        by_example = by_row.unflatten(0, (self._examples, -1)).sum(1)
+        self._add(layer.name, KeptGradients({parameter: by_example}))
 
     def _arrived(self, call: LayerCall, index: int, gradient: Tensor) -> None:
         if not self._measuring:
             return  # a gradient that the losses are made of
         if index in call.gradients or call.measured:
-            raise InvalidParameterError(
-                f"a hook or a backward function asks for gradients through layer "
-                f"{call.layer.name!r} within the backward pass: compute them in the losses"
-            )
+            raise InvalidParameterError(_asked_within(call.layer))
         # The smallest numbers of float16 have a single bit: a share of one of them is rounded to
         # nothing or to all of it, and scaled in 16 bits, a gradient could stay as large as it was.
         gradient = gradient.float() if gradient.dtype == torch.float16 else gradient
@@ -164,20 +231,29 @@ class Tracer:
         if not call.gradients:
             return
         call.check_unchanged()
-        name = call.layer.name
-        self._check_rows(call)
-        for use in layer_uses(call, self._examples):
-            shared = not self._shared.isdisjoint(use.parameters)
-            if shared and isinstance(use, KeptGradients) and self._joined(name, use):
-                continue
-            bounds = None if shared else use.norm_bounds()
-            self._held += [
-                _Held(name, tensor, tensor._version)  # noqa: SLF001
-                for tensor in vars(use).values()
-                if isinstance(tensor, Tensor)
-            ]
-            self._measured.append(MeasuredUse(name, use, bounds))
+        if not call.copies:
+            self._check_rows(call)
+        self._expansion.on = False  # layers may be run again, as they are
+        try:
+            uses = layer_uses(call, self._examples)
+        finally:
+            self._expansion.on = True
+        for use in uses:
+            self._add(call.layer.name, use)
         call.forget()
+
+    def _add(self, name: str, use: LayerUse) -> None:
+        """Add a use, with bounds of its norms unless its parameters have others, too."""
+        shared = not self._shared.isdisjoint(use.parameters)
+        if shared and isinstance(use, KeptGradients) and self._joined(name, use):
+            return
+        bounds = None if shared else use.norm_bounds()
+        self._held += [
+            _Held(name, tensor, tensor._version)  # noqa: SLF001
+            for tensor in vars(use).values()
+            if isinstance(tensor, Tensor)
+        ]
+        self._measured.append(MeasuredUse(name, use, bounds))
 
     def _check_rows(self, call: LayerCall) -> None:
         """Raise if a layer has rows whose owners are not known.
@@ -186,9 +262,11 @@ class Tracer:
         belong to all examples.
         """
         first = call.inputs[0] if call.inputs else None
-        rows = Fraction(len(first) if first is not None and first.ndim else 0, self._examples)
-        seen = self.rows.setdefault(call.layer.name, set())
-        if self.learns:
+        axes = 0 if first is None else first.ndim
+        # A selection of positions may have as many rows as the batch, but has an axis less.
+        rows = Fraction(len(first) if first is not None and axes else 0, self._examples), axes
+        seen = self.known.rows.setdefault(call.layer.name, set())
+        if not self.known.complete:
             seen.add(rows)
         elif rows not in seen:
             raise ShapeError(
@@ -208,21 +286,36 @@ class Tracer:
         return False
 
 
-def traced_layers(model: nn.Module) -> list[TracedLayer]:
-    """Return the layers that have parameters to train, without those inside a whole layer."""
+def _asked_within(layer: TracedLayer) -> str:
+    return (
+        f"a hook or a backward function asks for gradients through layer {layer.name!r} within "
+        "the backward pass: compute them in the losses"
+    )
+
+
+def traced_layers(model: nn.Module, expanded: Collection[str] = ()) -> list[TracedLayer]:
+    """Return the layers that have parameters to train, without those inside a whole layer.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Any module.
+    expanded : collection of str
+        The layers whose own weights are expanded.
+    """
     found: list[TracedLayer] = []
     inside: set[nn.Module] = set()
     for name, module in model.named_modules():
         if module in inside:
             continue
-        whole = _is_whole(module)
+        whole = name not in expanded and _is_whole(module)
         if whole:
             inside.update(module.modules())
         # By every name that it has: a parameter with two of them has two uses in each call.
         named = module.named_parameters(recurse=whole, remove_duplicate=False)
         own = tuple(parameter for _, parameter in named if parameter.requires_grad)
         if own:
-            found.append(TracedLayer(name, module, own, whole))
+            found.append(TracedLayer(name, module, own, whole, name in expanded))
     return found
 
 

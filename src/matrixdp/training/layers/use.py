@@ -8,6 +8,7 @@ pass: as norms where those are cheaper than the gradients, and as sums weighted 
 import abc
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from matrixdp.training.kernels.bounds import NormBounds
 __all__ = [
     "KeptGradients",
     "LayerUse",
+    "MeasuredUse",
     "PerExample",
     "norm_bounds_of",
     "outer_product_bounds",
@@ -153,6 +155,17 @@ class LayerUse(abc.ABC):
     @abc.abstractmethod
     def forget(self) -> None:
         """Let go of what is held for the sum; nothing else is called afterwards."""
+
+
+class MeasuredUse(NamedTuple):
+    """The use of a layer's parameters, and bounds of the norms of every example's gradient.
+
+    There are no bounds where a parameter has other uses too, whose gradients are to be added first.
+    """
+
+    name: str
+    use: LayerUse
+    norm_bounds: dict[nn.Parameter, NormBounds] | None
 
 
 class KeptGradients(LayerUse):

@@ -1,1 +1,1 @@
-"""Lots: drawn by coins, read, divided into batches, clipped and added up."""
+"""Lots: drawn at random, read, divided into batches, clipped and added up."""

@@ -1,7 +1,7 @@
 """Clipped gradients of a batch, layer by layer: one backward pass for all records."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
-from matrixdp.training.layers.tracing import MeasuredUse, Tracer
+from matrixdp.training.layers.tracing import Tracer
+from matrixdp.training.layers.use import MeasuredUse
 from matrixdp.training.lots.batch import Losses, losses_of
 from matrixdp.training.lots.by_record import ByRecord
 from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
@@ -37,6 +38,8 @@ class ByLayer:
         How many rows each record has.
     by_row : collection of int
         The indices of the tensors of a batch that have its rows; others may be as long.
+    shared : mapping of str to tuple of bool
+        The calls of layers that return something without rows; see `Known`.
     debug : bool
         Whether to raise if a loss or a gradient is not finite.
     """
@@ -51,6 +54,7 @@ class ByLayer:
         *,
         views: int,
         by_row: Collection[int],
+        shared: Mapping[str, tuple[bool, ...]],
         debug: bool,
     ) -> None:
         self._model = model
@@ -60,22 +64,15 @@ class ByLayer:
         self._debug = debug
         options: Any = {"views": views, "by_row": by_row, "debug": debug}
         self._alone = ByRecord(model, losses, trainable, **options, at_once=False)
-        self.tracer = Tracer(model, trainable.names)
+        self.tracer = Tracer(model, trainable.names, shared)
 
     def __call__(
         self, batch: Any, examples: int, counts: Tensor | None = None, *, captured: bool = False
     ) -> ClippedSum:
         """Return the clipped sum of a batch; see `BatchGradients`."""
-        tracer, state = self.tracer, TensorState(self._model)
-        with right_instance_gradients(self._model), tracer.on():
-            try:
-                losses = losses_of(self._losses, batch, examples, self._views)
-                uses = tracer.uses(losses, examples) if losses.requires_grad else []
-            except ShapeError:
-                if tracer.learns:
-                    raise
-                # Nothing is raised because of how records are routed, or that some are left out.
-                uses = None
+        state = TensorState(self._model)
+        with right_instance_gradients(self._model):
+            uses, losses = self._uses(batch, examples)
         # The forward pass, its hooks and functions with a backward pass of their own may write.
         state.check()
         if uses is None:
@@ -89,11 +86,24 @@ class ByLayer:
             counted = finite if counts is None else counts.to(finite.device) * finite
             groups, bounds = self._trainable.groups, self._trainable.bounds
             found = clipped_sum(
-                uses, groups, bounds, half=tracer.half, counts=counted, captured=captured
+                uses, groups, bounds, half=self.tracer.half, counts=counted, captured=captured
             )
         # For debugging a captured step, which can only look at what comes back.
         norms = found.norms.masked_fill(~finite, math.inf) if self._debug else found.norms
         return ClippedSum(found.sums, norms)
+
+    def _uses(self, batch: Any, examples: int) -> tuple[list[MeasuredUse] | None, Tensor]:
+        """Return the uses of all layers and the losses, or None where a layer has other rows."""
+        tracer = self.tracer
+        with tracer.on(examples * self._views):
+            try:
+                losses = losses_of(self._losses, batch, examples, self._views)
+                return tracer.uses(losses, examples) if losses.requires_grad else [], losses
+            except ShapeError:
+                if not tracer.known.complete:
+                    raise
+                # Nothing is raised because of how records are routed, or that some are left out.
+                return None, torch.empty(0)
 
 
 def _check_finite(losses: Tensor, uses: Sequence[MeasuredUse]) -> None:

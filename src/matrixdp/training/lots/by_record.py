@@ -11,8 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
 from matrixdp.training.layers.per_record import as_it_was, plain_kernels
-from matrixdp.training.layers.tracing import MeasuredUse
-from matrixdp.training.layers.use import KeptGradients, PerExample
+from matrixdp.training.layers.use import KeptGradients, MeasuredUse, PerExample
 from matrixdp.training.lots.batch import Losses, gradients_of, losses_of
 from matrixdp.training.lots.clipping import ClippedSum, clipped_sum
 from matrixdp.training.model.tensors import TensorState

@@ -70,7 +70,8 @@ class CapturedSum:
         self._device = device
         # What a graph reads and writes stays at one address for all of its runs.
         self._sums = {one: torch.zeros_like(one, dtype=torch.float64) for one in trainable}
-        self._wrong = torch.zeros((), dtype=torch.bool, device=device)
+        self._wrong = torch.zeros((), dtype=torch.float64, device=device)
+        self._totals = [*self._sums.values(), self._wrong]
         self._batches = {
             size: _with_counts(np.arange(min(size, len(records))), size).to(device)
             for size in division.sizes
@@ -103,8 +104,7 @@ class CapturedSum:
         InvalidParameterError
             For debugging, if something is not finite.
         """
-        torch._foreach_zero_(list(self._sums.values()))
-        self._wrong.zero_()
+        torch._foreach_zero_(self._totals)
         for batch in self._division.batches(numbers):
             size = self._division.size_for(batch)
             sent = pinned(_with_counts(batch, size), self._device)
@@ -128,7 +128,7 @@ class CapturedSum:
             if totals:  # unless all losses are constant
                 torch._foreach_add_(totals, list(widened(clipped.sums).values()))
             if self._debug:
-                self._wrong |= ~clipped.norms.isfinite().all()
+                self._wrong += ~clipped.norms.isfinite().all()
 
 
 def _with_counts(batch: NDArray[np.int64], size: int) -> Tensor:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from matrixdp.training.kernels.bounds import NormBounds
 from matrixdp.training.layers.precision import multiplies_coarsely, without_autocast
-from matrixdp.training.layers.tracing import MeasuredUse
 from matrixdp.training.layers.use import (
+    MeasuredUse,
     PerExample,
     norm_bounds_of,
     weighted_sum_of,

@@ -16,14 +16,14 @@ Records = NDArray[np.int64]
 # So many standard deviations a batch has room for above its expected number of records.
 _ROOM = 4
 # Sizes, in standard deviations from the expected one: close where most batches are.
-_STEPS = (-1, 0, 1, 2, _ROOM)
-# Matrix products on a GPU like multiples of this.
+_STEPS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.5, _ROOM)
+# Matrix products on a GPU like multiples of so many rows.
 _MULTIPLE = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Lot:
-    """The records of one step, drawn by coins; there may be none.
+    """The records of one step, drawn at random; there may be none.
 
     Made by ``PrivateTraining.lots``, for one call of ``PrivateTraining.step``. Which records it has
     is not public, nor how many.
@@ -52,23 +52,26 @@ class Division:
         How many a lot is expected to have.
     size : int
         How many a batch may have.
+    views : int, optional
+        How many rows each record has.
 
     Attributes
     ----------
     sizes : tuple of int
         Ascending; where each size that is met costs something, batches are filled up to these. So
-        few are enough that filling up adds half a standard deviation of rows, on average.
+        few are enough that filling up adds a third of a standard deviation of rows, on average.
     """
 
-    def __init__(self, records: int, expected: float, size: int) -> None:
+    def __init__(self, records: int, expected: float, size: int, views: int = 1) -> None:
         variance = 1.0 - expected / records  # of a batch, for each record that it expects
         number = _ranges(expected, variance, size)
         self._edges = np.linspace(0, records, number + 1).astype(np.int64)
         mean = expected / number
         deviation = math.sqrt(variance * mean)
         most = min(size, -(-records // number))
-        steps = (math.ceil((mean + step * deviation) / _MULTIPLE) for step in _STEPS)
-        self.sizes = tuple(sorted({min(most, _MULTIPLE * max(step, 1)) for step in steps}))
+        multiple = _MULTIPLE // math.gcd(_MULTIPLE, views)
+        steps = (math.ceil((mean + step * deviation) / multiple) for step in _STEPS)
+        self.sizes = tuple(sorted({min(most, multiple * max(step, 1)) for step in steps}))
 
     def batches(self, numbers: Records) -> Iterator[Records]:
         """Divide a lot, given the numbers of its records, ascending."""

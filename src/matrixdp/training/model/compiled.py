@@ -2,7 +2,7 @@
 
 ``torch.compile`` makes code for the first shape it meets and other code after the second, and
 TorchScript after its first runs. Which code a record meets, and so how its gradient is rounded,
-would depend on the records before it. Compiled code also passes by what traces the layers.
+would depend on the records before it. Compiled code also bypasses the hooks on layers.
 """
 
 import threading

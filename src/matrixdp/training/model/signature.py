@@ -1,4 +1,4 @@
-"""The signature of a module: equal as long as it runs as it did, so far as that can be told."""
+"""The signature of a module: equal as long as it runs as before, as far as that can be seen."""
 
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType

@@ -1,9 +1,10 @@
 """The trained parameters: their names, their clipping groups, and that they stay the same."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
 
 import torch
-from torch import nn, optim
+from torch import Tensor, nn, optim
 from torch.nn.parameter import is_lazy
 
 from matrixdp.errors import InvalidParameterError
@@ -110,11 +111,9 @@ class Trainable:
 
         A layer without parameters can mix records too.
         """
-        self._check_layers()
-        trained = _trained(self._model)
-        # As it nearly always is; by identity, since tensors are slow to look up.
-        if {id(parameter) for parameter, _ in trained} != self._identities:
-            self._refuse_others(dict(trained))
+        # By identity, since tensors are slow to look up.
+        if self._check_layers() != self._identities:
+            self._refuse_others(dict(_trained(self._model)))
         self._check_optimizers()
 
     def _refuse_others(self, present: Mapping[nn.Parameter, str]) -> None:
@@ -130,33 +129,57 @@ class Trainable:
                         "the model first, then make its optimiser and PrivateTraining"
                     )
 
-    def check_finite(self) -> None:
-        """Raise if a trained parameter holds NaN or infinity; waits for the device.
+    def finite_check(self) -> Callable[[], None]:
+        """Begin to look whether every trained number is finite; return what raises if one is not.
 
-        No record could be trained with it. Parameters are public, so this tells nothing about any.
+        On a GPU nothing waits before that is called, so that the device goes on meanwhile. On a
+        processor this raises at once. Parameters are public, and so is whether they are finite: no
+        record could be trained with others.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a parameter holds NaN or infinity.
         """
-        values = [parameter.detach() for parameter in self.names if parameter.numel()]
-        # A norm is finite only if all numbers are; of huge ones it may not be, which is looked at.
-        norms = torch._foreach_norm(values)  # noqa: SLF001
-        device = norms[0].device
-        if bool(torch.stack([one.to(device) for one in norms]).isfinite().all()):
+        values: list[Tensor] = [parameter for parameter in self.names if parameter.numel()]
+        with torch.no_grad():
+            # A norm is finite only if all numbers are; of huge ones it may not be.
+            norms = torch._foreach_norm(values)  # noqa: SLF001
+            device = norms[0].device
+            found = torch.stack([one.to(device) for one in norms])
+        there = found.is_cuda
+        here = torch.empty_like(found, device="cpu", pin_memory=there)
+        here.copy_(found, non_blocking=there)
+        if not there:
+            self._check_norms(here)
+            return _nothing
+        copied = torch.cuda.Event()
+        copied.record(torch.cuda.current_stream(device))
+
+        def check() -> None:
+            copied.synchronize()
+            self._check_norms(here)
+
+        return check
+
+    def _check_norms(self, norms: Tensor) -> None:
+        if all(map(isfinite, norms.tolist())):
             return
-        wrong = next(
-            (name for parameter, name in self.names.items() if not parameter.isfinite().all()), None
-        )
-        if wrong is None:
-            return
-        raise InvalidParameterError(
-            f"parameter {wrong!r} holds NaN or infinity: load a checkpoint from before, and lower "
-            "the learning rate. With 16 bits use bfloat16 rather than float16"
-        )
+        for parameter, name in self.names.items():
+            if not parameter.isfinite().all():
+                raise InvalidParameterError(
+                    f"parameter {name!r} holds NaN or infinity: load a checkpoint from before, and "
+                    "lower the learning rate. With 16 bits use bfloat16 rather than float16"
+                )
 
     def forget_gradients(self) -> None:
         """Remove all gradients, so that any that appear are known to be new."""
         for parameter in self.names:
             parameter.grad = None
 
-    def _check_layers(self) -> None:
+    def _check_layers(self) -> set[int]:
+        """Raise if a layer mixes records; return the identities of what requires a gradient."""
+        found: set[int] = set()
         for name, module in self._model.named_modules():
             # What normalises over the batch depends on the mode of the layer.
             if (module, module.training) not in self._checked:
@@ -165,6 +188,10 @@ class Trainable:
                 if self._mode == "exact":
                     check_dense_gradients(module, name)
                 self._checked.add((module, module.training))
+            for parameter in module._parameters.values():  # noqa: SLF001
+                if parameter is not None and parameter.requires_grad:
+                    found.add(id(parameter))
+        return found
 
     def _check_optimizers(self) -> None:
         parameters = [
@@ -195,6 +222,10 @@ class Trainable:
                     f"parameter {name!r} requires a gradient but the optimiser does not update it: "
                     "freeze it with requires_grad_(False), or give it to the optimiser"
                 )
+
+
+def _nothing() -> None:
+    """Raise nothing: all was looked at."""
 
 
 def _check_shapes(model: nn.Module) -> None:

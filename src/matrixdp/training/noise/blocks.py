@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -42,44 +43,53 @@ class Block(abc.ABC):
         """Return the columns of a matrix that belong to each parameter, in its shape."""
 
 
+class _Piece(NamedTuple):
+    """Where the elements of a parameter lie in a row, as they lie in memory."""
+
+    shape: torch.Size
+    strides: tuple[int, ...]
+    start: int
+
+
 class FlatBlock(Block):
     """Parameters one after another in a single row, so that one call draws all of their noise."""
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
-        self._parameters = tuple(parameters)
-        self._orders = [_memory_order(parameter) for parameter in self._parameters]
+        self._pieces: dict[nn.Parameter, _Piece] = {}
+        self._length = 0
+        for parameter in parameters:
+            strides = _dense_strides(parameter)
+            self._pieces[parameter] = _Piece(parameter.shape, strides, self._length)
+            self._length += parameter.numel()
+        self._first = parameters[0]
 
     @property
     def device(self) -> torch.device:
         """The device of the first one."""
-        return self._parameters[0].device
+        return self._first.device
 
     @property
     def dtype(self) -> torch.dtype:
         """The type of the first one."""
-        return self._parameters[0].dtype
+        return self._first.dtype
 
     @property
     def shape(self) -> tuple[int, int]:
         """One row."""
-        return (1, sum(part.numel() for part in self._parameters))
+        return (1, self._length)
 
     def gathered(self, sums: Sums) -> Tensor:
         """Return one row, parameters in their order and elements as they lie in memory."""
-        # In the order of memory, so that neither this nor the way back has to copy by strides.
-        rows = [
-            _sum_of(parameter, sums).permute(order).reshape(-1)
-            for parameter, order in zip(self._parameters, self._orders, strict=True)
-        ]
-        return torch.cat(rows)[None]
+        row = torch.empty(self.shape, dtype=torch.float64, device=self.device)
+        pairs = list(self.scattered(row))
+        torch._foreach_copy_([part for _, part in pairs], [_sum_of(one, sums) for one, _ in pairs])
+        return row
 
     def scattered(self, matrix: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """Return views with the strides of the parameters, as optimisers like them best."""
-        pieces = matrix[0].split_with_sizes([parameter.numel() for parameter in self._parameters])
-        for parameter, order, piece in zip(self._parameters, self._orders, pieces, strict=True):
-            shape = [parameter.shape[axis] for axis in order]
-            back = sorted(range(parameter.ndim), key=order.__getitem__)
-            yield parameter, piece.view(shape).permute(back)
+        first = matrix.storage_offset()
+        for parameter, (shape, strides, start) in self._pieces.items():
+            yield parameter, matrix.as_strided(shape, strides, first + start)
 
 
 class LayerBlock(Block):
@@ -144,7 +154,16 @@ def _sum_of(parameter: nn.Parameter, sums: Sums) -> Tensor:
     return torch.zeros_like(parameter, dtype=torch.float64)
 
 
-def _memory_order(parameter: nn.Parameter) -> list[int]:
-    """Return the axes from the slowest to the fastest: other than usual if channels come last."""
-    strides = parameter.stride()
-    return sorted(range(parameter.ndim), key=lambda axis: -strides[axis])
+def _dense_strides(parameter: nn.Parameter) -> tuple[int, ...]:
+    """Return the strides of a tensor without gaps whose axes lie in memory as the parameter's do.
+
+    Other than usual if channels come last. So neither gathering nor scattering has to copy by
+    strides.
+    """
+    given = parameter.stride()
+    strides = [0] * parameter.ndim
+    step = 1
+    for axis in sorted(range(parameter.ndim), key=lambda axis: -given[axis])[::-1]:
+        strides[axis] = step
+        step *= parameter.shape[axis]
+    return tuple(strides)

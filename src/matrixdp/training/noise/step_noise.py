@@ -1,7 +1,7 @@
 """The noise of a whole step: every trained parameter belongs to one block, each drawn by itself."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +10,9 @@ from matrixdp.covariance import Covariance, Diagonal, Isotropic, Kronecker
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.imgm import IMGM
 from matrixdp.training.guarantee import Noise
-from matrixdp.training.noise.block_noise import ExactNoise, SimulatedNoise
+from matrixdp.training.noise.block_noise import BlockNoise, ExactNoise, SimulatedNoise
 from matrixdp.training.noise.blocks import Block, FlatBlock, LayerBlock, Sums
+from matrixdp.training.noise.shards import NoiseInShards
 from matrixdp.training.plan import TrainingPlan
 
 __all__ = ["StepNoise"]
@@ -40,6 +41,9 @@ class StepNoise:
         The covariance of the noise of a layer; other layers have i.i.d. noise.
     seed : int or None
         Of simulated noise; None is exact noise.
+    shards : callable, optional
+        Returns the noise of a block, given its noise, itself and its index, where its sum is spread
+        over ranks.
 
     Raises
     ------
@@ -56,6 +60,8 @@ class StepNoise:
         plan: TrainingPlan,
         shapes: Mapping[str, Covariance],
         seed: int | None,
+        *,
+        shards: Callable[..., NoiseInShards] | None = None,
     ) -> None:
         self._seed = seed
         self._sum_norm = plan.sum_norm
@@ -64,10 +70,10 @@ class StepNoise:
         rest = dict.fromkeys(parameters)
         blocks: list[tuple[Block, IMGM]] = []
         for name, covariance in shapes.items():
-            block = _layer_block(model, name, rest)
-            blocks.append((block, _shaped_mechanism(name, covariance, block.shape, flat)))
+            layer = _layer_block(model, name, rest)
+            blocks.append((layer, _shaped_mechanism(name, covariance, layer.shape, flat)))
             # A set, which compares tensors by identity; a tuple would compare their elements.
-            taken = set(block.parameters)
+            taken = set(layer.parameters)
             rest = {parameter: None for parameter in rest if parameter not in taken}
         # One row for each device and type, so that a step takes one draw for nearly all parameters.
         alike: dict[tuple[torch.device, torch.dtype], list[nn.Parameter]] = {}
@@ -75,17 +81,25 @@ class StepNoise:
             alike.setdefault((parameter.device, parameter.dtype), []).append(parameter)
         blocks += [(FlatBlock(together), flat) for together in alike.values()]
         self._blocks = [block for block, _ in blocks]
-        self._noises = [
-            ExactNoise(mechanism, block.shape, block.device)
-            if seed is None
-            else SimulatedNoise(mechanism, seed, index, block.device)
-            for index, (block, mechanism) in enumerate(blocks)
-        ]
+        self._noises: list[BlockNoise | NoiseInShards] = []
+        for index, (block, mechanism) in enumerate(blocks):
+            where: Any = {"shape": block.shape, "device": block.device}
+            noise: BlockNoise = (
+                ExactNoise(mechanism, **where)
+                if seed is None
+                else SimulatedNoise(mechanism, seed, index, **where)
+            )
+            self._noises.append(noise if shards is None else shards(noise, block, index=index))
 
     @property
     def kind(self) -> Noise:
         """What the guarantee says about it."""
         return "exact" if self._seed is None else "simulated"
+
+    @property
+    def shards(self) -> list[list[int]]:
+        """How many elements of each block every rank has, where sums are spread over ranks."""
+        return [noise.sizes for noise in self._noises if isinstance(noise, NoiseInShards)]
 
     def gathered(self, sums: Sums) -> list[Tensor]:
         """Return the sums of all blocks as new matrices, together within the plan's bound."""
@@ -108,25 +122,9 @@ class StepNoise:
         divisor : float
             By which the sums are divided once they have their noise.
         """
-        with ExitStack() as secrets:
-            begun = []
-            # All begin before the first is waited for: a step waits for its noise once.
-            for noise, matrix in zip(self._noises, matrices, strict=True):
-                begun.append(noise.begin(matrix, step))
-                secrets.callback(begun[-1].close)
-            # While a GPU is still busy.
-            means = [
-                torch.empty(block.shape, dtype=block.dtype, device=block.device)
-                for block in self._blocks
-            ]
-            found = [
-                pair
-                for block, mean in zip(self._blocks, means, strict=True)
-                for pair in block.scattered(mean)
-            ]
-            # The result is rounded to the type of the weights here, once and all together.
-            for noisy, mean in zip(begun, means, strict=True):
-                torch.div(noisy.finish(), divisor, out=mean)
+        found: list[tuple[nn.Parameter, Tensor]] = []
+        for block, noise, matrix in zip(self._blocks, self._noises, matrices, strict=True):
+            found += block.scattered(noise.mean(matrix, step, divisor, block.dtype))
         return found
 
 
