@@ -162,13 +162,17 @@ def forgotten(noisy: np.ndarray, plain: np.ndarray) -> np.ndarray:
 
 # Each takes seconds, and they are made of the mechanisms above.
 COMPOSED = ("four releases", "MatrixMechanism", "MatrixMechanism, replace")
-each_subject = pytest.mark.parametrize(
-    "subject",
-    [
-        pytest.param(subject, id=name, marks=[pytest.mark.thorough] if name in COMPOSED else [])
+# Theirs is independent noise of one scale, like IMGM's.
+ALIKE = ("AnalyticGaussian", "ClassicGaussian")
+
+
+def each_subject(*thorough: str) -> pytest.MarkDecorator:
+    """Return a parameter for every subject, some of them only for thorough tests."""
+    parameters = [
+        pytest.param(subject, id=name, marks=[pytest.mark.thorough] * (name in thorough))
         for name, subject in SUBJECTS.items()
-    ],
-)
+    ]
+    return pytest.mark.parametrize("subject", parameters)
 
 
 def samples_for(subject: Subject) -> int:
@@ -176,7 +180,7 @@ def samples_for(subject: Subject) -> int:
     return 30_000 if subject.claimant.guarantee.mu < 0.3 else 8000
 
 
-@each_subject
+@each_subject(*COMPOSED)
 def test_every_mechanism_passes(subject: Subject) -> None:
     found = subject.audit(subject.noisy(simulation_generator(5)), 8000)
     assert not found.refuted
@@ -185,7 +189,7 @@ def test_every_mechanism_passes(subject: Subject) -> None:
     assert (found.samples, found.confidence) == (8000, 0.999)
 
 
-@each_subject
+@each_subject(*COMPOSED, *ALIKE)
 @pytest.mark.parametrize("flaw", FLAWS.values(), ids=FLAWS)
 def test_flaws_are_caught(subject: Subject, flaw: Flaw) -> None:
     draw = flaw(subject.noisy(simulation_generator(6)), subject.plain)

@@ -41,8 +41,8 @@ def test_every_bit_follows_from_operations_that_are_rounded_once() -> None:
 def exact(power: float) -> Fraction:
     """Return ``exp(power)`` to a share of 1e-25, from the series of ``exp(power / 2**11)``."""
     part, total, term = Fraction(power) / 2**11, Fraction(1), Fraction(1)
-    for place in range(1, 22):
-        term = term * part / place
+    for order in range(1, 22):
+        term = term * part / order
         total += term
     # Cut after every square: the least number here is 2**-1010, and 1390 bits of it are kept.
     for _ in range(11):

@@ -174,13 +174,13 @@ def test_neighbours_differ_in_one_row_and_by_a_member_of_the_set(
         model.fit(rows, y)
         return list(asked)
 
-    for place, record in enumerate(EXTREME):
-        X[-1] = EXTREME[place - 1]
+    for index, record in enumerate(EXTREME):
+        X[-1] = EXTREME[index - 1]
         y = targets(kind, np.clip(X, -3.0, 3.0), classes)
         # The last record is exchanged for one that stands elsewhere, or it is left out.
         replacing = relation == "replace"
-        other = np.insert(X[:-1], 5 * place, record, axis=0) if replacing else X[:-1]
-        changed = np.insert(y[:-1], 5 * place, place % 3) if replacing else y[:-1]
+        other = np.insert(X[:-1], 5 * index, record, axis=0) if replacing else X[:-1]
+        changed = np.insert(y[:-1], 5 * index, index % 3) if replacing else y[:-1]
         for one, two in zip(queries(X, y), queries(other, changed), strict=True):
             assert one.query.sensitivity == two.query.sensitivity
             # Every row but one is there in both, to the last bit.

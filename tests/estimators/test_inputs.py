@@ -13,7 +13,12 @@ from scipy import sparse
 
 from estimators.examples import ALL, CLASSIFIERS, TRANSFORMERS, bounded, records, targets
 from matrixdp.errors import InvalidParameterError, MatrixDPError, ShapeError
-from matrixdp.estimators import PrivateLinearDiscriminantAnalysis, PrivatePCA, PrivateRidge
+from matrixdp.estimators import (
+    PrivateLinearDiscriminantAnalysis,
+    PrivatePCA,
+    PrivateRidge,
+    PrivateStandardScaler,
+)
 from matrixdp.noise import ReleaseKey
 
 pd = pytest.importorskip("pandas", reason="frames are tested with pandas")
@@ -211,6 +216,7 @@ def test_bounds_of_the_data_at_the_ends_of_what_bounds_can_be(kind: Any, size: f
 def test_new_records(nothing_is_drawn: list[None]) -> None:
     X, classes = records(COUNT)
     pca, lda = bounded(PrivatePCA, n_components=2).fit(X), bounded(CLASSIFIERS[1]).fit(X, classes)
+    scaler = bounded(PrivateStandardScaler).fit(X)
     nothing_is_drawn.clear()
     for call, rows, named in (
         (pca.transform, np.full((3, 5), float(CANARY)), "X has 5 features"),
@@ -218,6 +224,8 @@ def test_new_records(nothing_is_drawn: list[None]) -> None:
         (pca.inverse_transform, np.full((3, 5), float(CANARY)), "pass 2"),
         (pca.inverse_transform, np.full(COUNT, float(CANARY)), "Reshape your data"),
         (pca.inverse_transform, np.empty((COUNT, 0)), "0 feature"),
+        (scaler.inverse_transform, np.full((COUNT, 5), float(CANARY)), "pass 4"),
+        (scaler.inverse_transform, np.full((COUNT, 1), float(CANARY)), "pass 4"),
         (lda.predict, [[f"x{CANARY}"] * 4], "cannot be read"),
         (lda.predict_proba, np.full((3, 4), np.nan), "NaN"),
     ):

@@ -8,4 +8,4 @@ def test_the_extra_is_named() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import matrixdp.estimators"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "pip install 'matrixdp[sklearn]'" in done.stderr
+    assert "pip install '.[sklearn]'" in done.stderr

@@ -31,7 +31,7 @@ def test_estimators_go_by_name() -> None:
     ranges = {"hours": (1, 99), "age": (17, 90), "gain": (0, 1e5)}
     target = VALUES["age"] / 90
     model = PrivateRidge(epsilon=100.0, bounds=ranges, target_bounds=(0, 1)).fit(frame, target)
-    np.testing.assert_array_equal(model.predict(frame), model.predict(frame[ORDER]))
+    np.testing.assert_allclose(model.predict(frame), model.predict(frame[ORDER]), rtol=1e-9)
     assert model.guarantee_ is not None
     # The ranges are those of the columns that they name: age is not clamped to that of gain.
     found = PrivatePCA(epsilon=1e4, bounds=ranges).fit(pd.concat([frame[ORDER]] * 200)).mean_
@@ -69,10 +69,32 @@ def test_names_stay_behind_a_step_that_keeps_them() -> None:
         last = PrivateRidge(bounds=ranges, target_bounds=(0, 1))
         steps = [("absolute", FunctionTransformer(abs_of)), ("last", last)]
         model = PrivatePipeline(steps).fit(given, target)
-        np.testing.assert_array_equal(model.predict(given), model.predict(other))
+        np.testing.assert_allclose(model.predict(given), model.predict(other), rtol=1e-9)
         last = PrivateRidge(bounds=([0, 17, 1], [1e5, 90, 99]), target_bounds=(0, 1))
         with pytest.raises(InvalidParameterError, match="bounds=\\{"):
             PrivatePipeline([steps[0], ("last", last)]).fit(given, target)
+
+
+def test_made_up_names_in_another_order_are_those_of_the_fit() -> None:
+    """Also behind a step that drops names, from which no other step could tell the order."""
+    target, order = VALUES["age"] / 90, [2, 0, 1]
+    numbered, named = pd.DataFrame(ROWS), pl.DataFrame(ROWS)
+    exchanged = named.select([f"column_{place}" for place in order])
+    for given, other in (
+        (numbered, numbered[order]),
+        (numbered[order], numbered),
+        (named, exchanged),
+        (exchanged, named),
+        (numbered, ROWS),
+        (ROWS, numbered),
+        (numbered, pd.DataFrame(ROWS, columns=ORDER)),
+    ):
+        last = PrivateRidge(bounds=(0, 1e5), target_bounds=(0, 1))
+        steps = [("plain", FunctionTransformer(np.asarray)), ("last", last)]
+        model = PrivatePipeline(steps).fit(given, target)
+        np.testing.assert_allclose(model.predict(given), model.predict(other), rtol=1e-9)
+    alone = PrivateRidge(bounds=(0, 1e5), target_bounds=(0, 1)).fit(exchanged, target)
+    np.testing.assert_allclose(alone.predict(exchanged), alone.predict(named), rtol=1e-9)
 
 
 def abs_of(table: Any) -> Any:

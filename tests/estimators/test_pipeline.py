@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import matrixdp as mdp
 from estimators.examples import CLASSIFIERS, TRANSFORMERS, FloatArray, records
@@ -136,11 +136,11 @@ def test_what_the_last_step_sees_of_neighbours_differs_in_one_row(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RepeatedSpendingWarning)
-        for place, record in enumerate(EXTREME):
-            X[-1] = EXTREME[place - 1]
+        for index, record in enumerate(EXTREME):
+            X[-1] = EXTREME[index - 1]
             replacing = relation == "replace"
-            other = np.insert(X[:-1], 5 * place, record, axis=0) if replacing else X[:-1]
-            changed = np.insert(classes[:-1], 5 * place, place) if replacing else classes[:-1]
+            other = np.insert(X[:-1], 5 * index, record, axis=0) if replacing else X[:-1]
+            changed = np.insert(classes[:-1], 5 * index, index) if replacing else classes[:-1]
             before, exact = run(X, classes)
             after, other_exact = run(other, changed)
             kept = {row.tobytes() for row in before[:-1]}
@@ -172,14 +172,47 @@ def test_a_record_far_away_does_not_stop_a_fit_that_has_begun(first: Any) -> Non
     assert np.isfinite(pipeline(first, epsilon=1e3).fit(X, classes)["last"].coef_).all()
 
 
+def _fails(X: FloatArray) -> FloatArray:
+    raise ValueError(f"{X}")
+
+
+def _random(X: FloatArray) -> FloatArray:
+    return np.asarray(X + np.random.default_rng().normal(size=X.shape))
+
+
+class _Numbered:
+    """It adds to each record how many there were before."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        self.number += 1
+        return np.asarray(X + self.number)
+
+
+class _Distance:
+    """It gives the distance of each record from the one before."""
+
+    def __init__(self) -> None:
+        self.last: FloatArray | float = 0.0
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        distance, self.last = X - self.last, X
+        return np.asarray(distance)
+
+
 @pytest.mark.parametrize(
     ("step", "named"),
     [
         (StandardScaler(), "step 'front' is a StandardScaler, which would learn from all records"),
         (PCA(2), "step 'front' is a PCA"),
-        (FrozenEstimator(StandardScaler()), "step 'front' raises NotFittedError"),
+        (FrozenEstimator(StandardScaler()), "step 'front' is frozen.*public_steps=..front"),
         (FunctionTransformer(lambda X: X[:0]), "step 'front' must give a row"),
-        (FrozenEstimator(OneHotEncoder().fit([[7.0] * 4])), "step 'front' raises ValueError"),
+        (FunctionTransformer(_fails), "step 'front' raises ValueError"),
+        (FunctionTransformer(_Numbered()), "'front' gives one record two different rows"),
+        (FunctionTransformer(_Distance()), "'front' gives one record two different rows"),
+        (FunctionTransformer(_random), "'front' gives one record two different rows"),
         (PrivateStandardScaler(bounds=(-3, 3), epsilon=3.0), "step 'front' has epsilon=3.0"),
         (PrivatePCA(neighbouring="add-remove"), "step 'front' has neighbouring='add-remove'"),
         (PrivateStandardScaler(), "leaks the largest row norm of X"),
@@ -265,11 +298,64 @@ def test_what_was_fitted_to_public_data_is_used_and_kept() -> None:
     X, classes = records(300)
     public = StandardScaler().fit(records(200, seed=5)[0])
     model = PrivatePipeline(
-        [("public", FrozenEstimator(public)), ("last", pipeline()[1])], epsilon=50.0
+        [("public", FrozenEstimator(public)), ("last", pipeline()[1])],
+        epsilon=50.0,
+        public_steps=["public"],
     )
     before = public.mean_.copy()
     assert clone(model).fit(X, classes).score(X, classes) > 0.8
     assert np.array_equal(public.mean_, before)
+
+
+@pytest.mark.parametrize(
+    ("step", "public", "named"),
+    [
+        (FrozenEstimator(PrivateStandardScaler(bounds=(-3, 3))), (), "'front' is frozen"),
+        (FunctionTransformer(), ["front"], "public_steps names 'front', which is no frozen step"),
+        (FunctionTransformer(), ["back"], "public_steps names 'back'"),
+        (FrozenEstimator(StandardScaler()), ["front"], "step 'front' raises NotFittedError"),
+        (FrozenEstimator(StandardScaler()), "front", "public_steps"),
+    ],
+)
+def test_public_steps_are_declared_by_name(step: Any, public: Any, named: str) -> None:
+    X, classes = records(40)
+    steps = [("front", step), ("last", pipeline()[1])]
+    with pytest.raises(mdp.InvalidParameterError, match=named):
+        PrivatePipeline(steps, public_steps=public).fit(X, classes)
+
+
+def test_the_index_of_a_frame_is_not_passed_on() -> None:
+    pd = pytest.importorskip("pandas")
+    X, classes = records(60)
+    seen: list[int] = []
+
+    def dated(frame: Any) -> Any:
+        seen.extend(frame.index)
+        return frame.assign(number=frame.index)
+
+    model = pipeline(epsilon=1e6)
+    model.steps.insert(0, ("front", FunctionTransformer(dated)))
+    model.set_params(first__bounds=(-3, 100), last__bounds=None)
+    model.fit(pd.DataFrame(X, columns=list("abcd"), index=range(7, 67)), classes)
+    assert set(seen) == {0}
+
+
+def test_columns_are_found_by_name_also_where_a_step_drops_the_names() -> None:
+    pd = pytest.importorskip("pandas")
+    X, classes = records(300)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = pipeline(epsilon=50.0)
+    model.steps.insert(0, ("front", FunctionTransformer(np.asarray)))
+    model.fit(frame, classes)
+    exchanged = frame[["d", "b", "c", "a"]].assign(e=1.0)
+    for method in ("predict", "decision_function"):
+        expected = getattr(model, method)(X)
+        assert np.array_equal(getattr(model, method)(frame), expected)
+        assert np.array_equal(getattr(model, method)(exchanged), expected)
+    assert model.score(exchanged, classes) == model.score(X, classes)
+    assert not hasattr(model, "transform")
+    with pytest.raises(mdp.InvalidParameterError, match="no column 'a'"):
+        model.predict(frame.drop(columns="a"))
 
 
 def test_a_filter_pays_once_and_refuses_whole(made: list[Made]) -> None:

@@ -53,8 +53,8 @@ class Server:
     def url(self, schema: str = "public", port: int | None = None) -> str:
         """Return the address of a schema, through a proxy if a port is given."""
         word = PASSWORD.replace(" ", "%20")
-        place = f"tests:{word}@127.0.0.1:{port or self.port}/postgres"
-        return f"postgresql+psycopg://{place}?options=-csearch_path%3D{schema}"
+        address = f"tests:{word}@127.0.0.1:{port or self.port}/postgres"
+        return f"postgresql+psycopg://{address}?options=-csearch_path%3D{schema}"
 
     def new_schema(self) -> str:
         """Make a schema, in which a ledger can be made."""
@@ -101,13 +101,13 @@ def server() -> Server | None:
     return started
 
 
-def started_in(place: Path) -> Server | None:
-    """Return a new server with its files in a folder below a place that everybody can reach."""
+def started_in(parent: Path) -> Server | None:
+    """Return a new server with its files in a folder below one that everybody can reach."""
     found = sorted(_PROGRAMS.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if not found:
         return None
     programs = found[-1].parent
-    folder = Path(tempfile.mkdtemp(prefix="ledger-", dir=place))
+    folder = Path(tempfile.mkdtemp(prefix="ledger-", dir=parent))
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres", "postgres")
     word = folder / "word"

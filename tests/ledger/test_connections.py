@@ -20,7 +20,7 @@ from matrixdp.ledger.stores.store import LostConnectionError
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let connections be made again at once."""
-    monkeypatch.setattr("matrixdp.ledger.stores.retries._PAUSES", (0.01,) * 100)
+    monkeypatch.setattr("matrixdp.ledger.stores.store._PAUSES", (0.01,) * 100)
 
 
 @pytest.fixture

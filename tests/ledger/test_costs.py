@@ -1,4 +1,4 @@
-"""What payments cost: against ball arithmetic, domination point by point, and group privacy."""
+"""Costs of payments: against ball arithmetic, domination point by point, and group privacy."""
 
 import math
 from fractions import Fraction

@@ -22,7 +22,7 @@ from matrixdp.errors import (
     StorageError,
 )
 from matrixdp.ledger import Ledger, LedgerAccount
-from matrixdp.ledger.stores import network_files
+from matrixdp.ledger.stores import sqlite
 from matrixdp.ledger.stores.sqlite import SQLiteStore
 
 NOBODY = 65534
@@ -194,7 +194,7 @@ def test_a_network_file_system(
 ) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:5 / {tmp_path} rw - nfs4 h:/x rw\n")
-    monkeypatch.setattr(network_files, "_MOUNTS", mounts)
+    monkeypatch.setattr(sqlite, "_MOUNTS", mounts)
     with pytest.raises(StorageError, match=r"network file system \(nfs4\)"):
         reopened(f"sqlite:///{tmp_path}/a.ledger", tmp_path)
     with pytest.raises(StorageError, match=r"network file system \(nfs4\)"):

@@ -44,7 +44,7 @@ def fill(path: Path) -> None:
 
 
 def test_a_full_disk(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("matrixdp.ledger.stores.retries._PAUSES", (0.1, 0.2))
+    monkeypatch.setattr("matrixdp.ledger.stores.store._PAUSES", (0.1, 0.2))
     from ledger.server import started_in  # noqa: PLC0415 - skips without the extra `ledger`
 
     server = started_in(small_disk)

@@ -11,7 +11,7 @@ from ledger.doors import BUDGET, files_in, path_doors
 from ledger.test_killed_releases import kinds
 from matrixdp import Budget
 from matrixdp.files.publishing import atomic, lasting, paid
-from matrixdp.files.publishing.completed import verify_any
+from matrixdp.files.publishing.verification import verified_file
 from matrixdp.ledger import Ledger
 from matrixdp.ledger import account as payments
 from matrixdp.noise.keys import release_key
@@ -80,4 +80,4 @@ def test_a_killed_release_is_finished(name: str, place: str, tmp_path: Path) -> 
         assert not any(hidden.startswith(".") for hidden in made)
         # What had its name keeps its bits.
         assert all(made[each] == data for each, data in left.items() if not each.startswith("."))
-        verify_any(Path(ledger.history()[1].facts["target"]))
+        verified_file(Path(ledger.history()[1].facts["target"]))

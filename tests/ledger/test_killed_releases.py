@@ -27,7 +27,7 @@ from ledger.doors import (
 from matrixdp import IMGM, Budget, InvalidParameterError
 from matrixdp.errors import StorageError
 from matrixdp.files.publishing import atomic, lasting, paid
-from matrixdp.files.publishing.completed import verify_any
+from matrixdp.files.publishing.verification import verified_file
 from matrixdp.files.schemas import about
 from matrixdp.ledger import LedgerAccount
 from matrixdp.ledger import account as payments
@@ -131,7 +131,7 @@ def test_what_has_a_statement_is_finished_on_another_day(
         assert kinds(account) == ["pay", "publish"]
         (statement,) = tmp_path.glob("*.json")
         assert json.loads(statement.read_text())["date"] == "2031-01-01"
-        verify_any(statement.with_suffix(""))
+        verified_file(statement.with_suffix(""))
 
 
 @each_door
@@ -284,7 +284,7 @@ def test_statements_name_the_entry_that_paid(door: Door, tmp_path: Path) -> None
             "digest": paying.digest,
         }
         assert target.parent == tmp_path
-        verify_any(target)
+        verified_file(target)
         # No file says it of a release that no ledger paid for.
         assert paying.facts["about"]
 
@@ -359,7 +359,7 @@ def test_many_attempts_at_once_make_one_release(
             thread.join()
         assert errors == []
         assert kinds(account) == ["pay", "publish"]
-        verify_any(Path(account.ledger.history()[1].facts["target"]))  # type: ignore[attr-defined]
+        verified_file(Path(account.ledger.history()[1].facts["target"]))  # type: ignore[attr-defined]
         assert not any(name.startswith(".") for name in files_in(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""What is released together under one payment, and what is refused before there is one."""
+"""Several values that are released under one payment, and refusals before there is one."""
 
 from pathlib import Path
 from typing import Any

@@ -109,9 +109,9 @@ def test_what_is_paid_is_finished(ledger: Ledger, account: LedgerAccount, tmp_pa
     (waiting,) = ledger.pending()
     assert (waiting.release, waiting.account) == ("monday", "clinic/ann")
     assert not target.exists()
-    for value, place in ((np.ones((3, 3)), target), (np.eye(3), tmp_path / "other.npy")):
+    for value, path in ((np.ones((3, 3)), target), (np.eye(3), tmp_path / "other.npy")):
         with pytest.raises(InvalidParameterError, match="another value, mechanism or file"):
-            MECHANISM.release_to(place, value, privacy_filter=account, request="monday")
+            MECHANISM.release_to(path, value, privacy_filter=account, request="monday")
     MECHANISM.release_to(target, np.eye(3), privacy_filter=account, request="monday")
     assert [entry.kind for entry in ledger.history()][2:] == ["pay", "publish"]
     assert spent(ledger)["clinic"] == MU**2

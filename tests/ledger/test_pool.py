@@ -1,11 +1,11 @@
-"""What an account is worth beside its declared plans and claims, against bounds from both sides."""
+"""The worth of an account beside its declared plans and claims, against bounds from both sides."""
 
 import pytest
 from flint import arb, ctx
 
 from matrixdp import Budget
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
-from matrixdp.ledger.pool import gaussian_worth
+from matrixdp.ledger.costs import gaussian_worth
 from matrixdp.privacy import GaussianRelease, LossAccount, SampledPlan
 from matrixdp.rounding import sqrt_down
 

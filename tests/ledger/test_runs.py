@@ -219,7 +219,7 @@ def test_a_step_whose_connection_breaks_counts_once(
                 raise LostConnectionError("the server went away")
 
     monkeypatch.setattr(store, "write", Breaking)
-    monkeypatch.setattr("matrixdp.ledger.stores.retries._PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("matrixdp.ledger.stores.store._PAUSES", (0.0, 0.0))
     steps.spend()
     assert broken == [True]
     assert counter(account, "may").spent == steps.spent == 2

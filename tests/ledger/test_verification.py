@@ -20,9 +20,8 @@ from matrixdp import IMGM, Budget, FrobeniusBall
 from matrixdp.errors import InvalidParameterError, LedgerError, MatrixDPError
 from matrixdp.ledger import Ledger, LedgerAccount
 from matrixdp.ledger.chain import canonical, entry_digest, first_digest
-from matrixdp.ledger.costs import Spending
+from matrixdp.ledger.costs import Spending, is_worth
 from matrixdp.ledger.key_file import KeyFile
-from matrixdp.ledger.pool import is_worth
 from matrixdp.ledger.verification import verified
 from matrixdp.privacy import SampledPlan
 

@@ -85,7 +85,7 @@ def test_an_estimate_that_did_not_converge_is_not_passed_on(
     release = mechanism.release([0] * 40, key=ReleaseKey.from_bytes(bytes(32)))
     monkeypatch.setattr("matrixdp.postprocess.counts._MOST_CELLS_SOLVED", 0)
     nonnegative_estimate(release)
-    monkeypatch.setattr("matrixdp.postprocess.nonnegative_search._MOST_STEPS", 1)
+    monkeypatch.setattr("matrixdp.postprocess.nonnegative._MOST_STEPS", 1)
     with pytest.raises(CalibrationError, match=r"use release\.estimate"):
         nonnegative_estimate(release)
 

@@ -42,8 +42,8 @@ def summing(attributes: Sequence[str]) -> FloatArray:
     names, shape = list(SIZES), [SIZES[name] for name in attributes]
     rows = np.zeros((int(np.prod(shape)), int(np.prod(list(SIZES.values())))))
     for number, cell in enumerate(itertools.product(*(range(n) for n in SIZES.values()))):
-        place = tuple(cell[names.index(name)] for name in attributes)
-        rows[np.ravel_multi_index(place, shape) if shape else 0, number] = 1.0
+        index = tuple(cell[names.index(name)] for name in attributes)
+        rows[np.ravel_multi_index(index, shape) if shape else 0, number] = 1.0
     return rows
 
 

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from scipy import linalg, optimize
 
 from matrixdp.errors import CalibrationError
-from matrixdp.postprocess import nonnegative_search
-from matrixdp.postprocess.nonnegative import nearest_nonnegative
-from matrixdp.postprocess.nonnegative_search import searched_nonnegative
+from matrixdp.postprocess import nonnegative
+from matrixdp.postprocess.nonnegative import nearest_nonnegative, searched_nonnegative
 from matrixdp.workloads import (
     Prefix,
     Product,
@@ -129,7 +128,7 @@ def test_a_search_that_does_not_converge_raises(
     strategy = with_weights((6, 10), 1.0, 30.0)
     free = estimated(strategy, 1.0)
     assert np.all(searched_nonnegative(strategy, free, 1.0) >= 0.0)
-    monkeypatch.setattr(nonnegative_search, limit, value)
+    monkeypatch.setattr(nonnegative, limit, value)
     with pytest.raises(CalibrationError, match="too many different weights"):
         searched_nonnegative(strategy, free, 1.0)
 
@@ -138,7 +137,7 @@ def test_a_slope_that_is_left_is_seen() -> None:
     """A search that stops early is not optimal, whatever its exchanges say."""
     strategy, noise = with_weights((6, 10), 1.0, 30.0), 1.0
     free = estimated(strategy, noise)
-    search = nonnegative_search._Search(strategy, free, noise)
+    search = nonnegative._Search(strategy, free, noise)
     positive = free > 0.0
     trial = search.attempt(positive)
     assert search.is_optimal(positive, trial)

@@ -174,7 +174,7 @@ def test_symmetric_noise_on_an_asymmetric_matrix_is_refused() -> None:
         sensitivity=good.sensitivity,
         covariance=good.covariance,
         guarantee=good.guarantee,
-        mechanism="by hand",
+        mechanism="ByHand",
     )
     with pytest.raises(InvalidParameterError, match="not symmetric"):
         process(forged, SingularValueShrinkage())

@@ -1,6 +1,7 @@
 """Optimal shrinkage: closed forms, the losses they minimise, and noise that was really drawn."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -8,9 +9,23 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize
 
-from matrixdp import Diagonal, InvalidParameterError, Isotropic, Kronecker, SymmetricIsotropic
-from matrixdp.postprocess import SingularValueShrinkage
+from matrixdp import (
+    Budget,
+    Diagonal,
+    InvalidParameterError,
+    Isotropic,
+    Kronecker,
+    SymmetricIsotropic,
+)
+from matrixdp.covariance import SymmetricDiagonal
+from matrixdp.postprocess import (
+    ProcessedRelease,
+    SingularValueShrinkage,
+    SingularValueThreshold,
+    process,
+)
 from matrixdp.postprocess.shrinkage import Loss, shrunk
+from matrixdp.queries import Gram, PublicBounds
 
 FloatArray = NDArray[np.float64]
 LOSSES: tuple[Loss, ...] = get_args(Loss)
@@ -168,6 +183,35 @@ def test_symmetric_noise_alone_disappears() -> None:
     assert edge == pytest.approx(2.0 * np.sqrt(2 * 300), rel=0.05)
     found = SingularValueShrinkage("operator").apply(noise, covariance)
     assert np.linalg.norm(found) < 0.2 * np.linalg.norm(noise)
+
+
+@pytest.mark.parametrize("step", [SingularValueShrinkage(), SingularValueThreshold()])
+def test_units_of_columns_do_not_matter(step: SingularValueShrinkage) -> None:
+    scales = np.geomspace(1e-2, 1e4, 30)
+    units = np.multiply.outer(scales, scales)
+    rng, plain, scaled = (
+        np.random.default_rng(4),
+        SymmetricIsotropic(1.0),
+        SymmetricDiagonal(scales),
+    )
+    vector = rng.standard_normal(30)
+    truth = 4.0 * np.multiply.outer(vector, vector)
+    seen = truth + plain.colour(rng.standard_normal((30, 30)))
+    step.check((30, 30), scaled)
+    found = step.apply(seen * units, scaled)
+    np.testing.assert_allclose(found / units, step.apply(seen, plain), atol=1e-8)
+    # In its units the error falls by more than half.
+    assert np.linalg.norm(found / units - truth) < 0.5 * np.linalg.norm(seen - truth)
+    assert np.array_equal(found, found.T)
+
+
+def test_moments_with_ranges_of_their_own_are_shrunk(tmp_path: Path) -> None:
+    bounds = PublicBounds(6, lower=0, upper=10.0 ** np.arange(6))
+    records = np.random.default_rng(5).uniform(0, 10.0 ** np.arange(6), (50, 6))
+    release = Gram(bounds, "replace").release(records, Budget(1.0, 1e-6))
+    processed = process(release, SingularValueShrinkage())
+    processed.save(tmp_path / "gram.csv")
+    assert ProcessedRelease.load(tmp_path / "gram.csv").guarantee == release.guarantee
 
 
 def test_bad_input_is_refused_by_name() -> None:

@@ -15,7 +15,7 @@ from matrixdp import (
     SymmetricIsotropic,
 )
 from matrixdp.postprocess import EntryThreshold, SingularValueThreshold
-from matrixdp.postprocess.risk import best_threshold, estimated_risk
+from matrixdp.postprocess.thresholds import best_threshold, estimated_risk
 
 FloatArray = NDArray[np.float64]
 

@@ -11,15 +11,16 @@ from scipy import linalg
 from matrixdp.spectra import nuclear_norm_lower_bound
 from matrixdp.workloads import Dense, Identity, Prefix, Product, Ranges, Total, Union, Workload
 from matrixdp.workloads.optimal import optimal_strategy
-from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
-from matrixdp.workloads.solve.dual import Problem, dual_point
-from matrixdp.workloads.solve.replacement_bound import (
+from matrixdp.workloads.solve.certificate import (
     _balanced,
     _image,
     _largest_distance_squared,
     bound_from_pairs,
     bound_from_spectra,
+    certified_bound,
+    certified_bound_from_queries,
 )
+from matrixdp.workloads.solve.dual import Problem, dual_point
 from matrixdp.workloads.solve.searches import ExplicitQueries
 from reference import workloads as oracle
 

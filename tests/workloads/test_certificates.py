@@ -23,7 +23,7 @@ from matrixdp.workloads import (
     optimal,
     optimal_strategy,
 )
-from matrixdp.workloads.solve import replacement_bound
+from matrixdp.workloads.solve import certificate
 from matrixdp.workloads.solve.certificate import certified_bound, certified_bound_from_queries
 from matrixdp.workloads.solve.dual import DualPoint, Problem, dual_point
 from matrixdp.workloads.solve.searches import ExplicitQueries, Found, FoundMatrix
@@ -161,14 +161,14 @@ class Doubtful(Identity):
 
 
 def test_spectra_allow_for_a_gram_matrix_that_is_off() -> None:
-    roots, largest = replacement_bound._sum_and_largest(Doubtful(5))
+    roots, largest = certificate._sum_and_largest(Doubtful(5))
     error = 1e-3 * 5
     low, high = np.eye(5), np.eye(5)
     low[0, 0], high[0, 0] = 1.0 - error, 1.0 + error
     assert roots <= float(np.sum(np.sqrt(np.diag(low))))
     assert largest >= math.sqrt(1.0 + error)
-    assert replacement_bound._sum_and_largest(Doubtful(1))[1] >= math.sqrt(1.0 + 1e-3)
-    roots, largest = replacement_bound._sum_and_largest(Identity(5))
+    assert certificate._sum_and_largest(Doubtful(1))[1] >= math.sqrt(1.0 + 1e-3)
+    roots, largest = certificate._sum_and_largest(Identity(5))
     assert roots == pytest.approx(5.0)
     assert largest == pytest.approx(1.0)
 
@@ -177,13 +177,13 @@ def test_spectra_allow_for_a_gram_matrix_that_is_off() -> None:
 def sides(monkeypatch: pytest.MonkeyPatch) -> list[FloatArray]:
     """Keep every F that a bound is proven with."""
     kept: list[FloatArray] = []
-    balanced = replacement_bound._balanced
+    balanced = certificate._balanced
 
     def keep(side: FloatArray) -> FloatArray:
         kept.append(balanced(side))
         return kept[-1]
 
-    monkeypatch.setattr(replacement_bound, "_balanced", keep)
+    monkeypatch.setattr(certificate, "_balanced", keep)
     return kept
 
 
@@ -211,7 +211,7 @@ def test_what_all_cells_share_is_lost_in_rounding_and_allowed_for(
 ) -> None:
     rng = np.random.default_rng(seed)
     gram = 2.0**36 * np.ones((5, 5)) + np.diag([1.0, 2.0, 3.0, 4.0, 5.0])
-    bound = replacement_bound.bound_from_pairs(
+    bound = certificate.bound_from_pairs(
         ExplicitQueries(gram, 0.0, None), laplacian(rng.uniform(0.1, 1.0, (5, 5)))
     )
     saved, ctx.prec = ctx.prec, 600
@@ -231,7 +231,7 @@ def test_answers_that_cancel_are_allowed_for(seed: int, sides: list[FloatArray])
     pairs[:3, 3:] = 0.0  # two halves that no pair joins
     queries = np.vstack([np.eye(6), [[0.0] * 3 + [2.0**40 / 3.0] * 3]])
     explicit = ExplicitQueries(queries.T @ queries, 0.0, lambda: queries)
-    bound = replacement_bound.bound_from_pairs(explicit, laplacian(pairs))
+    bound = certificate.bound_from_pairs(explicit, laplacian(pairs))
     saved, ctx.prec = ctx.prec, 600
     try:
         used = sides[0][:, sides[0].any(axis=0)]
@@ -258,10 +258,10 @@ def test_weights_on_pairs_are_never_taken_for_less(monkeypatch: pytest.MonkeyPat
         float
     )  # every column sums to 0, every two rows have the product -1
     assert np.array_equal(side @ side.T, cells * np.eye(cells) - 1.0)
-    monkeypatch.setattr(replacement_bound, "_balanced", lambda _: side.view(Adverse))
-    monkeypatch.setattr(replacement_bound, "_roots", lambda *_: 1.0)
+    monkeypatch.setattr(certificate, "_balanced", lambda _: side.view(Adverse))
+    monkeypatch.setattr(certificate, "_roots", lambda *_: 1.0)
     explicit = ExplicitQueries(np.eye(cells), 0.0, None)
-    bound = replacement_bound.bound_from_pairs(explicit, np.eye(cells))
+    bound = certificate.bound_from_pairs(explicit, np.eye(cells))
     pair_weight = cells * (cells - 1) // 2
     assert Fraction(bound) <= Fraction(1, pair_weight)
     assert bound == pytest.approx(1 / pair_weight, rel=1e-10)

@@ -165,8 +165,8 @@ def test_weighted_strategies_of_many_cells_may_have_opposite_columns(
 
     def column(cell: tuple[int, int, int]) -> list[Fraction]:
         parts = [
-            [Fraction(entry) for entry in factor[:, place].tolist()]
-            for factor, place in zip(strategy.factors, cell, strict=True)
+            [Fraction(entry) for entry in factor[:, index].tolist()]
+            for factor, index in zip(strategy.factors, cell, strict=True)
         ]
         products = (x * y * z for x in parts[0] for y in parts[1] for z in parts[2])
         return [w * x for w, x in zip(weights, products, strict=True)]

@@ -91,8 +91,8 @@ def test_large_structures_are_never_written_out() -> None:
         workload.written_out()
     with pytest.raises(InvalidParameterError, match="leave out attributes"):
         workload.column_norms_squared()
-    errors = compared_errors(Product([Prefix(64), Total(1000), Prefix(2000)]), "add-remove")
-    assert errors["direct"] == pytest.approx((64 * 2000) ** 0.5)
+    errors = compared_errors(Product([Prefix(64), Total(1000), Prefix(500)]), "add-remove")
+    assert errors["direct"] == pytest.approx((64 * 500) ** 0.5)
     huge = Product([Prefix(16), Total(2200), Total(2200)])
     best = optimal_strategy(huge, neighbouring="add-remove")
     assert best.rmse == pytest.approx(

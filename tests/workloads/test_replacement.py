@@ -23,8 +23,8 @@ from matrixdp.workloads import (
     optimal,
     optimal_strategy,
 )
+from matrixdp.workloads.solve.explicit import _contrasts_of_queries
 from matrixdp.workloads.solve.pairs import search_pairs
-from matrixdp.workloads.solve.replacement import _contrasts_of_queries
 from matrixdp.workloads.solve.searches import ExplicitQueries
 from reference import workloads as oracle
 
@@ -102,11 +102,13 @@ def test_what_all_cells_share_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_queries_on_one_attribute_are_solved_there(relation: str, place: int) -> None:
+@pytest.mark.parametrize("attribute", [0, 1, 2])
+def test_queries_on_one_attribute_are_solved_there(relation: str, attribute: int) -> None:
     totals = [Total(30), Total(40), Total(50)]
-    parts = [Prefix(totals[place].size), Ranges(totals[place].size, 3)]
-    workload = Union([Product([*totals[:place], part, *totals[place + 1 :]]) for part in parts])
+    parts = [Prefix(totals[attribute].size), Ranges(totals[attribute].size, 3)]
+    workload = Union(
+        [Product([*totals[:attribute], part, *totals[attribute + 1 :]]) for part in parts]
+    )
     best = optimal_strategy(workload, neighbouring=relation)  # type: ignore[arg-type]
     alone = optimal_strategy(Union(parts), neighbouring=relation)  # type: ignore[arg-type]
     assert isinstance(best.strategy, ProductStrategy)

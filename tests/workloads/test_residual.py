@@ -33,8 +33,7 @@ from matrixdp.workloads.solve.searches import Found
 from matrixdp.workloads.unions import search as unions
 from matrixdp.workloads.unions.bound import cell_weights, union_bound
 from matrixdp.workloads.unions.residual import _error, _needs, _split, residual_strategy
-from matrixdp.workloads.unions.row_weights import row_weighted_strategy
-from matrixdp.workloads.unions.search import strategies_for_union
+from matrixdp.workloads.unions.search import row_weighted_strategy, strategies_for_union
 from reference import workloads as oracle
 
 SMALL: list[Workload] = [
@@ -140,7 +139,7 @@ def test_on_one_attribute_nothing_is_lost() -> None:
         (
             Union(
                 [
-                    Product([Ranges(6) if place in kept else Total(6) for place in range(3)])
+                    Product([Ranges(6) if index in kept else Total(6) for index in range(3)])
                     for count in (1, 2)
                     for kept in combinations(range(3), count)
                 ]
@@ -220,8 +219,8 @@ def ranges_or_cells(size: int, attributes: int) -> Union:
         for kept in combinations(range(attributes), count):
             for chosen in cartesian_product((Ranges(size), Identity(size)), repeat=count):
                 factors: list[Factor] = [Total(size)] * attributes
-                for place, factor in zip(kept, chosen, strict=True):
-                    factors[place] = factor
+                for index, factor in zip(kept, chosen, strict=True):
+                    factors[index] = factor
                 parts.append(Product(factors))
     return Union(parts)
 
@@ -232,30 +231,33 @@ def both(one: Factor, other: Factor) -> Union:
 
 
 @pytest.mark.parametrize(
-    ("workload", "of_product", "gap"),
+    ("workload", "of_product", "gap", "words"),
     [
-        (both(Prefix(200), Total(200)), 81, 6.3),
-        (ranges_or_cells(32, 4), 75, 9.2),
-        (both(Prefix(64), Identity(64)), 94, 2.8),
-        (Union([Product([Prefix(64)] * 2), Product([Identity(64)] * 2)]), 99, 1.6),
+        (both(Prefix(200), Total(200)), 81, 6.3, "6.3 % for prefixes on either"),
+        (ranges_or_cells(32, 4), 75, 9.2, "9.2 % for ranges or cells"),
+        (both(Prefix(64), Identity(64)), 94, 2.8, "Small unions of the same kinds are within 3 %"),
+        (
+            *(Union([Product([Prefix(64)] * 2), Product([Identity(64)] * 2)]), 99, 1.6),
+            "1.6 % for 64 × 64 prefixes and all cells",
+        ),
     ],
     ids=["either", "ranges", "one of each", "all"],
 )
 def test_documented_gaps(
-    workload: Workload, of_product: int, gap: float, monkeypatch: pytest.MonkeyPatch
+    workload: Workload, of_product: int, gap: float, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     product = value(workload, product_of(workload, monkeypatch))
     found = optimal_strategy(workload, neighbouring="add-remove").certificate
     assert math.sqrt(found.value / product) == pytest.approx(of_product / 100, abs=5.1e-3)
     assert gap - 0.11 < 100 * found.gap <= gap
     page = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
-    assert f"| {workload.cells:,} | {of_product} % | {gap} % |" in page
+    assert words in " ".join(page.split())
 
 
 def test_large_unions_gain() -> None:
     union = Union(
         [
-            Product([Ranges(16) if place in kept else Total(16) for place in range(4)])
+            Product([Ranges(16) if index in kept else Total(16) for index in range(4)])
             for count in (1, 2)
             for kept in combinations(range(4), count)
         ]
@@ -272,9 +274,9 @@ def test_large_unions_gain() -> None:
 
 def test_more_cells_than_a_histogram_has() -> None:
     parts: list[Workload] = []
-    for place in range(5):
+    for index in range(5):
         factors: list[Factor] = [Total(100)] * 5
-        factors[place] = Prefix(100)
+        factors[index] = Prefix(100)
         parts.append(Product(factors))
     best = optimal_strategy(Union(parts), neighbouring="add-remove")
     # With a weight for each cell it would not fit in memory.

@@ -39,7 +39,7 @@ RNG = np.random.default_rng(5)
 @st.composite
 def strategies(draw: st.DrawFn) -> ResidualStrategy:
     sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    varied = [place for place, size in enumerate(sizes) if size > 1]
+    varied = [index for index, size in enumerate(sizes) if size > 1]
     subsets = [kept for many in range(len(varied) + 1) for kept in combinations(varied, many)]
     sets = draw(st.lists(st.sampled_from(subsets), min_size=1, unique=True))
     weights = [draw(st.floats(2.0**-8, 2.0**8)) for _ in sets]
@@ -88,13 +88,13 @@ def test_distances_are_those_of_records_that_differ_in_a_set() -> None:
     sizes, sets = (2, 3, 5), [0b001, 0b011, 0b110, 0b111]
     found = SetDistances(np.array(sets), sizes)
     for differing in product((0, 1), repeat=3):
-        place = sum(bit << at for at, bit in enumerate(differing))
+        index = sum(bit << at for at, bit in enumerate(differing))
         for at, members in enumerate(sets):
             shared = [sizes[i] for i in range(3) if members >> i & 1 and differing[i]]
             expected = 1 - math.prod(Fraction(-1, size - 1) for size in shared)
             unit = np.eye(len(sets))[at]
-            assert found.apply(unit)[place] == pytest.approx(float(expected), abs=1e-14)
-            chosen = np.eye(8)[place]
+            assert found.apply(unit)[index] == pytest.approx(float(expected), abs=1e-14)
+            chosen = np.eye(8)[index]
             assert found.apply_transpose(chosen)[at] == pytest.approx(float(expected), abs=1e-14)
 
 

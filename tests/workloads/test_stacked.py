@@ -98,8 +98,8 @@ def test_measurements_are_as_exact_as_they_claim(name: str) -> None:
     stack = STACKS[name]
     counts = RNG.integers(0, 10**6, stack.shape[1]).astype(float)
     columns = oracle.exact_columns(stack)
-    for place, value in enumerate(stack.measure(counts).tolist()):
-        parts = [column[place] * Fraction(x) for column, x in zip(columns, counts, strict=True)]
+    for index, value in enumerate(stack.measure(counts).tolist()):
+        parts = [column[index] * Fraction(x) for column, x in zip(columns, counts, strict=True)]
         size = sum((abs(part) for part in parts), Fraction(0))
         off = abs(Fraction(value) - sum(parts, Fraction(0)))
         assert off <= size * Fraction(stack.measurement_error)

@@ -106,8 +106,8 @@ def test_ordinary_products_would_not_keep_that_claim() -> None:
         sum((Fraction(a) * Fraction(x) for a, x in zip(row, vector[:, 0], strict=True)), Fraction())
         for row in matrix[:5].tolist()
     ]
-    for place, truth in enumerate(exact):
-        assert abs(Fraction(careful[place].item()) - truth) <= Fraction(allowed[place].item())
+    for index, truth in enumerate(exact):
+        assert abs(Fraction(careful[index].item()) - truth) <= Fraction(allowed[index].item())
     assert np.any(np.abs(ordinary - careful) > np.abs(careful) * 2.0**-52)
 
 
@@ -118,8 +118,8 @@ def test_measurements_and_reconstruction(name: str) -> None:
     counts = RNG.integers(0, 10**6, strategy.shape[1]).astype(float)
     columns = oracle.exact_columns(strategy)
     measured = strategy.measure(counts).ravel()
-    for place, value in enumerate(measured.tolist()):
-        parts = [column[place] * Fraction(x) for column, x in zip(columns, counts, strict=True)]
+    for index, value in enumerate(measured.tolist()):
+        parts = [column[index] * Fraction(x) for column, x in zip(columns, counts, strict=True)]
         size = sum((abs(part) for part in parts), Fraction(0))
         assert abs(Fraction(value) - sum(parts, Fraction(0))) <= size * Fraction(
             strategy.measurement_error

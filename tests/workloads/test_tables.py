@@ -19,8 +19,7 @@ from matrixdp.workloads import (
     optimal_strategy,
     svd_bound,
 )
-from matrixdp.workloads.solve.addition import optimal_factor
-from matrixdp.workloads.solve.replacement import replacement_factor
+from matrixdp.workloads.solve.explicit import optimal_factor, replacement_factor
 from matrixdp.workloads.solve.searches import ExplicitQueries
 from matrixdp.workloads.solve.tables import _in_the_worst_case
 from matrixdp.workloads.strategies.attribute_sets import covering_sets, members, set_costs
@@ -121,12 +120,12 @@ def test_the_error_is_the_square_root_rule() -> None:
     rank = {group: Fraction(1) for group in kept}
     needs = {group: Fraction(0) for group in kept}
     for group in kept:
-        for place in group:
-            rank[group] *= Fraction(ADULT[place] - 1, ADULT[place])
+        for index in group:
+            rank[group] *= Fraction(ADULT[index] - 1, ADULT[index])
         for many in range(len(group) + 1):
             for inner in combinations(group, many):
-                others = [ADULT[place] for place in group if place not in inner]
-                cells = math.prod(ADULT[place] for place in inner)
+                others = [ADULT[index] for index in group if index not in inner]
+                cells = math.prod(ADULT[index] for index in inner)
                 needs[inner] += rank[inner] * cells / math.prod(others)
     total = sum(math.sqrt(rank[group] * needs[group]) for group in kept) ** 2
     found = optimal_strategy(workload, neighbouring="add-remove")

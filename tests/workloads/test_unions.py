@@ -27,7 +27,7 @@ from matrixdp.workloads import (
     optimal_strategy,
 )
 from matrixdp.workloads.comparison import compared_errors
-from matrixdp.workloads.solve.addition import optimal_factor
+from matrixdp.workloads.solve.explicit import optimal_factor
 from matrixdp.workloads.strategies.plain import direct_strategy
 from matrixdp.workloads.unions import search as unions
 from reference import workloads as oracle
@@ -50,7 +50,7 @@ def taken_for_large(*, pairs: bool = True) -> Iterator[None]:
                 "strategies.plain",
                 "strategies.stacked",
                 "strategies.product",
-                "solve.replacement_bound",
+                "solve.certificate",
             ):
                 patch.setattr(f"{WORKLOADS}.{module}.MOST_PAIRS", 0)
         yield
@@ -221,7 +221,7 @@ def test_equal_factors_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         solved.append(explicit)
         return optimal_factor(explicit, progress)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(f"{WORKLOADS}.solve.addition.optimal_factor", counted)
+    monkeypatch.setattr(f"{WORKLOADS}.solve.explicit.optimal_factor", counted)
     monkeypatch.setattr(f"{WORKLOADS}.unions.search._MOST_ROUNDS", 1)
     terms = [Product([Prefix(5), Prefix(5)]), Product([Prefix(5), Ranges(5)])] * 2
     unions.strategies_for_union(Union(terms), "add-remove")

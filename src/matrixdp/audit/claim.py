@@ -6,9 +6,11 @@ from fractions import Fraction
 from matrixdp.errors import InvalidParameterError
 from matrixdp.parameters import DELTA, EPSILON, MU, positive_integer, positive_number
 from matrixdp.privacy.bound import epsilon_bounds, largest_mu, least_delta
-from matrixdp.rounding import product_up, quotient_up, sqrt_up
+from matrixdp.privacy.events import SampledPlan
+from matrixdp.privacy.loss import Interval, LossAccount
+from matrixdp.rounding import product_up, quotient_down, quotient_up, sqrt_up
 
-__all__ = ["ClaimAudit", "audit_claim"]
+__all__ = ["ClaimAudit", "SampledClaimAudit", "audit_claim", "audit_sampled_claim"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,4 +104,89 @@ def audit_claim(
         true_delta=min(true_delta, delta) if holds else true_delta,
         needed_noise_scale=needed,
         holds=holds,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledClaimAudit:
+    """What Gaussian steps on Poisson samples guarantee, beside what was claimed of them.
+
+    Attributes
+    ----------
+    true_epsilon : Interval
+        Proven bounds of the least epsilon at the claimed delta.
+    true_delta : Interval
+        Proven bounds of the least delta at the claimed epsilon.
+    """
+
+    epsilon: float
+    delta: float
+    true_epsilon: Interval
+    true_delta: Interval
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim is proven."""
+        return self.true_epsilon.upper <= self.epsilon
+
+
+def audit_sampled_claim(
+    noise_scale: float,
+    sensitivity: float,
+    *,
+    epsilon: float,
+    delta: float,
+    steps: int,
+    sampling_rate: float,
+) -> SampledClaimAudit:
+    """Return what Gaussian steps on Poisson samples really guarantee, from both sides.
+
+    Parameters
+    ----------
+    noise_scale : float
+        The standard deviation of the noise on every entry, in each step.
+    sensitivity : float
+        The largest Frobenius norm by which a record that is added or removed changes a step's sum.
+    epsilon, delta : float
+        What was claimed.
+    steps : int
+        How many.
+    sampling_rate : float
+        The probability of each record to be in a step, above 0 and at most 1.
+
+    Notes
+    -----
+    *Guarantee:* the upper bounds hold under adding or removing a record; no account of all steps
+    could prove less than the lower ones.
+
+    Examples
+    --------
+    >>> from matrixdp.audit import audit_sampled_claim
+    >>> found = audit_sampled_claim(
+    ...     1.0, 1.0, epsilon=1.0, delta=1e-5, steps=1000, sampling_rate=0.01
+    ... )
+    >>> found.holds, round(found.true_epsilon.lower, 3)
+    (False, 1.828)
+    """
+    scale = positive_number(noise_scale, "noise_scale")
+    difference = positive_number(sensitivity, "sensitivity")
+    loss, chance = EPSILON.number(epsilon), DELTA.number(delta)
+
+    def bounds(multiplier: float) -> tuple[Interval, Interval]:
+        plan = SampledPlan(
+            noise_multiplier=multiplier,
+            sampling_rate=sampling_rate,
+            steps=steps,
+            neighbouring="add-remove",
+        )
+        account = LossAccount([plan])
+        return account.epsilon_at(chance), account.delta_at(loss)
+
+    # Less noise for what is promised, more for what is denied: the quotient is no float.
+    most, least = (bounds(round_to(scale, difference)) for round_to in (quotient_down, quotient_up))
+    (true_epsilon, true_delta) = (
+        Interval(low.lower, high.upper) for low, high in zip(least, most, strict=True)
+    )
+    return SampledClaimAudit(
+        epsilon=loss, delta=chance, true_epsilon=true_epsilon, true_delta=true_delta
     )

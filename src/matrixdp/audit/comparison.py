@@ -172,7 +172,7 @@ def _claimed(setting: Comparison, mechanism: str) -> tuple[float, Claim]:
     Raises
     ------
     CalibrationError
-        Which says why there is none.
+        If no claim holds; the message says why.
     """
     try:
         formula = _formula(setting, mechanism)

@@ -189,7 +189,7 @@ def audit_mechanism(
 
 
 def exposed_difference(mechanism: Mechanism[Any], shape: tuple[int, ...]) -> FloatArray:
-    """Return a difference that a mechanism on the Frobenius ball protects about the least.
+    """Return a difference that a mechanism on the Frobenius ball protects nearly the least.
 
     It has the direction of the weakest noise, and a small part in every entry, so that an audit
     with it also finds noise that is missing somewhere else.

@@ -11,7 +11,7 @@ try:
     import sklearn as _sklearn  # noqa: F401
 except ImportError:
     raise MissingExtraError(
-        "private estimators need scikit-learn: pip install 'matrixdp[sklearn]'"
+        "private estimators need scikit-learn: pip install '.[sklearn]' in a clone of matrixdp"
     ) from None
 
 # Below the check, since all of these import scikit-learn.

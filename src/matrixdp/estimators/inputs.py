@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from matrixdp.errors import InvalidParameterError
+from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.parameters import by_name, check_cells, names_of
 
-__all__ = ["checked_features", "checked_records", "checked_table"]
+__all__ = ["checked_features", "checked_records", "checked_transformed"]
 
 FloatArray = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ _UNREADABLE = (
 _ONE_BY_ONE = "drop or fill such records by a rule that looks at one record at a time"
 
 
-def checked_table(X: Any) -> FloatArray:
+def _checked_table(X: Any) -> FloatArray:
     """Return a table of finite numbers, one record in each row; an error shows no record."""
     table = _floats(_plain(X, "X"))
     if table.ndim != 2:
@@ -45,7 +45,7 @@ def checked_table(X: Any) -> FloatArray:
 
 
 def checked_features(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
-    """Return `checked_table`, with columns that an estimator takes.
+    """Return a table of finite numbers, with columns that an estimator takes.
 
     Parameters
     ----------
@@ -62,8 +62,24 @@ def checked_features(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
         If it is not such a table; the message shows no record.
     """
     ordered = _in_order_of_fit(estimator, X, reset=reset)
-    table = checked_table(ordered)
+    table = _checked_table(ordered)
     _check_columns(estimator, ordered, reset=reset)
+    return table
+
+
+def checked_transformed(X: Any, width: int, each: str) -> FloatArray:
+    """Return finite numbers as ``transform`` gives them: in each row one for each of some things.
+
+    Raises
+    ------
+    ShapeError
+        If rows have another width; the message does not show how many there are.
+    """
+    table = _checked_table(X)
+    if table.shape[1] != width:
+        raise ShapeError(
+            f"X has rows of {table.shape[1]} numbers: pass {width}, one for each {each}"
+        )
     return table
 
 
@@ -91,7 +107,8 @@ def checked_records(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, NDArray
 
 def _in_order_of_fit(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return a table with the columns in the order of the fit, if it has exactly these names."""
-    names = names_of(X)
+    fitted = [] if reset else list(getattr(estimator, "feature_names_in_", []))
+    names = names_of(X, fitted)
     if names is None:
         return X
     if len(set(names)) != len(names):
@@ -101,7 +118,6 @@ def _in_order_of_fit(estimator: Any, X: Any, *, reset: bool) -> Any:
         raise InvalidParameterError(
             "X has names of columns that are not text: name them by text, or pass X as an array"
         )
-    fitted = [] if reset else list(getattr(estimator, "feature_names_in_", []))
     # Names that are not those of the fit are refused by scikit-learn.
     return by_name(X, fitted) if set(fitted) == set(names) else X
 

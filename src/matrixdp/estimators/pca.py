@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.errors import InvalidParameterError
 from matrixdp.estimators.base import PrivateTransformer
 from matrixdp.estimators.exact_scores import exact_scores
-from matrixdp.estimators.inputs import checked_features, checked_table
+from matrixdp.estimators.inputs import checked_features, checked_transformed
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.payment import Payer
@@ -183,12 +183,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateTrans
     def inverse_transform(self, X: Any) -> FloatArray:
         """Return records from coordinates of shape (records, n_components)."""
         check_is_fitted(self)
-        coordinates = checked_table(X)
-        if coordinates.shape[1] != self.n_components_:
-            raise ShapeError(
-                f"X has rows of {coordinates.shape[1]} numbers: pass {self.n_components_}, one "
-                "for each component"
-            )
+        coordinates = checked_transformed(X, self.n_components_, "component")
         return np.asarray(coordinates @ self.components_ + self.mean_)
 
     def width_passed_on(self, width: int) -> int:

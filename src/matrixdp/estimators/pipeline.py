@@ -1,19 +1,21 @@
 """A pipeline within one budget, whose steps learn from the records privately or not at all."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Hashable, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.estimators.base import PrivateEstimator, PrivateTransformer
 from matrixdp.estimators.counted_fits import CountedFits
-from matrixdp.parameters import names_of
+from matrixdp.estimators.one_by_one import one_by_one
+from matrixdp.parameters import all_names_of, in_order_of, members_of
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.filter import PrivacyFilter
@@ -26,6 +28,18 @@ __all__ = ["PrivatePipeline"]
 _FAR = 1e300
 
 
+def _by_names(method: str) -> Any:
+    """Return a method of scikit-learn's pipelines that finds the columns of the fit by name."""
+    inherited = vars(Pipeline)[method]
+
+    @functools.wraps(inherited.fn)
+    def found(self: "PrivatePipeline", X: Any, *arguments: Any, **options: Any) -> Any:
+        ordered = self._in_order_of_fit(X)
+        return inherited.__get__(self, type(self))(ordered, *arguments, **options)
+
+    return available_if(lambda pipeline: bool(inherited.__get__(pipeline, type(pipeline))))(found)
+
+
 class PrivatePipeline(CountedFits, Pipeline):
     """Steps that are fitted one after another within one budget.
 
@@ -33,28 +47,34 @@ class PrivatePipeline(CountedFits, Pipeline):
     ----------
     steps : list of (str, estimator)
         In front those that learn nothing here: stateless ones such as ``FunctionTransformer``, and
-        ``FrozenEstimator(step)``, which declares that a step was fitted to public data. After them
-        private ones, without a budget or a relation of their own. Anything else is refused.
+        fitted ones in a ``FrozenEstimator`` that ``public_steps`` names. After them private ones,
+        without a budget or a relation of their own. Anything else is refused.
     epsilon, delta : float, optional
         What one fit spends.
     neighbouring : {"replace", "add-remove"}, optional
         What neighbouring data sets are.
     shares : sequence of float, optional
         Weights by which mu² is split among the private steps; by default all have the same.
+    public_steps : sequence of str, optional
+        Names of the frozen steps. It declares that they were fitted to public data: the guarantee
+        says nothing about other data that they have learned from.
 
     Attributes
     ----------
     guarantee_ : Guarantee
-        What all steps that were fitted here guarantee together. A frozen step that was fitted to
-        private data before is paid for elsewhere.
+        What all steps that were fitted here guarantee together.
 
     Notes
     -----
     *Guarantee:* the squares of the mu of all steps add up to at most that of the budget, also
     though a step depends on what earlier ones released (Dong, Roth and Su, Gaussian differential
-    privacy, 2022, Corollary 3.3). In a fit, a step in front gets each record by itself, so that it
-    cannot mix records, and a private step passes on rows that each depend on one record alone. All
-    checks of all steps come before the first payment.
+    privacy, 2022, Corollary 3.3). In a fit, a step in front gets each record by itself and without
+    its index, so that it cannot mix records, and a private step passes on rows that each depend on
+    one record alone. A step that gives the first record another row after it has seen all others
+    is refused: it keeps something between its calls. All checks of all steps come before the first
+    payment.
+
+    Columns with names are found by them, in every method that takes records.
 
     Examples
     --------
@@ -80,6 +100,14 @@ class PrivatePipeline(CountedFits, Pipeline):
     transform_input = None
     verbose = False
 
+    # Before any step sees the records: one that drops names would let columns be exchanged.
+    predict = _by_names("predict")
+    predict_proba = _by_names("predict_proba")
+    predict_log_proba = _by_names("predict_log_proba")
+    decision_function = _by_names("decision_function")
+    score = _by_names("score")
+    transform = _by_names("transform")
+
     guarantee_: Guarantee
 
     def __init__(
@@ -90,12 +118,14 @@ class PrivatePipeline(CountedFits, Pipeline):
         delta: float = 1e-5,
         neighbouring: Neighbouring = "replace",
         shares: Sequence[float] | None = None,
+        public_steps: Sequence[str] = (),
     ) -> None:
         self.steps = steps
         self.epsilon = epsilon
         self.delta = delta
         self.neighbouring = neighbouring
         self.shares = shares
+        self.public_steps = public_steps
 
     def fit(self, X: Any, y: Any = None, *, privacy_filter: Payer | None = None) -> Self:
         """Fit all private steps, each to what the steps before it make of the records.
@@ -132,7 +162,7 @@ class PrivatePipeline(CountedFits, Pipeline):
         for name, step in in_front:
             # A clone has learned nothing, whatever the step was fitted to before.
             fresh = step if isinstance(step, FrozenEstimator) else clone(step)
-            records = _one_by_one(name, fresh, records)
+            records = one_by_one(name, fresh, records)
         payers = [
             PrivacyFilter(Budget(part.epsilon, part.delta), neighbouring=relation) for part in parts
         ]
@@ -145,7 +175,8 @@ class PrivatePipeline(CountedFits, Pipeline):
             part.fit(records, y, privacy_filter=payer)
             if part is not parts[-1]:
                 records = part.rows_passed_on(records)
-        self._publish(dict(zip([name for name, _ in private], parts, strict=True)), guarantee)
+        fitted = dict(zip([name for name, _ in private], parts, strict=True))
+        self._publish(fitted, guarantee, all_names_of(X))
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, privacy_filter: Payer | None = None) -> Any:
@@ -161,6 +192,7 @@ class PrivatePipeline(CountedFits, Pipeline):
     def _divided(self) -> tuple[list[tuple[str, Any]], list[tuple[str, PrivateEstimator]]]:
         """Return the steps that learn nothing and the private ones, or raise for any other."""
         self._validate_steps()
+        public = _checked_public(self.public_steps, dict(self.steps))
         in_front, private = list[tuple[str, Any]](), list[tuple[str, PrivateEstimator]]()
         for _, name, step in self._iter():
             if isinstance(step, PrivateEstimator):
@@ -169,11 +201,17 @@ class PrivatePipeline(CountedFits, Pipeline):
                     raise InvalidParameterError(f"step {private[-1][0]!r} must be the last one")
                 private.append((name, step))
                 continue
+            if isinstance(step, FrozenEstimator) and name not in public:
+                raise InvalidParameterError(
+                    f"step {name!r} is frozen, and guarantee_ would say nothing about the records "
+                    f"that it was fitted to: if these are public, pass public_steps=[{name!r}]; if "
+                    "not, use a private step that is not frozen"
+                )
             if not isinstance(step, FrozenEstimator) and get_tags(step).requires_fit:
                 raise InvalidParameterError(
                     f"step {name!r} is a {type(step).__name__}, which would learn from all records "
                     "without privacy: use a private one, such as PrivateStandardScaler, or fit it "
-                    "to public data and pass FrozenEstimator(step)"
+                    f"to public data and pass FrozenEstimator(step) and public_steps=[{name!r}]"
                 )
             if private:
                 raise InvalidParameterError(
@@ -195,14 +233,35 @@ class PrivatePipeline(CountedFits, Pipeline):
             )
         return shares
 
-    def _publish(self, fitted: dict[str, PrivateEstimator], guarantee: Guarantee) -> None:
+    def _publish(
+        self,
+        fitted: dict[str, PrivateEstimator],
+        guarantee: Guarantee,
+        names: list[Hashable] | None,
+    ) -> None:
         """Take over the steps of a finished fit and what they guarantee, in one assignment."""
         steps = [(name, fitted.get(name, step)) for name, step in self.steps]
         for _, part in steps:
             if isinstance(part, PrivateEstimator):
                 # Its share is stated by its guarantee, and would be one of its own in another fit.
                 part.set_params(**_without_budget(part))
-        self.__dict__ = vars(self) | {"steps": steps, "guarantee_": guarantee}
+        results = {"steps": steps, "guarantee_": guarantee, "_names": names}
+        self.__dict__ = vars(self) | results
+
+    def _in_order_of_fit(self, X: Any) -> Any:
+        """Return the columns of the fit by their names, where both have names."""
+        return in_order_of(getattr(self, "_names", None), X)
+
+
+def _checked_public(public_steps: Sequence[str], steps: dict[str, Any]) -> tuple[str, ...]:
+    names = members_of(public_steps, "public_steps", "names of frozen steps, such as ['scale']")
+    for name in names:
+        if not isinstance(steps.get(name), FrozenEstimator):
+            raise InvalidParameterError(
+                f"public_steps names {name!r}, which is no frozen step: make it one by "
+                "FrozenEstimator(step)"
+            )
+    return names
 
 
 def _without_budget(step: PrivateEstimator) -> dict[str, Any]:
@@ -217,56 +276,6 @@ def _check_no_budget(name: str, step: PrivateEstimator) -> None:
                 f"step {name!r} has {parameter}={getattr(step, parameter)!r}: leave it out, the "
                 "pipeline has one budget and one relation for all steps; weights are its shares"
             )
-
-
-def _one_by_one(name: str, step: Any, records: Any) -> Any:
-    """Return what a step gives for each record, which it gets by itself; names of columns stay."""
-    _check_no_shared_categories(name, records)
-    sliced, parts = getattr(records, "iloc", records), list[Any]()
-    refusal: str | None = None
-    try:
-        parts = [step.transform(sliced[i : i + 1]) for i in range(len(records))]
-        rows = [np.asarray(part) for part in parts]
-    except Exception as error:  # noqa: BLE001 - whatever it raises may show the record
-        refusal = type(error).__name__
-    if refusal is not None:
-        raise InvalidParameterError(
-            f"step {name!r} raises {refusal} for a record by itself: it must be fitted to public "
-            "data, and treat each record alone"
-        )
-    if not rows or any(row.ndim != 2 or row.shape != (1, *rows[0].shape[1:]) for row in rows):
-        raise InvalidParameterError(
-            f"step {name!r} must give a row of one width for each record; sparse ones are refused"
-        )
-    return _with_names(name, np.concatenate(rows), parts)
-
-
-def _check_no_shared_categories(name: str, records: Any) -> None:
-    """Raise if a record by itself shows the categories of all: codes of pandas, polars or Arrow."""
-    kinds = getattr(getattr(records, "schema", None), "types", getattr(records, "dtypes", ()))
-    listed = np.array(kinds, dtype=object).ravel()  # a column alone has one kind
-    if any(str(kind).lower().startswith(("categor", "dictionary")) for kind in listed):
-        raise InvalidParameterError(
-            f"step {name!r} would get categories that are listed from all records: pass columns "
-            "of text, and list public categories in the step"
-        )
-
-
-def _with_names(name: str, table: NDArray[Any], parts: Sequence[Any]) -> Any:
-    """Return a table as a frame of the kind that its rows were, if they had names."""
-    names = names_of(parts[0])
-    if any(names_of(part) != names for part in parts):
-        raise InvalidParameterError(
-            f"step {name!r} must give every record columns of the same names"
-        )
-    if names is None:
-        return table
-    kind = type(parts[0])
-    if hasattr(parts[0], "iloc"):
-        return kind(table, columns=names)
-    if hasattr(parts[0], "from_arrays"):
-        return kind.from_arrays(list(table.T), names=names)
-    return kind(table, schema=names)
 
 
 class _AllChecked(Exception):  # noqa: N818 - nothing went wrong

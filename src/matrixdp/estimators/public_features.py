@@ -130,7 +130,7 @@ class PublicFeatures:
 
 
 def _square(norm: Any, columns: int) -> Fraction:
-    """Return the square of a norm, or raise if it is none that can be enforced."""
+    """Return the square of a norm, or raise if it cannot be enforced."""
     return PublicBounds(columns, norm=norm).squared_radius
 
 

@@ -8,7 +8,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from matrixdp.estimators.base import PrivateTransformer
-from matrixdp.estimators.inputs import checked_features, checked_table
+from matrixdp.estimators.inputs import checked_features, checked_transformed
 from matrixdp.estimators.public_features import PublicFeatures
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.privacy.payment import Payer
@@ -140,7 +140,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateTrans
     def inverse_transform(self, X: Any) -> FloatArray:
         """Return records from scaled ones."""
         check_is_fitted(self)
-        return checked_table(X) * self.scale_ + self.mean_
+        return checked_transformed(X, len(self.scale_), "feature") * self.scale_ + self.mean_
 
     def width_passed_on(self, width: int) -> int:
         """Return the number of features."""

@@ -3,9 +3,8 @@
 from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance
 from matrixdp.ledger.chain import Entry
-from matrixdp.ledger.command import PayingCommand
 from matrixdp.ledger.ledger import Ledger
-from matrixdp.ledger.pending import Pending
+from matrixdp.ledger.pending import PayingCommand, Pending
 from matrixdp.ledger.runs import LedgerRun
 from matrixdp.ledger.terms import Terms
 from matrixdp.ledger.verification import Verification

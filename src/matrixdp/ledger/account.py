@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from matrixdp.covariance import Covariance, Diagonal, Isotropic
 from matrixdp.errors import InvalidParameterError
 from matrixdp.ledger.balances import Balance, path_to
 from matrixdp.ledger.chain import Entry, first_of
-from matrixdp.ledger.command import PayingCommand
-from matrixdp.ledger.description import description
+from matrixdp.ledger.checked_store import CheckedStore
+from matrixdp.ledger.explanation import left_in_words, percent
 from matrixdp.ledger.key_file import KeyFile
 from matrixdp.ledger.payments import (
     claim_costs,
@@ -20,15 +21,24 @@ from matrixdp.ledger.payments import (
     release_costs,
     spend,
 )
-from matrixdp.ledger.pending import Pending, bound_to, pending_release, standing, unsealed
+from matrixdp.ledger.pending import (
+    PayingCommand,
+    Pending,
+    bound_to,
+    pending_release,
+    standing,
+    unsealed,
+)
 from matrixdp.ledger.runs import LedgerRun
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.terms import Terms, checked_name
-from matrixdp.ledger.transactions import Transactions
+from matrixdp.markup import card
 from matrixdp.parameters import DELTA, EPSILON
 from matrixdp.privacy.budget import Budget
-from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.privacy.guarantee import Guarantee, Neighbouring
 from matrixdp.privacy.payment import Cost, Order, Payment, stated_mu
+from matrixdp.rounding import shown_up
+from matrixdp.sensitivity.sets import SensitivitySet
 
 __all__ = ["LedgerAccount"]
 
@@ -56,7 +66,7 @@ class LedgerAccount:
 
     name: str
     terms: Terms
-    ledger: Transactions
+    ledger: CheckedStore
     # How a release that is paid here can be done again, for `matrixdp ledger finish`.
     command: PayingCommand | None = None
 
@@ -88,7 +98,7 @@ class LedgerAccount:
     def spend(self, cost: Cost) -> None:
         """Pay for a release in memory, or raise and change nothing; see `PrivacyFilter.spend`."""
         mu = stated_mu(cost, self.neighbouring)
-        facts = {"mu": mu, "about": description(cost)}
+        facts = {"mu": mu, "about": _description(cost)}
         self._spend(facts, lambda path: release_costs(path, mu))
 
     def spend_claim(self, epsilon: float, delta: float, *, about: str) -> None:
@@ -157,7 +167,7 @@ class LedgerAccount:
         _check_text(order.target)
         if self.resumes(order.request):
             return self._resumed(order, mu)
-        about = {**description(cost), **order.about}
+        about = {**_description(cost), **order.about}
         command = None if self.command is None else asdict(self.command)
         facts = {"mu": mu, "about": about} | ({} if command is None else {"command": command})
         bare = Pending(
@@ -242,6 +252,16 @@ class LedgerAccount:
         self.ledger.write(operation)
         self.ledger.erase()
 
+    def _repr_html_(self) -> str:
+        path = self.path
+        spent, limit = path[0].spent.mu_squared, path[0].limit.mu_squared
+        facts = [
+            ("promise", self.terms.in_words),
+            ("spent", f"{percent(spent, limit)} of its budget"),
+            ("one more release may have", left_in_words(path)),
+        ]
+        return card(f"Account {self.name}", facts)
+
     def __repr__(self) -> str:
         """Show the name and the promise."""
         return f"LedgerAccount({self.name!r}, {self.terms.in_words})"
@@ -256,3 +276,32 @@ def _check_text(target: str) -> None:
             f"target={target!r} is in a folder whose name is not text in UTF-8, and a ledger "
             "writes it down: choose another folder"
         ) from None
+
+
+def _description(cost: Any) -> dict[str, str]:
+    """Return what a release promises by itself; of a mechanism also what it adds, and for what."""
+    sensitivity, covariance = getattr(cost, "sensitivity", None), getattr(cost, "covariance", None)
+    guarantee = getattr(cost, "guarantee", cost)
+    if not isinstance(guarantee, Guarantee):
+        return {}
+    alone = f"epsilon {shown_up(guarantee.epsilon, 4)} at delta {shown_up(guarantee.delta, 4)}"
+    if not isinstance(sensitivity, SensitivitySet) or not isinstance(covariance, Covariance):
+        return {"alone": alone}
+    radius = sensitivity.radius(Isotropic(1.0)).value
+    return {
+        "alone": alone,
+        "mechanism": str(getattr(cost, "mechanism", type(cost).__name__)),
+        "sensitivity": f"at most {shown_up(radius)} ({type(sensitivity).__name__})",
+        "noise": _noise(covariance),
+    }
+
+
+def _noise(covariance: Covariance) -> str:
+    match covariance:
+        case Isotropic(scale=scale):
+            return f"scale {scale:g}"
+        case Diagonal(scales=scales):
+            return f"scale {scales.min():g} to {scales.max():g}"
+        case _:
+            least, most = covariance.smallest_singular_value, covariance.largest_singular_value
+            return f"scale {least:g} to {most:g}"

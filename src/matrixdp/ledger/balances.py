@@ -8,8 +8,7 @@ import msgspec
 
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, LedgerError
 from matrixdp.ledger.chain import append, first_of
-from matrixdp.ledger.costs import Spending
-from matrixdp.ledger.pool import gaussian_worth
+from matrixdp.ledger.costs import Spending, gaussian_worth
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.terms import Terms, parent_of, plan_digest
 from matrixdp.rounding import float_down, sqrt_down, sqrt_up

@@ -1,10 +1,12 @@
 """Entries: what happened, append-only, each with the digest of the one before it."""
 
+import getpass
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, NoReturn
 
 from matrixdp.errors import LedgerError
@@ -22,6 +24,7 @@ __all__ = [
     "first_of",
     "last_of",
     "latest",
+    "user",
 ]
 
 
@@ -190,3 +193,12 @@ def entries_of(rows: Rows, release: str) -> list[Entry]:
         "SELECT * FROM entries WHERE release = :release ORDER BY sequence", release=release
     )
     return [Entry(*row) for row in found]
+
+
+@cache
+def user() -> str:
+    """Return who pays, as far as the system knows."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no name for the number
+        return "unknown"

@@ -8,8 +8,7 @@ from typing import Self, TypeVar
 from matrixdp.errors import InvalidParameterError, LedgerError, MatrixDPError
 from matrixdp.ledger.key_file import KeyFile
 from matrixdp.ledger.schema import Head, check_version, head
-from matrixdp.ledger.stores.retries import until_connected
-from matrixdp.ledger.stores.store import Rows, Store
+from matrixdp.ledger.stores.store import Rows, Store, until_connected
 from matrixdp.ledger.witness import HighWaterMark, Mark
 
 __all__ = ["CheckedStore"]

@@ -5,7 +5,7 @@ import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.ledger.balances import Balance, path_to
@@ -17,6 +17,8 @@ from matrixdp.rounding import shown_down, shown_up
 
 __all__ = [
     "PAYMENTS",
+    "AccountInWords",
+    "account_in_words",
     "explain_account",
     "explain_release",
     "left_in_words",
@@ -32,15 +34,35 @@ PAYMENTS = {"spend", "pay", "run"}
 _WIDTH = 100
 
 
-def explain_account(rows: Rows, name: str) -> str:
+class AccountInWords(NamedTuple):
+    """What an account promises, how much of it is left, and each payment: what, when and by whom.
+
+    The first line of a payment says what was paid for; the others are what else is known of it.
+    """
+
+    promise: str
+    balance: list[str]
+    payments: list[list[str]]
+
+
+def account_in_words(rows: Rows, name: str) -> AccountInWords:
     """Return who spent what of an account, when and on what; what is left, and what is pending."""
     path = path_to(rows, name)
     own = latest(rows, name)
     followed = _followed(own)
-    lines = [*_promise(path[0]), "", *_balance(path), ""]
-    payments = [entry for entry in own if entry.kind in PAYMENTS]
-    for number, entry in enumerate(payments, start=1):
-        first, *rest = _payment(entry, followed.get(entry.release, []), path[0])
+    payments = [
+        list(_payment(entry, followed.get(entry.release, []), path[0]))
+        for entry in own
+        if entry.kind in PAYMENTS
+    ]
+    return AccountInWords(_promise(path[0]), list(_balance(path)), payments)
+
+
+def explain_account(rows: Rows, name: str) -> str:
+    """Return an account in words, as a text for a terminal."""
+    promise, balance, payments = account_in_words(rows, name)
+    lines = [*textwrap.wrap(promise, _WIDTH), "", *balance, ""]
+    for number, (first, *rest) in enumerate(payments, start=1):
         lines += [f"{number}. {first}", *(f"   {line}" for line in rest)]
     return "\n".join(lines if payments else [*lines, "Nothing was paid from it yet."])
 
@@ -104,20 +126,19 @@ def when(time: str) -> str:
     return f"{time[:10]} {time[11:19]} UTC"
 
 
-def _promise(account: Balance) -> Iterator[str]:
+def _promise(account: Balance) -> str:
     terms = account.terms
     change = "added or removed" if terms.neighbouring == "add-remove" else "replaced"
     several = (
         "" if terms.records_per_unit == 1 else f", who has at most {terms.records_per_unit} records"
     )
-    promise = (
+    return (
         f"Account {account.name} makes a promise to every {terms.unit}{several}. Whether one of "
         f"them is {change} changes the probability of whatever can be concluded from all that is "
         f"ever paid from it by a factor of at most {_factor(terms.epsilon)}, apart from a "
         f"probability of {shown_up(terms.delta)} (epsilon {shown_up(terms.epsilon)}, delta "
         f"{shown_up(terms.delta)})."
     )
-    yield from textwrap.wrap(promise, _WIDTH)
 
 
 def _factor(epsilon: float) -> str:

@@ -1,8 +1,8 @@
 """Releases that were paid and are not out, because a process died: finished, or given up."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -13,25 +13,23 @@ from matrixdp.files.publishing.drafted import release_drafted_to
 from matrixdp.files.publishing.locks import folder_locked
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.ledger.account import LedgerAccount
-from matrixdp.ledger.command import PayingCommand
+from matrixdp.ledger.checked_store import CheckedStore
 from matrixdp.ledger.payments import evidence_of, forfeit, payment_to_files, publish
-from matrixdp.ledger.pending import Standing, standing, stated_command, unsealed
-from matrixdp.ledger.transactions import Transactions
+from matrixdp.ledger.pending import PayingCommand, Standing, standing, stated_command, unsealed
 
-__all__ = ["Accounts", "finish", "give_up", "paying_account"]
-
-
-class Accounts(Transactions, Protocol):
-    """What finishing needs of a ledger."""
-
-    def account(self, name: str, *, command: PayingCommand | None = None) -> LedgerAccount:
-        """Return an account."""
+__all__ = ["finish", "give_up", "paid_by"]
 
 
 def finish(
-    ledger: Accounts, release: str, value: Any, counts: Mapping[str, int], *, force: bool
+    ledger: CheckedStore,
+    account: Callable[[str], LedgerAccount],
+    release: str,
+    value: Any,
+    counts: Mapping[str, int],
+    *,
+    force: bool,
 ) -> Path:
-    """Finish a release; see `Ledger.finish`."""
+    """Finish a release, which an account of this name pays for; see `Ledger.finish`."""
     known = ledger.read(lambda rows: standing(rows, release))
     if known.paid is None or known.kept is None:
         ledger.erase()  # what published it may have been killed before
@@ -41,7 +39,7 @@ def finish(
         release_drafted_to(
             *(kept.draft.encode(), value, target),
             counts=counts,
-            payer=ledger.account(kept.account),
+            payer=account(kept.account),
             request=release,
             force=force,
         )
@@ -60,7 +58,7 @@ def finish(
     return target
 
 
-def give_up(ledger: Transactions, release: str) -> None:
+def give_up(ledger: CheckedStore, release: str) -> None:
     """Give up a release, and remove what it left on disk; see `Ledger.forfeit`."""
     known = ledger.read(lambda rows: standing(rows, release))
     paid = payment_to_files(known, release)
@@ -78,8 +76,8 @@ def give_up(ledger: Transactions, release: str) -> None:
         discard(target, evidence)
 
 
-def paying_account(ledger: Accounts, release: str) -> LedgerAccount:
-    """Return the account that paid for a pending release; see `Ledger.paying_account`."""
+def paid_by(ledger: CheckedStore, release: str) -> tuple[str, PayingCommand | None]:
+    """Return the account and the command that paid for a release; see `Ledger.paying_account`."""
     known = ledger.read(lambda rows: standing(rows, release))
     if known.paid is None or known.kept is None:
         raise _not_pending(known, release)
@@ -92,7 +90,7 @@ def paying_account(ledger: Accounts, release: str) -> LedgerAccount:
             "the one that paid: pass it"
         )
     repeated = None if command is None else msgspec.convert(command, PayingCommand)
-    return ledger.account(known.kept.account, command=repeated)
+    return known.kept.account, repeated
 
 
 def _already_out(known: Standing, release: str) -> Path:

@@ -11,19 +11,22 @@ from matrixdp.ledger.account import LedgerAccount
 from matrixdp.ledger.balances import Balance, account_limit, balances, open_account, path_to
 from matrixdp.ledger.chain import Entry, first_digest, latest
 from matrixdp.ledger.checked_store import CheckedStore
-from matrixdp.ledger.command import PayingCommand
-from matrixdp.ledger.explanation import explain_account, explain_release, payment_of
-from matrixdp.ledger.finishing import finish, give_up, paying_account
+from matrixdp.ledger.explanation import (
+    AccountInWords,
+    account_in_words,
+    explain_account,
+    explain_release,
+    payment_of,
+)
+from matrixdp.ledger.finishing import finish, give_up, paid_by
 from matrixdp.ledger.key_file import KeyFile
-from matrixdp.ledger.pending import Pending, pending_releases
-from matrixdp.ledger.rotation import seal_anew
+from matrixdp.ledger.pending import PayingCommand, Pending, pending_releases, seal_anew
 from matrixdp.ledger.schema import head, make_tables
-from matrixdp.ledger.statements import against_statements
-from matrixdp.ledger.stores.opening import opened_store
-from matrixdp.ledger.stores.retries import until_connected
-from matrixdp.ledger.stores.store import Rows
+from matrixdp.ledger.stores import opened_store
+from matrixdp.ledger.stores.store import Rows, until_connected
 from matrixdp.ledger.terms import Terms, checked_name
 from matrixdp.ledger.verification import Verification, verified
+from matrixdp.ledger.witness import against_statements
 from matrixdp.parameters import positive_integer
 from matrixdp.privacy.budget import Budget, check_budget
 from matrixdp.privacy.events import SampledPlan
@@ -195,6 +198,10 @@ class Ledger(CheckedStore):
         """Return who spent what of an account, when, and on what, in words."""
         return self.read(lambda rows: explain_account(rows, account))
 
+    def in_words(self, account: str) -> AccountInWords:
+        """Return what `explain` says, piece by piece."""
+        return self.read(lambda rows: account_in_words(rows, account))
+
     def explain_release(self, request: str) -> str:
         """Return who paid for a release or a training run, and what became of it, in words."""
         return self.read(lambda rows: explain_release(rows, request))
@@ -284,7 +291,7 @@ class Ledger(CheckedStore):
         ([], 'out.npy')
         >>> folder.cleanup()
         """
-        return finish(self, release, value, counts or {}, force=force)
+        return finish(self, self.account, release, value, counts or {}, force=force)
 
     def paying_account(self, release: str) -> LedgerAccount:
         """Return the account that paid for a pending release, with the command line that did.
@@ -296,7 +303,8 @@ class Ledger(CheckedStore):
         LedgerError
             If somebody without the key file has altered the command, or what is released.
         """
-        return paying_account(self, release)
+        name, command = paid_by(self, release)
+        return self.account(name, command=command)
 
     def forfeit(self, release: str) -> None:
         """Give up a release that is paid and not out: its key goes, what it cost stays spent.

@@ -11,14 +11,12 @@ last entry of a release says what was done; the table of pending releases holds 
 finish one.
 """
 
-import getpass
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.ledger.balances import Balance, debit
-from matrixdp.ledger.chain import Entry, append, first_of
+from matrixdp.ledger.chain import Entry, append, first_of, user
 from matrixdp.ledger.costs import Spending, claim_spending, release_spending
 from matrixdp.ledger.pending import Pending, Standing, standing
 from matrixdp.ledger.stores.store import Rows
@@ -33,8 +31,6 @@ __all__ = [
     "publish",
     "release_costs",
     "spend",
-    "stated_costs",
-    "user",
 ]
 
 
@@ -48,7 +44,7 @@ def claim_costs(path: Sequence[Balance], epsilon: float, delta: float) -> dict[s
     return {one.name: claim_spending(epsilon, delta, one.terms.records_per_unit) for one in path}
 
 
-def stated_costs(costs: Mapping[str, Spending]) -> dict[str, list[str]]:
+def _stated_costs(costs: Mapping[str, Spending]) -> dict[str, list[str]]:
     """Return costs as exact text."""
     return {name: [str(one.mu_squared), str(one.delta)] for name, one in costs.items()}
 
@@ -73,7 +69,7 @@ def spend(
     if known is not None:
         return known
     debit(rows, path, costs)
-    body = {**facts, "costs": stated_costs(costs), "by": user()}
+    body = {**facts, "costs": _stated_costs(costs), "by": user()}
     return append(rows, kind, path[0].name, payment, body)
 
 
@@ -180,12 +176,3 @@ def _last_entry(rows: Rows, release: str) -> Entry:
 
 def _delete(rows: Rows, release: str) -> None:
     rows.execute("DELETE FROM pending WHERE release = :release", release=release)
-
-
-@cache
-def user() -> str:
-    """Return who pays, as far as the system knows."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # no name for the number
-        return "unknown"

@@ -5,20 +5,40 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from matrixdp.ledger.chain import Entry, canonical, first_of, last_of
+from matrixdp.errors import InvalidParameterError
+from matrixdp.ledger.chain import Entry, append, canonical, first_of, last_of, user
 from matrixdp.ledger.key_file import KeyFile
+from matrixdp.ledger.schema import head
 from matrixdp.ledger.stores.store import Rows
 
 __all__ = [
+    "PayingCommand",
     "Pending",
     "Standing",
     "bound_to",
     "pending_release",
     "pending_releases",
+    "seal_anew",
     "standing",
     "stated_command",
     "unsealed",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class PayingCommand:
+    """A call of the program ``matrixdp``.
+
+    Attributes
+    ----------
+    folder : str
+        The folder that it was called in: its paths are relative to it.
+    arguments : tuple of str
+        What follows the program's name, with ``--request`` and without the ledger's address.
+    """
+
+    folder: str
+    arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -51,7 +71,7 @@ class Pending:
 
     @property
     def kept_digest(self) -> str:
-        """The SHA-256 of what finishes it, but for the key, which may be sealed anew.
+        """The SHA-256 of what finishes it, except for the key, which may be sealed anew.
 
         The payment's entry holds it. The tag tells nothing about the value, so this does not.
         """
@@ -136,3 +156,29 @@ def unsealed(keys: KeyFile, ledger: str, kept: Pending, paid: Entry | None) -> b
 def stated_command(paid: Entry | None) -> object:
     """Return the command line that an entry holds; `unsealed` says whether it is the true one."""
     return None if paid is None else paid.facts.get("command")
+
+
+def seal_anew(rows: Rows, former: KeyFile | None, fresh: KeyFile, ledger: str) -> None:
+    """Seal the keys of what is pending under another key file, and note that.
+
+    Raises
+    ------
+    InvalidParameterError
+        If something is pending, and the former key file is not there to open its key.
+    """
+    for one in pending_releases(rows):
+        if former is None:
+            raise InvalidParameterError(
+                f"release={one.release!r} is pending, and only the former key file opens its key: "
+                "pass that file; if it is lost, then forfeit the release"
+            )
+        paid = first_of(rows, one.release)
+        secret = unsealed(former, ledger, one, paid)
+        rows.execute(
+            "UPDATE pending SET sealed = :sealed WHERE release = :release",
+            sealed=fresh.seal(secret, bound_to(ledger, one, stated_command(paid))),
+            release=one.release,
+        )
+    keys = {"former": head(rows).key, "key": fresh.fingerprint, "by": user()}
+    rows.execute("UPDATE head SET key = :key", key=fresh.fingerprint)
+    append(rows, "rotate", "", "", keys)

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 from matrixdp.errors import MatrixDPError
 from matrixdp.ledger.balances import Balance
 from matrixdp.ledger.chain import Entry
-from matrixdp.ledger.costs import Spending, claim_spending, release_spending
-from matrixdp.ledger.pool import is_worth
+from matrixdp.ledger.costs import Spending, claim_spending, is_worth, release_spending
 from matrixdp.ledger.terms import Terms, parent_of, plan_digest
 from matrixdp.privacy.events import SampledPlan
 

@@ -14,11 +14,11 @@ from functools import lru_cache
 from matrixdp.errors import BudgetExceededError, InvalidParameterError, StorageError
 from matrixdp.ledger.balances import path_to
 from matrixdp.ledger.chain import append, first_of, last_of
+from matrixdp.ledger.checked_store import CheckedStore
 from matrixdp.ledger.costs import Spending
 from matrixdp.ledger.payments import spend
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.ledger.terms import Terms, plan_digest
-from matrixdp.ledger.transactions import Transactions
 from matrixdp.privacy.events import SampledPlan
 from matrixdp.privacy.payment import StepCounter
 
@@ -33,7 +33,7 @@ class LedgerRun:
 
     Attributes
     ----------
-    ledger : Transactions
+    ledger : CheckedStore
         The ledger of the account.
     account : str
         Who pays.
@@ -45,7 +45,7 @@ class LedgerRun:
         The part of the account's ``claims_delta`` that a plan which was not declared may use.
     """
 
-    ledger: Transactions
+    ledger: CheckedStore
     account: str
     terms: Terms
     name: str

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from matrixdp.errors import InvalidParameterError
 from matrixdp.mechanisms.workload_release import WorkloadRelease
 from matrixdp.parameters import LARGEST_EXACT_INTEGER, finite_array
-from matrixdp.postprocess.nonnegative import nearest_nonnegative
-from matrixdp.postprocess.nonnegative_search import searched_nonnegative
+from matrixdp.postprocess.nonnegative import nearest_nonnegative, searched_nonnegative
 from matrixdp.workloads.operator import LARGEST_WRITTEN
 
 __all__ = ["integer_counts", "nonnegative_estimate"]

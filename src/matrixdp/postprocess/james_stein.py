@@ -78,7 +78,7 @@ class JamesStein(Step):
         if law.symmetric and not is_symmetric(self.target):
             raise InvalidParameterError(
                 "target is not symmetric, but the release is: pass (target + target.T) / 2 if that "
-                "is what is meant"
+                "is what you mean"
             )
 
     def apply(self, value: FloatArray, covariance: Covariance) -> FloatArray:

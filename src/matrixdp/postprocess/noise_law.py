@@ -1,15 +1,21 @@
-"""Independent noise of one scale, on all matrices or on the symmetric ones."""
+"""Independent noise of one scale, on all matrices or on the symmetric ones, perhaps in units."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from matrixdp.covariance import Covariance, Diagonal, Isotropic, SymmetricIsotropic
+from matrixdp.covariance import (
+    Covariance,
+    Diagonal,
+    Isotropic,
+    SymmetricDiagonal,
+    SymmetricIsotropic,
+)
 from matrixdp.errors import InvalidParameterError
-from matrixdp.postprocess.step import Shape
+from matrixdp.postprocess.step import FloatArray, Shape
 
-__all__ = ["NoiseLaw", "noise_law"]
+__all__ = ["NoiseLaw", "in_noise_units", "noise_law"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,20 @@ class NoiseLaw:
         """
         tau = self.scale * math.sqrt(0.5) if self.symmetric else self.scale
         return tau * math.sqrt(max(shape))
+
+
+def in_noise_units(
+    value: FloatArray, covariance: Covariance
+) -> tuple[FloatArray, Covariance, FloatArray | float]:
+    """Return a matrix in units in which symmetric noise has one scale, its noise, and the units.
+
+    Rows and columns that are in units of their own are divided by these, so that a column in other
+    units changes only the unit of what comes out. Other noise stays as it is.
+    """
+    if not isinstance(covariance, SymmetricDiagonal):
+        return value, covariance, 1.0
+    units = np.multiply.outer(covariance.scales, covariance.scales)
+    return value / units, SymmetricIsotropic(1.0), units
 
 
 def noise_law(covariance: Covariance, step: str) -> NoiseLaw:

@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from matrixdp.covariance import Covariance
-from matrixdp.postprocess.noise_law import noise_law
+from matrixdp.covariance import Covariance, SymmetricDiagonal
+from matrixdp.postprocess.noise_law import in_noise_units, noise_law
 from matrixdp.postprocess.spectrum import Spectrum
 from matrixdp.postprocess.step import FloatArray, Shape, Step, check_choice
 
@@ -22,7 +22,8 @@ class SingularValueShrinkage(Step):
 
     A singular value that the noise alone could have becomes 0; a larger one loses what noise has
     added to it, and more as its singular vectors are less certain. No number has to be chosen. For
-    a `SymmetricIsotropic` release the eigenvalues are shrunk, positive and negative ones alike.
+    a `SymmetricIsotropic` release the eigenvalues are shrunk, positive and negative ones alike; for
+    a `SymmetricDiagonal` one those of the matrix in its units, in which the error is counted, too.
 
     Parameters
     ----------
@@ -82,17 +83,19 @@ class SingularValueShrinkage(Step):
         return True
 
     def check(self, shape: Shape, covariance: Covariance) -> None:
-        """Raise unless the noise has one scale."""
+        """Raise unless the noise has one scale, also if only in units of rows and columns."""
         del shape
-        noise_law(covariance, "SingularValueShrinkage")
+        if not isinstance(covariance, SymmetricDiagonal):
+            noise_law(covariance, "SingularValueShrinkage")
 
     def apply(self, value: FloatArray, covariance: Covariance) -> FloatArray:
         """Return the matrix with its singular values shrunk."""
         shape = (value.shape[0], value.shape[1])
-        unit = noise_law(covariance, "SingularValueShrinkage").unit(shape)
-        spectrum = Spectrum.of(value)
+        scaled, noise, units = in_noise_units(value, covariance)
+        unit = noise_law(noise, "SingularValueShrinkage").unit(shape)
+        spectrum = Spectrum.of(scaled)
         beta = min(shape) / max(shape)
-        return spectrum.with_sizes(unit * shrunk(spectrum.sizes / unit, beta, self.loss))
+        return spectrum.with_sizes(unit * shrunk(spectrum.sizes / unit, beta, self.loss)) * units
 
     def __str__(self) -> str:
         """Say what is shrunk and for which loss."""

@@ -8,7 +8,7 @@ import scipy
 
 from matrixdp.privacy.guarantee import Neighbouring
 from matrixdp.workloads.operator import FloatArray, Workload
-from matrixdp.workloads.solve.replacement import check_contrasts
+from matrixdp.workloads.solve.explicit import check_contrasts
 from matrixdp.workloads.strategies.plain import (
     direct_sensitivity_squared,
     identity_error,

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.integer_sums import Integers, Part
 from matrixdp.parameters import integer_array, members_of, names_of, positive_integer
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
 from matrixdp.workloads.strategies.strategy import LARGEST_TOTAL
 
-__all__ = ["check_records", "checked_counts", "count_cells", "counted_tables"]
+__all__ = ["TableCounts", "check_records", "checked_counts", "count_cells"]
 
 Attributes = tuple[int, ...]
 IntArray = NDArray[np.int64]
@@ -61,10 +63,12 @@ def count_cells(records: ArrayLike, dimensions: Sequence[int]) -> IntArray:
             f"dimensions={sizes} must have from 1 to {LARGEST_HISTOGRAM} cells: merge cells"
         )
     kept = tuple(range(len(sizes)))
-    return counted_tables(records, sizes, [kept])[kept]
+    return _counted_tables(records, sizes, [kept])[kept]
 
 
-def checked_counts(histogram: ArrayLike, workload: Workload) -> NDArray[np.float64]:
+def checked_counts(
+    histogram: ArrayLike, workload: Workload, most_records: int = LARGEST_TOTAL
+) -> NDArray[np.float64]:
     """Return a histogram of integer counts, laid out as a workload is, or raise if it is not one.
 
     Raises
@@ -76,10 +80,11 @@ def checked_counts(histogram: ArrayLike, workload: Workload) -> NDArray[np.float
     counts: Any = workload.checked_cells(histogram, "histogram")
     # The bound on rounding holds for integer counts of at most 2**30 records, whose sum is exact.
     whole = bool(np.all((counts >= 0.0) & (counts == np.rint(counts))))
-    if not whole or not float(np.sum(counts)) <= LARGEST_TOTAL:
+    most = min(most_records, LARGEST_TOTAL)
+    if not whole or not float(np.sum(counts)) <= most:
         raise InvalidParameterError(
             "histogram must hold counts of records: integers of at least 0, and at most "
-            f"{LARGEST_TOTAL} records in all; count the records of each cell"
+            f"{most} records in all; count the records of each cell"
         )
     return np.asarray(counts)
 
@@ -87,12 +92,12 @@ def checked_counts(histogram: ArrayLike, workload: Workload) -> NDArray[np.float
 def check_records(records: Any, dimensions: Sequence[int]) -> None:
     """Raise if records cannot be counted, for callers that work long before they count them.
 
-    The parameters and the errors are those of `counted_tables`.
+    The parameters and the errors are those of `_counted_tables`.
     """
-    counted_tables(records, dimensions, [])
+    _counted_tables(records, dimensions, [])
 
 
-def counted_tables(
+def _counted_tables(
     records: Any, dimensions: Sequence[int], tables: Sequence[Attributes]
 ) -> dict[Attributes, IntArray]:
     """Return how many records fall into each cell of each table.
@@ -120,26 +125,67 @@ def counted_tables(
 
     Examples
     --------
-    >>> found = counted_tables([[0, 1], [2, 1], [0, 0]], [3, 2], [(0,), (0, 1)])
+    >>> found = _counted_tables([[0, 1], [2, 1], [0, 0]], [3, 2], [(0,), (0, 1)])
     >>> found[(0,)].tolist(), found[(0, 1)].tolist()
     ([2, 0, 1], [[1, 1], [0, 0], [0, 1]])
     """
-    shapes = {kept: tuple(dimensions[index] for index in kept) for kept in tables}
-    counts = {kept: np.zeros(math.prod(shape), np.int64) for kept, shape in shapes.items()}
-    total = 0
-    for columns in _checked_blocks(records, dimensions):
-        total += len(columns[0])
-        if not total <= LARGEST_TOTAL:
+    counts = TableCounts(tuple(dimensions), tuple(tables))
+    return counts.finish(counts.partial(records))
+
+
+@dataclass(frozen=True)
+class TableCounts:
+    """Tables of counts of records, counted in parts that can be added up in any order.
+
+    Attributes
+    ----------
+    dimensions : tuple of int
+        The number of cells along each attribute.
+    tables : tuple of tuples of int
+        The attributes of each table.
+
+    Examples
+    --------
+    >>> counts = TableCounts((3, 2), ((0,),))
+    >>> part = counts.partial([[0, 1], [2, 1]]) + counts.partial([[0, 0]])
+    >>> counts.finish(part)[(0,)].tolist()
+    [2, 0, 1]
+    """
+
+    dimensions: tuple[int, ...]
+    tables: tuple[Attributes, ...]
+
+    def partial(self, records: Any) -> Part:
+        """Return the counts of some records, as `_counted_tables` takes them; private."""
+        counts = [np.zeros(math.prod(self._shape(kept)), np.int64) for kept in self.tables]
+        total = 0
+        for columns in _checked_blocks(records, self.dimensions):
+            total += len(columns[0])
+            for kept, table in zip(self.tables, counts, strict=True):
+                cells = np.zeros(len(columns[0]), np.int64)
+                for index in kept:
+                    cells = cells * self.dimensions[index] + columns[index]
+                np.add.at(table, cells, 1)
+        return Part(total, tuple(Integers(table, None, total) for table in counts))
+
+    def finish(self, part: Part, most_records: int = LARGEST_TOTAL) -> dict[Attributes, IntArray]:
+        """Return the tables from the part of all records; both are private.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are more records than the bound.
+        """
+        if not part.records <= most_records:
             raise InvalidParameterError(
-                f"records are more than {LARGEST_TOTAL}: the noise covers the rounding of so many; "
-                "count fewer"
+                f"records are more than {most_records}: the noise covers the rounding of so many; "
+                "count fewer, or pass MatrixMechanism(..., most_records=...) for marginals"
             )
-        for kept, table in counts.items():
-            cells = np.zeros(len(columns[0]), np.int64)
-            for index in kept:
-                cells = cells * dimensions[index] + columns[index]
-            np.add.at(table, cells, 1)
-    return {kept: table.reshape(shapes[kept]) for kept, table in counts.items()}
+        pairs = zip(self.tables, part.sums, strict=True)
+        return {kept: table.rounded(0).reshape(self._shape(kept)) for kept, table in pairs}
+
+    def _shape(self, kept: Attributes) -> tuple[int, ...]:
+        return tuple(self.dimensions[index] for index in kept)
 
 
 def _checked_blocks(records: Any, dimensions: Sequence[int]) -> Iterator[list[IntArray]]:

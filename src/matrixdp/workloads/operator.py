@@ -330,7 +330,7 @@ class Factor(Workload):
 
     @property
     def gram_error(self) -> float:
-        """The error of the Gram matrix over its trace: none for whole and small counts."""
+        """The error of the Gram matrix over its trace: none for small integers."""
         return 0.0
 
     def variances(self, inverse: FloatArray) -> FloatArray:

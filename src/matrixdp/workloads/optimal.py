@@ -12,12 +12,15 @@ from matrixdp.errors import InvalidParameterError
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
 from matrixdp.workloads.composed import Union
 from matrixdp.workloads.operator import LARGEST_HISTOGRAM, Workload
-from matrixdp.workloads.solve.addition import certified_factor, optimal_factor
-from matrixdp.workloads.solve.certificate import Certificate
+from matrixdp.workloads.solve.certificate import Certificate, bound_from_spectra
+from matrixdp.workloads.solve.explicit import (
+    certified_factor,
+    check_contrasts,
+    optimal_factor,
+    replacement_factor,
+)
 from matrixdp.workloads.solve.interior_point import Progress
 from matrixdp.workloads.solve.pairs import MOST_CELLS_SEARCHED
-from matrixdp.workloads.solve.replacement import check_contrasts, replacement_factor
-from matrixdp.workloads.solve.replacement_bound import bound_from_spectra
 from matrixdp.workloads.solve.searches import ExplicitQueries, Found, FoundStrategies
 from matrixdp.workloads.solve.tables import has_few_sets, optimal_tables
 from matrixdp.workloads.strategies.plain import (
@@ -98,7 +101,7 @@ def optimal_strategy(
     of any size, which are never written out cell by cell (see `tables`), and for queries about one
     attribute that sum over the others. For other unions of T products there are several candidates,
     of which the best is returned: a single product of strategies, optimised factor by factor; the
-    same with better weights for its measurements (see `residual` and `row_weights`); and a stack of
+    same with better weights for its measurements (see `residual` and `search`); and a stack of
     the optima of the T products
     (see `StackedStrategy`), whose gap is at most T - 1. The bound is for all parts together, from
     each attribute alone (see `union_bound`). The gap is a few per cent for prefixes, ranges and

@@ -17,7 +17,6 @@ from weakref import WeakSet
 from matrixdp.errors import InvalidParameterError, LedgerError, MatrixDPError, StorageError
 from matrixdp.files.publishing.atomic import check_new_file, hidden_beside, publish
 from matrixdp.files.publishing.locks import locked
-from matrixdp.ledger.stores.network_files import check_local
 from matrixdp.ledger.stores.store import Rows
 from matrixdp.processes import current_process
 
@@ -25,6 +24,12 @@ __all__ = ["SQLiteStore"]
 
 _BUSY_MILLISECONDS = 60_000
 _ERASE_MILLISECONDS = 200
+# Shared memory and locks of one machine are not seen by another one there.
+_NETWORK = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs"}
+    | {"nfs4", "orangefs", "smb3", "smbfs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs"}
+)
+_MOUNTS = Path("/proc/self/mountinfo")
 
 
 class _SQLiteRows:
@@ -56,7 +61,7 @@ class SQLiteStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path = path.absolute()
-        check_local(path.parent)
+        _check_local(path.parent)
         if not path.is_file():
             raise InvalidParameterError(
                 f"there is no ledger at {path}: name an existing one, or make it with "
@@ -81,7 +86,7 @@ class SQLiteStore:
         """
         target = path.absolute()
         check_new_file(target)
-        check_local(target.parent)
+        _check_local(target.parent)
         # SQLite would take what is in it for payments of the new ledger.
         log = target.with_name(target.name + "-wal")
         if log.exists():
@@ -271,3 +276,36 @@ def _configure(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA secure_delete=ON")
     connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _check_local(folder: Path) -> None:
+    """Raise if a folder is on a network file system, as far as the system tells."""
+    if not _MOUNTS.exists():
+        return
+    kind = _file_system(folder.resolve(), _MOUNTS.read_text(encoding="utf-8"))
+    if kind in _NETWORK:
+        raise StorageError(
+            f"{folder} is on a network file system ({kind}), where SQLite loses payments: keep the "
+            "ledger on a disk of this machine, or use a PostgreSQL server"
+        )
+
+
+def _file_system(folder: Path, mounts: str) -> str:
+    r"""Return the kind of the file system of a folder, given the text of ``mountinfo``.
+
+    Examples
+    --------
+    >>> text = "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:5 / /data rw - nfs4 host:/x rw\n"
+    >>> _file_system(Path("/data/study"), text), _file_system(Path("/database"), text)
+    ('nfs4', 'ext4')
+    """
+    longest, found = -1, ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        # Blanks in names are written as octal numbers.
+        name = before.split(" ")[4].encode().decode("unicode_escape")
+        mounted = Path(name)
+        # The last of two mounts on one folder hides the first.
+        if folder.is_relative_to(mounted) and len(mounted.parts) >= longest:
+            longest, found = len(mounted.parts), after.split(" ")[0]
+    return found

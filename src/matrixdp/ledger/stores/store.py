@@ -1,11 +1,18 @@
-"""The interface of the databases that keep the rows of a ledger."""
+"""The interface of the databases that keep the rows of a ledger, and of lost connections."""
 
+import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from matrixdp.errors import StorageError
 
-__all__ = ["LostConnectionError", "Rows", "Store"]
+__all__ = ["LostConnectionError", "Rows", "Store", "until_connected"]
+
+T = TypeVar("T")
+
+# Seconds before each further attempt.
+_PAUSES = (0.1, 0.5, 2.0, 5.0)
 
 
 class LostConnectionError(StorageError):
@@ -47,3 +54,19 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Give the connection back."""
+
+
+def until_connected(attempt: Callable[[], T]) -> T:
+    """Return what an attempt returns; it looks for what an earlier one has done.
+
+    Raises
+    ------
+    LostConnectionError
+        If the connection breaks again and again.
+    """
+    for pause in _PAUSES:
+        try:
+            return attempt()
+        except LostConnectionError:
+            time.sleep(pause)
+    return attempt()

@@ -1,4 +1,4 @@
-r"""The optimum for contingency tables, of any size and in closed form but for a few numbers.
+r"""The optimum for contingency tables, of any size and in closed form except for a few numbers.
 
 Let the workload be a union of products of Identity and Total. Both strategy problems are convex and
 do not change if the cells of an attribute are permuted, so that some optimal ``Q = A^T A`` does not

@@ -48,7 +48,9 @@ _LARGEST_LOG_SIZE = 200.0
 
 @dataclass(frozen=True, eq=False)
 class ProductStrategy(Strategy):
-    """Linear measurements ``A = diag(weights) (F_1 x .. x F_k)`` of a histogram.
+    """Linear measurements of a histogram: a weighted Kronecker product.
+
+    The matrix of measurements is ``A = diag(weights) (F_1 x .. x F_k)``.
 
     Parameters
     ----------

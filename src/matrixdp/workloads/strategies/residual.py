@@ -70,7 +70,8 @@ class ResidualStrategy(Strategy):
     Notes
     -----
     *Measuring in integers.* The contrasts of a table are computed in 64-bit integers, without
-    rounding: with at most 2**30 records and 2**26 cells they are at most 2**56. Only then are they
+    rounding: no more than the number of records times that of the cells, at most 2**56 for 2**30
+    records and 2**26 cells (`most_records` says how many records may come). Only then are they
     converted to float and multiplied with the weight of their row, two roundings in all. Other
     published versions of this strategy measure differences of cells with correlated noise; here
     the contrasts are orthogonal, so that independent noise, which can be drawn exactly, is as good.
@@ -171,7 +172,7 @@ class ResidualStrategy(Strategy):
         Parameters
         ----------
         tables : mapping from attributes to ndarray of int
-            A table of counts for each of `tables`, of at most 2**30 records.
+            A table of counts for each of `tables`, of at most `most_records` records.
         """
         for group in self.tables:
             shape = tuple(self.sizes[index] for index in group)
@@ -222,10 +223,16 @@ class ResidualStrategy(Strategy):
         """
         return 2.0 * UNIT_ROUNDOFF * (1.0 + 2.0 * UNIT_ROUNDOFF)
 
+    @property
+    def most_records(self) -> int:
+        """Of so many records, contrasts are computed in 64-bit integers without overflow."""
+        cells = max(math.prod(self.sizes[index] for index in group) for group in self.tables)
+        return min(2**62 // cells, 2**53)
+
     @cached_property
     def rounded_norm(self) -> float:
         """An upper bound of the norm of a column, without the total if that is exact."""
-        # A power of two times at most 2**30 records is not rounded.
+        # A power of two times at most 2**53 records is not rounded.
         exact = (self._numbers == 0) & (np.frexp(self.weights)[0] == 0.5)
         return self._norm(~exact)
 
@@ -241,14 +248,14 @@ class ResidualStrategy(Strategy):
 
     @cached_property
     def largest_norm(self) -> float:
-        """An upper bound of the norm of a column; all are equal but for rounding."""
+        """An upper bound of the norm of a column; all are equal up to rounding."""
         return checked_norm(self._norm(np.ones(len(self.sets), dtype=bool)))
 
     @cached_property
     def diameter(self) -> float:
         """An upper bound of the largest distance of two columns.
 
-        It is exact but for rounding if at most 20 attributes are in some set (see
+        It is exact up to rounding if at most 20 attributes are in some set (see
         `set_distances`).
         """
         squared = diameter_squared(self._numbers, np.square(self.weights), self.sizes)

@@ -124,7 +124,7 @@ def _product(ratios: Sequence[float]) -> FloatArray:
 def diameter_squared(
     sets: NDArray[np.int64], precisions: FloatArray, sizes: Sequence[int]
 ) -> float:
-    """Return an upper bound of the largest D(T), exact but for rounding for up to 20 attributes.
+    """Return an upper bound of the largest D(T), exact up to rounding for at most 20 attributes.
 
     With more attributes every component counts with its own worst T: ``2 p_S q_S (1 + max of
     1 / (n_i - 1))``.

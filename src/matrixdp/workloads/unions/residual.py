@@ -25,7 +25,7 @@ import numpy as np
 import scipy
 
 from matrixdp.workloads.operator import Factor, FloatArray, Workload
-from matrixdp.workloads.solve.addition import optimal_factor
+from matrixdp.workloads.solve.explicit import optimal_factor
 from matrixdp.workloads.solve.interior_point import Progress
 from matrixdp.workloads.solve.searches import ExplicitQueries
 from matrixdp.workloads.strategies.product import ProductStrategy

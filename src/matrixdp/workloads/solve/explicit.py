@@ -1,8 +1,8 @@
-"""Strategies for replacing a record, where only differences of columns matter.
+"""The best strategies on cells that are written out, for each neighbouring relation.
 
-Neighbours differ by ``e_j - e_k``, so the constraint is ``Q_jj + Q_kk - 2 Q_jk <= 1`` for every
-pair, and adding ``c 1 1^T`` to Q costs nothing: the number of records is public. The contrasts come
-from `search_pairs`; the total is measured in addition.
+If a record is replaced, neighbours differ by ``e_j - e_k``, so the constraint is ``Q_jj + Q_kk - 2
+Q_jk <= 1`` for every pair, and adding ``c 1 1^T`` to Q costs nothing: the number of records is
+public. The contrasts come from `search_pairs`; the total is measured in addition.
 """
 
 import math
@@ -11,14 +11,19 @@ import numpy as np
 import scipy
 
 from matrixdp.errors import InvalidParameterError
-from matrixdp.workloads.operator import FloatArray, Workload
+from matrixdp.workloads.operator import Factor, FloatArray, Workload
 from matrixdp.workloads.solve.bases import column_basis, gram_basis
+from matrixdp.workloads.solve.certificate import (
+    bound_from_pairs,
+    certified_bound,
+    certified_bound_from_queries,
+)
+from matrixdp.workloads.solve.dual import Problem, maximise_dual
 from matrixdp.workloads.solve.interior_point import Progress
 from matrixdp.workloads.solve.pairs import laplacian, search_pairs, squared_distances
-from matrixdp.workloads.solve.replacement_bound import bound_from_pairs
 from matrixdp.workloads.solve.searches import ExplicitQueries, Found, FoundMatrix
 
-__all__ = ["check_contrasts", "replacement_factor"]
+__all__ = ["certified_factor", "check_contrasts", "optimal_factor", "replacement_factor"]
 
 # Less than this share of the squares of W is lost in the rounding of its Gram matrix.
 _SMALLEST_CONTRAST = 1e-12
@@ -27,6 +32,45 @@ _SHARE_OF_THE_TOTAL = 1e-7
 # The largest entry of a strategy, and its largest ratio to the contrasts: 2**-30 is the smallest.
 _LARGEST_TOTAL_WEIGHT = 2.0**20
 _LARGEST_TOTAL_RATIO = 2.0**30
+
+
+def certified_factor(factor: Factor, progress: Progress | None = None) -> FoundMatrix:
+    """Return the optimum on one attribute, without a search where the factor knows it."""
+    known = factor.known_optimum()
+    if known is not None:
+        return Found(*known)
+    return optimal_factor(ExplicitQueries.of(factor), progress)
+
+
+def optimal_factor(explicit: ExplicitQueries, progress: Progress | None = None) -> FoundMatrix:
+    """Return the strategy of least total squared error for adding or removing a record.
+
+    Cells that no query asks about are left out of the problem, and not measured. If the Gram matrix
+    has full rank the strategy is upper triangular with columns of norm 1; otherwise it has as many
+    rows as the rank, all of them in the range of G.
+    """
+    gram, gram_error, queries, roundings = explicit
+    asked = np.flatnonzero(np.diagonal(gram) > 0.0)
+    # A power of four, so that neither it nor its root rounds anything.
+    scale = 4.0 ** (math.frexp(float(np.max(np.diagonal(gram))))[1] // 2)
+    part = gram[np.ix_(asked, asked)] / scale
+    # Scaled like the part, because the problem takes its basis from them.
+    asking = None if queries is None else lambda: queries()[:, asked] / math.sqrt(scale)
+    problem = Problem.of(part, asking)
+    found = maximise_dual(problem, progress)
+    best = found.primal
+    matrix = np.zeros((len(best.point.roots), len(gram)))
+    measured = best.point.measurements(rescaled=best.rescaled)
+    if best.rescaled:
+        # Any rotation of the measurements is as good; half of a triangular one is zeros, which
+        # measuring skips.
+        measured = scipy.linalg.qr(measured, mode="r", overwrite_a=True, check_finite=False)[0]
+    matrix[:, asked] = measured
+    # The strategy may come from one iterate and the bound from another: both are the best known.
+    if problem.basis is not None and queries is not None:
+        bound = certified_bound_from_queries(queries()[:, asked], found.dual.weights, roundings)
+        return Found(matrix, bound)
+    return Found(matrix, certified_bound(part, gram_error, found.dual.point) * scale)
 
 
 def check_contrasts(workload: Workload) -> None:
